@@ -207,9 +207,9 @@ def treated(data: bytes) -> None:
     broker = BrokerQuotas(WINDOW, book=rules.book)
     topics = TopicFilters(rules, counters=Counters(), notify=lambda _: None, clock=_StillClock())
     topics.thresholds.apply_file(ThresholdSettings(topics={}, totals={None: 1.0}))
-    topics.thresholds.broker(1).took("t", 1000, START_MS - 10_000)
+    topics.thresholds.broker(1).record_accepted("t", 1000, START_MS - 10_000)
     quotas = dict.fromkeys(QuotaType, 10.0)
-    pair = Pair(quotas=quotas, rules=rules, broker=broker, claims=topics.claims(1, broker))
+    pair = Pair(quotas=quotas, rules=rules, broker=broker, factories=topics.factories(1, broker))
     middle = 2 + len(data[2:]) * (data[1] if len(data) > 1 else 0) // 255
     pair.send(data[2:middle])
     pair.answer(data[middle:])

@@ -28,7 +28,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import IDLE_MS, QuotaType
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED, BrokerQuotas
-from kafka_quotas.enforcement.session.flow import ConnectionState
+from kafka_quotas.enforcement.session.session_state import ConnectionState
 
 DAY_MS = 24 * 3_600_000
 DAYS = 14
@@ -102,8 +102,8 @@ class Fortnight:
         """Send one request; returns how long the client waits until its next one."""
         pair = connection.pair
         pair.advance(now_ms - pair.now_ms)
-        assert pair.session.state is ConnectionState.READING, "a client that waited its time out is still held"
-        assert pair.session.unanswered == 0
+        assert pair.session.state.phase is ConnectionState.READING, "a client that waited its time out is still held"
+        assert len(pair.session.state.in_flight) == 0
         if connection.left == 0:
             fresh = self._connected(now_ms)
             connection.pair, connection.client_id, connection.left = fresh.pair, fresh.client_id, fresh.left
@@ -155,7 +155,7 @@ class Fortnight:
             buckets=sum(len(self._broker.manager(kind).memories()) for kind in ENFORCED),
             objects=len(gc.get_objects()),
             blocks=sys.getallocatedblocks(),
-            timers=sum(1 for _, _, each in self._due if each.pair.session.wake_at_ms is not None),
+            timers=sum(1 for _, _, each in self._due if each.pair.session.state.wake_at_ms is not None),
         )
 
 

@@ -51,7 +51,7 @@ def test_addresses_are_ours_wherever_the_response_is_cut(quota: dict[QuotaType, 
         assert len(got) == len(frame) or cut < 16, "where the head comes with the rest all is at hand, and exact"
         assert (struct.unpack_from(">i", got, 9)[0] > 10_000) == bool(quota)
         assert got[13:tail] == frame[13:tail]
-        assert pair.session.unanswered == 0
+        assert len(pair.session.state.in_flight) == 0
 
 
 def test_a_response_at_hand_as_a_whole_is_rewritten_exactly() -> None:
@@ -78,10 +78,10 @@ def test_two_gigabytes_pass_as_views_and_their_addresses_are_ours() -> None:
 
     def feed(piece: bytes) -> None:
         nonlocal passed
-        pair.session.from_upstream(memoryview(piece), pair.now_ms)
-        passed += sum(map(len, pair.session.to_client))
-        received.append(bytes(pair.session.to_client[-1][-400:]) if pair.session.to_client else b"")
-        pair.session.to_client.clear()
+        pair.session.receive_from_broker(piece, pair.now_ms)
+        passed += sum(map(len, pair.session.state.to_client))
+        received.append(bytes(pair.session.state.to_client[-1][-400:]) if pair.session.state.to_client else b"")
+        pair.session.state.to_client.clear()
 
     partition = struct.pack(">ihqqq", 0, 0, 0, 0, 0) + b"\1" + struct.pack(">i", -1)
     body_start = frame[8:9] + frame[9:19] + b"\2" + bytes(16) + b"\2" + partition
@@ -96,7 +96,7 @@ def test_two_gigabytes_pass_as_views_and_their_addresses_are_ours() -> None:
     feed(chunk[: records & (1 << 20) - 1] + behind[:40])
     feed(behind[40:])
     assert passed == length + 4
-    assert pair.session.unanswered == 0
+    assert len(pair.session.state.in_flight) == 0
     assert pair.brokers_named == [
         (1, "a-broker-of-the-cluster.example", 9092),
         (2, "a-broker-of-the-cluster.example", 9092),
@@ -129,5 +129,5 @@ def test_the_next_response_begins_where_this_one_ends() -> None:
         other.send(request(12, 1, 3, b"ping"))
         got = b"".join(other.answer(data[start : start + size]) for start in range(0, len(data), size))
         assert got.endswith(ping)
-        assert other.session.unanswered == 0
+        assert len(other.session.state.in_flight) == 0
         assert got.count(b"127.0.0.1") == 4

@@ -125,7 +125,9 @@ def ours(lines: list[str], window: QuotaWindow, broker_rate: int, listener_rate:
         elif kind == "listener":
             delays.append(rates.listener_delay_ms("plaintext", listener_rate, now_ms))
         else:
-            delays.append(rates.ip_delay_ms(rest[0], "plaintext", now_ms))
+            delays.append(rates.record_ip(rest[0], 1, now_ms))
+            if delays[-1]:
+                rates.take_back("plaintext", now_ms)
     return delays
 
 

@@ -83,10 +83,10 @@ def test_bytes_pass_both_ways(bench: Bench) -> None:
 
 
 def test_a_defect_costs_the_connection_that_met_it_and_is_said(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    def defective(chunk: memoryview, now_ms: int, position: int) -> None:
+    def defective(data: bytes, now_ms: int) -> bool:
         raise IndexError("no such thing")
 
-    monkeypatch.setattr(bench.pair.session, "from_client", defective)
+    monkeypatch.setattr(bench.pair.session, "receive_from_client", defective)
     bench.client.sendall(b"anything")
     assert bench.receive(bench.client) == b""
     bench.wait_until_closed()
@@ -113,7 +113,7 @@ def test_a_timer_that_fires_early_is_set_again(bench: Bench) -> None:
     bench.receive(bench.upstream)
     bench.upstream.sendall(produce_response(1))
     bench.receive(bench.client)
-    mute = bench.pair.session.mute
+    mute = bench.pair.session.state.mute
     assert mute is not None
     bench.relay._wake()  # too early by the session's clock
     assert bench.relay._timer is not None

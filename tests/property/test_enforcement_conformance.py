@@ -101,8 +101,8 @@ def test_told_throttle_times_are_kafkas(
     kafka = Kafka(limits)
     for number, (api_key, size, pause_ms) in enumerate(taken):
         pair.advance(pause_ms)
-        if pair.session.wake_at_ms is not None:
-            pair.advance(pair.session.wake_at_ms - pair.now_ms)
+        if pair.session.state.wake_at_ms is not None:
+            pair.advance(pair.session.state.wake_at_ms - pair.now_ms)
         asked, answer = frames(api_key, number, size)
         assert pair.send(asked)
         told = throttle_of(pair.answer(answer), -4 if api_key == PRODUCE else 8)

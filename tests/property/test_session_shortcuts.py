@@ -11,9 +11,8 @@ from kafka_quotas.enforcement.config.client_policy import ClientPolicy, Mode, Po
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.event_log.charges import Charge
 from kafka_quotas.enforcement.session.in_flight import PRODUCE, InFlightRequest
-from kafka_quotas.enforcement.session.produce_filters import QuotaErrorFilter
 from kafka_quotas.enforcement.session.request_classifier import RequestClassifier
-from kafka_quotas.enforcement.session.request_filter import NotFiltered, Respond, Verdict
+from kafka_quotas.enforcement.session.request_filter import NotFiltered, RequestFilter, Respond, Verdict
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
 WINDOW = QuotaWindow(samples=3, window_s=1)
@@ -38,56 +37,57 @@ OTHER_TERMS = [("produce", 200, 1), ("terms", 201, 1), ("produce", 200, 1)]
 """The client's bytes count elsewhere from the third request on."""
 
 
-class EveryThird:
+class EveryThird(RequestFilter):
     """Answers every third Produce here, without the broker, while it is active."""
 
     is_active = False
 
-    def claim(self, exchange: InFlightRequest, chunk: memoryview, header: RequestHeader) -> "EveryThird | NotFiltered":
-        exchange.decides = False
+    def __init__(self) -> None:
+        self._charges = []
+
+    def make_filter(
+        self, request: InFlightRequest, chunk: memoryview, header: RequestHeader
+    ) -> "EveryThird | NotFiltered":
+        request.blocks_next = False
         return NotFiltered.STREAMS if header.correlation_id % 3 else self
 
-    def on_request(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Verdict:
-        return Respond(frame=produce_response(exchange.correlation_id, version=exchange.api_version))
-
-    on_told = QuotaErrorFilter.on_told
-    on_response = QuotaErrorFilter.on_response
-    charges = QuotaErrorFilter.charges
+    def on_request(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Verdict:
+        return Respond(frame=produce_response(request.correlation_id, version=request.api_version))
 
 
 class FullParse(RequestClassifier):
     """Parses every request, whatever the one before it was."""
 
-    def repeated(self) -> None:
+    def template(self) -> None:
         return None
 
 
 class Side:
     """A connection and what was charged on it, with shortcuts or without."""
 
-    def __init__(self, quotas: dict[QuotaType, float], mode: Mode, *, takes_shortcuts: bool, tells: bool) -> None:
-        self.claim = EveryThird()
+    def __init__(self, quotas: dict[QuotaType, float], mode: Mode, *, is_fast: bool, tells: bool) -> None:
+        self.factory = EveryThird()
         self.charges: list[Charge] = []
         self.pair = Pair(
             quotas=quotas,
             rules=EnforcementRules(window=WINDOW, mode=mode),
-            claims={PRODUCE: self.claim},
+            factories={PRODUCE: self.factory},
             on_charge=self.charges.append if tells else None,
-            takes_shortcuts=takes_shortcuts,
+            is_fast=is_fast,
         )
-        if not takes_shortcuts:
-            self.pair.session._intake.__class__ = FullParse
+        if not is_fast:
+            self.pair.session._classifier.__class__ = FullParse
 
     def change(self, kind: str, size: int) -> None:
         """Nothing; from now on other limits or terms hold, or every third request is answered here, or not any more."""
         if kind == "limit":
             self.pair.broker.update(QuotaType.PRODUCE, Entity.of(client_id=CLIENT_ID), size, static=False)
         elif kind == "terms":
-            self.pair.broker.replace_book(
+            self.pair.broker.replace_policies(
                 PolicyTable(default=ClientPolicy(mode=Mode.SMOOTH if size % 2 else Mode.SHADOW))
             )
         elif kind == "claim":
-            self.claim.is_active = not self.claim.is_active
+            self.factory.is_active = not self.factory.is_active
 
     def send(self, requests: bytes, cut: int) -> None:
         """Nothing; the client sent these bytes in pieces."""
@@ -97,25 +97,25 @@ class Side:
     def answer(self, responses: dict[int, bytes], cut: int) -> None:
         """Nothing; the broker sent its responses in pieces, each as soon as the request had reached it."""
         pair = self.pair
-        while responses and (pair.session.unanswered or pair.session.wake_at_ms is not None):
-            due = [each.correlation_id for each in pair.session.flow.in_flight if each.answer is None]
+        while responses and (pair.session.state.in_flight or pair.session.state.wake_at_ms is not None):
+            due = [each.correlation_id for each in pair.session.state.in_flight if each.local_response is None]
             data = b"".join(responses.pop(correlation_id) for correlation_id in due)
             for at in range(0, len(data), cut):
                 pair.answer(data[at : at + cut])
             if not due:
-                pair.advance(pair.session.wake_at_ms - pair.now_ms)
+                pair.advance(pair.session.state.wake_at_ms - pair.now_ms)
 
     def outcome(self) -> tuple[object, ...]:
         """All that can be seen of the connection."""
-        session, ledger = self.pair.session, self.pair.ledger
+        session, ledger = self.pair.session, self.pair.throttle_stats
         counts = [
             {bucket: (count.times, count.total_ms) for (_, bucket), count in throttles.items()}
             for throttles in (ledger.set_here.by_bucket, ledger.set_upstream.by_bucket, ledger.shadowed_here.by_bucket)
         ]
-        in_flight = [exchange.correlation_id for exchange in session.flow.in_flight]
-        held = (session.state, session.flow.is_delaying, session.wake_at_ms)
+        in_flight = [request.correlation_id for request in session.state.in_flight]
+        held = (session.state.phase, session.state.is_delaying, session.state.wake_at_ms)
         rate = self.pair.broker.client("ANONYMOUS", CLIENT_ID).produce.peek(self.pair.now_ms)
-        seen = (self.pair.upstream, self.pair.client, held, in_flight, session.request_count)
+        seen = (self.pair.upstream, self.pair.client, held, in_flight, session.state.request_count)
         return *seen, counts, rate, self.charges, self.pair.now_ms
 
 
@@ -147,7 +147,7 @@ def test_shortcuts_change_nothing(
     steps: list[tuple[str, int, int]], cut: int, limit: float | None, version: int, mode: Mode, tells: bool
 ) -> None:
     quotas = {} if limit is None else {QuotaType.PRODUCE: limit}
-    sides = [Side(quotas, mode, takes_shortcuts=each, tells=tells) for each in (True, False)]
+    sides = [Side(quotas, mode, is_fast=each, tells=tells) for each in (True, False)]
     requests, responses = b"", dict[int, bytes]()
     for number, (kind, size, pause_ms) in enumerate(steps):
         request, response = frames(kind, number, size, version)

@@ -49,7 +49,7 @@ def pair(auto_create: AutoCreate) -> Pair:
     quotas.update(QuotaType.CONTROLLER_MUTATION, Entity.of(client_id=CLIENT_ID), 1.0, static=False)
     topics = TopicFilters(rules, counters=Counters(), notify=lambda _: None, clock=VirtualClock(START_MS))
     topics.thresholds.apply_file(ThresholdSettings(totals={None: 1.0}))
-    return Pair(rules=rules, broker=quotas, claims=topics.claims(1, quotas))
+    return Pair(rules=rules, broker=quotas, factories=topics.factories(1, quotas))
 
 
 def changed(frame: bytes, changes: list[tuple[float, int]]) -> bytes:

@@ -117,7 +117,7 @@ class _Daemon:
             rules.window,
             mutation_window=rules.mutation_window,
             mutations=rules.mutations.algorithm,
-            book=rules.book,
+            policies=rules.book,
             pool=BucketPool(settings.max_bucket_bytes, self._clock),
         )
         self._topics = TopicFilters(rules, counters=self._counters, notify=self._notify, clock=self._clock)
@@ -158,9 +158,9 @@ class _Daemon:
             proxy = self._proxy = ProxyServer(
                 ProxyContext(loop=self._loop, clock=self._clock, counters=self._counters, notify=self._notify),
                 settings=self._settings,
-                policy=self._policy,
-                ledger=ThrottleStats(self._notify),
-                book=self._connections,
+                registry=self._policy,
+                throttle_stats=ThrottleStats(self._notify),
+                connection_quotas=self._connections,
                 topics=self._topics,
                 charges=None if events is None else events.charges,
             )
@@ -192,7 +192,7 @@ class _Daemon:
             thresholds=self._topics.thresholds,
             clock=self._clock,
             settings=tuple(f"{each.samples} x {each.window_s} s" for each in (rules.window, rules.mutation_window)),
-            bootstrap=lambda: proxy.directory.routes[0].node_id,
+            bootstrap=lambda: proxy.listeners[0].brokers.routes[0].node_id,
             notify=self._notify,
         )
         snapshotter.restore()
@@ -225,7 +225,7 @@ class _Daemon:
             counters=self._counters,
             proxy=proxy,
             policy=self._policy,
-            throttle_stats=proxy.ledger,
+            throttle_stats=proxy.throttle_stats,
             store=lambda: self._watcher.state,
             events=events,
             event_loop=type(self._loop).__module__.partition(".")[0],
@@ -235,7 +235,7 @@ class _Daemon:
         self, stack: contextlib.AsyncExitStack, proxy: ProxyServer, reporter: Reporter, events: EventLogWriter | None
     ) -> None:
         """Serve the control socket and the metrics, and log their addresses."""
-        listen, bootstrap = proxy.listeners()[0]
+        listen, bootstrap = proxy.routes()[0]
         decisions = DecisionService(
             self._policy,
             self._clock,
@@ -313,7 +313,7 @@ class _Daemon:
         while True:
             await asyncio.sleep(EXPIRY_S)
             await run_sliced(self._policy.expiry(self._clock.now_ms()))
-            self._connections.expire_idle(self._clock.now_ms())
+            await run_sliced(self._connections.expiry(self._clock.now_ms()))
 
     # Quotas.
 
@@ -324,7 +324,7 @@ class _Daemon:
         of_places: Iterable[QuotaEntry] = snapshot.entries
         if isinstance(snapshot, ChangedSnapshot) and snapshot.since is not None and snapshot.since == self._applied:
             changed = self._policy.alter(snapshot.changed, static=is_static)
-            of_places = snapshot.of_places
+            of_places = snapshot.other_entries
         else:
             changed = self._policy.apply(snapshot.entries, static=is_static)
         self._applied = None  # should the rest fail, all of the next content is applied

@@ -28,7 +28,7 @@ from tests.support.frames.enforcement import (
     Pair,
     request,
 )
-from tests.support.frames.whole_requests import ClaimAll, Treatment
+from tests.support.frames.whole_requests import FilterAll, RecordingFilter
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.entity import Entity
@@ -49,23 +49,23 @@ QUESTION_BODY = bytes(4)
 class FullParse(RequestClassifier):
     """Parses every request, whatever the one before it was."""
 
-    def repeated(self) -> None:
+    def template(self) -> None:
         """None: nothing is remembered."""
         return
 
 
-class AsksFirst(Treatment):
+class AsksFirst(RecordingFilter):
     """Asks the broker for something before every request, and makes the client wait for it as permissive quotas do."""
 
     def __init__(self) -> None:
         super().__init__(throttle_at_response_ms=MUTATION_MS)
         self._was_asked = False
 
-    def on_request(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Verdict:
+    def on_request(self, frame: bytearray, pending: InFlightRequest, now_ms: int) -> Verdict:
         """The question, then the request."""
         self._was_asked = not self._was_asked
         if self._was_asked:
-            return SendRequest(frame=request(METADATA, 1, exchange.correlation_id, QUESTION_BODY))
+            return SendRequest(frame=request(METADATA, 1, pending.correlation_id, QUESTION_BODY))
         return Forward(frame=frame)
 
 
@@ -81,9 +81,9 @@ class Trace:
         self.charges: list[Charge] = []
         self.pair = Pair(
             rules=EnforcementRules(window=WINDOW, throttle_style=style, requires_authentication=self._listens_for_sasl),
-            claims={CREATE_TOPICS: ClaimAll(AsksFirst())},
+            factories={CREATE_TOPICS: FilterAll(AsksFirst())},
             on_charge=self.charges.append if head & 128 else None,
-            takes_shortcuts=is_fast,
+            is_fast=is_fast,
             is_served=False,
         )
         self._tells = bool(head & 128)
@@ -93,7 +93,7 @@ class Trace:
                 if head & bit:
                     self.pair.broker.update(quota_type, Entity.of(user=user), limit, static=False)
         if not is_fast:
-            self.pair.session._intake.__class__ = FullParse
+            self.pair.session._classifier.__class__ = FullParse
         self.sent: list[Sent] = []
         self.refused = False
         self._unsent = b""
@@ -138,15 +138,15 @@ class Trace:
             case 5:
                 self._act(lambda: self.pair.advance(size * 8))
             case 6:
-                (session.flow.pause_requests if size % 2 else session.flow.pause_responses)()
+                (session.state.pause_requests if size % 2 else session.state.pause_responses)()
             case _:
-                resume = session.flow.resume_requests if size % 2 else session.flow.resume_responses
+                resume = session.state.resume_requests if size % 2 else session.state.resume_responses
                 self._act(lambda: (resume(self.pair.now_ms), self.pair._collect()))
 
     def _send(self, count: int) -> None:
         """Nothing; so many bytes came from the client, unless it is left unread."""
-        flow = self.pair.session.flow
-        if self.pair.session.waiting_request_bytes or flow.upstream_is_full:
+        state = self.pair.session.state
+        if state.waiting_request_bytes or state.upstream_is_full:
             return
         data, self._unsent = self._unsent[:count], self._unsent[count:]
         if data:
@@ -159,8 +159,8 @@ class Trace:
 
     def _deliver(self, count: int) -> None:
         """Nothing; so many bytes came from the broker, unless it is left unread."""
-        flow = self.pair.session.flow
-        if self.pair.session.waiting_response_bytes or flow.client_is_full:
+        state = self.pair.session.state
+        if state.waiting_response_bytes or state.client_is_full:
             return
         data, self._undelivered = self._undelivered[:count], self._undelivered[count:]
         if data:
@@ -173,21 +173,21 @@ class Trace:
         except ProtocolError:
             self.refused = True
             self.pair._collect()
-            self.pair.session.close()
+            self.pair.session.state.close()
         self._look()
 
     def _finish(self) -> None:
         """Nothing; the client sent all, the broker answered all, and all throttle times are over."""
-        flow = self.pair.session.flow
-        self._act(lambda: (flow.resume_requests(self.pair.now_ms), self.pair._collect()))
-        self._act(lambda: (flow.resume_responses(self.pair.now_ms), self.pair._collect()))
+        state = self.pair.session.state
+        self._act(lambda: (state.resume_requests(self.pair.now_ms), self.pair._collect()))
+        self._act(lambda: (state.resume_responses(self.pair.now_ms), self.pair._collect()))
         seen: tuple[int, ...] = ()
         while not self.refused and seen != (seen := self._progress()):
             self._send(len(self._unsent))
             self._answer_one()
             self._deliver(len(self._undelivered))
-            if flow.wake_at_ms is not None and (flow.is_delaying or not self._undelivered):
-                until_ms = flow.wake_at_ms - self.pair.now_ms
+            if state.wake_at_ms is not None and (state.is_delaying or not self._undelivered):
+                until_ms = state.wake_at_ms - self.pair.now_ms
                 self._act(partial(self.pair.advance, until_ms))
         self._check_end()
 
@@ -337,9 +337,11 @@ class Trace:
         """All that can be seen of the connection."""
         session = self.pair.session
         throttles = {
-            bucket: (count.times, count.total_ms) for (_, bucket), count in self.pair.ledger.set_here.by_bucket.items()
+            bucket: (count.times, count.total_ms)
+            for (_, bucket), count in self.pair.throttle_stats.set_here.by_bucket.items()
         }
-        seen = (self.pair.upstream, self.pair.client, session.state, session.principal, session.request_count)
+        state, principal = session.state, session.tracker.principal
+        seen = (self.pair.upstream, self.pair.client, state.phase, principal, state.request_count)
         return *seen, throttles, self.charges, self.pair.now_ms, self.refused
 
 

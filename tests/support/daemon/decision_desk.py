@@ -28,7 +28,7 @@ class Desk:
 
     def __init__(self, *, limits: dict[QuotaType, float] | None = None, book: PolicyTable | None = None) -> None:
         self.clock = VirtualClock(START_MS)
-        self.policy = QuotaRegistry(QuotaWindow(samples=3, window_s=1), book=book)
+        self.policy = QuotaRegistry(QuotaWindow(samples=3, window_s=1), policies=book)
         limits = limits or {QuotaType.PRODUCE: 1000.0}
         quotas = {quota_type.key.name: limit for quota_type, limit in limits.items()}
         self.policy.apply([QuotaEntry(entity=APP, quotas=quotas)])
@@ -37,7 +37,7 @@ class Desk:
         self.notices: list[LogEvent] = []
         self.connections = ConnectionQuotas(QuotaWindow(samples=3, window_s=1))
         self.thresholds = ThresholdRegistry(
-            directory=TopicCache(), counters=self.counters, notify=self.notices.append, clock=self.clock
+            cache=TopicCache(), counters=self.counters, notify=self.notices.append, clock=self.clock
         )
         self.decider = DecisionService(
             self.policy,

@@ -21,7 +21,7 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.event_log.charges import OnCharge
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.session.flow import READING
+from kafka_quotas.enforcement.session.session_state import READING
 
 DAY_MS = 24 * 3_600_000
 WINDOW = QuotaWindow()
@@ -57,7 +57,7 @@ class Day:
         which = min(range(len(CLIENTS)), key=self.due_ms.__getitem__)
         pair, now_ms = self.pairs[which], self.due_ms[which]
         pair.advance(now_ms - pair.now_ms)
-        assert pair.session.state is READING, "a client that waited its time out is still held"
+        assert pair.session.state.phase is READING, "a client that waited its time out is still held"
         if now_ms - self.swept_ms >= 60_000:
             self.swept_ms = now_ms
             self.broker.expire_idle(now_ms)

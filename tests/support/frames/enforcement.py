@@ -128,34 +128,34 @@ class Pair:
         broker: BrokerQuotas | None = None,
         on_charge: OnCharge | None = None,
         model: CostModel = COSTS,
-        claims: Mapping[int, FilterFactory] = NO_FILTERS,
-        takes_shortcuts: bool = True,
+        factories: Mapping[int, FilterFactory] = NO_FILTERS,
+        is_fast: bool = True,
         is_served: bool = True,
         gathering: GatherBudget | None = None,
     ) -> None:
         """`is_served` says that the broker has shown already that it serves the client, who has no need for SASL."""
-        self.takes_shortcuts = takes_shortcuts
+        self.is_fast = is_fast
         self.rules = rules or EnforcementRules(window=WINDOW)
-        self.broker = broker or BrokerQuotas(self.rules.window, book=self.rules.book)
+        self.broker = broker or BrokerQuotas(self.rules.window, policies=self.rules.book)
         for quota_type, limit in (quotas or {}).items():
             self.broker.update(quota_type, entity or Entity.of(client_id=CLIENT_ID), limit, static=False)
         self.notices: list[LogEvent] = []
         self.counters = Counters()
-        self.ledger = ThrottleStats(self.notices.append)
+        self.throttle_stats = ThrottleStats(self.notices.append)
         self.brokers_named: list[tuple[int, str, int]] = []
-        self.identity = PrincipalTracker(rules=self.rules, counters=self.counters, notify=self.notices.append)
+        self.tracker = PrincipalTracker(rules=self.rules, counters=self.counters, notify=self.notices.append)
         if is_served:
-            self.identity.state = SaslState.COMPLETE
+            self.tracker.state = SaslState.COMPLETE
         self.session = Session(
             quotas=self.broker,
-            identity=self.identity,
+            tracker=self.tracker,
             rules=self.rules,
             translate=self._translate,
-            ledger=self.ledger,
+            throttle_stats=self.throttle_stats,
             counters=self.counters,
             costs=lambda: model,
             on_charge=on_charge,
-            claims=claims,
+            factories=factories,
             gathering=gathering,
         )
         self.now_ms = START_MS
@@ -165,16 +165,20 @@ class Pair:
     def send(self, data: bytes) -> bytes:
         """What reached the broker of these bytes of the client, and of what had waited."""
         before = len(self.upstream)
-        taken = self.session.shortcut.requests(data, self.now_ms) if self.takes_shortcuts else 0
-        self.session.from_client(memoryview(data), self.now_ms, taken)
+        if not self.is_fast:
+            self.session.state.requests.feed(memoryview(data), self.now_ms)
+        elif self.session.receive_from_client(data, self.now_ms):
+            self.session.state.to_upstream.append(data)
         self._collect()
         return self.upstream[before:]
 
     def answer(self, data: bytes) -> bytes:
         """What reached the client of these bytes of the broker, and of what had waited."""
         before = len(self.client)
-        taken = self.session.shortcut.responses(data) if self.takes_shortcuts else 0
-        self.session.from_upstream(memoryview(data), self.now_ms, taken)
+        if not self.is_fast:
+            self.session.state.responses.feed(memoryview(data), self.now_ms)
+        elif self.session.receive_from_broker(data, self.now_ms):
+            self.session.state.to_client.append(data)
         self._collect()
         return self.client[before:]
 
@@ -182,8 +186,8 @@ class Pair:
         """What reached the broker when so much time had passed and the session was woken, if it wanted to be."""
         before = len(self.upstream)
         self.now_ms += delta_ms
-        if self.session.wake_at_ms is not None and self.session.wake_at_ms <= self.now_ms:
-            self.session.wake(self.now_ms)
+        if self.session.state.wake_at_ms is not None and self.session.state.wake_at_ms <= self.now_ms:
+            self.session.state.wake(self.now_ms)
         self._collect()
         return self.upstream[before:]
 
@@ -192,7 +196,7 @@ class Pair:
         return "127.0.0.1", 20_000 + node_id
 
     def _collect(self) -> None:
-        self.upstream += b"".join(map(bytes, self.session.to_upstream))
-        self.client += b"".join(map(bytes, self.session.to_client))
-        self.session.to_upstream.clear()
-        self.session.to_client.clear()
+        self.upstream += b"".join(map(bytes, self.session.state.to_upstream))
+        self.client += b"".join(map(bytes, self.session.state.to_client))
+        self.session.state.to_upstream.clear()
+        self.session.state.to_client.clear()

@@ -9,7 +9,7 @@ from kafka_quotas.wire.protocol.request_header import RequestHeader
 
 
 @dataclass
-class Treatment:
+class RecordingFilter(RequestFilter):
     """Does what a test says, and notes what it was shown."""
 
     verdicts: list[Verdict] = field(default_factory=list)
@@ -18,34 +18,36 @@ class Treatment:
     answer: bytes | None = None
     shown: list[tuple[str, bytes]] = field(default_factory=list)
 
-    def on_request(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Verdict:
+    def on_request(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Verdict:
         self.shown.append(("request", bytes(frame)))
-        self._throttle(exchange, self.throttle_ms)
+        self._throttle(request, self.throttle_ms)
         return self.verdicts.pop(0) if self.verdicts else Forward(frame=frame)
 
-    def on_told(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> None:
+    def on_response_to_own(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> None:
         self.shown.append(("told", bytes(frame)))
 
-    def on_response(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Buffer:
+    def on_response(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Buffer:
         self.shown.append(("response", bytes(frame)))
-        self._throttle(exchange, self.throttle_at_response_ms)
+        self._throttle(request, self.throttle_at_response_ms)
         return frame if self.answer is None else self.answer
 
     def charges(self) -> tuple[()]:
         return ()
 
-    def _throttle(self, exchange: InFlightRequest, throttle_ms: int) -> None:
-        assert exchange.client is not None
-        exchange.throttled(exchange.client.mutation, throttle_ms)
+    def _throttle(self, request: InFlightRequest, throttle_ms: int) -> None:
+        assert request.client is not None
+        request.throttled(request.client.mutation, throttle_ms)
 
 
 @dataclass
-class ClaimAll:
+class FilterAll:
     """Claims every request once its first `needed` bytes are there."""
 
-    treatment: RequestFilter | NotFiltered
+    recording: RequestFilter | NotFiltered
     is_active: bool = True
     needed: int = 0
 
-    def claim(self, exchange: InFlightRequest, chunk: memoryview, header: RequestHeader) -> RequestFilter | NotFiltered:
-        return self.treatment if len(chunk) - header.start >= self.needed else NotFiltered.NEED_MORE
+    def make_filter(
+        self, request: InFlightRequest, chunk: memoryview, header: RequestHeader
+    ) -> RequestFilter | NotFiltered:
+        return self.recording if len(chunk) - header.start >= self.needed else NotFiltered.NEED_MORE

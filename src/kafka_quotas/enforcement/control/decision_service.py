@@ -111,7 +111,7 @@ class DecisionService:
         else:
             rates.unrecord_ip(request.ip, request.amount, now_ms)
         applied = rates.match_ip(request.ip)
-        key, is_shadow = ResourceQuota.CONNECTION.key.name, self._policy.default_terms.mode is Mode.SHADOW
+        key, is_shadow = ResourceQuota.CONNECTION.key.name, self._policy.default_policy.mode is Mode.SHADOW
         if applied is None:
             return Decision(0, key, "", 0.0, 0.0, is_shadow)
         observed = rates.observed_ip(request.ip, now_ms)
@@ -129,7 +129,7 @@ class DecisionService:
         if request.op is Operation.RECORD:
             _record(thresholds, request, now_ms, is_shadow=is_shadow)
         elif request.op is Operation.UNRECORD:
-            thresholds.took(request.topic, -request.amount, now_ms)
+            thresholds.record_accepted(request.topic, -request.amount, now_ms)
         delay_ms = 0 if request.op is Operation.UNRECORD else thresholds.admitted_in_ms(request.topic, now_ms)
         found = thresholds.look(request.topic, now_ms)
         entity = "" if found.topic_threshold is None else str(Entity.of(topic=found.topic))
@@ -142,7 +142,7 @@ def _record(thresholds: BrokerThresholds, request: DecisionRequest, now_ms: int,
     if not decision.admitted:
         thresholds.rejected(decision, round(request.amount), now_ms, dropped=not is_shadow)
     if decision.admitted or is_shadow:
-        thresholds.took(request.topic, request.amount, now_ms)
+        thresholds.record_accepted(request.topic, request.amount, now_ms)
 
 
 def _limiter(client: ClientLimits, quota_type: QuotaType) -> Limiter:

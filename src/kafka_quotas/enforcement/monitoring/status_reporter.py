@@ -16,7 +16,7 @@ from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED, BrokerQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry, broker_name
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
-from kafka_quotas.enforcement.session.flow import ThrottledChannel
+from kafka_quotas.enforcement.session.session_state import ThrottledChannel
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.status import (
     ESTIMATED,
@@ -137,16 +137,17 @@ class Reporter:
                 upstream=str(route.upstream),
                 connections=connections[id(route)],
             )
-            for address, route in self._proxy.listeners()
+            for address, route in self._proxy.routes()
         )
 
     def _throttled(self, now_ms: int) -> list[ThrottledClient]:
         """Return the clients that wait now, one row per broker, quota and client."""
         muted: dict[tuple[NodeId, str, str, str], list[ThrottledChannel]] = {}
         for connection, route in self._proxy.connections.items():
-            channel = connection.session.mute
+            channel = connection.session.state.mute
             if channel is not None and channel.until_ms > now_ms:
-                name = (route.node_id, channel.quota_type.key.name, channel.limiter.user, channel.limiter.client_id)
+                limiter = channel.limiter
+                name = (route.node_id, limiter.quota_type.key.name, limiter.user, limiter.client_id)
                 muted.setdefault(name, []).append(channel)
         return [_throttled_client(node_id, channels, now_ms) for (node_id, *_), channels in muted.items()]
 
@@ -210,7 +211,7 @@ class Reporter:
 
     def _totals(self) -> dict[str, int]:
         totals: dict[str, int] = asdict(self._counters)
-        totals["requests"] += sum(each.session.request_count for each in self._proxy.connections)
+        totals["requests"] += sum(each.session.state.request_count for each in self._proxy.connections)
         totals["buckets_evicted"] = self._policy.pool.evicted
         if self._events is not None:
             totals["events_logged"], totals["events_dropped"] = self._events.written, self._events.dropped
@@ -225,14 +226,14 @@ def _throttled_client(node_id: NodeId, channels: list[ThrottledChannel], now_ms:
         broker=broker_name(node_id),
         user=limiter.user,
         client_id=limiter.client_id,
-        quota=longest.quota_type.key.name,
+        quota=limiter.quota_type.key.name,
         entity=str(limiter.entity),
         limit=limiter.bound or 0.0,
         observed=limiter.peek(now_ms) or 0.0,
         connections=len(channels),
         throttle_ms=longest.until_ms - longest.since_ms,
         remaining_ms=longest.until_ms - now_ms,
-        estimated=longest.quota_type.key.name == ESTIMATED,
+        estimated=limiter.quota_type.key.name == ESTIMATED,
     )
 
 

@@ -36,9 +36,11 @@ def bind(host: str, ports: Iterable[int]) -> socket.socket:
     last: OSError | None = None
     for port in ports:
         try:
-            family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-            is_dual = place[0] == _ANY_IPV6 and socket.has_dualstack_ipv6()
-            sock = socket.create_server(place[:2], family=family, backlog=BACKLOG, dualstack_ipv6=is_dual)
+            family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
+                0
+            ]
+            is_dual = address[0] == _ANY_IPV6 and socket.has_dualstack_ipv6()
+            sock = socket.create_server(address[:2], family=family, backlog=BACKLOG, dualstack_ipv6=is_dual)
         except OSError as error:
             last = error
             if error.errno != errno.EADDRINUSE:
@@ -107,14 +109,14 @@ class Acceptor:
             if self._is_held:
                 return
             try:
-                connection, place = self._socket.accept()
+                connection, address = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):  # none is left, or the client is gone
                 return
             except OSError as error:
                 self._rest(error)
                 return
             connection.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
-            self._accept(connection, Address(host=place[0].removeprefix("::ffff:"), port=place[1]))
+            self._accept(connection, Address(host=address[0].removeprefix("::ffff:"), port=address[1]))
 
     def _rest(self, error: OSError) -> None:
         """Log a failed accept and accept again after a pause.

@@ -20,6 +20,7 @@ from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.proxy.acceptor import Acceptor
 from kafka_quotas.enforcement.proxy.connection_quotas import BrokerConnectionQuotas, ConnectionSlot
+from kafka_quotas.enforcement.proxy.connection_rate import ConnectionRates
 from kafka_quotas.enforcement.proxy.proxied_connection import ProxyContext
 from kafka_quotas.enforcement.quotas.route import Route
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
@@ -56,7 +57,7 @@ class ConnectionAdmission:
 
     def __init__(
         self,
-        room: ProxyContext,
+        context: ProxyContext,
         sock: socket.socket,
         *,
         settings: ListenerSettings,
@@ -68,7 +69,7 @@ class ConnectionAdmission:
         timeout_s: float,
         is_shadow: bool,
     ) -> None:
-        self._room = room
+        self._context = context
         self.settings = settings
         """Settings by which connections are admitted."""
         self._route = route
@@ -82,7 +83,9 @@ class ConnectionAdmission:
         self._waiting: socket.socket | None = None
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
         self._is_plain = settings.proxy_sources is None and not settings.shares_port and reached is None
-        self._listener = Acceptor(room.loop, sock, accept=self._accepted, counters=room.counters, notify=room.notify)
+        self._listener = Acceptor(
+            context.loop, sock, accept=self._accepted, counters=context.counters, notify=context.notify
+        )
 
     @property
     def port(self) -> int:
@@ -103,17 +106,18 @@ class ConnectionAdmission:
         self._refused.clear()
 
     def _accepted(self, client: socket.socket, peer: Address) -> None:
-        self._room.counters.connections_accepted += 1
+        self._context.counters.connections_accepted += 1
         connections = self._connections(self._route())
-        delay_ms = connections.delay_ms(self.settings, self._room.clock.now_ms())
-        is_late = delay_ms > 0 or connections.is_full(self.settings)
-        self._room.counters.connections_delayed += is_late
+        rates, settings = connections.rates, self.settings
+        delay_ms = rates.listener_delay_ms(settings.name, settings.connection_rate, self._context.clock.now_ms())
+        is_late = delay_ms > 0 or connections.is_full(settings)
+        self._context.counters.connections_delayed += is_late
         if is_late and not self._is_shadow:
             self._listener.hold()  # a broker's acceptor blocks here too, so later connections wait as well
             self._waiting = client
             self._start(self._enter_late(client, peer, connections, delay_ms))
         else:
-            self._enter(client, peer)
+            self._enter(client, peer, rates)
 
     async def _enter_late(
         self, client: socket.socket, peer: Address, connections: BrokerConnectionQuotas, delay_ms: int
@@ -123,13 +127,13 @@ class ConnectionAdmission:
         while connections.is_full(self.settings):
             await connections.one_ended()
         self._waiting = None
-        self._enter(client, peer)
+        self._enter(client, peer, connections.rates)
         self._listener.release()
 
-    def _enter(self, client: socket.socket, peer: Address) -> None:
+    def _enter(self, client: socket.socket, peer: Address, recorded: ConnectionRates) -> None:
         route = self._route()
         connections = self._connections(route)
-        slot = connections.began(self.settings.name)
+        slot = connections.began(self.settings.name, recorded=recorded)
         if self._is_plain:
             self._admit(client, peer, route, slot)
         elif self.settings.proxy_sources is None and self._is_one_too_many(connections, peer):
@@ -151,11 +155,11 @@ class ConnectionAdmission:
         except (KafkaQuotasError, OSError) as error:
             client.close()
             slot.end()
-            self._room.counters.connections_failed += 1
+            self._context.counters.connections_failed += 1
             if isinstance(error, ProtocolError):
-                self._room.counters.protocol_errors += 1
-            told = error.message if isinstance(error, KafkaQuotasError) else str(error) or "nothing came in time"
-            self._say("client closed before it was served", peer, error=told)
+                self._context.counters.protocol_errors += 1
+            reason = error.message if isinstance(error, KafkaQuotasError) else str(error) or "nothing came in time"
+            self._log("client closed before it was served", peer, error=reason)
         except asyncio.CancelledError:
             client.close()
             slot.end()
@@ -195,7 +199,7 @@ class ConnectionAdmission:
     async def _peek(self, client: socket.socket, count: int) -> bytes:
         """Return the first bytes of a connection, which stay to be read."""
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)  # readable only once `count` bytes are there
-        loop = self._room.loop
+        loop = self._context.loop
         readable = asyncio.Event()
         loop.add_reader(client.fileno(), readable.set)
         try:
@@ -210,7 +214,7 @@ class ConnectionAdmission:
     async def _receive(self, client: socket.socket, count: int) -> bytes:
         data = b""
         while len(data) < count:
-            piece = await self._room.loop.sock_recv(client, count - len(data))
+            piece = await self._context.loop.sock_recv(client, count - len(data))
             if not piece:
                 raise ProtocolError("the connection ended inside its PROXY protocol header")
             data += piece
@@ -218,10 +222,13 @@ class ConnectionAdmission:
 
     def _admit(self, client: socket.socket, source: Address, route: Route, slot: ConnectionSlot) -> None:
         """Serve the connection unless its address has too many, or made them too fast."""
-        connections = self._connections(route)
+        connections, now_ms = self._connections(route), self._context.clock.now_ms()
         slot.move(connections)
-        delay_ms = connections.ip_delay_ms(self.settings, source.host, self._room.clock.now_ms())
-        self._room.counters.connections_throttled += delay_ms > 0
+        delay_ms = connections.rates.record_ip(source.host, 1, now_ms)
+        if delay_ms > 0:
+            # What is not served counts for no rate (`recordIpConnectionMaybeThrottle` unrecords it everywhere).
+            slot.take_back_rate(now_ms)
+            self._context.counters.connections_throttled += 1
         if delay_ms > 0 and not self._is_shadow:
             slot.end()
             self._refuse_later(client, delay_ms)  # an immediate close would invite an immediate reconnect
@@ -236,9 +243,9 @@ class ConnectionAdmission:
         """Return whether to close a connection of an address at its limit, and count and log it."""
         if not connections.is_refused(self.settings, source.host):
             return False
-        self._room.counters.connections_refused += 1
+        self._context.counters.connections_refused += 1
         if not self._is_shadow:
-            self._say("connection refused: its address has as many as it may", source)
+            self._log("connection refused: its address has as many as it may", source)
         return not self._is_shadow
 
     def _refuse_later(self, client: socket.socket, delay_ms: int) -> None:
@@ -247,17 +254,17 @@ class ConnectionAdmission:
             oldest = next(iter(self._refused))
             self._refused[oldest].cancel()
             self._end_refused(oldest)
-        self._refused[client] = self._room.loop.call_later(delay_ms / 1000, self._end_refused, client)
+        self._refused[client] = self._context.loop.call_later(delay_ms / 1000, self._end_refused, client)
 
     def _end_refused(self, client: socket.socket) -> None:
         self._refused.pop(client, None)
         client.close()
 
     def _start(self, work: Coroutine[object, object, None]) -> None:
-        task = self._room.loop.create_task(work)
+        task = self._context.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _say(self, event: str, peer: Address, **fields: str) -> None:
+    def _log(self, event: str, peer: Address, **fields: str) -> None:
         who = {"client": str(peer), "listener": self.settings.name}
-        self._room.notify(LogEvent(event=event, severity=LogLevel.WARNING, fields={**who, **fields}))
+        self._context.notify(LogEvent(event=event, severity=LogLevel.WARNING, fields={**who, **fields}))

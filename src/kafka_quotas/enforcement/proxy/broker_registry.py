@@ -109,7 +109,7 @@ AGAIN_S: Final = 5.0
 """Seconds before an address is looked up again."""
 
 
-def is_same_place(ours: set[str], theirs: set[str]) -> bool:
+def is_same_endpoint(ours: set[str], theirs: set[str]) -> bool:
     """Return whether a bootstrap name that resolves to `ours` can only lead to the broker at `theirs`.
 
     A name of several brokers resolves to more addresses than any one of them has. One family of addresses is enough:
@@ -150,13 +150,13 @@ class BootstrapAlias:
             task.cancel()
 
     async def _compare(self, address: Address, on_same: Callable[[], None]) -> None:
-        ours, theirs = await asyncio.gather(self._places(self._address), self._places(address))
-        if is_same_place(ours, theirs):
+        ours, theirs = await asyncio.gather(self._resolved(self._address), self._resolved(address))
+        if is_same_endpoint(ours, theirs):
             on_same()
 
-    async def _places(self, address: Address) -> set[str]:
+    async def _resolved(self, address: Address) -> set[str]:
         """Return the addresses that a host name resolves to, none where the lookup fails."""
         with contextlib.suppress(OSError, UnicodeError):
             found = await self._loop.getaddrinfo(address.host, address.port)
-            return {str(place[0]).removeprefix("::ffff:") for _, _, _, _, place in found}
+            return {str(address[0]).removeprefix("::ffff:") for _, _, _, _, address in found}
         return set()

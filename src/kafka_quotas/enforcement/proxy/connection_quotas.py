@@ -12,7 +12,7 @@ one beyond its address's number is closed at once.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -115,10 +115,6 @@ class BrokerConnectionQuotas:
         self.open = OpenConnectionCount()
         self._ended = asyncio.Event()
 
-    def delay_ms(self, settings: ListenerSettings, now_ms: int) -> int:
-        """Record one more connection of a listener and return how long it waits."""
-        return self.rates.listener_delay_ms(settings.name, settings.connection_rate, now_ms)
-
     def is_full(self, settings: ListenerSettings) -> bool:
         """Return whether a listener, or the daemon, has as many connections as it may."""
         return self.total.is_full or self.open.is_full(settings.name, settings.max_connections)
@@ -127,23 +123,15 @@ class BrokerConnectionQuotas:
         """Return whether a connection that is counted already may count for this broker."""
         return slot.connections is self or not self.open.is_full(settings.name, settings.max_connections)
 
-    def ip_delay_ms(self, settings: ListenerSettings, ip: str, now_ms: int) -> int:
-        """Record a connection of an address and return its delay.
-
-        Returns:
-            Milliseconds after which the connection is closed unserved, 0 where it is served.
-        """
-        return self.rates.ip_delay_ms(ip, settings.name, now_ms)
-
     def is_refused(self, settings: ListenerSettings, ip: str) -> bool:
         """Return whether an address has as many connections as it may."""
         return self.open.is_refused(ip, settings.max_connections_per_ip)
 
-    def began(self, listener: str) -> "ConnectionSlot":
-        """Count one more connection of a listener and return its slot."""
+    def began(self, listener: str, *, recorded: ConnectionRates) -> "ConnectionSlot":
+        """Count one more connection of a listener, whose rate was recorded already, and return its slot."""
         self.total.opened()
         self.open.opened(listener)
-        return ConnectionSlot(self, listener)
+        return ConnectionSlot(self, listener, recorded)
 
     def look_again(self) -> None:
         """Wake the connections that wait for room to check for it again."""
@@ -162,11 +150,12 @@ class ConnectionSlot:
     known it counts there, and once its real source is known it counts for that address as well.
     """
 
-    __slots__ = ("_ip", "_is_over", "_listener", "connections")
+    __slots__ = ("_ip", "_is_over", "_listener", "_recorded", "connections")
 
-    def __init__(self, connections: BrokerConnectionQuotas, listener: str) -> None:
+    def __init__(self, connections: BrokerConnectionQuotas, listener: str, recorded: ConnectionRates) -> None:
         self.connections = connections
         self._listener = listener
+        self._recorded = recorded
         self._ip: str | None = None
         self._is_over = False
 
@@ -183,6 +172,11 @@ class ConnectionSlot:
         """Count for an address as well."""
         self._ip = ip
         self.connections.open.came_from(ip)
+
+    def take_back_rate(self, now_ms: int) -> None:
+        """Take the connection out of the rates of the listener and broker that it was recorded at."""
+        # Not `connections`: a listener with several routes may have recorded it at another broker than its own.
+        self._recorded.take_back(self._listener, now_ms)
 
     def end(self) -> None:
         """Remove the connection from all counts.
@@ -236,10 +230,10 @@ class ConnectionQuotas:
         if placeholder in self._brokers and node_id not in self._brokers:
             self._brokers[node_id] = self._brokers.pop(placeholder)
 
-    def expire_idle(self, now_ms: int) -> None:
-        """Forget addresses that made no connection for an hour."""
-        for connections in self._brokers.values():
-            connections.rates.expire_idle(now_ms)
+    def expiry(self, now_ms: int) -> Generator[None, None, None]:
+        """Drop the rates of addresses that made no connection for an hour, and yield after each slice of them."""
+        for connections in list(self._brokers.values()):
+            yield from connections.rates.expiry(now_ms)
 
     def _look_again(self) -> None:
         for connections in self._brokers.values():

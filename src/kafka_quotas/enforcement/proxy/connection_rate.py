@@ -8,7 +8,7 @@ A delay is at most one sample of the window (1 s by default).
 """
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -24,6 +24,8 @@ from kafka_quotas.stores.store import QuotaEntry
 
 IDLE_MS: Final = 3_600_000
 """Milliseconds after which a rate without a record is dropped, as in a broker."""
+_SLICE: Final = 10_000
+"""Addresses that are looked at between two pauses: a few milliseconds' work."""
 
 
 class RateOf(StrEnum):
@@ -35,7 +37,7 @@ class RateOf(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RateMemory:
+class RateSnapshot:
     """The state of one rate that is kept across a restart."""
 
     of: RateOf
@@ -132,33 +134,20 @@ class ConnectionRates:
             rate = self._listeners[listener] = _CountedRate(self._window)
         return max(delay_ms, rate.record(limit, now_ms))
 
-    def ip_delay_ms(self, ip: str, listener: str, now_ms: int) -> int:
-        """Record a connection of an address and return the delay after which it is closed unserved.
-
-        A connection that is not served is taken out of the rates of its address, listener and broker.
-
-        Returns:
-            Milliseconds, 0 where the connection is served.
-        """
-        limit = self._ip_limits.limit(ip)
-        if limit is None:
-            return 0
-        rate = self._rate_of(ip)
-        delay_ms = rate.record(limit, now_ms)
-        if delay_ms:
-            for counted in (rate, self._broker, self._listeners.get(listener)):
-                if counted is not None:
-                    counted.take_back(now_ms)
-        return delay_ms
+    def take_back(self, listener: str, now_ms: int) -> None:
+        """Take one connection, which is not served, out of the rates of its listener and broker."""
+        for rate in (self._broker, self._listeners.get(listener)):
+            if rate is not None:
+                rate.take_back(now_ms)
 
     def match_ip(self, ip: str) -> AppliedQuota | None:
         """Return the limit of an address with the entity it is set on, None where there is none."""
         return self._ip_limits.match(ip)
 
     def record_ip(self, ip: str, count: float, now_ms: int) -> int:
-        """Record connections that an address makes elsewhere and return their delay in ms.
+        """Record connections of an address and return their delay in ms.
 
-        They count only where the delay is 0.
+        With a delay they are closed unserved after it, and don't count.
         """
         limit = self._ip_limits.limit(ip)
         if limit is None:
@@ -187,28 +176,28 @@ class ConnectionRates:
         rate = self._ips.get(canonical_address(ip))
         return 0.0 if rate is None else rate.rate.peek(now_ms)
 
-    def memories(self) -> Iterator[RateMemory]:
+    def snapshots(self) -> Iterator[RateSnapshot]:
         """Yield the state of each rate that has a record."""
         for of, name, rate in self._rates():
             if rate.last_ms:
-                yield RateMemory(of=of, name=name, recorded_ms=rate.last_ms, figures=rate.rate.memory)
+                yield RateSnapshot(of=of, name=name, recorded_ms=rate.last_ms, figures=rate.rate.memory)
 
-    def remember(self, memory: RateMemory, shift_ms: int) -> None:
+    def restore(self, snapshot: RateSnapshot, shift_ms: int) -> None:
         """Restore a rate with all its times moved by `shift_ms`.
 
         Raises:
             ValueError: The figures belong to another window.
         """
         rate = _CountedRate(self._window)
-        rate.rate.remember(memory.figures, shift_ms)
-        rate.last_ms = memory.recorded_ms + shift_ms
-        match memory.of:
+        rate.rate.remember(snapshot.figures, shift_ms)
+        rate.last_ms = snapshot.recorded_ms + shift_ms
+        match snapshot.of:
             case RateOf.BROKER:
                 self._broker = rate
             case RateOf.LISTENER:
-                self._listeners[memory.name] = rate
+                self._listeners[snapshot.name] = rate
             case RateOf.IP:
-                self._ips[canonical_address(memory.name)] = rate
+                self._ips[canonical_address(snapshot.name)] = rate
 
     def _rates(self) -> Iterator[tuple[RateOf, str, _CountedRate]]:
         yield RateOf.BROKER, "", self._broker
@@ -217,10 +206,15 @@ class ConnectionRates:
         for address, rate in list(self._ips.items()):  # others may come and go between two of them
             yield RateOf.IP, address, rate
 
-    def expire_idle(self, now_ms: int) -> None:
-        """Drop the rates of addresses that made no connection for an hour."""
-        for address in [address for address, rate in self._ips.items() if now_ms - rate.last_ms >= IDLE_MS]:
-            del self._ips[address]
+    def expiry(self, now_ms: int) -> Generator[None, None, None]:
+        """Drop the rates of addresses that made no connection for an hour, and yield after each slice of them."""
+        addresses = list(self._ips)
+        for start in range(0, len(addresses), _SLICE):
+            for address in addresses[start : start + _SLICE]:
+                rate = self._ips.get(address)
+                if rate is not None and now_ms - rate.last_ms >= IDLE_MS:
+                    del self._ips[address]
+            yield
 
     def _rate_of(self, ip: str) -> _CountedRate:
         """Return the rate of an address, made where there is none."""

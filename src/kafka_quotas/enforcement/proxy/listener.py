@@ -37,7 +37,7 @@ class Listener:
 
     def __init__(
         self,
-        room: ProxyContext,
+        context: ProxyContext,
         settings: ListenerSettings,
         *,
         ports: BrokerPorts,
@@ -53,12 +53,12 @@ class Listener:
     ) -> None:
         self.settings = settings
         self.mapping = PrincipalMapping(settings.principal_mapping)
-        self._room = room
+        self._context = context
         self._connect_timeout_s = connect_timeout_s
         self._is_shadow = is_shadow
         self._connections = connections
         self._serve = partial(serve, self)
-        self._entrances: list[ConnectionAdmission] = []
+        self._admissions: list[ConnectionAdmission] = []
         self._tls = self._keeper(settings.tls, is_server=True)
         self._upstream_tls = self._keeper(settings.upstream_tls, is_server=False)
         self._ports = ports
@@ -70,7 +70,7 @@ class Listener:
             Route(node_id=name if owner is None else owner, port=settings.listen.port, upstream=server)
             for name, server in zip(names, settings.upstreams, strict=True)
         ]
-        self.directory = BrokerRegistry(
+        self.brokers = BrokerRegistry(
             bootstraps,
             open_listener=self._open_for_broker,
             on_named=on_named,
@@ -78,13 +78,13 @@ class Listener:
             on_located=on_located,
             owner=owner,
         )
-        self._aliases = [(route, BootstrapAlias(route.upstream, room.loop)) for route in bootstraps]
+        self._aliases = [(route, BootstrapAlias(route.upstream, context.loop)) for route in bootstraps]
         port = self._open(self._preferred, settings.listen.host, [settings.listen.port], is_bootstrap=True)
         for route in bootstraps:
             route.port = port
         for each in settings.broker_addresses:
             for node_id in range(each.first, each.last + 1):
-                self.directory.announce(node_id)
+                self.brokers.announce(node_id)
 
     def follow(self, settings: ListenerSettings) -> None:
         """Apply these settings from the next connection on.
@@ -93,16 +93,16 @@ class Listener:
         """
         self.settings = settings
         self.mapping = PrincipalMapping(settings.principal_mapping)
-        for entrance in self._entrances:
-            entrance.settings = settings
-        for route in self.directory.routes:
+        for admission in self._admissions:
+            admission.settings = settings
+        for route in self.brokers.routes:
             self._connections(route).look_again()
 
     def advertised(self, route: Route) -> Address:
         """Return the address of a route for clients, where it does not depend on the address they reached."""
         return Address(host=self._host_of(route) or self.settings.listen.host, port=route.port)
 
-    def way(self, route: Route) -> UpstreamConfig:
+    def upstream_config(self, route: Route) -> UpstreamConfig:
         """Return how connections of a route reach their broker at the moment."""
         return UpstreamConfig(
             upstream=route.upstream,
@@ -118,19 +118,19 @@ class Listener:
 
         def translate(node_id: int, host: str, port: int) -> tuple[str, int]:
             address = Address(host=host, port=port)
-            route = self.directory.route(node_id, address)
+            route = self.brokers.route(node_id, address)
             for bootstrap, alias in self._aliases:
                 if not bootstrap.is_named:
-                    alias.ask(address, partial(self.directory.name, bootstrap, node_id))
+                    alias.ask(address, partial(self.brokers.name, bootstrap, node_id))
             return self.settings.broker_host(node_id) or towards, route.port
 
         return translate
 
     def close(self) -> None:
         """Stop accepting connections and stop all lookups."""
-        for entrance in self._entrances:
-            entrance.close()
-        self._entrances.clear()
+        for admission in self._admissions:
+            admission.close()
+        self._admissions.clear()
         for _, alias in self._aliases:
             alias.close()
 
@@ -144,9 +144,9 @@ class Listener:
         try:
             route.port = port = self._opened(route, route.node_id)
         except ListenError as error:
-            self._say_unopened(route.node_id, error)
+            self._log_unopened(route.node_id, error)
             raise
-        self._room.notify(
+        self._context.notify(
             LogEvent(
                 event="listener opened",
                 fields={
@@ -160,7 +160,7 @@ class Listener:
 
     def _opened(self, route: Route, node_id: int) -> int:
         """Open the listener of a broker and return its port."""
-        settings, port = self.settings, self.directory.bootstraps[0].port
+        settings, port = self.settings, self.brokers.bootstraps[0].port
         if settings.shares_port:
             return port
         host = settings.listen.host
@@ -177,20 +177,20 @@ class Listener:
                 hint=f"free the port, or name another: --broker-address {node_id}=PORT",
             ) from error
 
-    def _say_unopened(self, node_id: int, error: ListenError) -> None:
+    def _log_unopened(self, node_id: int, error: ListenError) -> None:
         """Log, once per broker and reason, that clients get no address for a broker."""
         if self._unopened.get(node_id) != error.message:
             self._unopened[node_id] = error.message
             fields: dict[str, str | float] = {"listener": self.settings.name, "error": error.message}
             if error.hint:
                 fields["hint"] = error.hint
-            self._room.notify(
+            self._context.notify(
                 LogEvent(event="clients can't be sent to a broker", severity=LogLevel.ERROR, fields=fields)
             )
 
     def _open(self, route: Callable[[], Route], host: str, ports: Iterable[int], *, is_bootstrap: bool) -> int:
-        entrance = ConnectionAdmission(
-            self._room,
+        admission = ConnectionAdmission(
+            self._context,
             bind(host, ports),
             settings=self.settings,
             route=route,
@@ -201,8 +201,8 @@ class Listener:
             timeout_s=self._connect_timeout_s,
             is_shadow=self._is_shadow,
         )
-        self._entrances.append(entrance)
-        return entrance.port
+        self._admissions.append(admission)
+        return admission.port
 
     def _route_by_host(self, host: str | None) -> Route:
         """Return the route of the broker that a TLS client names, the bootstrap route for any other name.
@@ -213,23 +213,23 @@ class Listener:
         node_id = None if host is None else self.settings.node_of(host)
         if node_id is None:
             return self._preferred()
-        route = self.directory.known(node_id)
+        route = self.brokers.known(node_id)
         if route is None:
             raise ProtocolError(f"no broker {node_id} is known, which {host} stands for")
         return route
 
     def _preferred(self) -> Route:
         """Return the route to the bootstrap server to try next."""
-        routes = {route.upstream: route for route in reversed(self.directory.bootstraps)}
-        return routes[self._health.preferred(route.upstream for route in self.directory.bootstraps)[0]]
+        routes = {route.upstream: route for route in reversed(self.brokers.bootstraps)}
+        return routes[self._health.preferred(route.upstream for route in self.brokers.bootstraps)[0]]
 
     async def _reached(self, route: Route) -> Route:
         """Return a route to a bootstrap server that takes connections in place of one to any of them.
 
         A broker without a known address is looked for through such a server as well.
         """
-        servers = {each.upstream: each for each in self.directory.bootstraps}
-        if route not in self.directory.bootstraps and route.is_located:
+        servers = {each.upstream: each for each in self.brokers.bootstraps}
+        if route not in self.brokers.bootstraps and route.is_located:
             return route
         answering = await self._health.first_answering(servers, kept_s=TAKEN_S)
         if answering is None:
@@ -265,4 +265,4 @@ class Listener:
 
         make: Callable[[], ssl.SSLContext] = partial(server_tls_context if is_server else tls_context, properties)
         files = [Path(properties[name]) for name in STORE_LOCATIONS if properties.get(name)]
-        return ReloadingTlsContext(make, files, clock=self._room.clock, notify=self._room.notify)
+        return ReloadingTlsContext(make, files, clock=self._context.clock, notify=self._context.notify)

@@ -19,9 +19,9 @@ from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
 from kafka_quotas.enforcement.proxy.transport import PeerCloseWatcher, Transport
 from kafka_quotas.enforcement.proxy.upstream import UpstreamConfig, UpstreamError, connect
-from kafka_quotas.enforcement.session.flow import CLOSED, DRAINING, READING, THROTTLED
 from kafka_quotas.enforcement.session.gathering import GATHER_MS
 from kafka_quotas.enforcement.session.session import Session
+from kafka_quotas.enforcement.session.session_state import AWAITING_RESPONSE, CLOSED, DRAINING, THROTTLED
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 
@@ -41,10 +41,10 @@ class ProxyContext:
     clock: Clock
     counters: Counters
     notify: Notify
-    hang_ups: PeerCloseWatcher = field(init=False)
+    close_watcher: PeerCloseWatcher = field(init=False)
 
     def __post_init__(self) -> None:
-        self.hang_ups = PeerCloseWatcher(self.loop)
+        self.close_watcher = PeerCloseWatcher(self.loop)
 
 
 class ProxiedConnection:
@@ -57,7 +57,7 @@ class ProxiedConnection:
 
     def __init__(
         self,
-        room: ProxyContext,
+        context: ProxyContext,
         session: Session,
         *,
         peer: str,
@@ -65,12 +65,11 @@ class ProxiedConnection:
         on_client: Callable[[asyncio.Transport], None] | None = None,
     ) -> None:
         self.session = session
-        self._flow = session.flow
-        self._shortcut = session.shortcut
+        self._state = session.state
         self.peer = peer
-        self._room = room
-        self._now_ms = room.clock.now_ms
-        self._counters = room.counters
+        self._context = context
+        self._now_ms = context.clock.now_ms
+        self._counters = context.counters
         self._on_closed = on_closed
         self._client = Transport(
             received=self._from_client, full=self._client_full, gone=self._client_gone, made=on_client
@@ -79,7 +78,7 @@ class ProxiedConnection:
         self._opening: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
-        self.way: UpstreamConfig | None = None
+        self.upstream_config: UpstreamConfig | None = None
         """Route to the broker, None before `open`."""
         self.max_idle_ms: int | None = None
         """Longest time without a byte before the connection is closed, None for no limit."""
@@ -93,16 +92,16 @@ class ProxiedConnection:
         session.gathering.on_overdue = self._overdue
         self._watched_fd: int | None = None
         self._is_unsteady = False
-        """Whether the session's holds may have changed outside `_move`."""
+        """Whether a side was paused, or the connection drained, at the last `_follow`: it may have to change back."""
 
-    def open(self, client: socket.socket, way: UpstreamConfig) -> None:
+    def open(self, client: socket.socket, config: UpstreamConfig) -> None:
         """Serve an accepted connection."""
-        self.way = way
-        self._opening = self._room.loop.create_task(self._open(client, way))
+        self.upstream_config = config
+        self._opening = self._context.loop.create_task(self._open(client, config))
 
     def expire(self) -> bool:
         """Close an idle connection unless its client is throttled, and return whether it was closed."""
-        if self._is_closing or self.session.mute is not None:
+        if self._is_closing or self._state.mute is not None:
             return False
         self.close()
         return True
@@ -117,12 +116,12 @@ class ProxiedConnection:
 
     def drain(self) -> None:
         """Close the connection after its last request is answered."""
-        self.session.drain()
+        self._state.drain()
         self._follow()
 
     def unmute(self) -> None:
         """End the throttle time of the client."""
-        self._resume(self.session.unmute)
+        self._resume(self._state.unmute)
 
     def close(self) -> None:
         """End both connections after their peers have taken what was sent.
@@ -131,7 +130,7 @@ class ProxiedConnection:
         """
         if self._is_closing:
             return
-        self.session.close()
+        self._state.close()
         self.session.gathering.end(self._now_ms())
         self._watch(wanted=False)
         if self._timer is not None:
@@ -146,7 +145,7 @@ class ProxiedConnection:
 
     @property
     def _is_closing(self) -> bool:
-        return self._flow.state is CLOSED
+        return self._state.phase is CLOSED
 
     def abort(self) -> None:
         """End both connections now."""
@@ -154,15 +153,15 @@ class ProxiedConnection:
         self._client.abort()
         self._upstream.abort()
 
-    async def _open(self, client: socket.socket, way: UpstreamConfig) -> None:
+    async def _open(self, client: socket.socket, config: UpstreamConfig) -> None:
         """Agree on TLS with the client, where the listener has TLS, and read from it."""
         error: OSError | None = None
         try:
-            await self._room.loop.connect_accepted_socket(
+            await self._context.loop.connect_accepted_socket(
                 lambda: self._client,
                 client,
-                ssl=way.client_tls,
-                ssl_handshake_timeout=None if way.client_tls is None else way.timeout_s,
+                ssl=config.client_tls,
+                ssl_handshake_timeout=None if config.client_tls is None else config.timeout_s,
             )
         except asyncio.CancelledError:
             self._client.forget()
@@ -177,7 +176,7 @@ class ProxiedConnection:
             self._check_closed()
         if error is None:
             self._follow()
-        elif way.client_tls is not None and not self._is_closing:
+        elif config.client_tls is not None and not self._is_closing:
             reason = getattr(error, "reason", None) or str(error) or type(error).__name__
             self._fail("client closed: TLS failed", KafkaQuotasError(reason), LogLevel.WARNING)
         else:
@@ -185,17 +184,22 @@ class ProxiedConnection:
 
     def _reach(self) -> None:
         """Connect to the broker, and leave the client unread until the connection is made."""
-        assert self.way is not None
+        assert self.upstream_config is not None
         self._is_reaching = True
-        self._upstream.write = self._flow.to_upstream.append
-        self._flow.pause_requests()
+        self._upstream.write = self._state.to_upstream.append
+        self._state.pause_requests()
         self._follow()
-        self._opening = self._room.loop.create_task(self._connect(self.way))
+        self._opening = self._context.loop.create_task(self._connect(self.upstream_config))
 
-    async def _connect(self, way: UpstreamConfig) -> None:
+    async def _connect(self, config: UpstreamConfig) -> None:
         error: UpstreamError | None = None
         try:
-            await connect(lambda: self._upstream, way.upstream, timeout_s=way.timeout_s, tls=way.upstream_tls)
+            await connect(
+                lambda: self._upstream,
+                config.upstream,
+                timeout_s=config.timeout_s,
+                tls=config.upstream_tls,
+            )
         except asyncio.CancelledError:
             self._upstream.forget()
             raise
@@ -206,14 +210,14 @@ class ProxiedConnection:
             self._check_closed()
         if error is not None:
             self._counters.upstream_connect_failures += 1
-            if way.failed is not None:
-                way.failed()
+            if config.failed is not None:
+                config.failed()
             self._fail("upstream can't be connected", error, LogLevel.ERROR)
         elif self._client.is_gone:
-            self._upstream.send(self._flow.to_upstream)  # what it sent last
+            self._upstream.send(self._state.to_upstream)  # what it sent last
             self._upstream.finish()
         else:
-            self._resume(self._flow.resume_requests)
+            self._resume(self._state.resume_requests)
 
     # Bytes.
 
@@ -221,12 +225,9 @@ class ProxiedConnection:
         self._counters.request_bytes += len(data)
         self.has_moved = True
         try:
-            now_ms = self._now_ms()
-            taken = self._shortcut.requests(data, now_ms)
-            if taken == len(data) and self._flow.state is READING:
-                self._upstream.write(data)  # the session is as steady as it was
+            if self.session.receive_from_client(data, self._now_ms()):
+                self._upstream.write(data)
             else:
-                self.session.from_client(memoryview(data), now_ms, taken)
                 self._move()
         except KafkaQuotasError as error:
             self._fail("client closed: it sent what can't be handled", error, LogLevel.WARNING)
@@ -239,11 +240,9 @@ class ProxiedConnection:
         self._counters.response_bytes += len(data)
         self.has_moved = True
         try:
-            taken = 0 if self._is_unsteady else self._shortcut.responses(data)
-            if taken == len(data):
+            if self.session.receive_from_broker(data, self._now_ms()):
                 self._client.write(data)
             else:
-                self.session.from_upstream(memoryview(data), self._now_ms(), taken)
                 self._move()
         except KafkaQuotasError as error:
             self._fail("connection closed: the upstream sent what can't be handled", error, LogLevel.ERROR)
@@ -252,31 +251,33 @@ class ProxiedConnection:
 
     def _move(self) -> None:
         """Write what the session put out, and have both sides follow its state."""
-        flow = self._flow
-        if flow.to_upstream:
+        state = self._state
+        if state.to_upstream:
             if self._is_reaching and self._opening is None:
-                self._upstream.send(flow.to_upstream)
+                self._upstream.send(state.to_upstream)
             elif not self._is_reaching:
                 self._reach()
-        if flow.to_client:
-            self._client.send(flow.to_client)
-        if flow.is_held or self._is_unsteady or flow.wake_at_ms != self._timer_ms:
+        if state.to_client:
+            self._client.send(state.to_client)
+        if state.is_held or self._is_unsteady or state.wake_at_ms != self._timer_ms:
             self._follow()
 
     def _follow(self) -> None:
         """Pause reading from the sides that have to wait, and set the timer that the session wants."""
-        session, flow = self.session, self._flow
+        state = self._state
         if self._is_closing or self._client.is_gone:
             return
-        self._client.pause(wanted=flow.upstream_is_full or session.waiting_request_bytes > 0)
-        self._upstream.pause(wanted=flow.client_is_full or session.waiting_response_bytes > 0)
-        is_left_waiting = self._client.is_paused and (flow.state is THROTTLED or flow.is_crowded)
-        self._watch(wanted=is_left_waiting and session.wants_answers)
-        is_draining = flow.state is DRAINING
+        self._client.pause(wanted=state.upstream_is_full or state.waiting_request_bytes > 0)
+        self._upstream.pause(wanted=state.client_is_full or state.waiting_response_bytes > 0)
+        # A client that is left unread for a long time may leave unnoticed: throttled, or pipelining after a broker that
+        # does not answer. What it sent then is safe to drop only where it would have got a response to it.
+        waits_long = state.phase in (THROTTLED, AWAITING_RESPONSE) or state.is_at_max_in_flight
+        self._watch(wanted=self._client.is_paused and waits_long and state.expects_all_responses)
+        is_draining = state.phase is DRAINING
         self._is_unsteady = self._client.is_paused or self._upstream.is_paused or is_draining
-        if session.wake_at_ms != self._timer_ms:
-            self._arm(session.wake_at_ms)
-        if is_draining and session.drained:
+        if state.wake_at_ms != self._timer_ms:
+            self._arm(state.wake_at_ms)
+        if is_draining and state.is_drained:
             self.close()
 
     def _watch(self, *, wanted: bool) -> None:
@@ -284,9 +285,9 @@ class ProxiedConnection:
         if wanted and self._watched_fd is None:
             self._watched_fd = self._client.fileno
             if self._watched_fd is not None:
-                self._room.hang_ups.watch(self._watched_fd, self._client.abort)
+                self._context.close_watcher.watch(self._watched_fd, self._client.abort)
         elif not wanted and self._watched_fd is not None:
-            self._room.hang_ups.forget(self._watched_fd)
+            self._context.close_watcher.forget(self._watched_fd)
             self._watched_fd = None
 
     def _arm(self, wake_at_ms: int | None) -> None:
@@ -296,34 +297,34 @@ class ProxiedConnection:
         self._timer_ms = wake_at_ms
         if wake_at_ms is not None:
             delay_s = max(0, wake_at_ms - self._now_ms()) / 1000
-            self._timer = self._room.loop.call_later(delay_s, self._wake)
+            self._timer = self._context.loop.call_later(delay_s, self._wake)
 
     def _wake(self) -> None:
         self._timer = None
         self._timer_ms = None
-        self._resume(self.session.wake)
+        self._resume(self._state.wake)
 
     def _client_full(self, is_full: bool) -> None:  # noqa: FBT001 - the signature of a callback
         if is_full:
-            self._flow.pause_responses()
+            self._state.pause_responses()
             self._follow()
         else:
-            self._resume(self._flow.resume_responses)
+            self._resume(self._state.resume_responses)
 
     def _upstream_full(self, is_full: bool) -> None:  # noqa: FBT001 - as above
         if is_full:
-            self._flow.pause_requests()
+            self._state.pause_requests()
             self._follow()
         else:
-            self._resume(self._flow.resume_requests)
+            self._resume(self._state.resume_requests)
 
     def _found_room(self) -> None:
         """Resume a request that waited for memory, after the current callback has returned."""
-        self._room.loop.call_soon(self._resume, self._flow.found_room)
+        self._context.loop.call_soon(self._resume, self._state.resume_gathering)
 
     def _overdue(self) -> None:
         """Close a connection that keeps memory others wait for, unless its broker is what takes no bytes."""
-        if not self._is_closing and not self._flow.upstream_is_full:
+        if not self._is_closing and not self._state.upstream_is_full:
             self._fail("client closed: it holds room for a request that it does not send", _OVERDUE, LogLevel.WARNING)
 
     def _resume(self, release: Callable[[int], None]) -> None:
@@ -345,14 +346,15 @@ class ProxiedConnection:
         self._watch(wanted=False)
         self.session.gathering.end(self._now_ms())
         if not self._is_closing:
-            if self.session.mid_request:
-                self._say("client vanished in the middle of a request", LogLevel.WARNING)
+            requests = self._state.requests
+            if requests.mid_frame or requests.rest_bytes:
+                self._log("client vanished in the middle of a request", LogLevel.WARNING)
             if self._timer is not None:
                 self._timer.cancel()
             if self._is_reaching:
                 self._upstream.pause(wanted=False)
                 self._upstream.finish()
-                self._timer = self._room.loop.call_later(LINGER_S, self.close)
+                self._timer = self._context.loop.call_later(LINGER_S, self.close)
             else:
                 self.close()
         self._check_closed()
@@ -360,8 +362,8 @@ class ProxiedConnection:
     def _upstream_gone(self) -> None:
         """Close the client's connection after it has the broker's last bytes."""
         if not self._is_closing:
-            if self.session.unanswered and not self._client.is_gone:
-                self._say("upstream closed the connection with requests unanswered", LogLevel.WARNING)
+            if self._state.in_flight and not self._client.is_gone:
+                self._log("upstream closed the connection with requests unanswered", LogLevel.WARNING)
             self.close()
         self._check_closed()
 
@@ -373,9 +375,9 @@ class ProxiedConnection:
 
     def _break(self, error: Exception) -> None:
         """Close the connection for a defect of the daemon, and log where the defect is."""
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        told = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
-        self._fail("connection closed: internal error", KafkaQuotasError(told), LogLevel.ERROR)
+        raised = traceback.extract_tb(error.__traceback__)[-1]
+        message = f"{type(error).__name__}: {error} ({Path(raised.filename).name}:{raised.lineno})"
+        self._fail("connection closed: internal error", KafkaQuotasError(message), LogLevel.ERROR)
 
     def _fail(self, event: str, error: KafkaQuotasError, severity: LogLevel) -> None:
         self._counters.connections_failed += 1
@@ -384,15 +386,15 @@ class ProxiedConnection:
         fields: dict[str, str | float] = {"error": error.message}
         if error.hint:
             fields["hint"] = error.hint
-        self._say(event, severity, fields)
+        self._log(event, severity, fields)
         self.close()
 
-    def _say(self, event: str, severity: LogLevel, fields: dict[str, str | float] | None = None) -> None:
-        who: dict[str, str | float] = {"client": self.peer, "user": self.session.principal}
-        if self.session.unanswered:
-            who["unanswered"] = self.session.unanswered
-        self._room.notify(LogEvent(event=event, severity=severity, fields=who | (fields or {})))
+    def _log(self, event: str, severity: LogLevel, fields: dict[str, str | float] | None = None) -> None:
+        who: dict[str, str | float] = {"client": self.peer, "user": self.session.tracker.principal}
+        if self._state.in_flight:
+            who["unanswered"] = len(self._state.in_flight)
+        self._context.notify(LogEvent(event=event, severity=severity, fields=who | (fields or {})))
 
 
-def _nobody(relay: ProxiedConnection) -> None:
-    del relay
+def _nobody(connection: ProxiedConnection) -> None:
+    del connection

@@ -17,17 +17,16 @@ from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.event_log.charges import ChargeQueue, ChargeSource, OnCharge
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
-from kafka_quotas.enforcement.proxy.broker_registry import BrokerRegistry
 from kafka_quotas.enforcement.proxy.connection_quotas import BrokerConnectionQuotas, ConnectionQuotas
 from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxied_connection import ProxiedConnection, ProxyContext
 from kafka_quotas.enforcement.proxy.upstream_health import UpstreamHealth
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry
 from kafka_quotas.enforcement.quotas.route import Route
-from kafka_quotas.enforcement.session.flow import ThrottledChannel
 from kafka_quotas.enforcement.session.gathering import GatherBudget
 from kafka_quotas.enforcement.session.principal import PrincipalTracker
 from kafka_quotas.enforcement.session.session import Session
+from kafka_quotas.enforcement.session.session_state import ThrottledChannel
 from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted, sum_up
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
@@ -43,40 +42,41 @@ class ProxyServer:
 
     def __init__(
         self,
-        room: ProxyContext,
+        context: ProxyContext,
         *,
         settings: DaemonSettings,
-        policy: QuotaRegistry,
-        ledger: ThrottleStats,
-        book: ConnectionQuotas,
+        registry: QuotaRegistry,
+        throttle_stats: ThrottleStats,
+        connection_quotas: ConnectionQuotas,
         topics: TopicFilters,
         charges: ChargeQueue | None = None,
     ) -> None:
-        self._room = room
+        self._context = context
         self._charges = charges
         self._settings = settings
-        self._policy = policy
-        self._book = book
+        self._registry = registry
+        self._connection_quotas = connection_quotas
         self.topics = topics
-        self.ledger = ledger
+        self.throttle_stats = throttle_stats
         self._served = 0
         self.gathering = GatherBudget(settings.queued_max_request_bytes)
         self._rules = {listener.name: _rules(settings.rules, listener) for listener in settings.listeners}
-        self._connections: dict[ProxiedConnection, Route] = {}
+        self.connections: dict[ProxiedConnection, Route] = {}
+        """Every open connection and the route it took."""
         self._empty = asyncio.Event()
         self._empty.set()
-        self.fronts: list[Listener] = []
+        self.listeners: list[Listener] = []
         self.health = UpstreamHealth()
         """Record of which brokers take connections."""
         unnamed = itertools.count()
         try:
-            for listener, ports in zip(settings.listeners, ports_of(settings.listeners), strict=True):
-                self.fronts.append(
+            for each, ports in zip(settings.listeners, ports_of(settings.listeners), strict=True):
+                self.listeners.append(
                     Listener(
-                        room,
-                        listener,
+                        context,
+                        each,
                         ports=ports,
-                        placeholders=[-next(unnamed) or None for _ in listener.upstreams],
+                        placeholders=[-next(unnamed) or None for _ in each.upstreams],
                         health=self.health,
                         connect_timeout_s=settings.connect_timeout_s,
                         is_shadow=settings.rules.mode is Mode.SHADOW,
@@ -91,45 +91,37 @@ class ProxyServer:
             self._stop_listening()
             raise
 
-    @property
-    def connections(self) -> dict[ProxiedConnection, Route]:
-        """Every open connection and the route it took."""
-        return self._connections
-
-    @property
-    def directory(self) -> BrokerRegistry:
-        """The registry of the main listener's brokers."""
-        return self.fronts[0].directory
-
     def upstreams(self) -> list[Address]:
         """Return the address of every bootstrap server and broker, each once."""
-        return list(dict.fromkeys(route.upstream for front in self.fronts for route in front.directory.routes))
+        return list(dict.fromkeys(route.upstream for listener in self.listeners for route in listener.brokers.routes))
 
-    def listeners(self) -> list[tuple[Address, Route]]:
+    def routes(self) -> list[tuple[Address, Route]]:
         """Return each address that clients may connect to, and the route from there."""
-        return [(front.advertised(route), route) for front in self.fronts for route in front.directory.routes]
+        return [(listener.advertised(route), route) for listener in self.listeners for route in listener.brokers.routes]
 
     def follow(self, number: int, settings: ListenerSettings) -> None:
         """Apply the settings of listener `number` from the next connection on."""
         self._rules[settings.name] = _rules(self._settings.rules, settings)
-        self.fronts[number].follow(settings)
+        self.listeners[number].follow(settings)
 
     def shortest_idle_ms(self) -> int | None:
         """Return the shortest idle time of any listener, None where no listener has one."""
-        return min((idle for front in self.fronts if (idle := front.settings.max_idle_ms) is not None), default=None)
+        return min(
+            (idle for listener in self.listeners if (idle := listener.settings.max_idle_ms) is not None), default=None
+        )
 
     def unmute(self, choice: ClientChoice) -> Unmuted:
         """End the throttle times of these clients and return which clients those were."""
-        now_ms = self._room.clock.now_ms()
+        now_ms = self._context.clock.now_ms()
         ended: list[tuple[NodeId, ThrottledChannel]] = []
-        for relay, route in list(self._connections.items()):
-            mute = relay.session.mute
+        for connection, route in list(self.connections.items()):
+            mute = connection.session.state.mute
             if mute is not None and choice.is_of(mute):
                 ended.append((route.node_id, mute))
-                relay.unmute()
+                connection.unmute()
         result = sum_up(ended, now_ms)
         for client in result.unmuted:
-            self._room.notify(LogEvent(event="throttle time ended by hand", fields=asdict(client)))
+            self._context.notify(LogEvent(event="throttle time ended by hand", fields=asdict(client)))
         return result
 
     async def drain(self, timeout_s: float) -> int:
@@ -142,13 +134,13 @@ class ProxyServer:
             The number of connections that were cut.
         """
         self._stop_listening()
-        for relay in list(self._connections):
-            relay.drain()
+        for connection in list(self.connections):
+            connection.drain()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._empty.wait()
         except TimeoutError:
-            cut = len(self._connections)
+            cut = len(self.connections)
             self.close()
             return cut
         return 0
@@ -156,56 +148,56 @@ class ProxyServer:
     def close(self) -> None:
         """Stop listening and cut every connection."""
         self._stop_listening()
-        for relay in list(self._connections):
-            relay.abort()
+        for connection in list(self.connections):
+            connection.abort()
 
     def _stop_listening(self) -> None:
-        for front in self.fronts:
-            front.close()
+        for listener in self.listeners:
+            listener.close()
         self.health.close()
 
     def _connections_of(self, route: Route) -> BrokerConnectionQuotas:
-        return self._book.broker(route.node_id)
+        return self._connection_quotas.broker(route.node_id)
 
-    def _serve(self, front: Listener, arrival: AcceptedConnection) -> None:
-        rules = self._rules[front.settings.name]
-        identity = PrincipalTracker(rules=rules, counters=self._room.counters, notify=self._room.notify)
-        relay = ProxiedConnection(
-            self._room,
-            self._session(front, arrival, identity, rules),
-            peer=str(arrival.source),
-            on_closed=partial(self._closed, arrival),
-            on_client=partial(_certified, front, identity),
+    def _serve(self, listener: Listener, accepted: AcceptedConnection) -> None:
+        rules = self._rules[listener.settings.name]
+        tracker = PrincipalTracker(rules=rules, counters=self._context.counters, notify=self._context.notify)
+        connection = ProxiedConnection(
+            self._context,
+            self._session(listener, accepted, tracker, rules),
+            peer=str(accepted.source),
+            on_closed=partial(self._closed, accepted),
+            on_client=partial(_certified, listener, tracker),
         )
-        relay.max_idle_ms = front.settings.max_idle_ms
-        self._connections[relay] = arrival.route
+        connection.max_idle_ms = listener.settings.max_idle_ms
+        self.connections[connection] = accepted.route
         self._empty.clear()
-        relay.open(arrival.client, front.way(arrival.route))
+        connection.open(accepted.client, listener.upstream_config(accepted.route))
 
     def _session(
-        self, front: Listener, arrival: AcceptedConnection, identity: PrincipalTracker, rules: EnforcementRules
+        self, listener: Listener, accepted: AcceptedConnection, tracker: PrincipalTracker, rules: EnforcementRules
     ) -> Session:
-        quotas = self._policy.broker(arrival.route.node_id)
+        quotas = self._registry.broker(accepted.route.node_id)
         return Session(
             quotas=quotas,
-            identity=identity,
+            tracker=tracker,
             rules=rules,
-            translate=front.translation(arrival.client),
-            ledger=self.ledger,
-            counters=self._room.counters,
-            costs=lambda: self._policy.costs,
-            on_charge=self._on_charge(arrival),
-            claims=self.topics.claims(arrival.route.node_id, quotas),
+            translate=listener.translation(accepted.client),
+            throttle_stats=self.throttle_stats,
+            counters=self._context.counters,
+            costs=lambda: self._registry.costs,
+            on_charge=self._on_charge(accepted),
+            factories=self.topics.factories(accepted.route.node_id, quotas),
             gathering=self.gathering,
         )
 
-    def _on_charge(self, arrival: AcceptedConnection) -> OnCharge | None:
+    def _on_charge(self, accepted: AcceptedConnection) -> OnCharge | None:
         """Return what records the charges of a connection, None without an event log."""
         if self._charges is None:
             return None
         self._served += 1
         return self._charges.recorder(
-            ChargeSource(connection=self._served, ip=arrival.source.host, route=arrival.route)
+            ChargeSource(connection=self._served, ip=accepted.source.host, route=accepted.route)
         )
 
     # Brokers.
@@ -213,42 +205,46 @@ class ProxyServer:
     def _named(self, route: Route, placeholder: NodeId) -> None:
         """Move what was counted for a bootstrap route's placeholder to its broker's id."""
         assert route.node_id is not None
-        is_known = route.node_id in self._policy.brokers
-        self._policy.name_bootstrap(route.node_id, placeholder)
-        self._book.name(placeholder, route.node_id)
+        is_known = route.node_id in self._registry.brokers
+        self._registry.name_bootstrap(route.node_id, placeholder)
+        self._connection_quotas.name(placeholder, route.node_id)
         self.topics.thresholds.name_bootstrap(route.node_id, placeholder)
         if is_known:  # the broker has buckets already: who came in before would not be charged there
-            self._room.loop.call_soon(self._drain_route, route)  # after the response that showed it has gone out
+            self._context.loop.call_soon(self._drain_route, route)  # after the response that showed it has gone out
 
     def _moved(self, route: Route) -> None:
         """End connections to a broker's old address after a grace period, so their clients connect again."""
-        self._room.notify(
+        self._context.notify(
             LogEvent(event="broker moved", fields={"broker": str(route.node_id), "upstream": str(route.upstream)})
         )
-        self._room.loop.call_later(MOVE_GRACE_S, self._leave_behind, route)
+        self._context.loop.call_later(MOVE_GRACE_S, self._drain_moved, route)
 
     def _located(self, route: Route) -> None:
         """Drain connections that a bootstrap server took for a broker, so their clients connect again."""
-        self._room.notify(
+        self._context.notify(
             LogEvent(event="broker found", fields={"broker": str(route.node_id), "upstream": str(route.upstream)})
         )
-        self._room.loop.call_soon(self._drain_route, route)  # after the response that showed it has gone out
+        self._context.loop.call_soon(self._drain_route, route)  # after the response that showed it has gone out
 
     def _drain_route(self, route: Route) -> None:
-        for relay, taken in list(self._connections.items()):
+        for connection, taken in list(self.connections.items()):
             if taken is route:
-                relay.drain()
+                connection.drain()
 
-    def _leave_behind(self, route: Route) -> None:
-        for relay, taken in list(self._connections.items()):
-            if taken is route and relay.way is not None and relay.way.upstream != route.upstream:
-                relay.drain()
+    def _drain_moved(self, route: Route) -> None:
+        for connection, taken in list(self.connections.items()):
+            if (
+                taken is route
+                and connection.upstream_config is not None
+                and connection.upstream_config.upstream != route.upstream
+            ):
+                connection.drain()
 
-    def _closed(self, arrival: AcceptedConnection, relay: ProxiedConnection) -> None:
-        arrival.ended()
-        self._connections.pop(relay, None)
-        self._room.counters.requests += relay.session.request_count
-        if not self._connections:
+    def _closed(self, accepted: AcceptedConnection, connection: ProxiedConnection) -> None:
+        accepted.ended()
+        self.connections.pop(connection, None)
+        self._context.counters.requests += connection.session.state.request_count
+        if not self.connections:
             self._empty.set()
 
 
@@ -264,14 +260,14 @@ def _rules(rules: EnforcementRules, listener: ListenerSettings) -> EnforcementRu
     )
 
 
-def _certified(front: Listener, identity: PrincipalTracker, transport: asyncio.Transport) -> None:
+def _certified(listener: Listener, tracker: PrincipalTracker, transport: asyncio.Transport) -> None:
     """Record the user of the certificate that a client presented, if it presented one."""
     tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
     certificate = None if tls is None else tls.getpeercert(binary_form=True)
     if not certificate:
         return
     try:
-        user = front.mapping.user(subject_name(certificate))
+        user = listener.mapping.user(subject_name(certificate))
     except ProtocolError:
         user = None
-    identity.certified(user)
+    tracker.take_certificate(user)

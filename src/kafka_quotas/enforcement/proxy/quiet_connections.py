@@ -39,10 +39,10 @@ class QuietConnections:
             idle_ms = shortest_idle_ms()
             pause_s = LONGEST_PAUSE_S if idle_ms is None else min(LONGEST_PAUSE_S, idle_ms / LOOKS / 1000)
             await asyncio.sleep(pause_s)
-            for number, relay in enumerate(list(self._connections())):
+            for number, connection in enumerate(list(self._connections())):
                 if number % SLICE == SLICE - 1:
                     await asyncio.sleep(0)
-                self.look(relay, self._clock.now_ms())
+                self.look(connection, self._clock.now_ms())
 
     async def watch_gathering(self, budget: GatherBudget) -> None:
         """Report to connections that keep memory for too long that others wait for it, until cancelled."""
@@ -51,14 +51,14 @@ class QuietConnections:
             for share in budget.overdue(self._clock.now_ms()):
                 share.on_overdue()
 
-    def look(self, relay: ProxiedConnection, now_ms: int) -> None:
+    def look(self, connection: ProxiedConnection, now_ms: int) -> None:
         """Record whether anything moved on a connection since the last look, and end it where it is due."""
-        if relay.has_moved:
-            relay.has_moved = False
-            relay.quiet_since_ms = now_ms
+        if connection.has_moved:
+            connection.has_moved = False
+            connection.quiet_since_ms = now_ms
             return
-        quiet_ms = now_ms - relay.quiet_since_ms
-        if relay.max_idle_ms is not None and quiet_ms >= relay.max_idle_ms:
-            self._counters.connections_expired += relay.expire()
+        quiet_ms = now_ms - connection.quiet_since_ms
+        if connection.max_idle_ms is not None and quiet_ms >= connection.max_idle_ms:
+            self._counters.connections_expired += connection.expire()
         if quiet_ms >= UNACKNOWLEDGED_MS:
-            relay.leave_lost_peer()
+            connection.leave_lost_peer()

@@ -63,7 +63,7 @@ class BrokerQuotas:
         *,
         mutation_window: QuotaWindow | None = None,
         mutations: MutationAlgorithm = MutationAlgorithm.TOKEN_BUCKET,
-        book: PolicyTable | None = None,
+        policies: PolicyTable | None = None,
         cluster: "BrokerQuotas | None" = None,
         limits: Limits | None = None,
         pool: BucketPool | None = None,
@@ -74,7 +74,7 @@ class BrokerQuotas:
             window: The window that rates are measured over.
             mutation_window: The window of controller mutations, None for `window`.
             mutations: The algorithm that measures controller mutations.
-            book: The policies of clients.
+            policies: The policies of clients.
             cluster: The quotas for the whole cluster, None if these are they.
             limits: The limits that all brokers share, None for limits of its own.
             pool: The pool that counts the buckets of all brokers, None for an unbounded pool of its own.
@@ -82,7 +82,7 @@ class BrokerQuotas:
         self._window = window
         self._mutation_window = mutation_window or window
         self._mutations = mutations
-        self._book = book or PolicyTable()
+        self._policies = policies or PolicyTable()
         self._cluster = cluster
         self._limits = new_limits() if limits is None else limits
         self._pool = BucketPool() if pool is None else pool
@@ -90,7 +90,7 @@ class BrokerQuotas:
         self._unconfigured = self._made(Mode.KAFKA, new_limits())
         self._clients: dict[tuple[str, str], ClientLimits] = {}
         self._keeps_clients = False
-        self.order = ProducerSequences()
+        self.sequences = ProducerSequences()
         """The refused numbered batches, after which later ones have to be refused."""
         self.version = 0
         """A number that changes whenever a client may get other limits or another policy."""
@@ -159,9 +159,9 @@ class BrokerQuotas:
             self.counts_requests = any(self._limits[quota_type].count for quota_type in _TIMED)
             self._new_version()
 
-    def replace_book(self, book: PolicyTable) -> None:
+    def replace_policies(self, policies: PolicyTable) -> None:
         """Put new client policies in force."""
-        self._book = book
+        self._policies = policies
         self._new_version()
 
     def expire_idle(self, now_ms: int) -> None:
@@ -182,13 +182,13 @@ class BrokerQuotas:
         self._clients.clear()
 
     def _new_client(self, user: str, client_id: str) -> ClientLimits:
-        terms = self._book.terms_of(user, client_id)
-        home = self if self._cluster is None or terms.scope is Scope.BROKER else self._cluster
-        managers = self._unconfigured if terms.exempt else home._managers_of(terms.mode)  # noqa: SLF001 - its like
+        policy = self._policies.terms_of(user, client_id)
+        home = self if self._cluster is None or policy.scope is Scope.BROKER else self._cluster
+        managers = self._unconfigured if policy.exempt else home._managers_of(policy.mode)  # noqa: SLF001 - its like
         return ClientLimits(
             {quota_type: Limiter(manager, user, client_id) for quota_type, manager in managers.items()},
-            terms,
-            is_internal=user in self._book.internal_principals,
+            policy,
+            is_internal=user in self._policies.internal_principals,
             version=self.version,
             counts_exempt=self.times_requests,
         )

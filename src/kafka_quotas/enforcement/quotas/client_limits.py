@@ -22,12 +22,12 @@ class ClientLimits:
         "is_shadow",
         "max_throttle_ms",
         "mutation",
+        "policy",
         "produce",
         "refuses",
         "refuses_at_once",
         "request_rate",
         "request_time",
-        "terms",
         "user",
         "version",
     )
@@ -35,7 +35,7 @@ class ClientLimits:
     def __init__(
         self,
         limiters: Mapping[QuotaType, Limiter],
-        terms: ClientPolicy,
+        policy: ClientPolicy,
         *,
         is_internal: bool,
         version: int,
@@ -48,16 +48,16 @@ class ClientLimits:
         self.mutation = limiters[QuotaType.CONTROLLER_MUTATION]
         self.user = self.produce.user
         self.client_id = self.produce.client_id
-        self.terms = terms
+        self.policy = policy
         self.is_internal = is_internal
-        self.is_shadow = terms.mode is Mode.SHADOW
-        self.empties_fetches = terms.fetch_over_quota is FetchOverQuota.KAFKA and not self.is_shadow
+        self.is_shadow = policy.mode is Mode.SHADOW
+        self.empties_fetches = policy.fetch_over_quota is FetchOverQuota.KAFKA and not self.is_shadow
         """Whether a fetch over the quota gets an empty response, as from a broker."""
-        self.refuses = terms.on_violation is not OnViolation.DELAY and not self.is_shadow
+        self.refuses = policy.on_violation is not OnViolation.DELAY and not self.is_shadow
         """Whether requests get an error while the client is over a byte rate."""
-        self.refuses_at_once = terms.on_violation is OnViolation.ERROR and not self.is_shadow
+        self.refuses_at_once = policy.on_violation is OnViolation.ERROR and not self.is_shadow
         """Whether it gets an error without any delay before."""
-        self.max_throttle_ms = terms.max_throttle_ms
+        self.max_throttle_ms = policy.max_throttle_ms
         self.counts_requests = self.request_time.bound is not None or self.request_rate.bound is not None
         """Whether the daemon counts or times each of its requests, which most clients don't need."""
         self.counts_exempt = counts_exempt

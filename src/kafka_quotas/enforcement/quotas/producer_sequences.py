@@ -24,7 +24,7 @@ five)."""
 _SEQUENCES: Final = 2**31
 """The number of sequence numbers, after which they start again at 0."""
 
-_Place: TypeAlias = tuple[int, PartitionKey]
+_ProducerPartition: TypeAlias = tuple[int, PartitionKey]
 
 
 class _Missing(NamedTuple):
@@ -39,18 +39,18 @@ class ProducerSequences:
     """The refused batches of each producer and partition at one broker, until they come again."""
 
     def __init__(self) -> None:
-        self._missing: dict[_Place, _Missing] = {}
+        self._missing: dict[_ProducerPartition, _Missing] = {}
 
     def holds_any(self, now_ms: int) -> bool:
         """Return whether any batch may follow a refused one, and drop the entries that are too old."""
         while self._missing:
-            place, missing = next(iter(self._missing.items()))
+            producer, missing = next(iter(self._missing.items()))
             if any(now_ms - refused_ms < HELD_MS for refused_ms in missing.batches.values()):
                 return True
-            del self._missing[place]
+            del self._missing[producer]
         return False
 
-    def is_behind_refused(self, partition: PartitionKey, batch: Sequenced, now_ms: int) -> bool:
+    def follows_refused(self, partition: PartitionKey, batch: Sequenced, now_ms: int) -> bool:
         """Return whether a batch follows a refused one and has to be refused as well."""
         missing = self._missing.get((batch.producer_id, partition))
         if missing is None or missing.epoch != batch.epoch:
@@ -64,30 +64,30 @@ class ProducerSequences:
     def refused(self, partition: PartitionKey, batch: Sequenced, now_ms: int) -> None:
         """Record that a batch was refused, for any reason.
 
-        `is_behind_refused` holds for the batches after it until it comes again.
+        `follows_refused` holds for the batches after it until it comes again.
         """
-        place = (batch.producer_id, partition)
-        missing = self._missing.pop(place, None)
+        producer = (batch.producer_id, partition)
+        missing = self._missing.pop(producer, None)
         known = missing.batches if missing is not None and missing.epoch == batch.epoch else {}
         batches = {first: at_ms for first, at_ms in known.items() if now_ms - at_ms < HELD_MS} | {batch.first: now_ms}
         if len(batches) > MAX_BATCHES:
             del batches[max(batches, key=lambda first: _distance(batch.first - _SEQUENCES // 2, first))]
         while len(self._missing) >= MAX_HELD:
             self._missing.pop(next(iter(self._missing)))
-        self._missing[place] = _Missing(batch.epoch, batches)
+        self._missing[producer] = _Missing(batch.epoch, batches)
 
     def admitted(self, partition: PartitionKey, batch: Sequenced) -> None:
         """Record that a batch passes, so that later ones no longer wait for it.
 
         Call it only for a batch that does not follow a refused one.
         """
-        place = (batch.producer_id, partition)
-        missing = self._missing.get(place)
+        producer = (batch.producer_id, partition)
+        missing = self._missing.get(producer)
         if missing is None:
             return
         missing.batches.pop(batch.first, None)
         if not missing.batches or missing.epoch != batch.epoch:
-            del self._missing[place]
+            del self._missing[producer]
 
 
 def _distance(first: int, other: int) -> int:

@@ -56,7 +56,7 @@ class QuotaRegistry:
         *,
         mutation_window: QuotaWindow | None = None,
         mutations: MutationAlgorithm = MutationAlgorithm.TOKEN_BUCKET,
-        book: PolicyTable | None = None,
+        policies: PolicyTable | None = None,
         pool: BucketPool | None = None,
     ) -> None:
         """Make a registry without limits.
@@ -65,15 +65,15 @@ class QuotaRegistry:
             window: The window that rates are measured over.
             mutation_window: The window of controller mutations, None for `window`.
             mutations: The algorithm that measures controller mutations.
-            book: The policies of clients.
+            policies: The policies of clients.
             pool: The pool that counts the buckets of all brokers, None for one without a bound.
         """
         self.window = window
         self.pool = BucketPool() if pool is None else pool
         self._mutation_window = mutation_window
         self._mutations = mutations
-        self._book = book or PolicyTable()
-        self._default_book = self._book
+        self._policies = policies or PolicyTable()
+        self._default_policies = self._policies
         self._limits = new_limits()
         self._stated: dict[QuotaSource, dict[Entity, Quotas]] = {source: {} for source in QuotaSource}
         self._brokers: dict[NodeId, BrokerQuotas] = {}
@@ -89,9 +89,9 @@ class QuotaRegistry:
         return self._brokers
 
     @property
-    def default_terms(self) -> ClientPolicy:
+    def default_policy(self) -> ClientPolicy:
         """The policy of a client that no entity of the policy file matches."""
-        return self._default_book.default
+        return self._default_policies.default
 
     @property
     def limit_count(self) -> int:
@@ -146,14 +146,14 @@ class QuotaRegistry:
         Returns:
             The number of limits that changed.
         """
-        book = self._default_book
-        self._book = replace(
-            book,
+        policies = self._default_policies
+        self._policies = replace(
+            policies,
             entities=file.entities,
-            internal_principals=book.internal_principals | file.internal_principals,
+            internal_principals=policies.internal_principals | file.internal_principals,
         )
         for quotas in (self.cluster, *self._brokers.values()):
-            quotas.replace_book(self._book)
+            quotas.replace_policies(self._policies)
         rates: dict[Entity, Quotas] = {
             entity: {QuotaType.REQUEST_RATE: rate} for entity, rate in file.request_rates.items()
         }
@@ -204,7 +204,7 @@ class QuotaRegistry:
             self.window,
             mutation_window=self._mutation_window,
             mutations=self._mutations,
-            book=self._book,
+            policies=self._policies,
             cluster=cluster,
             limits=self._limits,
             pool=self.pool,

@@ -66,14 +66,14 @@ class Reloader:
     def __init__(
         self,
         files: Sequence[ReloadedFile],
-        follower: StoreWatcher,
+        watcher: StoreWatcher,
         *,
         limits: Callable[[], int],
         changed: Callable[[], int],
         notify: Notify,
     ) -> None:
         self._files = files
-        self._follower = follower
+        self._watcher = watcher
         self._limits = limits
         self._changed = changed
         self._notify = notify
@@ -109,8 +109,8 @@ class Reloader:
                 )
             )
             raise
-        await self._follower.reread()
-        state = self._follower.state
+        await self._watcher.reread()
+        state = self._watcher.state
         return Reloaded(
             files=tuple(str(file.path) for file in self._files),
             store=state.url,

@@ -23,7 +23,7 @@ class ChangedSnapshot(Snapshot):
     """Revision that `changed` starts from, None for the first content."""
     changed: Mapping[Entity, Quotas]
     """Changed entity -> its limits, none for a removed entity."""
-    of_places: tuple[QuotaEntry, ...]
+    other_entries: tuple[QuotaEntry, ...]
     """All entries without a user and client-id: addresses, topics, brokers."""
 
 
@@ -40,13 +40,13 @@ class ChangeTracker:
 
     def changed(self, snapshot: Snapshot) -> ChangedSnapshot:
         """Compare a content with the last one, and return it with the differences."""
-        before, of_places = self._before, []
+        before, other_entries = self._before, []
         now: dict[Entity, Mapping[str, float]] = {}
         changed: dict[Entity, Quotas] = {}
         for entry in snapshot.entries:
             entity = entry.entity
             if entity.user is ABSENT and entity.client_id is ABSENT:
-                of_places.append(entry)
+                other_entries.append(entry)
                 continue
             now[entity] = entry.quotas
             if before.get(entity) != entry.quotas:
@@ -58,7 +58,7 @@ class ChangeTracker:
             entries=snapshot.entries,
             since=since,
             changed=changed,
-            of_places=tuple(of_places),
+            other_entries=tuple(other_entries),
         )
 
 

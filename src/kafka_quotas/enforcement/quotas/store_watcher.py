@@ -147,17 +147,17 @@ class StoreWatcher:
                     since = None
                 snapshot = store.watch(None if self._is_unused else since)
             except Exception as error:  # noqa: BLE001 - no exception may end the thread
-                self._tell(self._lost, error, reread)
+                self._call_in_loop(self._lost, error, reread)
                 store.close()
                 self._woken.wait(retry_s)
                 retry_s = min(2 * retry_s, LONGEST_RETRY_S)
                 continue
             since = snapshot.revision if snapshot is not None else since
-            self._tell(self._confirmed, snapshot, reread)
+            self._call_in_loop(self._confirmed, snapshot, reread)
             self._woken.wait(retry_s if self._is_unused else LOOK_S)
             retry_s = min(2 * retry_s, LONGEST_RETRY_S) if self._is_unused else FIRST_RETRY_S
 
-    def _tell(self, receive: Callable[[T, int], None], what: T, reread: int) -> None:
+    def _call_in_loop(self, receive: Callable[[T, int], None], what: T, reread: int) -> None:
         """Make the event loop call `receive`, unless the loop has ended."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(receive, what, reread)
@@ -182,7 +182,7 @@ class StoreWatcher:
         if state.trouble is not None:
             state.trouble = None
             self._notify(LogEvent(event="store is reached again", fields={"store": state.url}))
-        self._tell_waiting(reread)
+        self._end_waiting(reread)
 
     def _lost(self, error: Exception, reread: int) -> None:
         message = error.message if isinstance(error, KafkaQuotasError) else defect(error)
@@ -196,9 +196,9 @@ class StoreWatcher:
                 )
             )
         self.state.trouble = message
-        self._tell_waiting(reread)
+        self._end_waiting(reread)
 
-    def _tell_waiting(self, reread: int) -> None:
+    def _end_waiting(self, reread: int) -> None:
         """End the `reread` calls that wait for this read of the store or an earlier one."""
         for number, done in self._waiting:
             if number <= reread and not done.done():

@@ -126,9 +126,9 @@ class FrameStream:
                     passed = self._start(frame, chunk, passed, position)
                 elif frame <= end - position:  # passes unchanged and is complete, as nearly all small ones
                     position += frame
-                    behind = self._end(None, now_ms)
-                    if behind is not None:
-                        passed = self._put(chunk, passed, position, behind)
+                    after = self._end(None, now_ms)
+                    if after is not None:
+                        passed = self._put(chunk, passed, position, after)
                     continue
                 else:
                     self._left = frame
@@ -158,13 +158,13 @@ class FrameStream:
         gathered, self._gathered = self._gathered, None
         self._find_tail = None
         self._drops = False
-        behind = self._end(gathered, now_ms)
-        return passed if behind is None else self._put(chunk, passed, end, behind)
+        after = self._end(gathered, now_ms)
+        return passed if after is None else self._put(chunk, passed, end, after)
 
-    def _put(self, chunk: memoryview, passed: int, end: int, behind: Buffer) -> int:
-        """Pass on the chunk up to `end` and then `behind`, and return `end`."""
+    def _put(self, chunk: memoryview, passed: int, end: int, after: Buffer) -> int:
+        """Pass on the chunk up to `end` and then `after`, and return `end`."""
         passed = self._pass(chunk, passed, end)
-        self._output.append(behind)
+        self._output.append(after)
         return passed
 
     def _start(self, frame: Frame, chunk: memoryview, passed: int, position: int) -> int:

@@ -1,7 +1,7 @@
 """A request in flight and what its response needs.
 
-`treatment_of` looks a `ResponseAction` up once per API and version. The session makes an `InFlightRequest` per request,
-on the hot path: a plain slotted class, which only the session writes, each slot from one of its modules.
+The session makes an `InFlightRequest` per request, on the hot path: a plain slotted class, which only the session
+writes, each slot from one of its modules.
 """
 
 from collections.abc import Callable
@@ -14,14 +14,14 @@ from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.quotas.quota_charges import RESPONSE_BYTES
 from kafka_quotas.core.quotas.quota_manager import Limiter
 from kafka_quotas.enforcement.quotas.client_limits import ClientLimits
-from kafka_quotas.enforcement.session.frame_stream import Decision, Frame
+from kafka_quotas.enforcement.session.frame_stream import Decision
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
 if TYPE_CHECKING:
-    from kafka_quotas.enforcement.session.principal import SaslClaim
+    from kafka_quotas.enforcement.session.principal import SaslExchange
     from kafka_quotas.enforcement.session.produce_template import ProduceTemplate
     from kafka_quotas.enforcement.session.request_filter import RequestFilter
 
@@ -34,24 +34,24 @@ API_VERSIONS: Final = ApiKey.API_VERSIONS.value
 SASL_AUTHENTICATE: Final = ApiKey.SASL_AUTHENTICATE.value
 RAW_TOKEN: Final = -1
 """The "API" of a frame without a header: a token after version 0 of SaslHandshake."""
-ASKED: Final = -2
+OWN_REQUEST: Final = -2
 """The "API" of the daemon's own request, whose response the client never sees."""
 
 
-OnTold: TypeAlias = Callable[[bytearray, int], None]
+OnResponseToOwn: TypeAlias = Callable[[bytearray, int], None]
 """(the whole response to the daemon's own request, now_ms) -> None."""
 
 
 class ResponseAction(IntEnum):
-    """The treatment that a response needs before it may pass."""
+    """What the session does with a response before it may pass."""
 
     STREAM = 0
-    """None: it passes as it comes."""
+    """Nothing: it passes as it comes."""
     ADDRESSES = 1
     """New addresses of brokers, anywhere in it."""
     VERSIONS = 2
     """Our maximum versions in place of the broker's."""
-    IDENTITY = 3
+    AUTHENTICATION = 3
     """A look at the result of an authentication."""
     TAIL = 4
     """New addresses of brokers, after the records."""
@@ -62,22 +62,22 @@ class ResponseAction(IntEnum):
 STREAM: Final = ResponseAction.STREAM
 ADDRESSES: Final = ResponseAction.ADDRESSES
 VERSIONS: Final = ResponseAction.VERSIONS
-IDENTITY: Final = ResponseAction.IDENTITY
+AUTHENTICATION: Final = ResponseAction.AUTHENTICATION
 TAIL: Final = ResponseAction.TAIL
 EMPTIED: Final = ResponseAction.EMPTIED
 """The members as plain names: looking one up in its class costs as much as a small request's arithmetic."""
 
 
 @lru_cache(maxsize=4096)
-def treatment_of(api_key: int, api_version: int) -> ResponseAction:
-    """Return the treatment that the responses of an API's version need: none for APIs that no table lists.
+def response_action(api_key: int, api_version: int) -> ResponseAction:
+    """Return what the responses of an API's version need: nothing for APIs that no table lists.
 
     Raises:
         ProtocolError: The response may hold broker addresses in a form that the daemon can't rewrite. Passed on, it
             would lead the client past the daemon.
     """
     if api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
-        return IDENTITY
+        return AUTHENTICATION
     if api_key == API_VERSIONS:
         return VERSIONS
     api = API_TABLE.get(api_key)
@@ -97,69 +97,67 @@ class InFlightRequest:
     """A request from its first bytes until its response has passed."""
 
     __slots__ = (
-        "answer",
+        "action",
+        "api",
         "api_key",
         "api_version",
+        "blocks_next",
         "charged",
-        "claim",
         "client",
         "correlation_id",
-        "decides",
+        "decision",
         "delayed",
         "exempt",
         "expects_response",
+        "filter",
         "frame_length",
         "limiter",
-        "on_told",
+        "local_response",
+        "on_response_to_own",
         "patched",
-        "place",
-        "repeats",
-        "request",
+        "sasl_exchange",
         "session_id",
+        "template",
         "throttle_ms",
         "throttled_by",
-        "treatment",
         "upstream_ms",
-        "whole",
     )
 
-    def __init__(
-        self, place: tuple[int, int], correlation_id: int, frame_length: int, treatment: ResponseAction
-    ) -> None:
-        # Its identity: set where it is made.
-        self.place = place
+    def __init__(self, api: tuple[int, int], correlation_id: int, frame_length: int, action: ResponseAction) -> None:
+        # What it is: set where it is made.
+        self.api = api
         """API key and version, the key of the tables in `wire`."""
-        self.api_key, self.api_version = place
+        self.api_key, self.api_version = api
         self.correlation_id = correlation_id
         self.frame_length = frame_length
         """Bytes of header and body, without the length field, as Kafka's `request.sizeInBytes`."""
-        self.on_told: OnTold | None = None
+        self.on_response_to_own: OnResponseToOwn | None = None
         """The receiver of the response to the daemon's own request."""
 
         # What its first bytes decide: set by `RequestClassifier` and the filter factories that it asks.
-        self.request: Decision = frame_length + FRAME_LENGTH_BYTES
+        self.decision: Decision = frame_length + FRAME_LENGTH_BYTES
         """How to pass the request on."""
         self.client: ClientLimits | None = None
         """The client whose quotas it counts for, None for none."""
         self.limiter: Limiter | None = None
         """The byte rate that it counts for, None for none."""
         self.expects_response = True
-        self.decides = False
+        self.blocks_next = False
         """Whether what the client sends next waits for this response."""
         self.exempt = False
         """Whether its time is exempt from the request quota."""
         self.session_id: int | None = None
         """The fetch session that an empty response names (0: none); None for a response that is never emptied."""
-        self.whole: RequestFilter | None = None
+        self.filter: RequestFilter | None = None
         """The filter that sees it whole."""
-        self.repeats: ProduceTemplate | None = None
-        """The template of a plain Produce whose bare response may pass unseen; `unlike` clears it."""
+        self.template: ProduceTemplate | None = None
+        """The template of a plain Produce whose bare response may pass unseen; `forget_template` clears it."""
 
         # What its last byte decides: set by `RequestHandler`.
-        self.answer: Buffer | None = None
+        self.local_response: Buffer | None = None
         """The daemon's own response, None if the broker responds."""
-        self.claim: SaslClaim | None = None
-        """The identity that an authentication request claims."""
+        self.sasl_exchange: SaslExchange | None = None
+        """The SASL exchange that an authentication request starts or continues."""
 
         # What it costs: set by `QuotaAccounting`, and by filters through `throttled`.
         self.throttle_ms = 0
@@ -170,7 +168,7 @@ class InFlightRequest:
         """Throttle time that the broker set."""
 
         # How far its response has got: set by `ResponseHandler`.
-        self.treatment = treatment
+        self.action = action
         """What the response needs; changed when its bytes show less, or when it loses its records."""
         self.charged = False
         """Whether the response was charged."""
@@ -186,31 +184,20 @@ class InFlightRequest:
         Raises:
             ProtocolError: The response may hold broker addresses that can't be rewritten.
         """
-        place = (header.api_key, header.api_version)
-        return cls(place, header.correlation_id, header.frame_length, treatment_of(*place))
+        api = (header.api_key, header.api_version)
+        return cls(api, header.correlation_id, header.frame_length, response_action(*api))
 
     @classmethod
-    def own(cls, correlation_id: int, on_told: OnTold) -> "InFlightRequest":
+    def own(cls, correlation_id: int, on_response_to_own: OnResponseToOwn) -> "InFlightRequest":
         """Make an in-flight request of the daemon's own, whose response the client never sees."""
-        exchange = cls((ASKED, 0), correlation_id, 0, IDENTITY)
-        exchange.on_told = on_told
-        return exchange
+        request = cls((OWN_REQUEST, 0), correlation_id, 0, AUTHENTICATION)
+        request.on_response_to_own = on_response_to_own
+        return request
 
     @property
     def accountable(self) -> Limiter | None:
         """The limiter that throttles the client or, without one, the byte rate that the request counts for."""
         return self.throttled_by or self.limiter
-
-    @property
-    def gathers(self) -> bool:
-        """Whether the request is gathered before it is passed on."""
-        return isinstance(self.request, Frame) and self.request.gather
-
-    @property
-    def limited(self) -> bool:
-        """Whether the accountable limiter has a quota at the moment."""
-        limiter = self.throttled_by or self.limiter
-        return limiter is not None and limiter.bound is not None
 
     def throttled(self, limiter: Limiter, throttle_ms: int) -> None:
         """Raise the throttle time to this limiter's if it is longer than the one so far."""
@@ -219,6 +206,6 @@ class InFlightRequest:
             self.throttled_by = limiter
             self.throttle_ms = throttle_ms
 
-    def unlike(self) -> None:
+    def forget_template(self) -> None:
         """Stop treating the request as a plain Produce: its response is read, and no other request reuses it."""
-        self.repeats = None
+        self.template = None

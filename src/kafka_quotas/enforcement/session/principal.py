@@ -50,7 +50,7 @@ from kafka_quotas.wire.protocol.request_header import RequestHeader, parse_reque
 
 _SCRAM_SUCCESS: Final = b"v="
 _READABLE: Final = (PLAIN, *SCRAM, OAUTHBEARER)
-AUTHENTICATION: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
+UNAUTHENTICATED_APIS: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
 """The APIs that a broker serves before authentication."""
 MAX_UNAUTHENTICATED_REQUESTS: Final = 32
 """Most requests and tokens of an unauthenticated client: Kerberos takes some 8, all others fewer."""
@@ -86,8 +86,8 @@ COMPLETE: Final = SaslState.COMPLETE
 """The member as a plain name: it is looked up for nearly every request."""
 
 
-class SaslClaim:
-    """The identity that one SASL exchange claims: its mechanism, and the name in its first token."""
+class SaslExchange:
+    """One SASL exchange: its mechanism, and the user that the client's first token names."""
 
     __slots__ = ("has_token", "is_raw", "mechanism", "user")
 
@@ -104,15 +104,12 @@ class SaslClaim:
         return self.mechanism in _READABLE
 
     def read(self, token: bytes, *, bearer_claim: str) -> None:
-        """Take the name from the first token of an exchange.
-
-        Later tokens hold no name.
-        """
+        """Take the name from the first token of an exchange: later ones hold none."""
         if self.has_token or not self.is_readable:
             return
         self.has_token = True
         try:
-            self.user = _claimed_name(self.mechanism, token, bearer_claim)
+            self.user = _user_in(self.mechanism, token, bearer_claim)
         except ProtocolError:
             self.user = None  # the broker decides; if it accepts the token, the name stays unknown
 
@@ -136,7 +133,7 @@ class PrincipalTracker:
         self._requires_authentication = rules.requires_authentication
         self._counters = counters
         self._notify = notify
-        self._claim: SaslClaim | None = None
+        self._sasl: SaslExchange | None = None
         self._request_count = 0
         self.state = SaslState.INITIAL_REQUEST
         self.principal = rules.principal or ANONYMOUS
@@ -145,14 +142,14 @@ class PrincipalTracker:
     @property
     def expects_tokens(self) -> bool:
         """Whether the client's next frame is a token without a header."""
-        return self.state is SaslState.AUTHENTICATE and self._claim is not None and self._claim.is_raw
+        return self.state is SaslState.AUTHENTICATE and self._sasl is not None and self._sasl.is_raw
 
     @property
     def reads_tokens(self) -> bool:
         """Whether the daemon can read the tokens, so that it knows that each gets a response."""
-        return self._claim is not None and self._claim.is_readable
+        return self._sasl is not None and self._sasl.is_readable
 
-    def certified(self, user: str | None) -> None:
+    def take_certificate(self, user: str | None) -> None:
         """Take the principal from the client's certificate.
 
         Args:
@@ -164,9 +161,7 @@ class PrincipalTracker:
     # Requests.
 
     def admit(self, header: RequestHeader) -> None:
-        """Check that a client may send a request before the broker serves it.
-
-        Do not call it in `COMPLETE`.
+        """Check that a client may send a request before the broker serves it, in any state but `COMPLETE`.
 
         Raises:
             ProtocolError: The client sent too many requests, this one is too long, or its API needs authentication.
@@ -175,7 +170,7 @@ class PrincipalTracker:
             self.state = SaslState.HANDSHAKE_OR_VERSIONS_REQUEST
         if self.state is SaslState.FAILED:
             raise ProtocolError("a request came after the broker had refused the client")
-        if header.api_key in AUTHENTICATION:
+        if header.api_key in UNAUTHENTICATED_APIS:
             self._count_request()
             if header.frame_length > MAX_UNAUTHENTICATED_BYTES:
                 raise ProtocolError(f"an authentication request announces {header.frame_length} bytes")
@@ -188,22 +183,18 @@ class PrincipalTracker:
                 hint="the listener is for clients that authenticate by SASL",
             )
 
-    def wants_proof(self, header: RequestHeader, *, is_charged: bool) -> bool:
-        """Return whether the broker must show that it serves the client before a request passes.
-
-        A broker never charges an unauthenticated client, and only the broker knows whether a client must authenticate.
-        Otherwise any client could draw on the buckets of another one by using its client-id.
-        """
-        if header.api_key in AUTHENTICATION:
+    def needs_proof(self, header: RequestHeader, *, is_charged: bool) -> bool:
+        """Return whether the broker must show that it serves the client before a request passes."""
+        # A broker never charges an unauthenticated client, and only the broker knows whether a client must
+        # authenticate. Otherwise any client could draw on the buckets of another one by using its client-id.
+        if header.api_key in UNAUTHENTICATED_APIS:
             return False
         return is_charged or self.state is SaslState.AUTHENTICATE_OR_COMPLETE
 
-    def question(self, header: RequestHeader) -> bytes:
-        """Return a request that a broker answers only to a client that it serves: a Metadata of no topic.
-
-        An authenticator takes nothing but ApiVersions and SASL: it closes the connection, or answers with an error that
-        names no broker.
-        """
+    def proof_request(self, header: RequestHeader) -> bytes:
+        """Return a request that a broker answers only to a client that it serves: a Metadata of no topic."""
+        # An authenticator takes nothing but ApiVersions and SASL: it closes the connection, or answers with an error
+        # that names no broker (`SaslServerAuthenticator.handleKafkaRequest`).
         return request_frame(
             MetadataRequest(), BROKERS_VERSION, correlation_id=header.correlation_id, client_id=header.client_id
         )
@@ -214,11 +205,8 @@ class PrincipalTracker:
             raise ProtocolError(f"more than {MAX_UNAUTHENTICATED_REQUESTS} requests came before authentication")
 
     def expect_opaque_tokens(self) -> None:
-        """Expect bare tokens from now on.
-
-        Kerberos clients of Kafka 0.9 start with one.
-        """
-        self._claim = SaslClaim("GSSAPI", is_raw=True)
+        """Expect bare tokens from now on, as from the Kerberos clients of Kafka 0.9."""
+        self._sasl = SaslExchange("GSSAPI", is_raw=True)
         self.state = SaslState.AUTHENTICATE
 
     def ends_tokens(self, first_byte: int | None) -> bool:
@@ -237,59 +225,57 @@ class PrincipalTracker:
         self.state = SaslState.AUTHENTICATE_OR_COMPLETE
         return True
 
-    def asked(self, exchange: InFlightRequest, frame: bytearray) -> None:
-        """Read the claim of a whole authentication request or bare token.
+    def read_request(self, request: InFlightRequest, frame: bytearray) -> None:
+        """Read the mechanism or the name in a whole authentication request or bare token.
 
         Raises:
             ProtocolError: A SaslHandshake or SaslAuthenticate request ends too early.
         """
-        if exchange.api_key == RAW_TOKEN:
+        if request.api_key == RAW_TOKEN:
             token = raw_token(frame)
         else:
             header = parse_request_header(frame)
             assert header is not None, "the request was gathered whole"
-            if exchange.api_key == SASL_HANDSHAKE:
+            if request.api_key == SASL_HANDSHAKE:
                 mechanism = handshake_mechanism(frame, header)
-                exchange.claim = SaslClaim(mechanism, is_raw=header.api_version <= RAW_TOKENS_UNTIL)
+                request.sasl_exchange = SaslExchange(mechanism, is_raw=header.api_version <= RAW_TOKENS_UNTIL)
                 return
             token = authenticate_token(frame, header)
-        exchange.claim = self._claim
-        if self._claim is not None:
-            self._claim.read(token, bearer_claim=self._bearer_claim)
+        request.sasl_exchange = self._sasl
+        if self._sasl is not None:
+            self._sasl.read(token, bearer_claim=self._bearer_claim)
 
     # Responses.
 
-    def answered(self, exchange: InFlightRequest, frame: bytearray) -> None:
+    def read_response(self, request: InFlightRequest, frame: bytearray) -> None:
         """Take the broker's whole response to an authentication request or bare token.
 
         Raises:
             ProtocolError: A SaslHandshake or SaslAuthenticate response ends too early.
         """
-        if exchange.api_key == SASL_HANDSHAKE:
-            error_code = handshake_error_code(frame, exchange.api_version)
-            # The claim replaces the last one only now: a refused mechanism must not change the principal.
+        if request.api_key == SASL_HANDSHAKE:
+            error_code = handshake_error_code(frame, request.api_version)
+            # The exchange begins only now: a refused mechanism must not change the principal.
             if error_code == ErrorCode.NONE:
-                self._claim = exchange.claim
+                self._sasl = request.sasl_exchange
                 self.state = SaslState.AUTHENTICATE
                 return
-        elif exchange.api_key == RAW_TOKEN:
-            self._take_success(exchange.claim, raw_token(frame))
+        elif request.api_key == RAW_TOKEN:
+            self._take_success(request.sasl_exchange, raw_token(frame))
             return
         else:
-            result = authenticate_result(frame, exchange.api_version)
+            result = authenticate_result(frame, request.api_version)
             error_code = result.error_code
             if error_code == ErrorCode.NONE:
-                self._take_success(exchange.claim, result.token)
+                self._take_success(request.sasl_exchange, result.token)
                 return
         self._take_error(error_code)
 
-    def passed(self, exchange: InFlightRequest) -> None:
-        """Take note that the broker answered a request.
-
-        An authenticator answers only the APIs in `AUTHENTICATION`, so any other response shows that the client is
-        served.
-        """
-        if exchange.api_key >= 0 and exchange.api_key not in AUTHENTICATION:
+    def take_other_response(self, request: InFlightRequest) -> None:
+        """Take note that the broker answered a request."""
+        # An authenticator answers only the APIs in `UNAUTHENTICATED_APIS`, so any other response shows that the client
+        # is served.
+        if request.api_key >= 0 and request.api_key not in UNAUTHENTICATED_APIS:
             self._served()
 
     def _served(self) -> None:
@@ -297,12 +283,12 @@ class PrincipalTracker:
         if self.state is SaslState.HANDSHAKE_OR_VERSIONS_REQUEST and not self._requires_authentication:
             self.state = SaslState.COMPLETE
 
-    def told(self, frame: Buffer) -> None:
-        """Take the broker's response to our `question`."""
+    def take_proof(self, frame: Buffer) -> None:
+        """Take the broker's response to our `proof_request`."""
         if self.state is SaslState.AUTHENTICATE_OR_COMPLETE:
             # An authenticator that still expects a token may answer too, with an error that names no broker.
             if has_brokers(frame):
-                self._succeed(self._claim)
+                self._succeed(self._sasl)
             else:
                 self.state = SaslState.FAILED
         else:
@@ -316,21 +302,21 @@ class PrincipalTracker:
             # states nothing changes: the client is authenticated already, or may be.
             self._served()
 
-    def _take_success(self, claim: SaslClaim | None, token: bytes) -> None:
-        """Make the claimed name the principal if this token from the broker ends the exchange."""
-        if claim is not None and not claim.is_readable:
+    def _take_success(self, sasl: SaslExchange | None, token: bytes) -> None:
+        """Make the named user the principal if this token from the broker ends the exchange."""
+        if sasl is not None and not sasl.is_readable:
             self.state = SaslState.AUTHENTICATE_OR_COMPLETE
-        elif claim is None or claim.is_last(token):
-            self._succeed(claim)
+        elif sasl is None or sasl.is_last(token):
+            self._succeed(sasl)
 
-    def _succeed(self, claim: SaslClaim | None) -> None:
+    def _succeed(self, sasl: SaslExchange | None) -> None:
         self._counters.authentications += 1
         self.state = SaslState.COMPLETE
-        self._claim = None
+        self._sasl = None
         self._request_count = 0
         if self._fixed is None:
             self.principal = self._or_unknown(
-                None if claim is None else claim.user, "none" if claim is None else claim.mechanism
+                None if sasl is None else sasl.user, "none" if sasl is None else sasl.mechanism
             )
 
     def _or_unknown(self, user: str | None, mechanism: str) -> str:
@@ -348,7 +334,7 @@ class PrincipalTracker:
         return self._unknown
 
 
-def _claimed_name(mechanism: str, token: bytes, bearer_claim: str) -> str | None:
+def _user_in(mechanism: str, token: bytes, bearer_claim: str) -> str | None:
     """Return the user that a client's first token names.
 
     Returns:
@@ -361,5 +347,5 @@ def _claimed_name(mechanism: str, token: bytes, bearer_claim: str) -> str | None
         return plain_user(token)
     if mechanism == OAUTHBEARER:
         return oauthbearer_subject(token, claim=bearer_claim)
-    identity = scram_identity(token)
-    return None if identity.is_delegation_token else identity.name
+    tracker = scram_identity(token)
+    return None if tracker.is_delegation_token else tracker.name

@@ -5,8 +5,7 @@ from struct import Struct
 from typing import Final
 
 from kafka_quotas.enforcement.quotas.client_limits import ClientLimits
-from kafka_quotas.enforcement.session.in_flight import InFlightRequest, treatment_of
-from kafka_quotas.enforcement.session.response_handler import bare_end
+from kafka_quotas.enforcement.session.in_flight import InFlightRequest, response_action
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.codec.skip import Buffer, compact_string, string
 from kafka_quotas.wire.passing.produce_request import FLEXIBLE_SINCE, TRANSACTIONAL_ID_SINCE
@@ -16,25 +15,40 @@ _START: Final = Struct(">iIi")
 """Length, API key and version as one number, correlation id."""
 _START_BYTES: Final = _START.size
 _unpack_start: Final = _START.unpack_from
+_FOUR_ZEROS: Final = bytes(4)
+_FIVE_ZEROS: Final = bytes(5)
 MAX_SPARES: Final = 32
 """Most in-flight requests that are kept for reuse; a client that pipelines more gets new ones."""
+
+
+def bare_end(api_version: int) -> bytes:
+    """Return the bytes at the end of a Produce response without a throttle time and addresses.
+
+    Returns:
+        b"" for a version without a throttle time.
+    """
+    # The throttle time is the last field; from the first flexible version on an empty tag section follows. A section
+    # with addresses (KIP-951) would end with a broker's port, its rack and its tags, which can't be five zeros.
+    if api_version >= FLEXIBLE_SINCE:
+        return _FIVE_ZEROS
+    return _FOUR_ZEROS if api_version > 0 else b""
 
 
 class ProduceTemplate:
     """The parsed start of one Produce request, for the later requests that start with the same bytes.
 
     Every Produce gets its `InFlightRequest` from a template: the first of its kind after parsing, later ones by `take`.
-    With `is_plain` such a request only has to be charged with its bytes, and its response needs no treatment if it ends
+    With `is_plain` such a request only has to be charged with its bytes, and its response passes as it is if it ends
     with `response_end`; `spares` then keeps its `InFlightRequest` for a later request.
     """
 
     __slots__ = (
+        "_action",
+        "_api",
+        "_api_on_wire",
         "_expects_response",
         "_max_bytes",
-        "_place",
-        "_place_on_wire",
         "_start",
-        "_treatment",
         "admit",
         "client",
         "end",
@@ -48,9 +62,9 @@ class ProduceTemplate:
         self, chunk: memoryview, header: RequestHeader, client: ClientLimits, *, expects_response: bool, max_bytes: int
     ) -> None:
         """Make the template of a request, whose acks must be in the chunk."""
-        self._place = (header.api_key, header.api_version)
-        self._treatment = treatment_of(*self._place)
-        self._place_on_wire = header.api_key << 16 | header.api_version
+        self._api = (header.api_key, header.api_version)
+        self._action = response_action(*self._api)
+        self._api_on_wire = header.api_key << 16 | header.api_version
         self._expects_response = expects_response
         self._max_bytes = max_bytes
         self.end = _acks_end(chunk, header) - header.start
@@ -68,50 +82,46 @@ class ProduceTemplate:
     def take(self, data: Buffer, offset: int) -> InFlightRequest | None:
         """Return the in-flight request at an offset if it starts like the template.
 
-        Comparing costs less than parsing. The compared bytes hold API and version, client-id, transactional id and
-        acks.
-
         Returns:
-            None if the request differs, or if not all of these bytes have come yet.
+            None if the request differs, or if not all bytes up to its acks have come yet.
         """
+        # Comparing costs less than parsing. The bytes hold API and version, client-id, transactional id and acks.
         head_bytes = self.end
         if len(data) - offset < head_bytes:
             return None
-        length, place, correlation_id = _unpack_start(data, offset)
+        length, api, correlation_id = _unpack_start(data, offset)
         # The parser reports a length that no Produce may have.
         if (
-            place != self._place_on_wire
+            api != self._api_on_wire
             or not head_bytes <= length <= self._max_bytes
             or data[offset + _START_BYTES : offset + head_bytes] != self._start
         ):
             return None
         if not self.spares:
-            return self.exchange(length, correlation_id)
-        exchange = self.spares.pop()
-        exchange.correlation_id = correlation_id
-        exchange.frame_length = length
-        exchange.request = FRAME_LENGTH_BYTES + length
-        return exchange
+            return self.request(length, correlation_id)
+        request = self.spares.pop()
+        request.correlation_id = correlation_id
+        request.frame_length = length
+        request.decision = FRAME_LENGTH_BYTES + length
+        return request
 
     def retire(self) -> None:
-        """Keep no more in-flight requests for reuse, because another Produce replaces the template.
-
-        A template and its spares refer to each other. A client that changes its client-id with each request would fill
-        the memory with them until the garbage collector runs, which it seldom does.
-        """
+        """Keep no more in-flight requests for reuse, because another Produce replaces the template."""
+        # A template and its spares refer to each other. A client that changes its client-id with each request would
+        # fill the memory with them until the garbage collector runs, which it seldom does.
         self.spares = deque(maxlen=0)
 
-    def exchange(self, frame_length: int, correlation_id: int) -> InFlightRequest:
+    def request(self, frame_length: int, correlation_id: int) -> InFlightRequest:
         """Make the in-flight request for a Produce like the template."""
-        exchange = InFlightRequest(self._place, correlation_id, frame_length, self._treatment)
-        exchange.client = self.client
-        exchange.limiter = self.client.produce
-        exchange.expects_response = self._expects_response
+        request = InFlightRequest(self._api, correlation_id, frame_length, self._action)
+        request.client = self.client
+        request.limiter = self.client.produce
+        request.expects_response = self._expects_response
         # A broker exempts acks=0 from the request quota: `sendNoOpResponseExemptThrottle`.
-        exchange.exempt = not self._expects_response
+        request.exempt = not self._expects_response
         if self.is_plain:
-            exchange.repeats = self
-        return exchange
+            request.template = self
+        return request
 
 
 def _acks_end(chunk: memoryview, header: RequestHeader) -> int:
@@ -120,4 +130,4 @@ def _acks_end(chunk: memoryview, header: RequestHeader) -> int:
     if header.api_version >= TRANSACTIONAL_ID_SINCE:
         skip = compact_string if header.api_version >= FLEXIBLE_SINCE else string
         offset = skip(chunk, offset, len(chunk))
-    return offset + 2
+    return offset + 2  # acks

@@ -16,8 +16,8 @@ from kafka_quotas.core.quotas.quota_charges import RESPONSE_BYTES
 from kafka_quotas.core.quotas.quota_manager import Limiter, QuotaType
 from kafka_quotas.enforcement.event_log.charges import OnCharge
 from kafka_quotas.enforcement.quotas.client_limits import ClientLimits
-from kafka_quotas.enforcement.session.flow import SessionState
 from kafka_quotas.enforcement.session.in_flight import InFlightRequest
+from kafka_quotas.enforcement.session.session_state import SessionState
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
 
@@ -28,115 +28,101 @@ _NANOS_PER_MS: Final = 1_000_000
 class QuotaAccounting:
     """The charging of all requests of one connection."""
 
-    __slots__ = ("_costs", "_counters", "_flow", "_ledger", "_on_charge")
+    __slots__ = ("_costs", "_counters", "_on_charge", "_state", "_throttle_stats", "logs_charges")
 
     def __init__(
         self,
-        flow: SessionState,
+        state: SessionState,
         *,
-        ledger: ThrottleStats,
+        throttle_stats: ThrottleStats,
         counters: Counters,
         costs: Callable[[], CostModel],
         on_charge: OnCharge | None,
     ) -> None:
-        self._flow = flow
-        self._ledger = ledger
+        self._state = state
+        self._throttle_stats = throttle_stats
         self._counters = counters
         self._costs = costs
         self._on_charge = on_charge
-
-    @property
-    def tells(self) -> bool:
-        """Whether the event log records charges, so that each has to be reported."""
-        return self._on_charge is not None
+        self.logs_charges = on_charge is not None
+        """Whether there is an event log, to which each charge has to be reported."""
 
     def charged(
-        self, exchange: InFlightRequest, client: ClientLimits, limiter: Limiter, throttle_ms: int, now_ms: int
+        self, request: InFlightRequest, client: ClientLimits, limiter: Limiter, throttle_ms: int, now_ms: int
     ) -> None:
-        """Apply the throttle time of a request whose bytes have been recorded, and report the charge.
-
-        Args:
-            exchange: The request.
-            client: The limits of its client.
-            limiter: The limiter that recorded the bytes.
-            throttle_ms: The throttle time that the limiter returned, 0 for none.
-            now_ms: The time of the charge.
-        """
+        """Apply the throttle time of a request whose bytes a limiter has recorded, and log the charge."""
         if throttle_ms > 0:
-            throttle_ms = self._violated(exchange, client, limiter, throttle_ms)
-        self._tell(exchange, limiter, exchange.frame_length, throttle_ms, now_ms)
+            throttle_ms = self._violated(request, client, limiter, throttle_ms)
+        self._log_charge(request, limiter, request.frame_length, throttle_ms, now_ms)
 
-    def charge_fetch(self, exchange: InFlightRequest, client: ClientLimits, amount: int, now_ms: int) -> None:
+    def charge_fetch(self, request: InFlightRequest, client: ClientLimits, amount: int, now_ms: int) -> None:
         """Record the bytes of a response with records, and set the request's throttle time."""
-        self._charge(exchange, client, client.fetch, amount, now_ms)
+        self._charge(request, client, client.fetch, amount, now_ms)
 
-    def unrecord_fetch(self, exchange: InFlightRequest, client: ClientLimits, amount: int, now_ms: int) -> None:
+    def unrecord_fetch(self, request: InFlightRequest, client: ClientLimits, amount: int, now_ms: int) -> None:
         """Give back the bytes of a response that lost its records."""
         client.fetch.unrecord(amount, now_ms)
-        self._tell(exchange, client.fetch, -amount, 0, now_ms)
+        self._log_charge(request, client.fetch, -amount, 0, now_ms)
 
-    def charge_request(self, exchange: InFlightRequest, client: ClientLimits, now_ms: int) -> None:
-        """Record one request, and its estimated time on an I/O thread of the broker.
-
-        `charge_response` charges the time of a fetch with its response, when a broker reads the data.
-        """
+    def charge_request(self, request: InFlightRequest, client: ClientLimits, now_ms: int) -> None:
+        """Record one request, and its estimated time on an I/O thread of the broker."""
         if client.request_rate.bound is not None:
-            self._charge(exchange, client, client.request_rate, 1, now_ms)
-        if exchange.api_key not in RESPONSE_BYTES and client.request_time.bound is not None:
-            self._charge_time(exchange, client, now_ms)
+            self._charge(request, client, client.request_rate, 1, now_ms)
+        # A broker reads the data of a fetch when it makes the response: `charge_response` charges that time.
+        if request.api_key not in RESPONSE_BYTES and client.request_time.bound is not None:
+            self._charge_time(request, client, now_ms)
 
-    def count_exempt(self, exchange: InFlightRequest) -> None:
+    def count_exempt(self, request: InFlightRequest) -> None:
         """Count the estimated time of a request that is exempt from the request quota.
 
         Source:
             KIP-124; `ClientRequestQuotaManager.maybeRecordExempt` (4.x), which counts while any client has a quota of
             this type.
         """
-        nanos = self._costs().request_nanos(exchange.api_key, exchange.frame_length)
+        nanos = self._costs().request_nanos(request.api_key, request.frame_length)
         self._counters.exempt_request_us += int(nanos / _NANOS_PER_US)
 
-    def charge_response(self, exchange: InFlightRequest, client: ClientLimits, length: int, now_ms: int) -> None:
+    def charge_response(self, request: InFlightRequest, client: ClientLimits, length: int, now_ms: int) -> None:
         """Record the time of a response on a network thread, and charge the time of a fetch."""
         if client.request_time.bound is None:
             return
-        nanos = self._costs().response_nanos(exchange.api_key, length)
-        if exchange.exempt:
+        nanos = self._costs().response_nanos(request.api_key, length)
+        if request.exempt:
             self._counters.exempt_request_us += int(nanos / _NANOS_PER_US)
         else:
             # KIP-124: time on network threads is recorded without a check; the client's next request is throttled.
             client.request_time.record_without_throttle(nanos_to_percentage(nanos), now_ms)
-        if exchange.api_key in RESPONSE_BYTES:
-            self._charge_time(exchange, client, now_ms)
+        if request.api_key in RESPONSE_BYTES:
+            self._charge_time(request, client, now_ms)
 
-    def _charge_time(self, exchange: InFlightRequest, client: ClientLimits, now_ms: int) -> None:
-        nanos = self._costs().request_nanos(exchange.api_key, exchange.frame_length)
-        if exchange.exempt:
-            self._tell(exchange, client.request_time, nanos / _NANOS_PER_MS, 0, now_ms)
-            return
-        limiter = client.request_time
-        throttle_ms = limiter.record(nanos_to_percentage(nanos), now_ms)
-        if throttle_ms > 0:
-            throttle_ms = self._violated(exchange, client, limiter, throttle_ms)
-        self._tell(exchange, limiter, nanos / _NANOS_PER_MS, throttle_ms, now_ms)
+    def _charge_time(self, request: InFlightRequest, client: ClientLimits, now_ms: int) -> None:
+        nanos = self._costs().request_nanos(request.api_key, request.frame_length)
+        throttle_ms, limiter = 0, client.request_time
+        # `count_exempt` has counted an exempt request already; the event log has it all the same.
+        if not request.exempt:
+            throttle_ms = limiter.record(nanos_to_percentage(nanos), now_ms)
+            if throttle_ms > 0:
+                throttle_ms = self._violated(request, client, limiter, throttle_ms)
+        self._log_charge(request, limiter, nanos / _NANOS_PER_MS, throttle_ms, now_ms)
 
     def _charge(
-        self, exchange: InFlightRequest, client: ClientLimits, limiter: Limiter, amount: int, now_ms: int
+        self, request: InFlightRequest, client: ClientLimits, limiter: Limiter, amount: int, now_ms: int
     ) -> None:
         throttle_ms = limiter.record(amount, now_ms)
         if throttle_ms > 0:
-            throttle_ms = self._violated(exchange, client, limiter, throttle_ms)
-        if self._on_charge is not None:
-            self._tell(exchange, limiter, amount, throttle_ms, now_ms)
+            throttle_ms = self._violated(request, client, limiter, throttle_ms)
+        self._log_charge(request, limiter, amount, throttle_ms, now_ms)
 
-    def _tell(self, exchange: InFlightRequest, limiter: Limiter, amount: float, throttle_ms: int, now_ms: int) -> None:
-        """Report a charge to the event log, if there is one."""
+    def _log_charge(
+        self, request: InFlightRequest, limiter: Limiter, amount: float, throttle_ms: int, now_ms: int
+    ) -> None:
         if self._on_charge is not None:
             quota_type = limiter.quota_type
-            is_exempt = exchange.exempt and quota_type is QuotaType.REQUEST
+            is_exempt = request.exempt and quota_type is QuotaType.REQUEST
             who = (now_ms, limiter.user, limiter.client_id)
-            self._on_charge((*who, quota_type, exchange.api_key, amount, throttle_ms, is_exempt))
+            self._on_charge((*who, quota_type, request.api_key, amount, throttle_ms, is_exempt))
 
-    def _violated(self, exchange: InFlightRequest, client: ClientLimits, limiter: Limiter, throttle_ms: int) -> int:
+    def _violated(self, request: InFlightRequest, client: ClientLimits, limiter: Limiter, throttle_ms: int) -> int:
         """Throttle the client for a violated quota, as its policy says, and return the throttle time.
 
         Returns:
@@ -145,41 +131,39 @@ class QuotaAccounting:
         if client.max_throttle_ms is not None:
             throttle_ms = min(throttle_ms, client.max_throttle_ms)
         if client.is_shadow:
-            self._ledger.shadowed(limiter.quota_type, limiter, throttle_ms)
+            self._throttle_stats.shadowed(limiter.quota_type, limiter, throttle_ms)
             return 0
-        if client.refuses_at_once and exchange.expects_response and limiter in (client.produce, client.fetch):
-            return 0  # the client gets an error for its next request instead of a delay
-        exchange.throttled(limiter, throttle_ms)
+        # An error needs a response to carry it: the next Produce with acks=0 could not be refused, so it is delayed.
+        if client.refuses_at_once and request.expects_response and limiter in (client.produce, client.fetch):
+            return 0
+        request.throttled(limiter, throttle_ms)
         return throttle_ms
 
     def refused(self, limiter: Limiter, wait_ms: int) -> None:
         """Count a request that is refused instead of being delayed for `wait_ms`."""
         self._counters.refused_requests += 1
-        self._ledger.refused(limiter, wait_ms)
+        self._throttle_stats.refused(limiter, wait_ms)
 
-    def judge(self, exchange: InFlightRequest, now_ms: int) -> None:
-        """Apply the client's policy to the throttle time that a filter set.
-
-        The filter's charges go to the event log.
-        """
-        client, limiter = exchange.client, exchange.throttled_by
-        throttle_ms, exchange.throttle_ms = exchange.throttle_ms, 0
+    def apply_policy(self, request: InFlightRequest, now_ms: int) -> None:
+        """Apply the client's policy to the throttle time that a filter set, and log the filter's charges."""
+        client, limiter = request.client, request.throttled_by
+        throttle_ms, request.throttle_ms = request.throttle_ms, 0
         if client is not None and limiter is not None and throttle_ms > 0:
-            throttle_ms = self._violated(exchange, client, limiter, throttle_ms)
-        if self._on_charge is not None and exchange.whole is not None:
-            for charged, amount in exchange.whole.charges():
-                self._tell(exchange, charged, amount, throttle_ms if charged is limiter else 0, now_ms)
+            throttle_ms = self._violated(request, client, limiter, throttle_ms)
+        if self._on_charge is not None and request.filter is not None:
+            for charged, amount in request.filter.charges():
+                self._log_charge(request, charged, amount, throttle_ms if charged is limiter else 0, now_ms)
 
-    def heed_upstream(self, exchange: InFlightRequest, upstream_ms: int) -> None:
+    def heed_upstream(self, request: InFlightRequest, upstream_ms: int) -> None:
         """Take note of a throttle time that the broker set, and count it if the daemon limits the client too."""
-        limiter = exchange.accountable
+        limiter = request.accountable
         if upstream_ms <= 0 or limiter is None:
             return
         if limiter.bound is not None:
-            self._ledger.throttled_upstream(limiter.quota_type, limiter, upstream_ms)
-        exchange.upstream_ms = upstream_ms
+            self._throttle_stats.throttled_upstream(limiter.quota_type, limiter, upstream_ms)
+        request.upstream_ms = upstream_ms
 
-    def settle(self, exchange: InFlightRequest, now_ms: int) -> None:
+    def settle(self, request: InFlightRequest, now_ms: int) -> None:
         """Mute the client for a request's throttle time, and let the request begin that awaited its response.
 
         Source:
@@ -187,13 +171,13 @@ class QuotaAccounting:
             end.
         """
         # A response that was delayed has had its throttle time already.
-        if exchange.throttle_ms and not exchange.delayed:
-            self.count(exchange, now_ms)
-            self._flow.throttle(exchange, now_ms)
-        self._flow.answered(exchange, now_ms)
+        if request.throttle_ms and not request.delayed:
+            self.count(request, now_ms)
+            self._state.throttle(request, now_ms)
+        self._state.answered(request, now_ms)
 
-    def count(self, exchange: InFlightRequest, now_ms: int) -> None:
+    def count(self, request: InFlightRequest, now_ms: int) -> None:
         """Count a throttle time for the limiter that set it."""
-        limiter = exchange.throttled_by
+        limiter = request.throttled_by
         if limiter is not None:
-            self._ledger.throttled(limiter.quota_type, limiter, exchange.throttle_ms, now_ms)
+            self._throttle_stats.throttled(limiter.quota_type, limiter, request.throttle_ms, now_ms)

@@ -11,17 +11,18 @@ from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.quotas.client_limits import ClientLimits
 from kafka_quotas.enforcement.session.frame_stream import Frame, Patch
 from kafka_quotas.enforcement.session.in_flight import (
+    AUTHENTICATION,
     FETCH,
-    IDENTITY,
     PRODUCE,
     RAW_TOKEN,
     SHARE_FETCH,
     InFlightRequest,
 )
-from kafka_quotas.enforcement.session.principal import AUTHENTICATION, COMPLETE, PrincipalTracker, SaslState
+from kafka_quotas.enforcement.session.principal import COMPLETE, UNAUTHENTICATED_APIS, PrincipalTracker, SaslState
 from kafka_quotas.enforcement.session.produce_filters import QuotaErrorFilter, SequenceFilter
 from kafka_quotas.enforcement.session.produce_template import ProduceTemplate
-from kafka_quotas.enforcement.session.request_filter import NO_FILTERS, FilterFactory, NotFiltered
+from kafka_quotas.enforcement.session.request_filter import FilterFactory, NotFiltered
+from kafka_quotas.enforcement.session.session_state import SessionState
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, MAX_UNAUTHENTICATED_BYTES, checked_frame_length
 from kafka_quotas.wire.passing.fetch_request import NO_SESSION, cap_fetch, fetch_session, replica_id
 from kafka_quotas.wire.passing.fetch_response import answered_session
@@ -44,27 +45,27 @@ class RequestClassifier:
 
     def __init__(
         self,
+        state: SessionState,
         *,
         quotas: BrokerQuotas,
-        identity: PrincipalTracker,
+        tracker: PrincipalTracker,
         rules: EnforcementRules,
         on_refused: OnRefused,
-        claims: Mapping[int, FilterFactory] = NO_FILTERS,
+        factories: Mapping[int, FilterFactory],
     ) -> None:
+        self._state = state
         self._on_refused = on_refused
         self._quotas = quotas
-        self._identity = identity
+        self._tracker = tracker
         self.max_request_bytes = rules.max_request_bytes
         self._serves = None if rules.serves_all else rules.serves
-        self._claims = claims
-        self._claims_produce = claims.get(PRODUCE)
+        self._factories = factories
+        self._produce_factory = factories.get(PRODUCE)
         self._client: ClientLimits | None = None
         self.last: ProduceTemplate | None = None
-        """The template of the last Produce, None where each has to be parsed; only `repeated` says if it is valid."""
-        self.wants_answers = True
-        """Whether every request so far expects a response."""
+        """The template of the last Produce, None where each has to be parsed; only `template` says if it is valid."""
 
-    def repeated(self) -> ProduceTemplate | None:
+    def template(self) -> ProduceTemplate | None:
         """Return the template of the last Produce if it still holds for the next one, else None.
 
         It holds while the client's policy and limits are unchanged and no filter is active for Produce.
@@ -74,7 +75,7 @@ class RequestClassifier:
         if (
             last is None
             or last.version != self._quotas.version
-            or (self._claims_produce is not None and self._claims_produce.is_active)
+            or (self._produce_factory is not None and self._produce_factory.is_active)
         ):
             return None
         return last
@@ -88,13 +89,12 @@ class RequestClassifier:
         Raises:
             ProtocolError: The bytes are no request, or one whose response the daemon could not handle.
         """
-        repeated = self.repeated()
-        if repeated is not None:
-            exchange = repeated.take(chunk, offset)
-            if exchange is not None:
-                return exchange
-        identity = self._identity
-        if identity.state is not COMPLETE:
+        template = self.template()
+        if template is not None:
+            request = template.take(chunk, offset)
+            if request is not None:
+                return request
+        if self._tracker.state is not COMPLETE:
             return self._begin_unserved(chunk, offset, now_ms)
         header = parse_request_header(chunk, offset, max_frame_bytes=self.max_request_bytes)
         if header is None:
@@ -104,21 +104,26 @@ class RequestClassifier:
 
     def _begin_unserved(self, chunk: memoryview, offset: int, now_ms: int) -> InFlightRequest | None:
         """Return what `begin` returns, for a client that the broker may not serve yet."""
-        identity = self._identity
-        if identity.state is SaslState.INITIAL_REQUEST and not self._look_at_first(chunk, offset):
-            return None
-        if identity.expects_tokens:
-            exchange = self._begin_token(chunk, offset)
+        tracker = self._tracker
+        if tracker.state is SaslState.INITIAL_REQUEST:
+            # Kerberos clients of Kafka 0.9 begin with a bare token, without any request before it.
+            is_token = starts_with_gssapi_token(chunk, offset)
+            if is_token is None:
+                return None
+            if is_token:
+                tracker.expect_opaque_tokens()
+        if tracker.expects_tokens:
+            request = self._begin_token(chunk, offset)
             # `_begin_token` may find the first request after the tokens: it has a header again.
-            if exchange is not None or identity.expects_tokens:
-                return exchange
+            if request is not None or tracker.expects_tokens:
+                return request
         header = parse_request_header(chunk, offset, max_frame_bytes=self.max_request_bytes)
         if header is None:
             return None
         self._check_served(header)
-        identity.admit(header)
-        if identity.wants_proof(header, is_charged=self._may_charge(header.api_key)):
-            return self._question(header)
+        tracker.admit(header)
+        if tracker.needs_proof(header, is_charged=self._may_charge(header.api_key)):
+            return self._proof_request(header)
         return self._begin_request(chunk, header, now_ms)
 
     def _check_served(self, header: RequestHeader) -> None:
@@ -130,50 +135,48 @@ class RequestClassifier:
 
     def _begin_request(self, chunk: memoryview, header: RequestHeader, now_ms: int) -> InFlightRequest | None:
         """Return the in-flight request for a header, None if more bytes are needed."""
-        exchange = self._taken(chunk, header)
-        if exchange is not None and exchange.client is not None and exchange.client.refuses:
-            self._refuse_over(exchange, header, now_ms)
-        return exchange
+        request = self._classify(chunk, header)
+        if request is not None and request.client is not None and request.client.refuses:
+            self._refuse_over(request, header, now_ms)
+        return request
 
     def _may_charge(self, api_key: int) -> bool:
         """Return whether a request of an API may count for a quota."""
-        claim = self._claims.get(api_key)
+        factory = self._factories.get(api_key)
         has_byte_rate = charges_of(api_key).byte_rate is not None
-        return has_byte_rate or self._quotas.counts_requests or (claim is not None and claim.is_active)
+        return has_byte_rate or self._quotas.counts_requests or (factory is not None and factory.is_active)
 
-    def _question(self, header: RequestHeader) -> InFlightRequest:
-        """Return a request of our own that goes before the client's.
+    def _proof_request(self, header: RequestHeader) -> InFlightRequest:
+        """Return a request of our own that goes before the client's, and takes none of the client's bytes."""
+        request = InFlightRequest.own(header.correlation_id, lambda frame, _: self._tracker.take_proof(frame))
+        request.decision = Frame(0, replacement=self._tracker.proof_request(header))
+        return request
 
-        It takes none of the client's bytes.
-        """
-        exchange = InFlightRequest.own(header.correlation_id, lambda frame, _: self._identity.told(frame))
-        exchange.request = Frame(0, replacement=self._identity.question(header))
-        return exchange
-
-    def _taken(self, chunk: memoryview, header: RequestHeader) -> InFlightRequest | None:
+    def _classify(self, chunk: memoryview, header: RequestHeader) -> InFlightRequest | None:
         """Return the in-flight request for a header, before the check whether to refuse it."""
         key = header.api_key
+        is_known = True
         if key == PRODUCE:
             wanted = acks(chunk, header)
             if wanted is None:
                 return None
-            exchange, known = self._take_produce(chunk, header, wants_answer=wanted != 0), True
+            request = self._take_produce(chunk, header, expects_response=wanted != 0)
         else:
-            exchange, known = InFlightRequest.of(header), True
+            request = InFlightRequest.of(header)
         if key == FETCH:
-            known = self._take_fetch(exchange, chunk, header)
+            is_known = self._take_fetch(request, chunk, header)
         elif key == SHARE_FETCH:
-            known = self._take_share_fetch(exchange, chunk, header)
-        elif key != PRODUCE and (exchange.treatment is IDENTITY or self._quotas.counts_requests):
-            self._take_other(exchange, header)
-        claim = self._claims.get(key) if self._claims else None
-        if claim is not None and known and claim.is_active:
-            known = self._claimed(claim, exchange, chunk, header)
-        return exchange if known else None
+            is_known = self._take_share_fetch(request, chunk, header)
+        elif key != PRODUCE and (request.action is AUTHENTICATION or self._quotas.counts_requests):
+            self._take_other(request, header)
+        factory = self._factories.get(key)
+        if factory is not None and is_known and factory.is_active:
+            is_known = self._has_filter_or_none(factory, request, chunk, header)
+        return request if is_known else None
 
     def client(self, client_id: str) -> ClientLimits:
         """Return the limits of the connection's principal with a client-id."""
-        client, user = self._client, self._identity.principal
+        client, user = self._client, self._tracker.principal
         if (
             client is None
             or client.client_id != client_id
@@ -183,78 +186,69 @@ class RequestClassifier:
             client = self._client = self._quotas.client(user, client_id)
         return client
 
-    def _refuse_over(self, exchange: InFlightRequest, header: RequestHeader, now_ms: int) -> None:
+    def _refuse_over(self, request: InFlightRequest, header: RequestHeader, now_ms: int) -> None:
         """Refuse a Produce or fetch of a client that is over its byte rate.
 
         A Produce of a client that is no longer over it is filtered while batches may follow refused ones.
         """
-        limiter = exchange.limiter
+        limiter = request.limiter
         # An error needs a response to carry it: a Produce with acks=0 is delayed instead.
-        if limiter is None or not exchange.expects_response:
+        if limiter is None or not request.expects_response:
             return
         wait_ms = 0 if limiter.bound is None else limiter.would_throttle_ms(0, now_ms)
         if wait_ms > 0:
-            exchange.limiter = None  # the bytes of a refused request count for no quota
-            exchange.whole = QuotaErrorFilter(limiter, wait_ms, self._quotas.order)
+            request.limiter = None  # the bytes of a refused request count for no quota
+            request.filter = QuotaErrorFilter(header, limiter, wait_ms, self._quotas.sequences)
             self._on_refused(limiter, wait_ms)
-        elif exchange.api_key == PRODUCE and exchange.whole is None and self._quotas.order.holds_any(now_ms):
-            exchange.whole = SequenceFilter(header, self._quotas.order)
+        elif request.api_key == PRODUCE and request.filter is None and self._quotas.sequences.holds_any(now_ms):
+            request.filter = SequenceFilter(header, self._quotas.sequences)
         else:
             return
-        exchange.unlike()
-        exchange.request = Frame(exchange.frame_length + FRAME_LENGTH_BYTES, gather=True)
+        self._gather(request)
 
-    def _claimed(
-        self, claim: FilterFactory, exchange: InFlightRequest, chunk: memoryview, header: RequestHeader
+    def _has_filter_or_none(
+        self, factory: FilterFactory, request: InFlightRequest, chunk: memoryview, header: RequestHeader
     ) -> bool:
         """Ask a factory for a filter, and return whether the first bytes were enough to decide."""
-        if exchange.client is None:
-            exchange.client = self.client(header.client_id)
+        if request.client is None:
+            request.client = self.client(header.client_id)
         # A filter may throttle the client with its response, so the next request waits; the factory may reset this.
-        decides, exchange.decides = exchange.decides, True
-        whole = claim.claim(exchange, chunk, header)
-        if isinstance(whole, NotFiltered):
-            exchange.decides = decides
-            return whole is NotFiltered.STREAMS
-        exchange.whole = whole
-        exchange.unlike()
-        exchange.request = Frame(header.frame_length + FRAME_LENGTH_BYTES, gather=True)
+        blocks_next, request.blocks_next = request.blocks_next, True
+        made = factory.make_filter(request, chunk, header)
+        if isinstance(made, NotFiltered):
+            request.blocks_next = blocks_next
+            return made is NotFiltered.STREAMS
+        request.filter = made
+        self._gather(request)
         return True
 
-    def _take_other(self, exchange: InFlightRequest, header: RequestHeader) -> None:
+    def _gather(self, request: InFlightRequest) -> None:
+        # A later request must not reuse this one for the fast path, which never gathers.
+        request.forget_template()
+        request.decision = Frame(request.frame_length + FRAME_LENGTH_BYTES, gather=True)
+
+    def _take_other(self, request: InFlightRequest, header: RequestHeader) -> None:
         """Decide from its header about a request that counts for no byte rate.
 
         Raises:
             ProtocolError: It is an authentication request that is longer than a broker accepts.
         """
-        if exchange.treatment is IDENTITY:
+        if request.action is AUTHENTICATION:
             if header.frame_length > MAX_UNAUTHENTICATED_BYTES:
                 raise ProtocolError(f"an authentication request announces {header.frame_length} bytes")
-            exchange.request = Frame(header.frame_length + FRAME_LENGTH_BYTES, gather=True)
+            self._gather(request)
             # A broker answers one token before it reads the next, and its response decides on the principal.
-            exchange.decides = True
+            request.blocks_next = True
             self.last = None
-        # An authenticator charges nothing. Before any other API `wants_proof` has made sure that the client is served.
-        if self._quotas.counts_requests and (self._identity.state is COMPLETE or header.api_key not in AUTHENTICATION):
+        # An authenticator charges nothing. Before any other API `needs_proof` has made sure that the client is served.
+        is_served = self._tracker.state is COMPLETE or header.api_key not in UNAUTHENTICATED_APIS
+        if self._quotas.counts_requests and is_served:
             client, time = self.client(header.client_id), charges_of(header.api_key).request_time
             is_exempt = client.is_internal and time is RequestTime.UNLESS_BROKER
             is_counted = client.counts_requests and time is not RequestTime.NOT_SERVED
             if is_counted or (is_exempt and client.counts_exempt):
-                exchange.client = client
-                exchange.exempt = is_exempt
-
-    def _look_at_first(self, chunk: memoryview, offset: int) -> bool:
-        """Find out whether the connection starts with a GSSAPI token.
-
-        Returns:
-            False if more bytes are needed.
-        """
-        is_token = starts_with_gssapi_token(chunk, offset)
-        if is_token is None:
-            return False
-        if is_token:
-            self._identity.expect_opaque_tokens()
-        return True
+                request.client = client
+                request.exempt = is_exempt
 
     def _begin_token(self, chunk: memoryview, offset: int) -> InFlightRequest | None:
         """Return the in-flight request for a bare token.
@@ -263,33 +257,34 @@ class RequestClassifier:
             None if more bytes are needed, or if this is the first request after the tokens.
         """
         length = checked_frame_length(chunk, offset, limit=MAX_UNAUTHENTICATED_BYTES)
+        # Clients of version 0 of SaslHandshake send tokens without a header (KIP-43), up to their first request.
         # The first byte after the length tells a request from an opaque token.
         if length is None or (length and len(chunk) == offset + FRAME_LENGTH_BYTES):
             return None
-        if self._identity.ends_tokens(chunk[offset + FRAME_LENGTH_BYTES] if length else None):
+        if self._tracker.ends_tokens(chunk[offset + FRAME_LENGTH_BYTES] if length else None):
             return None
-        exchange = InFlightRequest((RAW_TOKEN, 0), 0, length, IDENTITY)
+        request = InFlightRequest((RAW_TOKEN, 0), 0, length, AUTHENTICATION)
         # How many responses an opaque mechanism sends is unknown, so its tokens stream both ways without pairing.
-        is_read = self._identity.reads_tokens
-        exchange.expects_response = exchange.decides = is_read
-        exchange.request = Frame(length + FRAME_LENGTH_BYTES, gather=is_read)
-        return exchange
+        is_read = self._tracker.reads_tokens
+        request.expects_response = request.blocks_next = is_read
+        request.decision = Frame(length + FRAME_LENGTH_BYTES, gather=is_read)
+        return request
 
-    def _take_produce(self, chunk: memoryview, header: RequestHeader, *, wants_answer: bool) -> InFlightRequest:
+    def _take_produce(self, chunk: memoryview, header: RequestHeader, *, expects_response: bool) -> InFlightRequest:
         """Return the in-flight request for a Produce whose acks have been read, and keep its template."""
-        if not wants_answer:
-            self.wants_answers = False
+        if not expects_response:
+            self._state.expects_all_responses = False
         client = self.client(header.client_id)
-        repeated = ProduceTemplate(
-            chunk, header, client, expects_response=wants_answer, max_bytes=self.max_request_bytes
+        template = ProduceTemplate(
+            chunk, header, client, expects_response=expects_response, max_bytes=self.max_request_bytes
         )
         if self.last is not None:
             self.last.retire()
         # Each Produce of a client that gets errors has to be checked against its quota before it passes.
-        self.last = None if client.refuses else repeated
-        return repeated.exchange(header.frame_length, header.correlation_id)
+        self.last = None if client.refuses else template
+        return template.request(header.frame_length, header.correlation_id)
 
-    def _take_fetch(self, exchange: InFlightRequest, chunk: memoryview, header: RequestHeader) -> bool:
+    def _take_fetch(self, request: InFlightRequest, chunk: memoryview, header: RequestHeader) -> bool:
         """Decide about a Fetch, and lower its size limits to one window of the quota.
 
         Returns:
@@ -302,32 +297,33 @@ class RequestClassifier:
                 return False
             # A follower's fetch counts for no client's byte rate, as in `KafkaApis`.
             if replica >= 0:
-                exchange.exempt = True
-                exchange.client = client if client.counts_requests or client.counts_exempt else None
+                request.exempt = True
+                request.client = client if client.counts_requests or client.counts_exempt else None
                 return True
         limiter = client.fetch
+        # A fetch that is larger than a window's worth would be throttled for longer than a window, so a broker lowers
+        # the limits too (`handleFetchRequest`: `fetchMaxBytes`).
         window_bytes = None if client.is_shadow else limiter.max_value_in_window
+        # The empty response has to name the session that the client knows (KIP-227), which only the request shows.
         if client.empties_fetches and (window_bytes is not None or client.counts_requests):
             session = fetch_session(chunk, header)
             if session is None:
                 return False
-            exchange.session_id = answered_session(*session)
+            request.session_id = answered_session(*session)
         if window_bytes is not None:
             head = bytearray(chunk[header.start : min(header.end + _FETCH_LIMITS_END, header.frame_end)])
             relative = header._replace(start=0, end=header.end - header.start)
             if cap_fetch(head, relative, min(int(window_bytes), MAX_INT32)) is None:
                 return False
-            exchange.request = Frame(header.frame_length + FRAME_LENGTH_BYTES, patch=Patch(header.start, bytes(head)))
-        exchange.client = client
-        exchange.limiter = limiter
-        exchange.decides = window_bytes is not None or client.counts_requests
+            request.decision = Frame(header.frame_length + FRAME_LENGTH_BYTES, patch=Patch(header.start, bytes(head)))
+        request.client = client
+        request.limiter = limiter
+        # Its response may set a throttle time, and what is pipelined after it must not pass before that.
+        request.blocks_next = window_bytes is not None or client.counts_requests
         return True
 
-    def _take_share_fetch(self, exchange: InFlightRequest, chunk: memoryview, header: RequestHeader) -> bool:
+    def _take_share_fetch(self, request: InFlightRequest, chunk: memoryview, header: RequestHeader) -> bool:
         """Decide about a ShareFetch, and lower its limits if its data is delivered.
-
-        The new limits are one window of the quota: the client must not be muted for longer than it holds the locks on
-        the records that it got. A broker does not lower them; it returns no records while it throttles.
 
         Returns:
             False if more bytes are needed.
@@ -335,17 +331,19 @@ class RequestClassifier:
         client = self.client(header.client_id)
         limiter = client.fetch
         window_bytes = None if client.is_shadow else limiter.max_value_in_window
-        exchange.decides = window_bytes is not None or client.counts_requests
-        if client.empties_fetches and exchange.decides:
-            exchange.session_id = NO_SESSION
+        request.blocks_next = window_bytes is not None or client.counts_requests
+        if client.empties_fetches and request.blocks_next:
+            request.session_id = NO_SESSION
         elif window_bytes is not None:
+            # The client must not be muted for longer than it holds the locks on the records that it got (KIP-932). A
+            # broker does not lower the limits; it returns no records while it throttles.
             head = bytearray(chunk[header.start : min(header.end + LONGEST_UP_TO_LIMITS, header.frame_end)])
             relative = header._replace(start=0, end=header.end - header.start)
             end = cap_share_fetch(head, relative, min(int(window_bytes), MAX_INT32))
             if end is None:
                 return False
             patch = Patch(header.start, bytes(head[:end]))
-            exchange.request = Frame(header.frame_length + FRAME_LENGTH_BYTES, patch=patch)
-        exchange.client = client
-        exchange.limiter = limiter
+            request.decision = Frame(header.frame_length + FRAME_LENGTH_BYTES, patch=patch)
+        request.client = client
+        request.limiter = limiter
         return True

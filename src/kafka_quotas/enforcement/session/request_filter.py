@@ -1,4 +1,4 @@
-"""The interface of filters, which see whole requests and responses rather than their first bytes.
+"""The base of filters, which see whole requests and responses rather than their first bytes.
 
 The session gathers a filtered request and gives it to the filter after its last byte. The filter forwards it, unchanged
 or changed, responds to it without the broker, or first sends the broker a request of its own, on the same connection
@@ -41,7 +41,7 @@ class Respond:
 class SendRequest:
     """The verdict that the broker gets a request of the daemon's own first.
 
-    `on_told` gets its response, then the session calls `on_request` again. The client never sees that response.
+    `on_response_to_own` gets its response, which the client never sees, then the session calls `on_request` again.
     """
 
     frame: bytes
@@ -55,44 +55,53 @@ Charge: TypeAlias = tuple[Limiter, float]
 """(limiter, amount recorded in the unit of its quota); a negative amount was given back."""
 
 
-class RequestFilter(Protocol):
+class RequestFilter:
     """A filter of one request and its response, made when the request's header has been read.
 
-    It may throttle the client with `exchange.throttled`.
+    It may throttle the client with `request.throttled`.
     """
 
-    def on_request(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Verdict:
+    charges_refused = True
+    """Whether a Produce that the filter responds to counts for the byte rate, as one that a broker refuses does."""
+
+    def __init__(self, header: RequestHeader) -> None:
+        self._header = header._replace(start=0, end=header.end - header.start)
+        """The header of the gathered frame."""
+        self._charges: list[Charge] = []
+
+    def on_request(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Verdict:
         """Decide about the whole request.
 
         Raises:
             ProtocolError: The frame is no request of its API and version.
         """
-        ...
+        raise NotImplementedError
 
-    def on_told(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> None:
+    def on_response_to_own(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> None:
         """Take the broker's response to the last `SendRequest`."""
-        ...
 
-    def on_response(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Buffer:
+    def on_response(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Buffer:
         """Return the response for the client, before the session rewrites addresses and the throttle time."""
-        ...
+        del request, now_ms
+        return frame
 
     def charges(self) -> Sequence[Charge]:
         """Return the charges since the last call, for the event log."""
-        ...
+        charges, self._charges = self._charges, []
+        return charges
 
 
 class NotFiltered(Enum):
     """The reason why a factory makes no filter."""
 
     STREAMS = "it passes as it comes"
-    NEED_MORE = "more of its bytes are needed to tell"
+    NEED_MORE = "more of its bytes are needed to decide"
 
 
 class FilterFactory(Protocol):
     """The choice, from a request's first bytes, whether one API's request is filtered.
 
-    A session has one factory per filtered API (`Session(claims=...)`); connections may share them.
+    A session has one factory per filtered API (`Session(factories=...)`); connections may share them.
     """
 
     @property
@@ -103,12 +112,14 @@ class FilterFactory(Protocol):
         """
         ...
 
-    def claim(self, exchange: InFlightRequest, chunk: memoryview, header: RequestHeader) -> RequestFilter | NotFiltered:
+    def make_filter(
+        self, request: InFlightRequest, chunk: memoryview, header: RequestHeader
+    ) -> RequestFilter | NotFiltered:
         """Return the filter of the request that starts at `header.start` of the chunk, or why it gets none.
 
-        The chunk may hold only the first part of the request. `exchange.client` has the limiters and the policy of the
+        The chunk may hold only the first part of the request. `request.client` has the limiters and the policy of the
         client. What the client sends after a filtered request waits until its response has passed; the factory may
-        reset `exchange.decides` where no throttle time can come of the request.
+        reset `request.blocks_next` where no throttle time can come of the request.
         """
         ...
 

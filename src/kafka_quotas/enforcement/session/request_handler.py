@@ -4,160 +4,172 @@ Most requests stream: their first bytes decide how they pass, and at their end t
 gathered; the filter then forwards it, responds to it, or first sends the broker a request of its own.
 """
 
-from kafka_quotas.enforcement.session.flow import SessionState
-from kafka_quotas.enforcement.session.frame_stream import Decision
+from kafka_quotas.enforcement.session.frame_stream import Decision, Frame
 from kafka_quotas.enforcement.session.gathering import GatherShare
-from kafka_quotas.enforcement.session.in_flight import IDENTITY, PRODUCE, InFlightRequest
+from kafka_quotas.enforcement.session.in_flight import AUTHENTICATION, PRODUCE, InFlightRequest
 from kafka_quotas.enforcement.session.principal import PrincipalTracker
 from kafka_quotas.enforcement.session.quota_accounting import QuotaAccounting
 from kafka_quotas.enforcement.session.request_classifier import RequestClassifier
 from kafka_quotas.enforcement.session.request_filter import Respond, SendRequest
 from kafka_quotas.enforcement.session.response_handler import ResponseHandler
+from kafka_quotas.enforcement.session.session_state import SessionState
 from kafka_quotas.wire.codec.skip import Buffer
 
 
 class RequestHandler:
-    """The requests of one connection, from their first byte until they wait for their responses.
-
-    A request stays in `SessionState.in_flight` while it waits for its response.
-    """
+    """The requests of one connection, from their first byte until they wait for their responses."""
 
     __slots__ = (
-        "_charging",
-        "_flow",
-        "_identity",
-        "_intake",
+        "_accounting",
+        "_classifier",
+        "_logs_charges",
+        "_memory",
         "_postponed",
         "_receiving",
         "_responses",
-        "_room",
-        "_tells",
-        "count",
+        "_state",
+        "_tracker",
     )
 
     def __init__(
         self,
-        flow: SessionState,
-        intake: RequestClassifier,
+        state: SessionState,
+        classifier: RequestClassifier,
         *,
-        identity: PrincipalTracker,
-        charging: QuotaAccounting,
+        tracker: PrincipalTracker,
+        accounting: QuotaAccounting,
         responses: ResponseHandler,
-        room: GatherShare,
+        memory: GatherShare,
     ) -> None:
-        self._flow = flow
-        self._intake = intake
-        self._identity = identity
-        self._charging = charging
-        self._tells = charging.tells
+        self._state = state
+        self._classifier = classifier
+        self._tracker = tracker
+        self._accounting = accounting
+        self._logs_charges = accounting.logs_charges
         self._responses = responses
-        self._room = room
+        self._memory = memory
         self._receiving: InFlightRequest | None = None
         self._postponed: InFlightRequest | None = None
-        self.count = 0
-        """The number of requests that were received to their end."""
 
     def begin(self, chunk: memoryview, offset: int, now_ms: int) -> Decision | None:
         """Return how to pass on the request at an offset.
 
         Returns:
             None if it has to wait, or if more bytes are needed.
+
+        Raises:
+            ProtocolError: The bytes are no request, or one whose response the daemon could not handle.
         """
-        flow = self._flow
-        if not flow.may_begin:
+        state = self._state
+        if not state.may_begin():
             return None
-        # A request that waited for room keeps its decision: a refusal must not be counted twice.
-        exchange = self._postponed or self._intake.begin(chunk, offset, now_ms)
-        if exchange is None:
+        # A request that waited for memory keeps its decision: a refusal must not be counted twice.
+        request = self._postponed or self._classifier.begin(chunk, offset, now_ms)
+        if request is None:
             return None
-        if exchange.gathers and not self._room.take(exchange.frame_length, now_ms):
-            self._postponed = exchange
-            flow.lacks_room = True
+        decision = request.decision
+        gathers = isinstance(decision, Frame) and decision.gather
+        if gathers and not self._memory.take(request.frame_length, now_ms):
+            self._postponed = request
+            state.awaits_memory = True
             return None
         self._postponed = None
-        self._receiving = exchange
-        return exchange.request
+        self._receiving = request
+        return decision
 
     def end(self, gathered: bytearray | None, now_ms: int) -> Buffer | None:
         """Charge a request that has ended, and return what replaces it if it was gathered."""
-        exchange, self._receiving = self._receiving, None
-        assert exchange is not None
-        client, flow = exchange.client, self._flow
-        if exchange.on_told is not None:
-            self._asked(exchange)
+        request, self._receiving = self._receiving, None
+        assert request is not None
+        client, state = request.client, self._state
+        # A request of the daemon's own goes before the client's, whose bytes it does not take: it is no client's cost.
+        if request.on_response_to_own is not None:
+            self._await_own(request)
             return None
-        self.count += 1
+        state.request_count += 1
         if client is not None:
-            if exchange.api_key == PRODUCE and exchange.limiter is not None:
-                throttle_ms = client.produce.record(exchange.frame_length, now_ms)
-                if throttle_ms > 0:
-                    exchange.unlike()  # its response carries its throttle time
-                if throttle_ms > 0 or self._tells:
-                    self._charging.charged(exchange, client, client.produce, throttle_ms, now_ms)
-            if exchange.exempt and client.counts_exempt:
-                self._charging.count_exempt(exchange)
+            # A broker charges a Produce once it is received whole, whatever becomes of it (`handleProduceRequest`).
+            if request.api_key == PRODUCE and (request.filter is None or request.filter.charges_refused):
+                self._charge_produce(request, now_ms)
+            if request.exempt and client.counts_exempt:
+                self._accounting.count_exempt(request)
             if client.counts_requests:
-                self._charging.charge_request(exchange, client, now_ms)
+                self._accounting.charge_request(request, client, now_ms)
         if gathered is not None:
-            if exchange.whole is not None:
-                return self._decide(exchange, gathered, now_ms)
-            if exchange.treatment is IDENTITY:
-                self._identity.asked(exchange, gathered)
-            self._room.end(now_ms)
-        if exchange.expects_response and not (exchange.throttle_ms or exchange.decides):
-            flow.in_flight.append(exchange)
+            if request.filter is not None:
+                return self._filter(request, gathered, now_ms)
+            if request.action is AUTHENTICATION:
+                self._tracker.read_request(request, gathered)
+            self._memory.end(now_ms)
+        if request.expects_response and not (request.throttle_ms or request.blocks_next):
+            state.in_flight.append(request)
         else:
-            self.sent(exchange, now_ms)
+            self.sent(request, now_ms)
         return gathered
 
-    def sent(self, exchange: InFlightRequest, now_ms: int) -> None:
+    def sent(self, request: InFlightRequest, now_ms: int) -> None:
         """Add a request that the broker gets, or the daemon has answered, to those in flight."""
-        flow = self._flow
-        if exchange.expects_response:
-            flow.in_flight.append(exchange)
-            if exchange.decides or exchange.throttle_ms:
-                flow.await_response(exchange)
-        elif exchange.throttle_ms:
-            # Without a response (acks=0) the throttle time counts from the request, as in KafkaApis.
-            self._charging.settle(exchange, now_ms)
+        state = self._state
+        if request.expects_response:
+            state.in_flight.append(request)
+            if request.blocks_next or request.throttle_ms:
+                state.await_response(request)
+        elif request.throttle_ms:
+            # Without a response (acks=0) the throttle time counts from the request, as in `KafkaApis`.
+            self._accounting.settle(request, now_ms)
 
-    def _decide(self, exchange: InFlightRequest, frame: bytearray, now_ms: int) -> Buffer | None:
+    def _charge_produce(self, request: InFlightRequest, now_ms: int) -> None:
+        client = request.client
+        if client is None or request.limiter is None:
+            return
+        throttle_ms = client.produce.record(request.frame_length, now_ms)
+        if throttle_ms > 0:
+            request.forget_template()  # its response carries its throttle time
+        if throttle_ms > 0 or self._logs_charges:
+            self._accounting.charged(request, client, client.produce, throttle_ms, now_ms)
+
+    def _filter(self, request: InFlightRequest, frame: bytearray, now_ms: int) -> Buffer | None:
         """Carry out a filter's verdict on a whole request, and return what goes to the broker.
 
         Returns:
             The request, a request of the filter's own, or None for nothing.
         """
-        assert exchange.whole is not None
-        verdict = exchange.whole.on_request(frame, exchange, now_ms)
-        self._charging.judge(exchange, now_ms)
-        # Until the last verdict the request stays in memory and keeps its room.
+        assert request.filter is not None
+        verdict = request.filter.on_request(frame, request, now_ms)
+        self._accounting.apply_policy(request, now_ms)
+        # Until the last verdict the request stays in memory and keeps its share of the budget.
         if isinstance(verdict, SendRequest):
-            self._ask(exchange, frame)
+            self._send_own(request, frame)
             return verdict.frame
-        self._room.end(now_ms)
+        self._memory.end(now_ms)
         if not isinstance(verdict, Respond):
-            self.sent(exchange, now_ms)
+            if not request.filter.charges_refused:
+                self._charge_produce(request, now_ms)
+            self.sent(request, now_ms)
             return verdict.frame
-        if self._flow.in_flight:
-            self._flow.in_flight[-1].unlike()  # `ResponseHandler.end` sends this response after that one
-        exchange.answer = verdict.frame
-        exchange.expects_response = verdict.frame is not None
-        self.sent(exchange, now_ms)
-        self._flow.to_client += self._responses.answers(now_ms)
+        # The response must follow those of the requests before: the last of them passes `ResponseHandler.end`, which
+        # sends this one after it, rather than the fast path, which knows of no other.
+        if self._state.in_flight:
+            self._state.in_flight[-1].forget_template()
+        request.local_response = verdict.frame
+        request.expects_response = verdict.frame is not None
+        self.sent(request, now_ms)
+        self._state.to_client += self._responses.local_responses(now_ms)
         return None
 
-    def _ask(self, exchange: InFlightRequest, request: bytearray) -> None:
+    def _send_own(self, request: InFlightRequest, frame: bytearray) -> None:
         """Await the response to a filter's own request, then carry out its verdict on the client's request."""
 
-        def told(frame: bytearray, now_ms: int) -> None:
-            assert exchange.whole is not None
-            exchange.whole.on_told(frame, exchange, now_ms)
-            sent = self._decide(exchange, request, now_ms)
+        def on_response(response: bytearray, now_ms: int) -> None:
+            assert request.filter is not None
+            request.filter.on_response_to_own(response, request, now_ms)
+            sent = self._filter(request, frame, now_ms)
+            # The stream to the broker is between two frames: nothing of the client passes while this is awaited.
             if sent is not None:
-                self._flow.to_upstream.append(sent)
+                self._state.to_upstream.append(sent)
 
-        self._asked(InFlightRequest.own(exchange.correlation_id, told))
+        self._await_own(InFlightRequest.own(request.correlation_id, on_response))
 
-    def _asked(self, question: InFlightRequest) -> None:
-        self._flow.in_flight.append(question)
-        self._flow.await_response(question)
+    def _await_own(self, request: InFlightRequest) -> None:
+        self._state.in_flight.append(request)
+        self._state.await_response(request)

@@ -1,7 +1,16 @@
 """One client connection and its upstream connection: bytes in, bytes out, and when they may move.
 
-No I/O and no clock: the shell feeds the bytes that it read, writes those in `to_upstream` and `to_client`, may stop
-reading a side while bytes of it wait, and calls `wake` at `wake_at_ms`. `state` is one of `flow.ConnectionState`.
+No I/O and no clock. The shell around a `Session` has these duties:
+
+- It passes each read to `receive_from_client` or `receive_from_broker`, with the time, in the order of the reads, and
+  never changes the bytes afterwards: output consists of views into them.
+- After each call of either, and of `state.wake`, `unmute`, `resume_*`, it writes `state.to_upstream` to the broker and
+  `state.to_client` to the client, and clears both lists.
+- Then it stops reading from the client while `state.waiting_request_bytes` is above 0, and from the broker while
+  `state.waiting_response_bytes` is; and it calls `state.wake` at `state.wake_at_ms`, which may have changed.
+- It reports the back pressure of either side with `state.pause_*` and `state.resume_*`, and leaves the other side
+  unread meanwhile. It calls `state.resume_gathering` some time after `gathering.on_room`, never within it.
+- At the end it calls `state.drain` (and closes once `state.is_drained`) or `state.close`, and `gathering.end`.
 
 How the session enforces quotas, as a broker would on this connection:
 
@@ -15,10 +24,7 @@ How the session enforces quotas, as a broker would on this connection:
 - It counts requests and estimates their time when they end, for a client with a limit on either.
 - The response carries the larger of the broker's throttle time and ours, in the versions that have the field.
 
-The parts: `request_classifier` decides about a request from its first bytes and makes its `InFlightRequest`;
-`request_handler` and `response_handler` take requests and responses through, `produce_fast_path` those like the last
-one; `quota_accounting` charges them; `flow` is the state that they share. A module that has to see whole requests of an
-API registers a `request_filter.FilterFactory` for it and changes none of these.
+A module that has to see whole requests of an API registers a `request_filter.FilterFactory` for it.
 
 **Source:** KIP-219; `KafkaApis.handleProduceRequest`, `handleFetchRequest`, `SocketServer` (4.x).
 """
@@ -29,7 +35,6 @@ from kafka_quotas.core.quotas.cost_model import CostModel
 from kafka_quotas.enforcement.config.rules import MAX_QUEUED_REQUEST_BYTES, EnforcementRules, ThrottleStyle
 from kafka_quotas.enforcement.event_log.charges import OnCharge
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.session.flow import ConnectionState, SessionState, ThrottledChannel
 from kafka_quotas.enforcement.session.frame_stream import FrameStream
 from kafka_quotas.enforcement.session.gathering import GatherBudget
 from kafka_quotas.enforcement.session.principal import PrincipalTracker
@@ -39,9 +44,9 @@ from kafka_quotas.enforcement.session.request_classifier import RequestClassifie
 from kafka_quotas.enforcement.session.request_filter import NO_FILTERS, FilterFactory
 from kafka_quotas.enforcement.session.request_handler import RequestHandler
 from kafka_quotas.enforcement.session.response_handler import ResponseHandler
+from kafka_quotas.enforcement.session.session_state import READING, SessionState
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
-from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.passing.broker_addresses import Translate
 
 
@@ -52,135 +57,98 @@ class Session:
         self,
         *,
         quotas: BrokerQuotas,
-        identity: PrincipalTracker,
+        tracker: PrincipalTracker,
         rules: EnforcementRules,
         translate: Translate,
-        ledger: ThrottleStats,
+        throttle_stats: ThrottleStats,
         counters: Counters,
         costs: Callable[[], CostModel],
         on_charge: OnCharge | None = None,
-        claims: Mapping[int, FilterFactory] = NO_FILTERS,
+        factories: Mapping[int, FilterFactory] = NO_FILTERS,
         gathering: GatherBudget | None = None,
     ) -> None:
-        self._identity = identity
-        self.flow = flow = SessionState(max_in_flight=rules.max_in_flight)
-        """The shared state, which the shell reads directly because it does so for each read."""
-        charging = QuotaAccounting(flow, ledger=ledger, counters=counters, costs=costs, on_charge=on_charge)
+        """Make the session of a connection without any bytes.
+
+        Args:
+            quotas: The quotas of the broker.
+            tracker: The principal of the connection.
+            rules: The rules of the listener.
+            translate: Replaces a broker's node id, host and port in responses.
+            throttle_stats: Counts throttle times.
+            counters: The daemon's counters.
+            costs: Returns the cost model of requests.
+            on_charge: Gets each charge, None without an event log.
+            factories: The filter factories by API key.
+            gathering: The memory of all connections for gathered requests, None for a budget of its own.
+        """
+        self.tracker = tracker
+        self.state = state = SessionState(max_in_flight=rules.max_in_flight)
+        """Output, pause reasons and wake time, which the shell reads after each call."""
+        accounting = QuotaAccounting(
+            state, throttle_stats=throttle_stats, counters=counters, costs=costs, on_charge=on_charge
+        )
         responses = ResponseHandler(
-            flow,
-            identity=identity,
-            charging=charging,
+            state,
+            tracker=tracker,
+            accounting=accounting,
             translate=translate,
             delays=rules.throttle_style is ThrottleStyle.DELAY,
             serves=rules.serves,
         )
-        self._intake = intake = RequestClassifier(
-            quotas=quotas, identity=identity, rules=rules, on_refused=charging.refused, claims=claims
+        self._classifier = classifier = RequestClassifier(
+            state, quotas=quotas, tracker=tracker, rules=rules, on_refused=accounting.refused, factories=factories
         )
         self.gathering = (gathering or GatherBudget(MAX_QUEUED_REQUEST_BYTES)).share()
         """Its share of the memory for gathered requests; the shell sets the callbacks."""
-        self._side = RequestHandler(
-            flow, intake, identity=identity, charging=charging, responses=responses, room=self.gathering
+        requests = RequestHandler(
+            state, classifier, tracker=tracker, accounting=accounting, responses=responses, memory=self.gathering
         )
-        flow.requests = FrameStream(self._side.begin, self._side.end, flow.to_upstream)
-        flow.responses = FrameStream(responses.begin, responses.end, flow.to_client)
-        self.shortcut = ProduceFastPath(flow, intake, self._side, charging=charging)
-        """The fast path, which the shell offers each read to first; the following two take the rest."""
-        self.from_client = flow.requests.feed
-        """(chunk, now_ms, end of what the fast path took) -> None, for bytes of the client; raises `ProtocolError`
-        where the daemon can't handle them."""
-        self.from_upstream = flow.responses.feed
-        """(chunk, now_ms, end as above) -> None, for bytes of the broker; raises `ProtocolError` where they answer no
-        request."""
+        state.requests = FrameStream(requests.begin, requests.end, state.to_upstream)
+        state.responses = FrameStream(responses.begin, responses.end, state.to_client)
+        fast_path = ProduceFastPath(state, classifier, requests, accounting=accounting)
+        # Bound once: looking each up per read costs as much as a tenth of a small Produce.
+        self._pass_requests = fast_path.pass_requests
+        self._pass_responses = fast_path.pass_responses
 
-    @property
-    def to_upstream(self) -> list[Buffer]:
-        """Bytes for the broker, in order.
+    def receive_from_client(self, data: bytes, now_ms: int) -> bool:
+        """Take the bytes of one read from the client.
 
-        The shell writes and clears them. Views are into the chunks that it fed.
+        Args:
+            data: The bytes, which must stay as they are.
+            now_ms: Milliseconds since the epoch; never before an earlier call's.
+
+        Returns:
+            True if `data` passes as it is and changed nothing that the shell looks at: write it to the broker, and
+            that is all. Otherwise the output is in `state.to_upstream` and `state.to_client`, and pause reasons and the
+            wake time may have changed.
+
+        Raises:
+            ProtocolError: The daemon can't handle what the client sent: close both connections.
+            KafkaQuotasError: No listener can be opened for a broker in a response of the daemon's own: the same.
         """
-        return self.flow.to_upstream
+        end = self._pass_requests(data, now_ms)
+        if end == len(data) and self.state.phase is READING:
+            return True
+        self.state.requests.feed(memoryview(data), now_ms, end)
+        return False
 
-    @property
-    def to_client(self) -> list[Buffer]:
-        """Bytes for the client, in order.
+    def receive_from_broker(self, data: bytes, now_ms: int) -> bool:
+        """Take the bytes of one read from the broker.
 
-        The shell writes and clears them. Views are into the chunks that it fed.
+        Args:
+            data: The bytes, which must stay as they are.
+            now_ms: Milliseconds since the epoch; never before an earlier call's.
+
+        Returns:
+            True if `data` passes as it is and changed nothing that the shell looks at: write it to the client, and
+            that is all. Otherwise as from `receive_from_client`.
+
+        Raises:
+            ProtocolError: The bytes answer no request, or can't be passed on: close both connections.
+            KafkaQuotasError: No listener can be opened for a broker that a response names: the same.
         """
-        return self.flow.to_client
-
-    @property
-    def state(self) -> ConnectionState:
-        """The handling of the client's next request."""
-        return self.flow.state
-
-    @property
-    def wake_at_ms(self) -> int | None:
-        """The time to call `wake` (ms), None for never."""
-        return self.flow.wake_at_ms
-
-    @property
-    def mute(self) -> ThrottledChannel | None:
-        """The throttle time that the client waits for, None if it doesn't."""
-        return self.flow.mute
-
-    @property
-    def request_count(self) -> int:
-        """The number of requests that were received to their end."""
-        return self._side.count
-
-    @property
-    def principal(self) -> str:
-        """The principal of the client, as far as it is known by now."""
-        return self._identity.principal
-
-    @property
-    def unanswered(self) -> int:
-        """The number of requests that wait for their response, or for its end."""
-        return len(self.flow.in_flight)
-
-    @property
-    def mid_request(self) -> bool:
-        """Whether the bytes of the client so far end within a request."""
-        return self.flow.requests.mid_frame or self.flow.requests.rest_bytes > 0
-
-    @property
-    def drained(self) -> bool:
-        """Whether the client has got the response to every request that has begun."""
-        return not (self.flow.in_flight or self.flow.requests.mid_frame)
-
-    @property
-    def wants_answers(self) -> bool:
-        """Whether the client expects a response to every request so far.
-
-        Then dropping what is unread of a client that has left is safe: it got no response to it.
-        """
-        return self._intake.wants_answers
-
-    @property
-    def waiting_request_bytes(self) -> int:
-        """Bytes of the client that wait because its next request may not begin."""
-        return self.flow.requests.rest_bytes if self.flow.is_held else 0
-
-    @property
-    def waiting_response_bytes(self) -> int:
-        """Bytes of the broker that wait because a response is delayed."""
-        return self.flow.responses.rest_bytes if self.flow.is_delaying else 0
-
-    def wake(self, now_ms: int) -> None:
-        """End the throttle time if it is over by now."""
-        self.flow.wake(now_ms)
-
-    def unmute(self, now_ms: int) -> None:
-        """End the throttle time that the client waits for, if any, before it is over."""
-        if self.flow.wake_at_ms is not None:
-            self.flow.wake_at_ms = now_ms
-            self.wake(now_ms)
-
-    def drain(self) -> None:
-        """Let the request that has begun end, and no other begin."""
-        self.flow.drain()
-
-    def close(self) -> None:
-        """Let no request begin any more, because both connections are closing."""
-        self.flow.close()
+        end = self._pass_responses(data)
+        if end == len(data):
+            return True
+        self.state.responses.feed(memoryview(data), now_ms, end)
+        return False

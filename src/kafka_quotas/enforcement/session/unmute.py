@@ -10,7 +10,7 @@ from typing import Any
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId, broker_name
-from kafka_quotas.enforcement.session.flow import ThrottledChannel
+from kafka_quotas.enforcement.session.session_state import ThrottledChannel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ def sum_up(ended: Iterable[tuple[NodeId, ThrottledChannel]], now_ms: int) -> Unm
     """Sum up the ended mutes, with the node id of each broker: one row per client, broker and quota."""
     by_name: dict[tuple[str, str, str, str], list[int]] = {}
     for node_id, mute in ended:
-        name = (mute.limiter.user, mute.limiter.client_id, broker_name(node_id), mute.quota_type.key.name)
+        name = (mute.limiter.user, mute.limiter.client_id, broker_name(node_id), mute.limiter.quota_type.key.name)
         by_name.setdefault(name, []).append(max(0, mute.until_ms - now_ms))
     rows = (
         UnmutedClient(

@@ -192,10 +192,10 @@ class StateSnapshotter:
                     quotas = self._policy.cluster if of_all else self._policy.broker(self._node_id(broker))
                     quotas.manager(saved.quota_type, saved.mode).remember(saved.memory, shift_ms)
                 case SavedRate(broker=node_id):
-                    self._connections.broker(self._node_id(node_id)).rates.remember(saved.memory, shift_ms)
+                    self._connections.broker(self._node_id(node_id)).rates.restore(saved.memory, shift_ms)
                 case SavedMeter(broker=node_id):
                     thresholds = self._thresholds.broker(self._node_id(node_id))
-                    thresholds.remember(saved.topic, saved.figures, shift_ms=shift_ms, now_ms=now_ms)
+                    thresholds.restore(saved.topic, saved.figures, shift_ms=shift_ms, now_ms=now_ms)
         except (ValueError, IndexError, OverflowError):
             return False
         return True
@@ -236,13 +236,13 @@ class StateSnapshotter:
         yield from _sliced(
             SavedMeter(broker=self._name(node_id), topic=topic, figures=figures)
             for node_id, thresholds in list(self._thresholds.brokers.items())
-            for topic, figures in thresholds.memories(now_ms)
+            for topic, figures in thresholds.snapshots(now_ms)
         )
 
     def _rates(self, now_ms: int) -> Iterator[SavedRate]:
         window = self._policy.window
         for node_id, made in list(self._connections.brokers.items()):
-            for memory in made.rates.memories():
+            for memory in made.rates.snapshots():
                 if now_ms - memory.recorded_ms <= 2 * window.samples * window.window_ms:
                     yield SavedRate(broker=self._name(node_id), memory=memory)
 

@@ -19,7 +19,7 @@ from kafka_quotas.core.java.utf8 import well_formed
 from kafka_quotas.core.quotas.quota_bucket import BucketSnapshot
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
-from kafka_quotas.enforcement.proxy.connection_rate import RateMemory, RateOf
+from kafka_quotas.enforcement.proxy.connection_rate import RateOf, RateSnapshot
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId
 from kafka_quotas.stores.files.atomic_write import replacing
 
@@ -53,7 +53,7 @@ class SavedRate:
 
     broker: NodeId
     """Node id, None for the broker of the bootstrap address."""
-    memory: RateMemory
+    memory: RateSnapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +184,7 @@ def _buckets_of(rows: list[dict[str, Any]]) -> Iterator[SavedBucket]:
 
 def _rates_of(rows: list[dict[str, Any]]) -> Iterator[SavedRate]:
     for row in rows:
-        memory = RateMemory(
+        memory = RateSnapshot(
             of=RateOf(row["of"]),
             name=well_formed(str(row["name"])),
             recorded_ms=int(row["recorded_ms"]),

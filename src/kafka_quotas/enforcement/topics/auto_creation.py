@@ -44,8 +44,8 @@ class _Charge(NamedTuple):
 class AutoCreations:
     """The charges for topics that the brokers of one cluster are creating."""
 
-    def __init__(self, directory: TopicCache, counters: Counters) -> None:
-        self._directory = directory
+    def __init__(self, cache: TopicCache, counters: Counters) -> None:
+        self._cache = cache
         self._counters = counters
         self._making: dict[str, _Charge] = {}
         self._internal: dict[str, _Charge] = {}
@@ -54,7 +54,7 @@ class AutoCreations:
         """(user, client-id) -> the names in `_internal`, as keys in the order of their charges."""
         self._charges: list[Charge] = []
 
-    def told(
+    def take_topics(
         self, topics: tuple[KnownTopic, ...], limiter: Limiter, now_ms: int
     ) -> tuple[MutationQuota | None, Sequence[Charge]]:
         """Charge the missing topics of a Metadata response, and settle those that exist.
@@ -78,11 +78,11 @@ class AutoCreations:
                 or topic.partitions
             ):
                 if topic.partitions and topic.name in self._making:
-                    self._directory.default_partitions = topic.partitions
+                    self._cache.default_partitions = topic.partitions
                 self._settle(topic.name, topic.partitions, now_ms)
             elif not any(topic.name in known for known in (self._making, self._internal, self._unmade)):
                 quota = quota or limiter.mutation_quota(strict=False)
-                charge = _Charge(limiter, self._directory.default_partitions, now_ms)
+                charge = _Charge(limiter, self._cache.default_partitions, now_ms)
                 self._charge(topic.name, quota, charge, self._making)
         return quota, self._charges
 
@@ -107,9 +107,11 @@ class AutoCreations:
         """Return up to `MAX_ASKED` internal topics charged to a client whose partitions are not known yet."""
         return list(islice(self._unsettled.get((limiter.user, limiter.client_id), ()), MAX_ASKED))
 
-    def withdraw(self, name: str, now_ms: int) -> None:
-        """Give back the charge of a topic that a CreateTopics request has paid for."""
+    def withdraw(self, name: str, now_ms: int) -> Sequence[Charge]:
+        """Give back the charge of a topic that a CreateTopics request has paid for, and return what was given back."""
+        self._charges = []
         self._settle(name, 0, now_ms)
+        return self._charges
 
     def _charge(self, name: str, quota: MutationQuota, charge: _Charge, kind: dict[str, _Charge]) -> None:
         quota.record(charge.partitions, charge.charged_ms)

@@ -20,7 +20,7 @@ from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 from kafka_quotas.enforcement.topics.auto_creation import AutoCreations
 from kafka_quotas.enforcement.topics.metadata_filter import MetadataFilterFactory
 from kafka_quotas.enforcement.topics.mutation_filter import MutationFilterFactory
-from kafka_quotas.enforcement.topics.streams_filter import StreamsClaim
+from kafka_quotas.enforcement.topics.streams_filter import StreamsFilterFactory
 from kafka_quotas.enforcement.topics.threshold_filter import ThresholdFilterFactory
 from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
 from kafka_quotas.enforcement.topics.topic_cache import TopicCache
@@ -33,20 +33,20 @@ class TopicFilters:
         self._rules = rules
         self._counters = counters
         self._notify = notify
-        self._directory = TopicCache()
-        self._claims: dict[BrokerQuotas, Mapping[int, FilterFactory]] = {}
-        self._auto_creations = AutoCreations(self._directory, counters)
-        self.thresholds = ThresholdRegistry(directory=self._directory, counters=counters, notify=notify, clock=clock)
+        self._cache = TopicCache()
+        self._factories: dict[BrokerQuotas, Mapping[int, FilterFactory]] = {}
+        self._auto_creations = AutoCreations(self._cache, counters)
+        self.thresholds = ThresholdRegistry(cache=self._cache, counters=counters, notify=notify, clock=clock)
 
-    def claims(self, node_id: NodeId, quotas: BrokerQuotas) -> Mapping[int, FilterFactory]:
+    def factories(self, node_id: NodeId, quotas: BrokerQuotas) -> Mapping[int, FilterFactory]:
         """Return the filter factories for connections to a broker, by API key.
 
         All connections to one broker share them.
         """
-        claims = self._claims.get(quotas)
-        if claims is None:
-            claims = self._claims[quotas] = self._made(node_id, quotas)
-        return claims
+        factories = self._factories.get(quotas)
+        if factories is None:
+            factories = self._factories[quotas] = self._new_factories(node_id, quotas)
+        return factories
 
     def apply_store(self, entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> None:
         """Put the thresholds of a store in force.
@@ -64,11 +64,11 @@ class TopicFilters:
                 )
             )
 
-    def _made(self, node_id: NodeId, quotas: BrokerQuotas) -> Mapping[int, FilterFactory]:
+    def _new_factories(self, node_id: NodeId, quotas: BrokerQuotas) -> Mapping[int, FilterFactory]:
         mutations = MutationFilterFactory(
             quotas,
             self._rules.mutations,
-            directory=self._directory,
+            cache=self._cache,
             auto_creations=self._auto_creations,
             counters=self._counters,
         )
@@ -76,15 +76,15 @@ class TopicFilters:
             quotas,
             self._rules.mutations.auto_create,
             learns=lambda: self.thresholds.is_active,
-            directory=self._directory,
+            cache=self._cache,
             auto_creations=self._auto_creations,
         )
-        streams = StreamsClaim(quotas, self._rules.mutations.auto_create, auto_creations=self._auto_creations)
+        streams = StreamsFilterFactory(quotas, self._rules.mutations.auto_create, auto_creations=self._auto_creations)
         thresholds = ThresholdFilterFactory(
             self.thresholds.broker(node_id),
             self._rules.threshold_error,
-            directory=self._directory,
-            order=quotas.order,
+            cache=self._cache,
+            sequences=quotas.sequences,
         )
         requested = (key for key, row in QUOTA_CHARGES.items() if row.mutation is Mutation.REQUESTED)
         return {

@@ -21,7 +21,6 @@ from kafka_quotas.enforcement.config.rules import MutationRules
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.session.in_flight import InFlightRequest
 from kafka_quotas.enforcement.session.request_filter import (
-    Charge,
     Forward,
     NotFiltered,
     RequestFilter,
@@ -51,7 +50,7 @@ MAX_MESSAGE: Final = 500
 """Most characters of an error message: names of entities can be very long."""
 
 
-class MutationFilter:
+class MutationFilter(RequestFilter):
     """The enforcement of a client's mutation quota on one request."""
 
     def __init__(
@@ -60,34 +59,28 @@ class MutationFilter:
         limiter: Limiter,
         *,
         strict: bool,
-        directory: TopicCache,
+        cache: TopicCache,
         auto_creations: AutoCreations,
         counters: Counters,
     ) -> None:
-        self._header = header._replace(start=0, end=header.end - header.start)
+        super().__init__(header)
         self._auto_creations = auto_creations
         self._limiter = limiter
         self._quota: MutationQuota = limiter.mutation_quota(strict=strict)
-        self._directory = directory
+        self._cache = cache
         self._counters = counters
         self._mutations: Mutations | None = None
-        self._questions = TopicLookup(client_id=header.client_id, correlation_id=header.correlation_id)
+        self._lookup = TopicLookup(header)
         self._charged: dict[TopicKey, int] = {}
-        self._charges: list[Charge] = []
         self._refused: dict[TopicKey, bytes] = {}
 
-    def on_request(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Verdict:
-        """Ask the broker about the topics, then forward those within the quota, or respond if there are none.
-
-        Raises:
-            ProtocolError: The frame is no request of its API and version.
-        """
+    def on_request(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Verdict:
         mutations = self._mutations
         if mutations is None:
             mutations = self._mutations = mutations_of(frame, self._header)
             if not mutations.is_free:
-                self._questions.about(mutations.keys)
-        question = self._questions.next()
+                self._lookup.about(mutations.keys)
+        question = self._lookup.next()
         if question is not None:
             return SendRequest(frame=question)
         if mutations.is_free:
@@ -97,37 +90,29 @@ class MutationFilter:
             return Forward(frame=frame)
         if kept:
             return Forward(frame=mutations.kept(frame, kept))
-        self._throttle(exchange, now_ms)
+        self._throttle(request, now_ms)
         results = [self._refused[key] for key in mutations.keys]
-        return Respond(frame=all_refused(*exchange.place, exchange.correlation_id, results))
+        return Respond(frame=all_refused(*request.api, request.correlation_id, results))
 
-    def on_told(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> None:
-        """Keep the topics that the broker reports."""
-        del exchange, now_ms
-        self._questions.told(frame)
+    def on_response_to_own(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> None:
+        self._lookup.take_response(frame)
 
-    def on_response(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Buffer:
-        """Correct the charges by the response, and return it with the refused topics added."""
+    def on_response(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Buffer:
         mutations = self._mutations
         if mutations is None or mutations.is_free:
             return frame
-        for result in topic_results(*exchange.place, frame):
+        for result in topic_results(*request.api, frame):
             self._settle(mutations, result, now_ms)
-        self._throttle(exchange, now_ms)
+        self._throttle(request, now_ms)
         if not self._refused:
             return frame
-        return with_refused(*exchange.place, frame, mutations.keys, self._refused)
-
-    def charges(self) -> Sequence[Charge]:
-        """Return the charges and corrections since the last call."""
-        charges, self._charges = self._charges, []
-        return charges
+        return with_refused(*request.api, frame, mutations.keys, self._refused)
 
     def _charge(self, mutations: Mutations, now_ms: int) -> Sequence[int]:
         """Charge the topics and refuse those over the quota, and return the indices of the others."""
-        known = self._questions.known
+        known = self._lookup.known
         kept: list[int] = []
-        costs = mutations.costs(known, default_partitions=self._directory.default_partitions)
+        costs = mutations.costs(known, default_partitions=self._cache.default_partitions)
         for index, (key, cost) in enumerate(zip(mutations.keys, costs, strict=True)):
             refusal = self._quota.record(cost, now_ms) if cost else None
             if refusal is None:
@@ -153,23 +138,26 @@ class MutationFilter:
             return
         charged = self._charged.pop(key)
         cost = charged
-        if self._header.api_key == ApiKey.CREATE_TOPICS and isinstance(key, str):
-            self._auto_creations.withdraw(key, now_ms)
         # After a timeout the controller may still carry the change out, so the charge stays.
         if result.error_code not in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT):
             cost = 0
-        elif result.partitions is not None and result.partitions > 0:
-            cost = result.partitions
-            if mutations.wanted[mutations.keys.index(key)] == DEFAULT_PARTITIONS:
-                self._directory.default_partitions = cost
+        else:
+            # A topic is paid for once: by this request, not by one that named it before. A refused request pays
+            # nothing (the broker may be creating the topic already), so the charge of the other one stays.
+            if self._header.api_key == ApiKey.CREATE_TOPICS and isinstance(key, str):
+                self._charges += self._auto_creations.withdraw(key, now_ms)
+            if result.partitions is not None and result.partitions > 0:
+                cost = result.partitions
+                if mutations.wanted[mutations.keys.index(key)] == DEFAULT_PARTITIONS:
+                    self._cache.default_partitions = cost
         self._counters.mutation_partitions += cost
         if cost != charged:
             self._limiter.record_without_throttle(cost - charged, now_ms)
             self._charges.append((self._limiter, cost - charged))
 
-    def _throttle(self, exchange: InFlightRequest, now_ms: int) -> None:
+    def _throttle(self, request: InFlightRequest, now_ms: int) -> None:
         """Throttle the client for what remains of the quota's throttle time."""
-        exchange.throttled(self._limiter, self._quota.throttle_ms(now_ms))
+        request.throttled(self._limiter, self._quota.throttle_ms(now_ms))
 
 
 def _message(refusal: MutationRefusal) -> str:
@@ -188,33 +176,28 @@ class MutationFilterFactory:
         quotas: BrokerQuotas,
         rules: MutationRules,
         *,
-        directory: TopicCache,
+        cache: TopicCache,
         auto_creations: AutoCreations,
         counters: Counters,
     ) -> None:
         self._quotas = quotas
         self._rules = rules
-        self._directory = directory
+        self._cache = cache
         self._auto_creations = auto_creations
         self._counters = counters
 
     @property
     def is_active(self) -> bool:
-        """Whether any client may have a mutation quota."""
         return self._quotas.limits_mutations
 
-    def claim(self, exchange: InFlightRequest, chunk: memoryview, header: RequestHeader) -> RequestFilter | NotFiltered:
-        """Return the filter of a request whose client has a mutation quota.
-
-        Raises:
-            ProtocolError: The request can't be read or is too long: passed on, it would be a way around the quota.
-        """
-        del chunk
-        client = exchange.client
+    def make_filter(
+        self, request: InFlightRequest, chunk: memoryview, header: RequestHeader
+    ) -> RequestFilter | NotFiltered:
+        client = request.client
         if client is None or client.mutation.bound is None:
             return NotFiltered.STREAMS
         api = API_TABLE[header.api_key]
-        if not api.handles(header.api_version):
+        if not api.handles(header.api_version):  # passed on, it would be a way around the quota
             raise ProtocolError(
                 f"{api.name} version {header.api_version} is beyond {api.max_version}, the newest that was announced",
                 hint=f"its topics can't be counted, and {client.user!r} has a quota on them",
@@ -223,8 +206,8 @@ class MutationFilterFactory:
         return MutationFilter(
             header,
             client.mutation,
-            strict=self._rules.is_strict(*exchange.place) and not client.is_shadow,
-            directory=self._directory,
+            strict=self._rules.is_strict(*request.api) and not client.is_shadow,
+            cache=self._cache,
             auto_creations=self._auto_creations,
             counters=self._counters,
         )

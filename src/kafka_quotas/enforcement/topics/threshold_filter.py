@@ -9,7 +9,6 @@ the broker. Without one nothing is ever rejected, and all requests stream.
 **Source:** "Broker-side quota V1".
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
@@ -18,7 +17,7 @@ from kafka_quotas.enforcement.config.rules import ThresholdError
 from kafka_quotas.enforcement.quotas.producer_sequences import ProducerSequences
 from kafka_quotas.enforcement.session.in_flight import InFlightRequest
 from kafka_quotas.enforcement.session.produce_filters import PartialProduce
-from kafka_quotas.enforcement.session.request_filter import Charge, NotFiltered, RequestFilter, SendRequest, Verdict
+from kafka_quotas.enforcement.session.request_filter import NotFiltered, RequestFilter, SendRequest, Verdict
 from kafka_quotas.enforcement.topics.thresholds import BrokerThresholds
 from kafka_quotas.enforcement.topics.topic_cache import TopicCache, TopicLookup
 from kafka_quotas.wire.codec.skip import Buffer
@@ -37,7 +36,7 @@ from kafka_quotas.wire.protocol.request_header import RequestHeader
 TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
-class ThresholdFilter:
+class ThresholdFilter(RequestFilter):
     """The enforcement of thresholds on one Produce request.
 
     In shadow mode it rejects nothing.
@@ -50,71 +49,63 @@ class ThresholdFilter:
         error: ThresholdError,
         *,
         is_shadow: bool,
-        directory: TopicCache,
-        order: ProducerSequences,
+        cache: TopicCache,
+        sequences: ProducerSequences,
     ) -> None:
-        self._header = header._replace(start=0, end=header.end - header.start)
+        super().__init__(header)
         self._thresholds = thresholds
         self._error = error
         self._is_shadow = is_shadow
-        self._directory = directory
-        self._questions = TopicLookup(client_id=header.client_id, correlation_id=header.correlation_id)
+        self._cache = cache
+        self._lookup = TopicLookup(header)
         self._data: ProduceData | None = None
+        self._asks_for_all = False
         self._sizes: dict[PartitionKey, tuple[str, int]] = {}
-        self._order = order
-        self._cut = PartialProduce(self._header)
+        self._sequences = sequences
+        self._partial = PartialProduce(self._header)
 
-    def on_request(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Verdict:
-        """Forward the request without the rejected partitions, or respond if none are left.
-
-        It asks the broker first about topics whose ids it does not know.
-
-        Raises:
-            ProtocolError: The frame is no Produce of its version.
-        """
+    def on_request(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Verdict:
         data = self._data
         if data is None:
+            self._cache.learn_more()
             data = self._data = parse_produce(frame, self._header)
-            self._question(data, now_ms)
-        question = self._questions.next()
+            # Without knowing what this broker leads, a topic's share of the total can't be computed.
+            if self._thresholds.asks_for_topics(now_ms):
+                self._asks_for_all = True
+                self._lookup.about_all()
+            self._lookup.about([topic.topic for topic in data.topics if self._name_of(topic.topic) is None])
+        question = self._lookup.next()
         if question is not None:
             return SendRequest(frame=question)
         for topic in data.topics:
-            self._judge(topic, now_ms)
+            self._decide(topic, now_ms)
         # Without a response (acks=0) nothing reports what the broker accepted.
-        if not exchange.expects_response:
+        if not request.expects_response:
             self._count_taken(now_ms)
-        return self._cut.verdict(frame, data, exchange)
+        return self._partial.verdict(frame, data, request)
 
-    def on_told(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> None:
-        """Learn the topics that the broker reports."""
-        del exchange, now_ms
-        self._directory.learn(self._questions.told(frame))
+    def on_response_to_own(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> None:
+        # All topics of a cluster may be a hundred thousand: the requests after this one read the rest of them.
+        if self._asks_for_all:
+            self._asks_for_all = False
+            self._cache.learn_in_slices(self._lookup.iter_response(frame))
+        else:
+            self._cache.learn(self._lookup.take_response(frame))
 
-    def on_response(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Buffer:
-        """Count what the broker accepted, and return the response with the results of the rejected partitions."""
-        for result in partition_results(exchange.api_version, frame):
+    def on_response(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Buffer:
+        # Only what the broker accepted is intake of a topic: a batch that it refused comes again, or never.
+        for result in partition_results(request.api_version, frame):
             topic, size = self._sizes.get((result.topic, result.partition), ("", 0))
             if result.error_code == ErrorCode.NONE and size:
-                self._thresholds.took(topic, size, now_ms)
+                self._thresholds.record_accepted(topic, size, now_ms)
             elif result.error_code in TOO_LARGE:
-                self._thresholds.refused_for_size(size)
-        return self._cut.response(frame, exchange)
-
-    def charges(self) -> Sequence[Charge]:
-        """Return no charges, because a threshold is no client's quota."""
-        return ()
-
-    def _question(self, data: ProduceData, now_ms: int) -> None:
-        """Queue the questions about unknown topic ids and, once per interval, about all topics."""
-        if self._thresholds.asks_for_topics(now_ms):
-            self._questions.about_all()
-        self._questions.about([data.topic for data in data.topics if self._name_of(data.topic) is None])
+                self._thresholds.count_oversized(size)
+        return self._partial.response(frame, request)
 
     def _name_of(self, topic: ProducedTopic) -> str | None:
-        return topic if isinstance(topic, str) else self._directory.name_of(topic)
+        return topic if isinstance(topic, str) else self._cache.name_of(topic)
 
-    def _judge(self, topic: TopicData, now_ms: int) -> None:
+    def _decide(self, topic: TopicData, now_ms: int) -> None:
         """Decide about the partitions of a topic, and keep the sizes of those that pass."""
         name = self._name_of(topic.topic)
         if name is None:
@@ -128,26 +119,26 @@ class ThresholdFilter:
     def _is_rejected(
         self, key: PartitionKey, partition: ProducedPartition, decision: ThresholdDecision, now_ms: int
     ) -> bool:
-        batch, order = partition.sequenced, self._order
-        if batch is not None and order.is_behind_refused(key, batch, now_ms):
-            self._cut.refuse_behind(key)
-            order.refused(key, batch, now_ms)
+        batch, sequences = partition.sequenced, self._sequences
+        if batch is not None and sequences.follows_refused(key, batch, now_ms):
+            self._partial.refuse_following(key)
+            sequences.refused(key, batch, now_ms)
             return True
         if not decision.admitted:
             self._thresholds.rejected(decision, partition.size, now_ms, dropped=not self._is_shadow)
             if not self._is_shadow:
-                self._cut.refuse(key, self._error.code, decision.reason)
+                self._partial.refuse(key, self._error.code, decision.reason)
                 if batch is not None:
-                    order.refused(key, batch, now_ms)
+                    sequences.refused(key, batch, now_ms)
                 return True
         if batch is not None:
-            order.admitted(key, batch)
+            sequences.admitted(key, batch)
         return False
 
     def _count_taken(self, now_ms: int) -> None:
         """Count the data of all partitions that pass as accepted."""
         for topic, size in self._sizes.values():
-            self._thresholds.took(topic, size, now_ms)
+            self._thresholds.record_accepted(topic, size, now_ms)
 
 
 MAX_GATHERED_REQUEST_BYTES: Final = 100 * 1024 * 1024
@@ -158,38 +149,33 @@ class ThresholdFilterFactory:
     """The factory of threshold filters for one broker's connections."""
 
     def __init__(
-        self, thresholds: BrokerThresholds, error: ThresholdError, *, directory: TopicCache, order: ProducerSequences
+        self, thresholds: BrokerThresholds, error: ThresholdError, *, cache: TopicCache, sequences: ProducerSequences
     ) -> None:
         self._thresholds = thresholds
         self._error = error
-        self._directory = directory
-        self._order = order
+        self._cache = cache
+        self._sequences = sequences
 
     @property
     def is_active(self) -> bool:
-        """Whether the thresholds can reject data."""
         return self._thresholds.is_active
 
-    def claim(self, exchange: InFlightRequest, chunk: memoryview, header: RequestHeader) -> RequestFilter | NotFiltered:
-        """Return the filter of a request.
-
-        Raises:
-            ProtocolError: The request is too long to be gathered.
-        """
-        del chunk
+    def make_filter(
+        self, request: InFlightRequest, chunk: memoryview, header: RequestHeader
+    ) -> RequestFilter | NotFiltered:
         if header.frame_length > MAX_GATHERED_REQUEST_BYTES:
             raise ProtocolError(
                 f"a Produce announces {header.frame_length} bytes, {MAX_GATHERED_REQUEST_BYTES} are the limit where "
                 "topics have thresholds"
             )
         # A threshold sets no throttle time, so the next request need not wait for the response.
-        exchange.decides = False
-        client = exchange.client
+        request.blocks_next = False
+        client = request.client
         return ThresholdFilter(
             header,
             self._thresholds,
             self._error,
             is_shadow=client is not None and client.is_shadow,
-            directory=self._directory,
-            order=self._order,
+            cache=self._cache,
+            sequences=self._sequences,
         )

@@ -14,11 +14,11 @@ from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 from kafka_quotas.enforcement.topics.topic_cache import TopicCache
 
-SAY_EVERY_MS: Final = 5_000
+LOG_EVERY_MS: Final = 5_000
 """Interval of log events about one topic's rejected data; the first one is logged at once, later ones sum up."""
 ASK_EVERY_MS: Final = 60_000
 """Interval of questions which topics the broker leads, sent before a client's Produce."""
-MAX_TOPICS_SAID: Final = 10_000
+MAX_LOGGED_TOPICS: Final = 10_000
 """Most topics with rejected data that are kept for the log."""
 PRODUCED_MS: Final = 600_000
 """Time that a topic counts as led by a broker after data for it, whatever its known leaders."""
@@ -30,7 +30,7 @@ class _Rejected:
 
     bytes: int = 0
     batches: int = 0
-    said_ms: int | None = None
+    logged_ms: int | None = None
     """Time of the last log event, None without one."""
 
 
@@ -38,18 +38,18 @@ class BrokerThresholds:
     """The thresholds of one broker, and its decisions about data."""
 
     def __init__(
-        self, broker: str | None, *, directory: TopicCache, counters: Counters, notify: Notify, now_ms: int
+        self, broker: str | None, *, cache: TopicCache, counters: Counters, notify: Notify, now_ms: int
     ) -> None:
         self.broker = broker
         """Node id as text, None while it isn't known."""
         self.is_active = False
         """Whether the broker has a total, without which nothing is rejected."""
-        self._directory = directory
+        self._cache = cache
         self._counters = counters
         self._notify = notify
         self._thresholds = TopicThresholds(now_ms)
         self._asked_ms: int | None = None
-        self._directory_version = -1
+        self._cache_version = -1
         self._produced_ms: dict[str, int] = {}
         self._rejected: dict[str, _Rejected] = {}
 
@@ -69,10 +69,10 @@ class BrokerThresholds:
     def decide(self, topic: str, now_ms: int) -> ThresholdDecision:
         """Decide whether to accept data for a topic.
 
-        The data counts only after `took`.
+        The data counts only after `record_accepted`.
         """
         self._produced_ms[topic] = now_ms
-        self._follow_directory(now_ms)
+        self._follow_cache(now_ms)
         return self._thresholds.decide(topic, now_ms)
 
     def look(self, topic: str, now_ms: int) -> ThresholdDecision:
@@ -83,7 +83,7 @@ class BrokerThresholds:
         """Return the time until a topic is admitted again without further intake (ms), 0 if it is now."""
         return self._thresholds.admitted_in_ms(topic, now_ms)
 
-    def took(self, topic: str, size: float, now_ms: int) -> None:
+    def record_accepted(self, topic: str, size: float, now_ms: int) -> None:
         """Record bytes that the broker accepted for a topic.
 
         Args:
@@ -93,7 +93,7 @@ class BrokerThresholds:
         """
         self._thresholds.record(topic, size, now_ms)
 
-    def refused_for_size(self, size: int) -> None:
+    def count_oversized(self, size: int) -> None:
         """Count the bytes of a batch that the broker refused as too large."""
         self._counters.oversized_bytes += size
 
@@ -114,14 +114,14 @@ class BrokerThresholds:
             counters.threshold_shadowed_bytes += size
         topic = self._rejected.get(decision.topic)
         if topic is None:
-            while len(self._rejected) >= MAX_TOPICS_SAID:
+            while len(self._rejected) >= MAX_LOGGED_TOPICS:
                 self._rejected.pop(next(iter(self._rejected)))
             topic = self._rejected[decision.topic] = _Rejected()
         topic.bytes += size
         topic.batches += 1
-        if topic.said_ms is None or now_ms - topic.said_ms >= SAY_EVERY_MS:
-            self._say(decision, topic, dropped=dropped)
-            self._rejected[decision.topic] = _Rejected(said_ms=now_ms)
+        if topic.logged_ms is None or now_ms - topic.logged_ms >= LOG_EVERY_MS:
+            self._log(decision, topic, dropped=dropped)
+            self._rejected[decision.topic] = _Rejected(logged_ms=now_ms)
 
     def rates(self, now_ms: int) -> dict[str, tuple[float, float | None]]:
         """Return each topic's rate and threshold (bytes/s) by name, the broker's total under the empty name."""
@@ -131,39 +131,39 @@ class BrokerThresholds:
             for topic, rate in thresholds.rates(now_ms).items()
         }
 
-    def memories(self, now_ms: int) -> Iterator[tuple[str, tuple[float, ...]]]:
+    def snapshots(self, now_ms: int) -> Iterator[tuple[str, tuple[float, ...]]]:
         """Yield the state of each active meter by topic, with that of the total under the empty name."""
         if self.is_active:
             yield from self._thresholds.memories(now_ms)
 
-    def remember(self, topic: str, memory: tuple[float, ...], *, shift_ms: int, now_ms: int) -> None:
+    def restore(self, topic: str, figures: tuple[float, ...], *, shift_ms: int, now_ms: int) -> None:
         """Restore a topic's meter from the state of an earlier one.
 
         Args:
             topic: The topic's name, empty for the meter of the total.
-            memory: The state, as `memories` yields it.
+            figures: The state, as `snapshots` yields it.
             shift_ms: Time to add to the state's times.
             now_ms: The time of the restore.
 
         Raises:
             ValueError: The numbers are no state of a meter.
         """
-        self._thresholds.remember(topic, memory, shift_ms)
+        self._thresholds.remember(topic, figures, shift_ms)
         if topic:
             self._produced_ms[topic] = now_ms
 
-    def _follow_directory(self, now_ms: int) -> None:
+    def _follow_cache(self, now_ms: int) -> None:
         """Update the topics that this broker leads, if the topic cache has changed."""
-        if self._directory.version == self._directory_version or self.broker is None:
+        if self._cache.version == self._cache_version or self.broker is None:
             return
-        self._directory_version = self._directory.version
+        self._cache_version = self._cache.version
         self._produced_ms = {
             topic: produced_ms for topic, produced_ms in self._produced_ms.items() if now_ms - produced_ms < PRODUCED_MS
         }
-        led = dict.fromkeys((*self._directory.led_by(int(self.broker)), *self._produced_ms))
+        led = dict.fromkeys((*self._cache.led_by(int(self.broker)), *self._produced_ms))
         self._thresholds.set_topics(led, now_ms)
 
-    def _say(self, decision: ThresholdDecision, topic: _Rejected, *, dropped: bool) -> None:
+    def _log(self, decision: ThresholdDecision, topic: _Rejected, *, dropped: bool) -> None:
         fields: dict[str, str | float] = {
             "topic": decision.topic,
             "broker": self.broker or "bootstrap",
@@ -181,8 +181,8 @@ class ThresholdRegistry:
     A broker that appears later gets those in force at that time.
     """
 
-    def __init__(self, *, directory: TopicCache, counters: Counters, notify: Notify, clock: Clock) -> None:
-        self._directory = directory
+    def __init__(self, *, cache: TopicCache, counters: Counters, notify: Notify, clock: Clock) -> None:
+        self._cache = cache
         self._counters = counters
         self._notify = notify
         self._clock = clock
@@ -205,7 +205,7 @@ class ThresholdRegistry:
         if thresholds is None:
             thresholds = self._brokers[node_id] = BrokerThresholds(
                 None if node_id is None or node_id < 0 else str(node_id),
-                directory=self._directory,
+                cache=self._cache,
                 counters=self._counters,
                 notify=self._notify,
                 now_ms=self._clock.now_ms(),

@@ -9,18 +9,23 @@ what this client may describe.
 Invariants: the cache holds at most `MAX_TOPICS` topics; a topic that was created again under another id has the new id.
 """
 
-from collections.abc import Iterable
-from typing import Final, TypeAlias
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final, NamedTuple
 
+from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.client.metadata import MetadataRequest
 from kafka_quotas.wire.client.request import request_frame
 from kafka_quotas.wire.codec.encoding import TopicId
 from kafka_quotas.wire.codec.skip import Buffer
-from kafka_quotas.wire.passing.metadata import KnownTopic, known_topics
+from kafka_quotas.wire.passing.metadata import KnownTopic, iter_topics, known_topics
 from kafka_quotas.wire.passing.topic_mutations import TopicKey
 from kafka_quotas.wire.protocol.error_code import ErrorCode
+from kafka_quotas.wire.protocol.request_header import RequestHeader
 
 MAX_TOPICS: Final = 1_000_000
+SLICE: Final = 500
+"""Topics of a long response that are read at once: some milliseconds' work, while no other connection is served."""
 BY_NAME_VERSION: Final = 4
 """The version of Metadata to ask by name: the first that can prevent creation, since Kafka 0.11."""
 BY_ID_VERSION: Final = 12
@@ -37,6 +42,7 @@ class TopicCache:
         """A number that changes with the leaders of any topic."""
         self._leaders: dict[str, frozenset[int]] = {}
         self._names: dict[TopicId, str] = {}
+        self._unlearnt: Iterator[KnownTopic] | None = None
 
     def learn(self, topics: Iterable[KnownTopic]) -> None:
         """Take over the topics that a broker reported."""
@@ -49,6 +55,28 @@ class TopicCache:
                 topic.name in self._leaders or len(self._leaders) < MAX_TOPICS
             ):
                 self._note(topic.name, topic)
+
+    def learn_in_slices(self, topics: Iterator[KnownTopic]) -> None:
+        """Take over the first `SLICE` of many topics, and leave the others to `learn_more`."""
+        self._unlearnt = topics
+        self.learn_more()
+
+    def learn_more(self) -> None:
+        """Take over the next `SLICE` topics of those that `learn_in_slices` left."""
+        topics, version = self._unlearnt, self.version
+        if topics is None:
+            return
+        try:
+            piece = list(islice(topics, SLICE))
+        except ProtocolError:
+            piece = []  # the response is broken from here on, which is no fault of the client that is served now
+        self.learn(piece)
+        if len(piece) < SLICE:
+            self._unlearnt = None
+            self.version += 1
+        else:
+            # Whoever follows the leaders looks at all topics again: once is enough, after the last slice.
+            self.version = version
 
     def forget(self, name: str) -> None:
         """Drop a topic that no longer exists."""
@@ -73,16 +101,19 @@ class TopicCache:
             self._names[topic.topic_id] = name
 
 
-_Question: TypeAlias = tuple[int, bytes]
-"""(version, frame) of a request."""
+class _Question(NamedTuple):
+    """A Metadata request of the daemon's own."""
+
+    version: int
+    frame: bytes
 
 
 class TopicLookup:
     """The questions to a broker before one request, sent in turn with its correlation id."""
 
-    def __init__(self, *, client_id: str, correlation_id: int) -> None:
-        self._client_id = client_id
-        self._correlation_id = correlation_id
+    def __init__(self, header: RequestHeader) -> None:
+        self._client_id = header.client_id
+        self._correlation_id = header.correlation_id
         self._left: list[_Question] = []
         self._asked_version = BY_NAME_VERSION
         self.known: dict[TopicKey, KnownTopic] = {}
@@ -99,7 +130,7 @@ class TopicLookup:
             self._ask(MetadataRequest(topic_ids=topic_ids), BY_ID_VERSION)
 
     def about_all(self) -> None:
-        """Queue a question about all topics."""
+        """Queue a question about all topics, whose response goes to `iter_response`."""
         self._ask(MetadataRequest(topics=None), BY_NAME_VERSION)
 
     def next(self) -> bytes | None:
@@ -109,7 +140,7 @@ class TopicLookup:
         self._asked_version, question = self._left.pop(0)
         return question
 
-    def told(self, frame: Buffer) -> tuple[KnownTopic, ...]:
+    def take_response(self, frame: Buffer) -> tuple[KnownTopic, ...]:
         """Parse the broker's response to the last question, and keep its topics in `known`.
 
         Raises:
@@ -122,6 +153,10 @@ class TopicLookup:
                     self.known[key] = topic
         return topics
 
+    def iter_response(self, frame: Buffer) -> Iterator[KnownTopic]:
+        """Return the topics of the broker's response to the last question, each read when it is asked for."""
+        return iter_topics(self._asked_version, frame)
+
     def _ask(self, request: MetadataRequest, version: int) -> None:
         question = request_frame(request, version, correlation_id=self._correlation_id, client_id=self._client_id)
-        self._left.append((version, question))
+        self._left.append(_Question(version, question))

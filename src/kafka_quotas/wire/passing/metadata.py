@@ -7,7 +7,7 @@ has a flag for it. A response has the topics' ids, their partition counts, and t
 (allow_auto_topic_creation), KIP-516 (topic ids).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -127,6 +127,21 @@ def known_topics(api_version: int, frame: Buffer) -> tuple[KnownTopic, ...]:
     return tuple(_topic(form, api_version, frame, start, end) for start, end in listed.spans)
 
 
+def iter_topics(api_version: int, frame: Buffer) -> Iterator[KnownTopic]:
+    """Yield the topics of a whole Metadata response, each read when it is asked for.
+
+    Raises:
+        ProtocolError: The frame can't be a Metadata response.
+    """
+    form = API_TABLE[ApiKey.METADATA].encoding(api_version)
+    element, end = _element(form, api_version), len(frame)
+    count, start = form.array_count(frame, _topics_offset(form, api_version, frame), end)
+    for _ in range(count):
+        after = walk(element, frame, start, end)
+        yield _topic(form, api_version, frame, start, after)
+        start = after
+
+
 def with_topics(api_version: int, frame: Buffer, order: Sequence[str], absent: Mapping[str, int]) -> bytes:
     """Return the response with only these topics, in this order.
 
@@ -152,7 +167,10 @@ def with_topics(api_version: int, frame: Buffer, order: Sequence[str], absent: M
 
 
 def _listed(form: Spelling, version: int, frame: Buffer) -> ElementList:
-    end = len(frame)
+    return element_list(form, _element(form, version), frame, _topics_offset(form, version, frame), len(frame))
+
+
+def _topics_offset(form: Spelling, version: int, frame: Buffer) -> int:
     offset = whole_response_body(ApiKey.METADATA, version, frame)
     before: list[Layout] = [(4,)] if version >= THROTTLE_SINCE else []
     rack: Layout = (form.string,) if version >= RACK_SINCE else ()
@@ -161,8 +179,7 @@ def _listed(form: Spelling, version: int, frame: Buffer) -> ElementList:
         before.append((form.string,))
     if version >= CONTROLLER_SINCE:
         before.append((4,))
-    offset = walk(tuple(step for steps in before for step in steps), frame, offset, end)
-    return element_list(form, _element(form, version), frame, offset, end)
+    return walk(tuple(step for steps in before for step in steps), frame, offset, len(frame))
 
 
 def _element(form: Spelling, version: int) -> Layout:

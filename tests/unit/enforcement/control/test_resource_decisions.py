@@ -47,11 +47,11 @@ def desk_of_topics(book: PolicyTable | None = None) -> Desk:
 def test_a_program_shares_the_rate_of_an_address_with_the_connections_that_come_in() -> None:
     desk = desk_of_addresses()
     rates = desk.connections.broker(None).rates
-    assert [rates.ip_delay_ms("192.0.2.7", "main", START_MS) for _ in range(15)] == [0] * 15
+    assert [rates.record_ip("192.0.2.7", 1, START_MS) for _ in range(15)] == [0] * 15
     fits = ask(desk, Operation.RECORD, CONNECTION, 5, ip="192.0.2.7")
     assert (fits.delay_ms, fits.quota, fits.entity) == (0, "connection_creation_rate", "ip 192.0.2.7")
     assert (fits.limit, fits.observed) == (10.0, 10.0)
-    assert rates.ip_delay_ms("192.0.2.7", "main", START_MS) == 100
+    assert rates.record_ip("192.0.2.7", 1, START_MS) == 100
 
 
 def test_connections_that_have_to_wait_do_not_count_and_can_be_given_back() -> None:

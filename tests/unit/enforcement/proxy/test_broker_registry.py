@@ -7,7 +7,7 @@ import pytest
 
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
-from kafka_quotas.enforcement.proxy.broker_registry import AGAIN_S, BootstrapAlias, BrokerRegistry, is_same_place
+from kafka_quotas.enforcement.proxy.broker_registry import AGAIN_S, BootstrapAlias, BrokerRegistry, is_same_endpoint
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId
 from kafka_quotas.enforcement.quotas.route import Route
 
@@ -119,7 +119,7 @@ def test_an_announced_broker_is_behind_a_bootstrap_server_until_it_is_located() 
     ],
 )
 def test_two_names_stand_for_one_place(ours: set[str], theirs: set[str], same: bool) -> None:
-    assert is_same_place(ours, theirs) is same
+    assert is_same_endpoint(ours, theirs) is same
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,11 @@
 """How fast and how many connections may be made, on a virtual clock."""
 
 import pytest
+from tests.support.daemon.whole_run import run_whole
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.enforcement.proxy.connection_quotas import OpenConnectionCount
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, OpenConnectionCount
 from kafka_quotas.enforcement.proxy.connection_rate import IDLE_MS, ConnectionRates, IpLimits
 from kafka_quotas.stores.store import QuotaEntry
 
@@ -24,7 +25,7 @@ def limits(**by_ip: float) -> IpLimits:
 
 
 def admitted(rates: ConnectionRates, ip: str, *, count: int, every_ms: int) -> int:
-    return sum(not rates.ip_delay_ms(ip, "main", NOW_MS + number * every_ms) for number in range(count))
+    return sum(not rates.record_ip(ip, 1, NOW_MS + number * every_ms) for number in range(count))
 
 
 def test_an_address_gets_its_rate_for_what_is_refused_does_not_count() -> None:
@@ -34,7 +35,7 @@ def test_an_address_gets_its_rate_for_what_is_refused_does_not_count() -> None:
 
 def test_a_refused_connection_waits_for_one_sample_at_most_and_is_not_counted() -> None:
     rates = ConnectionRates(WINDOW, limits(**{"10.0.0.1": 1.0}))
-    delays = [rates.ip_delay_ms("10.0.0.1", "main", NOW_MS) for _ in range(10)]
+    delays = [rates.record_ip("10.0.0.1", 1, NOW_MS) for _ in range(10)]
     assert delays[:2] == [0, 0]  # 2 in a window of 2 s are 1 per second
     assert set(delays[2:]) == {1000}
 
@@ -49,7 +50,7 @@ def test_the_default_gives_each_address_a_rate_of_its_own() -> None:
     for ip in ("10.0.0.1", "10.0.0.2", "::1"):
         assert admitted(rates, ip, count=50, every_ms=0) == 4
     assert admitted(rates, "10.0.0.9", count=50, every_ms=0) == 50
-    assert rates.ip_delay_ms("::ffff:10.0.0.1", "main", NOW_MS) > 0, "one address, however it is spelt"
+    assert rates.record_ip("::ffff:10.0.0.1", 1, NOW_MS) > 0, "one address, however it is spelt"
 
 
 def test_a_changed_limit_holds_at_once_and_keeps_what_was_counted() -> None:
@@ -73,11 +74,40 @@ def test_listeners_and_brokers_have_rates_of_their_own() -> None:
 
 def test_an_address_that_is_quiet_for_an_hour_is_forgotten() -> None:
     rates = ConnectionRates(WINDOW, limits(default=1.0))
-    rates.ip_delay_ms("10.0.0.1", "main", NOW_MS)
-    rates.expire_idle(NOW_MS + IDLE_MS - 1)
+    rates.record_ip("10.0.0.1", 1, NOW_MS)
+    run_whole(rates.expiry(NOW_MS + IDLE_MS - 1))
     assert len(rates._ips) == 1
-    rates.expire_idle(NOW_MS + IDLE_MS)
+    run_whole(rates.expiry(NOW_MS + IDLE_MS))
     assert not rates._ips
+
+
+def test_others_are_served_while_many_addresses_are_forgotten() -> None:
+    rates = ConnectionRates(WINDOW, limits(default=1.0))
+    addresses = [f"10.0.{number // 250}.{number % 250}" for number in range(25_000)]
+    for address in addresses:
+        rates.record_ip(address, 1, NOW_MS)
+    work = rates.expiry(NOW_MS + IDLE_MS)
+    next(work)
+    assert 0 < len(rates._ips) < len(addresses), "a part of them in one go"
+    rates.record_ip(addresses[-1], 1, NOW_MS + IDLE_MS)  # meanwhile it is back
+    run_whole(work)
+    assert list(rates._ips) == [addresses[-1]]
+
+
+def test_what_is_not_served_is_taken_back_where_it_was_recorded() -> None:
+    quotas = ConnectionQuotas(WINDOW)
+    accepting, serving = quotas.broker(1), quotas.broker(2)
+    for each in (accepting, serving):
+        assert each.rates.listener_delay_ms("main", 2.0, NOW_MS) == 0
+    slot = accepting.began("main", recorded=accepting.rates)
+    slot.move(serving)
+    slot.take_back_rate(NOW_MS)
+    left = {snapshot.name: snapshot.figures for snapshot in serving.rates.snapshots()}
+    slot.take_back_rate(NOW_MS)
+    assert {snapshot.name: snapshot.figures for snapshot in serving.rates.snapshots()} == left
+    # 5 would be one too many for 2 s; one of them was taken back twice.
+    assert [accepting.rates.listener_delay_ms("main", 2.0, NOW_MS) for _ in range(5)] == [0] * 5
+    assert [serving.rates.listener_delay_ms("main", 2.0, NOW_MS) for _ in range(4)][-1] > 0
 
 
 def test_open_connections_are_counted_by_listener_and_by_address() -> None:

@@ -86,8 +86,8 @@ def test_a_muted_client_goes_on_when_its_machine_wakes_up_and_starts_with_an_emp
     assert pair.send(waiting) == b""
     assert pair.advance(8 * HOUR_MS) == waiting
     assert throttle_of(pair.answer(produce_response(2)), -4) == 0
-    assert pair.session.mute is None
-    assert pair.session.wake_at_ms is None
+    assert pair.session.state.mute is None
+    assert pair.session.state.wake_at_ms is None
 
 
 def test_tokens_are_no_more_than_the_burst_after_a_long_sleep() -> None:
@@ -101,11 +101,9 @@ def test_tokens_are_no_more_than_the_burst_after_a_long_sleep() -> None:
 
 
 def test_a_topic_over_its_threshold_is_taken_again_after_a_long_sleep_and_not_before() -> None:
-    thresholds = BrokerThresholds(
-        "1", directory=TopicCache(), counters=Counters(), notify=lambda _: None, now_ms=START_MS
-    )
+    thresholds = BrokerThresholds("1", cache=TopicCache(), counters=Counters(), notify=lambda _: None, now_ms=START_MS)
     thresholds.apply(ThresholdSettings(topics={"busy": 10.0}, totals={None: 100.0}))
-    thresholds.took("busy", 1_000_000, START_MS)
+    thresholds.record_accepted("busy", 1_000_000, START_MS)
     assert not thresholds.decide("busy", START_MS + 5000).admitted
     assert not thresholds.decide("busy", START_MS + 5001).admitted
     assert thresholds.decide("busy", START_MS + 400 * DAY_MS).admitted
@@ -116,11 +114,11 @@ def test_connections_after_a_long_sleep_are_counted_anew() -> None:
     limits = IpLimits()
     limits.apply([QuotaEntry(entity=Entity.of(ip=None), quotas={"connection_creation_rate": 1.0})])
     rates = ConnectionRates(WINDOW, limits)
-    delays = [rates.ip_delay_ms("192.0.2.7", "main", START_MS) for _ in range(5)]
+    delays = [rates.record_ip("192.0.2.7", 1, START_MS) for _ in range(5)]
     assert delays[-1] > 0
     later_ms = START_MS + 30 * DAY_MS
-    assert rates.ip_delay_ms("192.0.2.7", "main", later_ms) == 0
-    assert [rates.ip_delay_ms("192.0.2.7", "main", later_ms) for _ in range(5)][-1] > 0
+    assert rates.record_ip("192.0.2.7", 1, later_ms) == 0
+    assert [rates.record_ip("192.0.2.7", 1, later_ms) for _ in range(5)][-1] > 0
 
 
 def test_the_event_log_goes_on_in_order() -> None:

@@ -184,9 +184,9 @@ class Reported:
     def __init__(self, choice: MetricsChoice | None = None) -> None:
         self.clock = VirtualClock(NOW_MS)
         self.policy = QuotaRegistry(WINDOW)
-        self.ledger = ThrottleStats(_ignore)
+        self.throttle_stats = ThrottleStats(_ignore)
         topics = SimpleNamespace(thresholds=SimpleNamespace(brokers={}))
-        proxy = SimpleNamespace(connections={}, listeners=list, topics=topics)
+        proxy = SimpleNamespace(connections={}, routes=list, topics=topics)
         self.choice = choice or MetricsChoice()
         self.reporter = Reporter(
             settings=DaemonSettings(
@@ -196,7 +196,7 @@ class Reported:
             counters=Counters(),
             proxy=cast("ProxyServer", proxy),
             policy=self.policy,
-            throttle_stats=self.ledger,
+            throttle_stats=self.throttle_stats,
             store=lambda: StoreState(url="local:x", revision="1", confirmed_ms=NOW_MS),
             event_loop="asyncio",
         )
@@ -204,7 +204,7 @@ class Reported:
     def throttle(self, client_id: str, throttle_ms: int) -> None:
         limiter = self.policy.broker(1).client("u", client_id).produce
         limiter.record(throttle_ms, NOW_MS)
-        self.ledger.throttled(QuotaType.PRODUCE, limiter, throttle_ms, NOW_MS)
+        self.throttle_stats.throttled(QuotaType.PRODUCE, limiter, throttle_ms, NOW_MS)
 
     def figures(self) -> dict[str, dict[str, float]]:
         """The figures of each metric by client-id."""
@@ -287,7 +287,7 @@ def test_others_are_served_between_the_slices_of_a_status_a_sweep_and_a_save(tmp
 
 
 def keeper(policy: QuotaRegistry, path: Path, clock: VirtualClock, said: list[LogEvent]) -> StateSnapshotter:
-    thresholds = ThresholdRegistry(directory=TopicCache(), counters=Counters(), notify=said.append, clock=clock)
+    thresholds = ThresholdRegistry(cache=TopicCache(), counters=Counters(), notify=said.append, clock=clock)
     return StateSnapshotter(
         path,
         policy,

@@ -14,15 +14,15 @@ from tests.support.frames.enforcement import (
     throttle_of,
 )
 from tests.support.frames.sasl_frames import authenticate, authenticate_answer, handshake, handshake_answer
-from tests.support.frames.whole_requests import ClaimAll, Treatment
+from tests.support.frames.whole_requests import FilterAll, RecordingFilter
 
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle
-from kafka_quotas.enforcement.session.flow import AWAITING_RESPONSE, READING, THROTTLED
 from kafka_quotas.enforcement.session.in_flight import PRODUCE
 from kafka_quotas.enforcement.session.request_filter import Forward, Respond, SendRequest
+from kafka_quotas.enforcement.session.session_state import AWAITING_RESPONSE, READING, THROTTLED
 
 CREATE_TOPICS = ApiKey.CREATE_TOPICS
 LIMIT = {QuotaType.PRODUCE: 1000.0}
@@ -34,17 +34,17 @@ def test_the_response_to_a_fetch_does_not_free_the_client_of_its_throttle_time()
     assert pair.send(fetch(1) + over + behind) == fetch(1) + over
     pair.answer(fetch_response(1))
     assert pair.upstream == fetch(1) + over
-    assert pair.session.state is AWAITING_RESPONSE
+    assert pair.session.state.phase is AWAITING_RESPONSE
     assert throttle_of(pair.answer(produce_response(2)), -4) == 3000
-    assert pair.session.state is THROTTLED
+    assert pair.session.state.phase is THROTTLED
     assert pair.advance(2999) == b""
     assert pair.advance(1) == behind
-    assert pair.session.state is READING
+    assert pair.session.state.phase is READING
 
 
 def test_the_response_to_a_fetch_does_not_free_the_client_of_a_permissive_mutation() -> None:
-    treatment = Treatment(throttle_at_response_ms=1500)
-    pair = Pair(claims={CREATE_TOPICS: ClaimAll(treatment)})
+    recording = RecordingFilter(throttle_at_response_ms=1500)
+    pair = Pair(factories={CREATE_TOPICS: FilterAll(recording)})
     create = request(CREATE_TOPICS, 3, 2, b"topics")
     assert pair.send(fetch(1) + create + produce(3)) == fetch(1) + create
     pair.answer(fetch_response(1))
@@ -57,8 +57,8 @@ def test_the_response_to_a_fetch_does_not_free_the_client_of_a_permissive_mutati
 def test_a_request_that_asks_first_is_not_written_into_the_one_behind_it() -> None:
     asked = request(3, 1, 2, bytes(4))
     create = request(CREATE_TOPICS, 3, 2, b"topics")
-    treatment = Treatment(verdicts=[SendRequest(frame=asked), Forward(frame=create)])
-    pair = Pair(claims={CREATE_TOPICS: ClaimAll(treatment)})
+    recording = RecordingFilter(verdicts=[SendRequest(frame=asked), Forward(frame=create)])
+    pair = Pair(factories={CREATE_TOPICS: FilterAll(recording)})
     behind = produce(3, size=5000)
     pair.send(fetch(1) + create + behind[:2000])
     pair.answer(fetch_response(1))
@@ -82,12 +82,12 @@ def test_nobody_becomes_another_user_by_authenticating_behind_fetches() -> None:
     pair.answer(handshake_answer(correlation_id=3))
     assert pair.upstream == first + mallory
     pair.answer(authenticate_answer(correlation_id=4))
-    assert pair.session.principal == "mallory"
+    assert pair.session.tracker.principal == "mallory"
     assert pair.upstream == first + mallory + again
     pair.answer(handshake_answer(correlation_id=5))
     assert pair.upstream == first + mallory + again + alice
     pair.answer(authenticate_answer(error=58, correlation_id=6))
-    assert pair.session.principal == "mallory"
+    assert pair.session.tracker.principal == "mallory"
 
 
 @pytest.mark.parametrize("style", list(ThrottleStyle))
@@ -103,14 +103,14 @@ def test_a_limit_set_while_a_fetch_is_under_way_holds_what_comes_behind_it(style
 
 
 def test_a_mute_from_an_earlier_response_outlives_the_awaited_one() -> None:
-    pair = Pair(claims={CREATE_TOPICS: ClaimAll(Treatment())})
+    pair = Pair(factories={CREATE_TOPICS: FilterAll(RecordingFilter())})
     create = request(CREATE_TOPICS, 3, 2, b"topics")
     pair.send(fetch(1) + create)
     pair.broker.update(QuotaType.FETCH, Entity.of(client_id=CLIENT_ID), 1000.0, static=False)
     pair.answer(fetch_response(1, size=5004))
-    assert pair.session.state is AWAITING_RESPONSE
+    assert pair.session.state.phase is AWAITING_RESPONSE
     pair.answer(response(2, bytes(4) + b"result"))
-    assert pair.session.state is THROTTLED
+    assert pair.session.state.phase is THROTTLED
     assert pair.send(produce(3)) == b""
     assert pair.advance(3000) == produce(3)
 
@@ -118,7 +118,10 @@ def test_a_mute_from_an_earlier_response_outlives_the_awaited_one() -> None:
 def test_an_answer_made_here_does_not_overtake_the_response_that_let_its_request_begin() -> None:
     here = produce_response(2)
     pair = Pair(
-        claims={CREATE_TOPICS: ClaimAll(Treatment()), PRODUCE: ClaimAll(Treatment(verdicts=[Respond(frame=here)]))}
+        factories={
+            CREATE_TOPICS: FilterAll(RecordingFilter()),
+            PRODUCE: FilterAll(RecordingFilter(verdicts=[Respond(frame=here)])),
+        }
     )
     create, theirs = request(CREATE_TOPICS, 3, 1, b"topics"), response(1, bytes(4) + b"result")
     assert pair.send(create + produce(2)) == create
@@ -127,8 +130,8 @@ def test_an_answer_made_here_does_not_overtake_the_response_that_let_its_request
 
 def test_answers_made_here_one_after_the_other_keep_their_order() -> None:
     answers = [response(number, bytes(4) + b"result") for number in (1, 2, 3)]
-    treatment = Treatment(verdicts=[Respond(frame=answer) for answer in answers])
-    pair = Pair(claims={CREATE_TOPICS: ClaimAll(treatment)})
+    recording = RecordingFilter(verdicts=[Respond(frame=answer) for answer in answers])
+    pair = Pair(factories={CREATE_TOPICS: FilterAll(recording)})
     requests = [request(CREATE_TOPICS, 3, number, b"topics") for number in (1, 2, 3)]
     pair.send(fetch(0) + b"".join(requests))
     assert pair.answer(fetch_response(0)) == fetch_response(0) + b"".join(answers)

@@ -93,7 +93,7 @@ def test_an_over_quota_fetch_is_emptied_and_keeps_its_session_only_if_it_is_incr
     empty = response(1, head + struct.pack(">ihi", throttle_ms, 0, told_session) + topics)
     assert pair.answer(big[:100]) == empty
     assert pair.answer(big[100:]) == b""
-    assert pair.session.wake_at_ms == START_MS + throttle_ms
+    assert pair.session.state.wake_at_ms == START_MS + throttle_ms
 
 
 @pytest.mark.parametrize(("version", "body"), [(0, bytes(4)), (1, struct.pack(">i", 3000) + bytes(4))])
@@ -112,7 +112,7 @@ def test_the_bytes_of_an_emptied_fetch_count_for_nothing_and_what_follows_passes
     pair.send(session_fetch(2, version=11, session_id=0, epoch=0))
     small = told_fetch(2, version=11, size=1004)
     assert pair.answer(small) == small
-    assert pair.session.mute is None
+    assert pair.session.state.mute is None
 
 
 @pytest.mark.parametrize("version", range(7, 18))
@@ -183,8 +183,8 @@ def test_a_request_limit_counts_every_api_and_unknown_ones_are_muted_alike() -> 
     answers = (produce_response(1), fetch_response(2), response(3, b"as it is"))
     assert [pair.answer(each) for each in answers[:2]] == list(answers[:2])
     assert pair.answer(answers[2]) == answers[2]
-    assert pair.session.mute is not None
-    assert pair.session.mute.quota_type is QuotaType.REQUEST_RATE
+    assert pair.session.state.mute is not None
+    assert pair.session.state.mute.limiter.quota_type is QuotaType.REQUEST_RATE
 
 
 def test_a_throttled_api_versions_request_is_told_so_and_its_answer_holds_our_versions() -> None:
@@ -193,7 +193,7 @@ def test_a_throttled_api_versions_request_is_told_so_and_its_answer_holds_our_ve
     out = pair.answer(response(1, struct.pack(">hihhhi", 0, 1, 0, 0, 99, 0)))
     assert throttle_of(out, -4) > 0
     assert struct.unpack_from(">h", out, len(out) - 6) < (99,)
-    assert pair.session.mute is not None
+    assert pair.session.state.mute is not None
 
 
 def test_other_clients_requests_are_not_counted() -> None:
@@ -201,7 +201,7 @@ def test_other_clients_requests_are_not_counted() -> None:
     for number in range(20):
         pair.send(request(HEARTBEAT, 2, number, bytes(10), client_id="other"))
         pair.answer(heartbeat_response(number))
-    assert pair.session.mute is None
+    assert pair.session.state.mute is None
 
 
 # Their time, estimated.
@@ -221,8 +221,8 @@ def test_time_is_charged_by_the_cost_model_and_bounded_by_one_window() -> None:
     expected = own.record_and_throttle_ms("ANONYMOUS", CLIENT_ID, nanos_to_percentage(io_nanos), START_MS)
     pair.send(heartbeat(1))
     assert throttle_of(pair.answer(heartbeat_response(1))) == expected == 1000  # 2 s were due, one window is the bound
-    assert pair.session.mute is not None
-    assert pair.session.mute.quota_type is QuotaType.REQUEST
+    assert pair.session.state.mute is not None
+    assert pair.session.state.mute.limiter.quota_type is QuotaType.REQUEST
     own.record_without_throttle("ANONYMOUS", CLIENT_ID, nanos_to_percentage(500_000 * 10), START_MS)
     assert pair.broker.client("ANONYMOUS", CLIENT_ID).request_time.peek(START_MS) == pytest.approx(
         own.limiter("ANONYMOUS", CLIENT_ID).peek(START_MS)
@@ -233,14 +233,14 @@ def test_the_larger_of_two_throttle_times_is_told_and_waited_once() -> None:
     pair = Pair(quotas={QuotaType.PRODUCE: 1000.0, QuotaType.REQUEST: 0.01})
     pair.send(produce(1, size=5004))
     assert throttle_of(pair.answer(produce_response(1)), -4) == 3000
-    assert pair.session.mute is not None
-    assert pair.session.mute.quota_type is QuotaType.PRODUCE
-    assert list(pair.ledger.set_here.by_bucket) == [(QuotaType.PRODUCE, ("", CLIENT_ID))]
+    assert pair.session.state.mute is not None
+    assert pair.session.state.mute.limiter.quota_type is QuotaType.PRODUCE
+    assert list(pair.throttle_stats.set_here.by_bucket) == [(QuotaType.PRODUCE, ("", CLIENT_ID))]
     pair.advance(3000)
     pair = Pair(quotas={QuotaType.PRODUCE: 1000.0, QuotaType.REQUEST: 0.01})
     pair.send(produce(1, size=2104))
     assert throttle_of(pair.answer(produce_response(1)), -4) == 1000
-    assert list(pair.ledger.set_here.by_bucket) == [(QuotaType.REQUEST, ("", CLIENT_ID))]
+    assert list(pair.throttle_stats.set_here.by_bucket) == [(QuotaType.REQUEST, ("", CLIENT_ID))]
 
 
 @pytest.mark.parametrize("mode", [FetchOverQuota.DELIVER, FetchOverQuota.KAFKA])
@@ -256,7 +256,7 @@ def test_a_fetch_that_takes_too_much_time_is_treated_as_one_over_its_bytes(mode:
 def test_produce_without_acknowledgement_takes_no_time_that_counts() -> None:
     pair = Pair(quotas={QuotaType.REQUEST: 0.01})
     pair.send(produce(1, acks=0))
-    assert pair.session.mute is None
+    assert pair.session.state.mute is None
     assert pair.counters.exempt_request_us == 1000
 
 
@@ -278,7 +278,7 @@ def test_time_that_counts_for_no_quota_is_counted_for_every_client_while_the_typ
     pair.send(produce(2))
     pair.answer(produce_response(2))
     assert pair.counters.exempt_request_us == 3 * each, "what is not exempt is not counted as exempt"
-    assert pair.session.mute is None
+    assert pair.session.state.mute is None
 
 
 def test_what_only_brokers_ask_is_exempt_for_internal_principals_alone() -> None:
@@ -288,7 +288,7 @@ def test_what_only_brokers_ask_is_exempt_for_internal_principals_alone() -> None
         pair = Pair(quotas={QuotaType.REQUEST: 0.01}, rules=rules)
         pair.send(controlled_shutdown)
         pair.answer(response(1, bytes(5)))
-        assert (pair.session.mute is not None) is muted
+        assert (pair.session.state.mute is not None) is muted
         assert pair.counters.exempt_request_us == (0 if muted else 1000)
 
 
@@ -298,7 +298,7 @@ def test_fetches_of_followers_take_time_that_counts_unless_their_principal_is_in
         pair = Pair(quotas={QuotaType.REQUEST: 0.01}, rules=rules)
         pair.send(fetch(1, replica_id=2))
         pair.answer(fetch_response(1))
-        assert (pair.session.mute is not None) is muted
+        assert (pair.session.state.mute is not None) is muted
 
 
 # Modes and scopes.
@@ -308,7 +308,7 @@ def test_a_smooth_rate_gives_a_second_and_no_more() -> None:
     pair = Pair(quotas={QuotaType.PRODUCE: 1000.0}, rules=EnforcementRules(window=WINDOW, mode=Mode.SMOOTH))
     pair.send(produce(1, size=1004))
     pair.answer(produce_response(1))
-    assert pair.session.mute is None
+    assert pair.session.state.mute is None
     pair.send(produce(2, size=504))
     assert throttle_of(pair.answer(produce_response(2)), -4) == 500
     pair.advance(500)
@@ -330,9 +330,9 @@ def test_a_shadow_is_neither_told_nor_muted_nor_capped_and_what_would_have_been_
     assert pair.answer(produce_response(1)) == produce_response(1)
     assert pair.send(fetch(2)) == fetch(2)
     assert pair.answer(fetch_response(2, size=5004)) == fetch_response(2, size=5004)
-    assert pair.session.mute is None
-    assert pair.ledger.set_here.by_bucket == {}
-    assert {kind: count.total_ms for (kind, _), count in pair.ledger.shadowed_here.by_bucket.items()} == {
+    assert pair.session.state.mute is None
+    assert pair.throttle_stats.set_here.by_bucket == {}
+    assert {kind: count.total_ms for (kind, _), count in pair.throttle_stats.shadowed_here.by_bucket.items()} == {
         QuotaType.PRODUCE: 3000,
         QuotaType.FETCH: 3000,
     }
@@ -341,14 +341,14 @@ def test_a_shadow_is_neither_told_nor_muted_nor_capped_and_what_would_have_been_
 def test_a_limit_of_the_cluster_is_shared_by_all_brokers_and_one_of_brokers_is_not() -> None:
     for scope, waits in ((Scope.CLUSTER, True), (Scope.BROKER, False)):
         rules = EnforcementRules(window=WINDOW, scope=scope)
-        policy = QuotaRegistry(WINDOW, book=rules.book)
+        policy = QuotaRegistry(WINDOW, policies=rules.book)
         policy.apply([QuotaEntry(entity=APP, quotas={"producer_byte_rate": 1000.0})])
         pairs = [Pair(rules=rules, broker=policy.broker(node)) for node in (1, 2)]
         for pair in pairs:
             pair.send(produce(1, size=2004))
             pair.answer(produce_response(1))
-        assert pairs[0].session.mute is None
-        assert (pairs[1].session.mute is not None) is waits
+        assert pairs[0].session.state.mute is None
+        assert (pairs[1].session.state.mute is not None) is waits
 
 
 def test_an_exempt_client_is_held_to_nothing() -> None:
@@ -358,7 +358,7 @@ def test_an_exempt_client_is_held_to_nothing() -> None:
     pair = Pair(broker=policy.broker(1))
     pair.send(produce(1, size=50_004))
     assert pair.answer(produce_response(1)) == produce_response(1)
-    assert pair.session.mute is None
+    assert pair.session.state.mute is None
 
 
 def test_terms_that_change_hold_from_the_next_request_on_and_keep_what_was_measured() -> None:
@@ -370,7 +370,7 @@ def test_terms_that_change_hold_from_the_next_request_on_and_keep_what_was_measu
     policy.replace(PolicyFile(entities=(EntityPolicy(entity=APP, settings={"mode": Mode.SHADOW}),)))
     pair.send(produce(2, size=9004))
     pair.answer(produce_response(2))
-    assert pair.session.mute is None
+    assert pair.session.state.mute is None
     policy.replace(PolicyFile())
     pair.send(produce(3, size=3004))
     assert throttle_of(pair.answer(produce_response(3)), -4) == 3000

@@ -16,8 +16,8 @@ from tests.support.frames.enforcement import (
 )
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement.session.flow import READING
 from kafka_quotas.enforcement.session.frame_stream import Frame, FrameStream
+from kafka_quotas.enforcement.session.session_state import READING
 from kafka_quotas.wire.codec.skip import Buffer
 
 METADATA_V1 = struct.pack(">i", 2) + b"".join(
@@ -63,7 +63,7 @@ def test_pieces_of_any_size_give_the_same_bytes(size: int) -> None:
     whole, cut = in_one_piece(), in_pieces(size)
     assert cut.upstream == whole.upstream
     assert cut.client == whole.client
-    assert cut.session.unanswered == 0
+    assert len(cut.session.state.in_flight) == 0
 
 
 def test_addresses_and_versions_are_rewritten_whatever_is_around_them() -> None:
@@ -80,13 +80,13 @@ def test_random_cuts_and_random_holds_lose_nothing() -> None:
     sent = b"".join(frames)
     pair = Pair(quotas={QuotaType.PRODUCE: 50_000.0})
     position = 0
-    while position < len(sent) or pair.session.unanswered or pair.session.state is not READING:
-        if pair.session.state is READING:
+    while position < len(sent) or len(pair.session.state.in_flight) or pair.session.state.phase is not READING:
+        if pair.session.state.phase is READING:
             step = chance.randint(1, 9000)
             pair.send(sent[position : position + step])
             position += step
-        while pair.session.unanswered:
-            pair.answer(produce_response(pair.session.flow.in_flight[0].correlation_id))
+        while len(pair.session.state.in_flight):
+            pair.answer(produce_response(pair.session.state.in_flight[0].correlation_id))
         pair.advance(chance.randint(0, 500))
     assert pair.upstream == sent
 

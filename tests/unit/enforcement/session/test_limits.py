@@ -16,7 +16,7 @@ from tests.support.frames.enforcement import (
     request,
     response,
 )
-from tests.support.frames.whole_requests import ClaimAll, Treatment
+from tests.support.frames.whole_requests import FilterAll, RecordingFilter
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
@@ -39,8 +39,8 @@ def test_no_request_begins_while_as_many_as_may_wait_for_their_responses() -> No
     sent = [heartbeat(number) for number in range(100)]
     pair.send(b"".join(sent))
     assert pair.upstream == b"".join(sent[:10])
-    assert pair.session.unanswered == 10
-    assert pair.session.waiting_request_bytes == 90 * len(sent[0]), "the client is left unread"
+    assert len(pair.session.state.in_flight) == 10
+    assert pair.session.state.waiting_request_bytes == 90 * len(sent[0]), "the client is left unread"
     for number in range(4):
         pair.answer(response(number, bytes(2)))
     assert pair.upstream == b"".join(sent[:10]), "they go on by halves"
@@ -49,15 +49,15 @@ def test_no_request_begins_while_as_many_as_may_wait_for_their_responses() -> No
     for number in range(5, 100):
         pair.answer(response(number, bytes(2)))
     assert pair.upstream == b"".join(sent)
-    assert pair.session.unanswered == 0
-    assert pair.session.waiting_request_bytes == 0
+    assert len(pair.session.state.in_flight) == 0
+    assert pair.session.state.waiting_request_bytes == 0
 
 
 def test_requests_that_take_the_short_way_are_bounded_as_well() -> None:
     pair = Pair(rules=EnforcementRules(max_in_flight=50))
     pair.send(produce(0, size=80))
     pair.send(b"".join(produce(number, size=80) for number in range(1, 1000)))
-    assert pair.session.unanswered == 50
+    assert len(pair.session.state.in_flight) == 50
     for number in range(1000):
         pair.answer(produce_response(number))
     assert pair.upstream == b"".join(produce(number, size=80) for number in range(1000))
@@ -73,7 +73,7 @@ def test_a_request_that_is_awaited_may_be_the_last_that_may_be_under_way() -> No
     pair = Pair(rules=EnforcementRules(window=WINDOW, max_in_flight=1), quotas={QuotaType.PRODUCE: 1000.0})
     pair.send(produce(1, size=9000) + heartbeat(2) + heartbeat(3))
     pair.answer(produce_response(1))
-    assert pair.session.mute is not None
+    assert pair.session.state.mute is not None
     pair.advance(60_000)
     assert pair.upstream == produce(1, size=9000) + heartbeat(2)
     pair.answer(response(2, bytes(2)))
@@ -82,23 +82,23 @@ def test_a_request_that_is_awaited_may_be_the_last_that_may_be_under_way() -> No
 
 @given(st.integers(1, 5), st.integers(0, 2**32), st.booleans())
 def test_whatever_is_asked_passes_in_order_and_no_more_is_under_way_than_may_be(
-    most: int, seed: int, takes_shortcuts: bool
+    most: int, seed: int, is_fast: bool
 ) -> None:
     choice = random.Random(seed)
-    pair = Pair(rules=EnforcementRules(max_in_flight=most), takes_shortcuts=takes_shortcuts)
+    pair = Pair(rules=EnforcementRules(max_in_flight=most), is_fast=is_fast)
     makers = [heartbeat, lambda number: produce(number, size=60 + number % 7)]
     sent = [choice.choice(makers)(number) for number in range(40)]
     waiting, answered = b"".join(sent), 0
     for _ in range(2000):
-        if waiting and not pair.session.waiting_request_bytes and choice.random() < 0.7:
+        if waiting and not pair.session.state.waiting_request_bytes and choice.random() < 0.7:
             cut = choice.randint(1, 400)
             pair.send(waiting[:cut])
             waiting = waiting[cut:]
-        elif pair.session.unanswered:
+        elif len(pair.session.state.in_flight):
             is_produce = sent[answered][4:6] == bytes(2)
             pair.answer(produce_response(answered) if is_produce else response(answered, bytes(2)))
             answered += 1
-        assert pair.session.unanswered <= most
+        assert len(pair.session.state.in_flight) <= most
     assert answered == len(sent)
     assert pair.upstream == b"".join(sent)
 
@@ -108,26 +108,26 @@ def mutation(correlation_id: int, size: int) -> bytes:
     return framed(start[4:] + bytes(size - len(start)))
 
 
-def gathering(budget: GatherBudget, treatment: Treatment) -> Pair:
-    claims = {CREATE_TOPICS: ClaimAll(treatment)}
-    return Pair(claims=claims, gathering=budget, entity=Entity.of(client_id=CLIENT_ID))
+def gathering(budget: GatherBudget, recording: RecordingFilter) -> Pair:
+    factories = {CREATE_TOPICS: FilterAll(recording)}
+    return Pair(factories=factories, gathering=budget, entity=Entity.of(client_id=CLIENT_ID))
 
 
 def test_a_request_that_finds_no_room_to_be_gathered_waits_and_is_seen_once() -> None:
     budget = GatherBudget(300_000)
-    first, second = Treatment(), Treatment()
+    first, second = RecordingFilter(), RecordingFilter()
     one, other = gathering(budget, first), gathering(budget, second)
     told: list[str] = []
     other.session.gathering.on_room = lambda: told.append("room")
     one.send(mutation(1, 200_000)[:150_000])
     other.send(mutation(2, 200_000)[:100_000])
     assert budget.used_bytes == 200_000 - 4
-    assert other.session.waiting_request_bytes == 100_000, "it is left unread"
+    assert other.session.state.waiting_request_bytes == 100_000, "it is left unread"
     one.send(mutation(1, 200_000)[150_000:])
     assert told == ["room"]
     assert one.upstream == mutation(1, 200_000)
-    other.session.flow.found_room(other.now_ms)
-    assert other.session.waiting_request_bytes == 0
+    other.session.state.resume_gathering(other.now_ms)
+    assert other.session.state.waiting_request_bytes == 0
     other.send(mutation(2, 200_000)[100_000:])
     assert other.upstream == mutation(2, 200_000)
     assert second.shown == [("request", mutation(2, 200_000))]
@@ -136,7 +136,7 @@ def test_a_request_that_finds_no_room_to_be_gathered_waits_and_is_seen_once() ->
 
 def test_a_small_request_is_gathered_whatever_others_hold() -> None:
     budget = GatherBudget(300_000)
-    one, other = gathering(budget, Treatment()), gathering(budget, Treatment())
+    one, other = gathering(budget, RecordingFilter()), gathering(budget, RecordingFilter())
     one.send(mutation(1, 900_000)[:1000])
     assert other.send(mutation(2, SMALL_BYTES)) == mutation(2, SMALL_BYTES)
 

@@ -53,9 +53,9 @@ def test_a_handshake_behind_the_token_does_not_lose_the_name(mechanism: str) -> 
         (authenticate(PLAIN_TOKEN), authenticate_answer()),
         (handshake(mechanism, correlation_id=3), handshake_answer(error=34, correlation_id=3)),
     )
-    assert pair.session.principal == "alice"
+    assert pair.session.tracker.principal == "alice"
     assert pair.send(produce(4)) == produce(4)
-    assert pair.session.principal == "alice"
+    assert pair.session.tracker.principal == "alice"
     assert pair.counters.unknown_principals == 0
 
 
@@ -68,7 +68,7 @@ def test_a_second_token_behind_the_first_does_not_change_the_name() -> None:
         (authenticate(PLAIN_TOKEN), authenticate_answer()),
         (other, authenticate_answer(error=34, correlation_id=3)),
     )
-    assert pair.session.principal == "alice"
+    assert pair.session.tracker.principal == "alice"
 
 
 def test_a_request_behind_the_token_is_charged_to_whom_the_broker_let_in() -> None:
@@ -79,8 +79,8 @@ def test_a_request_behind_the_token_is_charged_to_whom_the_broker_let_in() -> No
         (authenticate(PLAIN_TOKEN), authenticate_answer()),
         (produce(3, size=50_000), produce_response(3)),
     )
-    assert pair.session.mute is not None
-    assert pair.session.mute.limiter.entity == Entity.of(user="alice")
+    assert pair.session.state.mute is not None
+    assert pair.session.state.mute.limiter.entity == Entity.of(user="alice")
 
 
 def test_nothing_but_tokens_passes_while_a_client_authenticates_again() -> None:
@@ -97,7 +97,7 @@ def test_a_client_may_authenticate_again_as_often_as_it_likes() -> None:
     pair = Pair()
     for _ in range(MAX_UNAUTHENTICATED_REQUESTS):
         exchanged(pair, "PLAIN", (PLAIN_TOKEN, b""))
-    assert pair.session.principal == "alice"
+    assert pair.session.tracker.principal == "alice"
 
 
 # Nothing counts before the broker has shown that it serves the client.
@@ -137,7 +137,7 @@ def test_a_listener_without_sasl_says_so_by_refusing_a_handshake() -> None:
     pair.send(handshake("PLAIN"))
     pair.answer(handshake_answer(error=34))
     assert pair.send(produce(2)) == produce(2)
-    assert pair.session.principal == ANONYMOUS
+    assert pair.session.tracker.principal == ANONYMOUS
 
 
 def test_the_question_does_not_come_into_the_middle_of_another_request() -> None:

@@ -33,7 +33,7 @@ LIMIT = {QuotaType.PRODUCE: 1000.0}
 
 
 def test_without_authentication_everybody_is_anonymous() -> None:
-    assert Pair().session.principal == ANONYMOUS
+    assert Pair().session.tracker.principal == ANONYMOUS
 
 
 def test_a_plain_user_counts_once_the_broker_said_yes() -> None:
@@ -41,9 +41,9 @@ def test_a_plain_user_counts_once_the_broker_said_yes() -> None:
     pair.send(handshake("PLAIN"))
     pair.answer(handshake_answer())
     pair.send(authenticate(PLAIN_TOKEN))
-    assert pair.session.principal == ANONYMOUS
+    assert pair.session.tracker.principal == ANONYMOUS
     pair.answer(authenticate_answer())
-    assert pair.session.principal == "alice"
+    assert pair.session.tracker.principal == "alice"
     assert pair.counters.authentications == 1
 
 
@@ -53,7 +53,7 @@ def test_a_plain_user_whom_the_broker_refuses_does_not_count() -> None:
     pair.answer(handshake_answer())
     pair.send(authenticate(PLAIN_TOKEN))
     pair.answer(authenticate_answer(error=58))
-    assert pair.session.principal == ANONYMOUS
+    assert pair.session.tracker.principal == ANONYMOUS
     assert pair.counters.authentications == 0
 
 
@@ -61,17 +61,17 @@ def test_a_plain_user_whom_the_broker_refuses_does_not_count() -> None:
 def test_a_scram_user_counts_after_the_brokers_last_message(mechanism: str) -> None:
     pair = Pair()
     exchanged(pair, mechanism, (SCRAM_FIRST, b"r=nonce2,s=c2FsdA==,i=4096"))
-    assert pair.session.principal == ANONYMOUS
+    assert pair.session.tracker.principal == ANONYMOUS
     token, answer = b"c=biws,r=nonce2,p=cHJvb2Y=", b"v=dmVyaWZpZXI="
     pair.send(authenticate(token))
     pair.answer(authenticate_answer(answer))
-    assert pair.session.principal == "al,ice"
+    assert pair.session.tracker.principal == "al,ice"
 
 
 def test_a_scram_error_is_no_success() -> None:
     pair = Pair()
     exchanged(pair, "SCRAM-SHA-256", (SCRAM_FIRST, b"e=unknown-user"))
-    assert pair.session.principal == ANONYMOUS
+    assert pair.session.tracker.principal == ANONYMOUS
 
 
 def test_a_delegation_token_does_not_name_its_owner() -> None:
@@ -82,7 +82,7 @@ def test_a_delegation_token_does_not_name_its_owner() -> None:
         (SCRAM_FIRST + b",tokenauth=true", b"r=nonce2,s=c2FsdA==,i=4096"),
         (b"c=biws,r=nonce2,p=cHJvb2Y=", b"v=dmVyaWZpZXI="),
     )
-    assert pair.session.principal == UNKNOWN_PRINCIPAL
+    assert pair.session.tracker.principal == UNKNOWN_PRINCIPAL
     assert pair.counters.unknown_principals == 1
 
 
@@ -90,9 +90,9 @@ def test_a_delegation_token_does_not_name_its_owner() -> None:
 def test_what_can_not_be_read_becomes_the_fallback_and_is_said(mechanism: str) -> None:
     pair = Pair(rules=EnforcementRules(window=WINDOW, unknown_principal="somebody"))
     exchanged(pair, mechanism, (b"\x60opaque", b"\x60more"), (b"\x60opaque", b""))
-    assert pair.session.principal == ANONYMOUS
+    assert pair.session.tracker.principal == ANONYMOUS
     proved(pair, produce(3))  # the client knows that it is through
-    assert pair.session.principal == "somebody"
+    assert pair.session.tracker.principal == "somebody"
     assert pair.counters.unknown_principals == 1
     assert pair.notices[-1].fields == {"mechanism": mechanism, "counts_as": "somebody"}
 
@@ -118,42 +118,42 @@ def test_a_bearers_token_names_its_subject_or_the_claim_that_was_chosen() -> Non
     for claim, user in (("sub", "alice"), ("email", "alice@example.com")):
         pair = Pair(rules=EnforcementRules(window=WINDOW, oauthbearer_claim=claim))
         exchanged(pair, "OAUTHBEARER", (bearer(sub="alice", email="alice@example.com"), b""))
-        assert pair.session.principal == user
+        assert pair.session.tracker.principal == user
 
 
 def test_a_bearers_token_that_the_broker_finds_wanting_is_no_success() -> None:
     pair = Pair()
     exchanged(pair, "OAUTHBEARER", (bearer(sub="alice"), b'{"status":"invalid_token"}'))
-    assert pair.session.principal == ANONYMOUS
+    assert pair.session.tracker.principal == ANONYMOUS
     pair.send(authenticate(b"\x01"))
     pair.answer(authenticate_answer(error=58))
-    assert pair.session.principal == ANONYMOUS
+    assert pair.session.tracker.principal == ANONYMOUS
 
 
 @pytest.mark.parametrize("token", [bearer(name="alice"), b"n,,\x01auth=Bearer opaque\x01\x01"])
 def test_a_bearers_token_without_the_claim_counts_as_unknown(token: bytes) -> None:
     pair = Pair()
     exchanged(pair, "OAUTHBEARER", (token, b""))
-    assert pair.session.principal == UNKNOWN_PRINCIPAL
+    assert pair.session.tracker.principal == UNKNOWN_PRINCIPAL
     assert pair.counters.unknown_principals == 1
 
 
 def test_a_certificate_names_the_client_until_sasl_does() -> None:
     pair = Pair()
-    pair.identity.certified("carol")
-    assert pair.session.principal == "carol"
+    pair.tracker.take_certificate("carol")
+    assert pair.session.tracker.principal == "carol"
     exchanged(pair, "PLAIN", (PLAIN_TOKEN, b""))
-    assert pair.session.principal == "alice"
+    assert pair.session.tracker.principal == "alice"
 
 
 def test_a_certificate_that_no_rule_knows_counts_as_unknown_and_a_fixed_name_beats_it() -> None:
     pair = Pair()
-    pair.identity.certified(None)
-    assert pair.session.principal == UNKNOWN_PRINCIPAL
+    pair.tracker.take_certificate(None)
+    assert pair.session.tracker.principal == UNKNOWN_PRINCIPAL
     assert pair.counters.unknown_principals == 1
     fixed = Pair(rules=EnforcementRules(window=WINDOW, principal="gateway"))
-    fixed.identity.certified("carol")
-    assert fixed.session.principal == "gateway"
+    fixed.tracker.take_certificate("carol")
+    assert fixed.session.tracker.principal == "gateway"
 
 
 def test_who_must_authenticate_sends_nothing_else_before() -> None:
@@ -191,14 +191,14 @@ def test_a_known_client_may_ask_for_versions_as_often_as_it_likes() -> None:
 def test_a_token_that_is_none_leaves_the_name_unknown_should_the_broker_be_content() -> None:
     pair = Pair()
     exchanged(pair, "PLAIN", (b"no NUL in here", b""))
-    assert pair.session.principal == UNKNOWN_PRINCIPAL
+    assert pair.session.tracker.principal == UNKNOWN_PRINCIPAL
 
 
 def test_reauthentication_is_the_same_exchange_once_more() -> None:
     pair = Pair()
     exchanged(pair, "PLAIN", (PLAIN_TOKEN, b""))
     exchanged(pair, "PLAIN", (b"\x00bob\x00secret", b""))
-    assert pair.session.principal == "bob"
+    assert pair.session.tracker.principal == "bob"
 
 
 def test_a_refused_mechanism_starts_nothing() -> None:
@@ -207,14 +207,14 @@ def test_a_refused_mechanism_starts_nothing() -> None:
     pair.answer(handshake_answer(error=33))
     with pytest.raises(ProtocolError, match="refused the client"):
         pair.send(produce(2))
-    assert pair.session.principal == ANONYMOUS
+    assert pair.session.tracker.principal == ANONYMOUS
 
 
 def test_a_fixed_principal_beats_what_passes() -> None:
     pair = Pair(rules=EnforcementRules(window=WINDOW, principal="gateway"))
     exchanged(pair, "PLAIN", (PLAIN_TOKEN, b""))
     exchanged(pair, "GSSAPI", (b"\x60", b""))
-    assert pair.session.principal == "gateway"
+    assert pair.session.tracker.principal == "gateway"
     assert pair.counters.unknown_principals == 0
 
 
@@ -224,9 +224,9 @@ def test_raw_tokens_after_handshake_version_0() -> None:
     assert pair.send(framed(PLAIN_TOKEN)) == b""  # not before the broker has taken the mechanism
     pair.answer(handshake_answer())
     assert pair.upstream.endswith(framed(PLAIN_TOKEN))
-    assert pair.session.principal == ANONYMOUS
+    assert pair.session.tracker.principal == ANONYMOUS
     assert pair.answer(framed(b"")) == framed(b"")
-    assert pair.session.principal == "alice"
+    assert pair.session.tracker.principal == "alice"
     assert pair.send(produce(2)) == produce(2)
     assert pair.answer(produce_response(2)) == produce_response(2)
 
@@ -238,9 +238,9 @@ def test_raw_scram_takes_two_rounds() -> None:
     pair.send(framed(SCRAM_FIRST))
     pair.answer(framed(b"r=nonce2,s=c2FsdA==,i=4096"))
     pair.send(framed(b"c=biws,r=nonce2,p=cHJvb2Y="))
-    assert pair.session.principal == ANONYMOUS
+    assert pair.session.tracker.principal == ANONYMOUS
     pair.answer(framed(b"v=dmVyaWZpZXI="))
-    assert pair.session.principal == "al,ice"
+    assert pair.session.tracker.principal == "al,ice"
     assert pair.send(produce(2)) == produce(2)
 
 
@@ -252,9 +252,9 @@ def test_opaque_raw_tokens_pass_until_the_first_request() -> None:
         assert pair.send(framed(token)) == framed(token)
         assert pair.answer(framed(answer)) == framed(answer)
     assert pair.send(framed(b"\x05\x04last")) == framed(b"\x05\x04last")  # nobody answers this one
-    assert pair.session.principal == ANONYMOUS
+    assert pair.session.tracker.principal == ANONYMOUS
     proved(pair, produce(3))
-    assert pair.session.principal == UNKNOWN_PRINCIPAL
+    assert pair.session.tracker.principal == UNKNOWN_PRINCIPAL
     assert pair.answer(produce_response(3)) == produce_response(3)
 
 
@@ -263,19 +263,19 @@ def test_a_client_that_starts_with_a_kerberos_token() -> None:
     assert pair.send(framed(b"\x60first")) == framed(b"\x60first")
     assert pair.answer(framed(b"\x60reply")) == framed(b"\x60reply")
     proved(pair, produce(3))
-    assert pair.session.principal == UNKNOWN_PRINCIPAL
+    assert pair.session.tracker.principal == UNKNOWN_PRINCIPAL
 
 
 def test_quotas_follow_the_principal_on_the_same_connection() -> None:
     pair = Pair(quotas=LIMIT, entity=Entity.of(user="alice"))
     proved(pair, produce(9, size=50_000), correlation_id=9)
     pair.answer(produce_response(9))
-    assert pair.session.mute is None
+    assert pair.session.state.mute is None
     exchanged(pair, "PLAIN", (PLAIN_TOKEN, b""))
     pair.send(produce(10, size=50_000))
     pair.answer(produce_response(10))
-    assert pair.session.mute is not None
-    assert pair.session.mute.limiter.entity == Entity.of(user="alice")
+    assert pair.session.state.mute is not None
+    assert pair.session.state.mute.limiter.entity == Entity.of(user="alice")
 
 
 def test_an_authentication_request_is_not_gathered_without_end() -> None:

@@ -41,13 +41,13 @@ class Walk:
         rules = EnforcementRules(
             window=WINDOW, mutation_window=WINDOW, mutations=MutationRules(), internal_principals=principals
         )
-        quotas = BrokerQuotas(WINDOW, book=rules.book)
+        quotas = BrokerQuotas(WINDOW, policies=rules.book)
         for quota_type in KAFKAS_OWN:
             quotas.update(quota_type, Entity.of(client_id=CLIENT_ID), 1e9, static=False)
         self._charges: list[Charge] = []
         topics = TopicFilters(rules, counters=Counters(), notify=lambda _: None, clock=VirtualClock(START_MS))
-        claims = topics.claims(None, quotas)
-        self.pair = Pair(rules=rules, broker=quotas, claims=claims, on_charge=self._charges.append)
+        factories = topics.factories(None, quotas)
+        self.pair = Pair(rules=rules, broker=quotas, factories=factories, on_charge=self._charges.append)
         self._broker = TopicBroker(topics={"there": 2})
         self.ask(heartbeat())
 
@@ -66,7 +66,7 @@ class Walk:
         key, version, correlation_id = struct.unpack_from(">hhi", frame, 4)
         if key in TOPIC_APIS:
             return self._broker.answers(frame)
-        if key not in NEWEST or not self.pair.session.unanswered:
+        if key not in NEWEST or not len(self.pair.session.state.in_flight):
             return b""
         message: Any = kio_samples.empty_response(key, version)
         if hasattr(message, "error_code"):

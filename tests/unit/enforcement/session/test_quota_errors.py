@@ -33,7 +33,7 @@ def test_a_client_that_gets_errors_is_not_delayed_but_refused_while_it_is_over(v
     first, second = (produced(number, version=version) for number in (1, 2))
     pair.send(first)
     assert pair.answer(produce_response(1, version=version)) == produce_response(1, version=version)
-    assert pair.session.mute is None
+    assert pair.session.state.mute is None
     assert pair.send(second[:40]) == b""
     assert pair.send(second[40:]) == b""
     refused = pair.client[len(produce_response(1, version=version)) :]
@@ -41,9 +41,9 @@ def test_a_client_that_gets_errors_is_not_delayed_but_refused_while_it_is_over(v
     assert (b"producer_byte_rate of client-id app is exceeded" in refused) is (version >= 8)
     throttle_ms = throttle_of(pair.client, -5 if version >= 9 else -4)
     assert 0 < throttle_ms < 4000
-    assert pair.session.mute is None
+    assert pair.session.state.mute is None
     assert pair.counters.refused_requests == 1
-    assert [kind for kind, _ in pair.ledger.refused_here.by_bucket] == [QuotaType.PRODUCE]
+    assert [kind for kind, _ in pair.throttle_stats.refused_here.by_bucket] == [QuotaType.PRODUCE]
     pair.advance(throttle_ms)
     assert pair.send(produced(3, version=version, size=100)) == produced(3, version=version, size=100)
 
@@ -93,7 +93,7 @@ def test_a_refused_fetch_is_answered_empty_with_the_error_where_there_is_room(ve
     session = b"" if code is None else struct.pack(">hi", code, 0)
     assert answer == response(2, struct.pack(">i", throttle_ms) + session + bytes(4))
     assert throttle_ms > 0
-    assert pair.session.mute is None
+    assert pair.session.state.mute is None
 
 
 def test_produce_without_acknowledgement_can_be_told_no_error_and_is_delayed() -> None:

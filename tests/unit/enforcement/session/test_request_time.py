@@ -53,7 +53,7 @@ def join(number: int) -> tuple[bytes, bytes]:
 class Flood:
     """Clients of one id, each on a connection of its own, that send one request after the other."""
 
-    exchange: Callable[[int], tuple[bytes, bytes]]
+    round_trip: Callable[[int], tuple[bytes, bytes]]
     pairs: list[Pair]
     answered_ms: list[int] = field(default_factory=list)
 
@@ -71,28 +71,28 @@ class Flood:
                 return
             pair = self.pairs[index]
             pair.advance(now_ms - pair.now_ms)
-            asked, told = self.exchange(number)
+            asked, told = self.round_trip(number)
             assert pair.send(asked), "a client sends when its connection is read"
             pair.now_ms += SERVICE_MS
             assert pair.answer(told)
             self.answered_ms.append(pair.now_ms)
-            wake_at_ms = pair.session.wake_at_ms
+            wake_at_ms = pair.session.state.wake_at_ms
             heapq.heappush(due, (pair.now_ms if wake_at_ms is None else wake_at_ms, index, number + 1))
 
 
-def flood(exchange: Callable[[int], tuple[bytes, bytes]], *, connections: int, percentage: float) -> Flood:
+def flood(round_trip: Callable[[int], tuple[bytes, bytes]], *, connections: int, percentage: float) -> Flood:
     rules = EnforcementRules(window=WINDOW)
-    broker = BrokerQuotas(WINDOW, book=rules.book)
+    broker = BrokerQuotas(WINDOW, policies=rules.book)
     broker.update(QuotaType.REQUEST, Entity.of(client_id=CLIENT_ID), percentage, static=False)
-    return Flood(exchange, [Pair(rules=rules, broker=broker, model=MODEL) for _ in range(connections)])
+    return Flood(round_trip, [Pair(rules=rules, broker=broker, model=MODEL) for _ in range(connections)])
 
 
-@pytest.mark.parametrize("exchange", [poll, refused_metadata, join])
+@pytest.mark.parametrize("round_trip", [poll, refused_metadata, join])
 @pytest.mark.parametrize(("connections", "percentage"), [(1, 1.0), (10, 20.0), (20, 20.0)])
 def test_a_flood_gets_its_share_of_thread_time_and_no_more(
-    exchange: Callable[[int], tuple[bytes, bytes]], connections: int, percentage: float
+    round_trip: Callable[[int], tuple[bytes, bytes]], connections: int, percentage: float
 ) -> None:
-    flooding = flood(exchange, connections=connections, percentage=percentage)
+    flooding = flood(round_trip, connections=connections, percentage=percentage)
     flooding.run(120)
     used_ms_per_s = flooding.used_ms_per_s(since_s=20, seconds=120)
     allowed_ms_per_s = max(percentage * 10, connections * COST_MS)  # KIP-124: max(quota, connections x one request)
@@ -116,13 +116,13 @@ def test_who_is_within_its_share_is_not_held_while_others_flood() -> None:
     calm.advance(20_000)
     assert calm.send(asked) == asked
     assert calm.answer(told) == told
-    assert calm.session.mute is None
+    assert calm.session.state.mute is None
 
 
 @pytest.mark.parametrize("mode", list(FetchOverQuota))
 def test_a_consumer_that_polls_without_pause_is_contained_in_either_mode_of_fetches(mode: FetchOverQuota) -> None:
     rules = EnforcementRules(window=WINDOW, fetch_over_quota=mode)
-    broker = BrokerQuotas(WINDOW, book=rules.book)
+    broker = BrokerQuotas(WINDOW, policies=rules.book)
     broker.update(QuotaType.REQUEST, Entity.of(client_id=CLIENT_ID), 1.0, static=False)
     polling = Flood(poll, [Pair(rules=rules, broker=broker, model=MODEL)])
     polling.run(120)
@@ -135,5 +135,5 @@ def test_without_a_limit_nothing_is_timed() -> None:
         asked, told = poll(number)
         pair.send(asked)
         pair.answer(told)
-    assert pair.session.mute is None
+    assert pair.session.state.mute is None
     assert pair.broker.manager(QuotaType.REQUEST).buckets(START_MS) == []

@@ -19,7 +19,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle, UnknownApi
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.session.flow import AWAITING_RESPONSE, DRAINING, READING, THROTTLED
+from kafka_quotas.enforcement.session.session_state import AWAITING_RESPONSE, DRAINING, READING, THROTTLED
 
 PRODUCE_LIMIT = {QuotaType.PRODUCE: 1000.0}
 FETCH_LIMIT = {QuotaType.FETCH: 1000.0}
@@ -47,10 +47,10 @@ def test_a_produce_within_its_quota_passes_and_nothing_is_held() -> None:
     pair = Pair(quotas=PRODUCE_LIMIT)
     data = produce(1) + produce(2, size=500)
     assert pair.send(data) == data
-    assert pair.session.state is READING
+    assert pair.session.state.phase is READING
     answers = produce_response(1) + produce_response(2)
     assert pair.answer(answers) == answers
-    assert pair.session.mute is None
+    assert pair.session.state.mute is None
 
 
 def test_the_frame_length_is_charged_and_the_throttle_time_is_kafkas() -> None:
@@ -60,7 +60,7 @@ def test_the_frame_length_is_charged_and_the_throttle_time_is_kafkas() -> None:
     throttle_ms = expected_throttle_ms(pair, QuotaType.PRODUCE, [5000])
     assert throttle_ms == 3000  # 5000 bytes over 2 s against 1000 bytes/s
     assert throttle_of(out, -4) == throttle_ms
-    assert pair.session.wake_at_ms == pair.now_ms + throttle_ms
+    assert pair.session.state.wake_at_ms == pair.now_ms + throttle_ms
 
 
 def test_pipelined_requests_stop_at_the_offending_one() -> None:
@@ -68,7 +68,7 @@ def test_pipelined_requests_stop_at_the_offending_one() -> None:
     first, second, third = produce(1, size=9000), produce(2, size=300), produce(3, size=300)
     assert pair.send(first + second + third) == first
     assert pair.answer(produce_response(1))
-    throttle_ms = pair.session.wake_at_ms - pair.now_ms
+    throttle_ms = pair.session.state.wake_at_ms - pair.now_ms
     assert pair.advance(throttle_ms - 1) == b""
     assert pair.advance(1) == second + third
 
@@ -77,10 +77,10 @@ def test_the_mute_starts_with_the_response_and_not_before() -> None:
     pair = Pair(quotas=PRODUCE_LIMIT)
     pair.send(produce(1, size=5004))
     assert pair.advance(10_000) == b""
-    assert pair.session.wake_at_ms is None
-    assert pair.session.state is AWAITING_RESPONSE
+    assert pair.session.state.wake_at_ms is None
+    assert pair.session.state.phase is AWAITING_RESPONSE
     pair.answer(produce_response(1))
-    assert pair.session.wake_at_ms == pair.now_ms + 3000
+    assert pair.session.state.wake_at_ms == pair.now_ms + 3000
 
 
 def test_what_arrives_during_a_mute_waits_and_comes_out_in_order() -> None:
@@ -96,8 +96,8 @@ def test_what_arrives_during_a_mute_waits_and_comes_out_in_order() -> None:
 def test_without_acknowledgement_there_is_no_response_to_wait_for_and_the_mute_starts_at_once() -> None:
     pair = Pair(quotas=PRODUCE_LIMIT)
     pair.send(produce(1, size=5004, acks=0) + produce(2, size=300, acks=0))
-    assert pair.session.unanswered == 0
-    assert pair.session.wake_at_ms == pair.now_ms + 3000
+    assert len(pair.session.state.in_flight) == 0
+    assert pair.session.state.wake_at_ms == pair.now_ms + 3000
     assert pair.advance(3000) == produce(2, size=300, acks=0)
 
 
@@ -108,7 +108,7 @@ def test_the_throttle_time_is_written_in_every_version_that_has_the_field(versio
     out = pair.answer(produce_response(1, version=version))
     expected = bytearray(produce_response(1, version=version, throttle_ms=3000 if version else 0))
     assert out == expected
-    assert pair.session.wake_at_ms == pair.now_ms + 3000
+    assert pair.session.state.wake_at_ms == pair.now_ms + 3000
 
 
 @pytest.mark.parametrize("version", range(1, 13))
@@ -128,16 +128,16 @@ def test_a_throttle_time_of_the_broker_alone_is_passed_on_and_said(version: int)
     assert pair.answer(produce_response(1, version=version, throttle_ms=40)) == produce_response(
         1, version=version, throttle_ms=40
     )
-    assert [count.total_ms for count in pair.ledger.set_upstream.by_bucket.values()] == [40]
-    assert pair.session.mute is None
+    assert [count.total_ms for count in pair.throttle_stats.set_upstream.by_bucket.values()] == [40]
+    assert pair.session.state.mute is None
 
 
 def test_the_larger_of_the_brokers_throttle_time_and_ours_counts_and_the_brokers_is_said() -> None:
     pair = Pair(quotas=PRODUCE_LIMIT)
     pair.send(produce(1, size=5004))
     assert throttle_of(pair.answer(produce_response(1, throttle_ms=7000)), -4) == 7000
-    assert pair.session.wake_at_ms == pair.now_ms + 7000
-    (count,) = pair.ledger.set_upstream.by_bucket.values()
+    assert pair.session.state.wake_at_ms == pair.now_ms + 7000
+    (count,) = pair.throttle_stats.set_upstream.by_bucket.values()
     assert (count.times, count.total_ms) == (1, 7000)
     pair.advance(7000)
     pair.send(produce(2, size=100))
@@ -150,11 +150,11 @@ def test_back_pressure_that_ends_does_not_end_a_mute() -> None:
     pair = Pair(quotas=PRODUCE_LIMIT)
     second = produce(2, size=300)
     pair.send(produce(1, size=5004) + second)
-    pair.session.flow.pause_requests()
+    pair.session.state.pause_requests()
     pair.answer(produce_response(1))
-    pair.session.flow.resume_requests(pair.now_ms)
-    assert pair.session.to_upstream == []
-    assert pair.session.state is THROTTLED
+    pair.session.state.resume_requests(pair.now_ms)
+    assert pair.session.state.to_upstream == []
+    assert pair.session.state.phase is THROTTLED
     assert pair.advance(3000) == second
 
 
@@ -163,33 +163,33 @@ def test_a_mute_that_ends_does_not_end_back_pressure() -> None:
     second = produce(2, size=300)
     pair.send(produce(1, size=5004) + second)
     pair.answer(produce_response(1))
-    pair.session.flow.pause_requests()
+    pair.session.state.pause_requests()
     assert pair.advance(3000) == b""
-    pair.session.flow.resume_requests(pair.now_ms)
-    assert b"".join(map(bytes, pair.session.to_upstream)) == second
+    pair.session.state.resume_requests(pair.now_ms)
+    assert b"".join(map(bytes, pair.session.state.to_upstream)) == second
 
 
 def test_nothing_is_forwarded_again_by_releasing_what_did_not_hold() -> None:
     pair = Pair()
     pair.send(produce(1))
-    pair.session.flow.resume_requests(pair.now_ms)
-    assert pair.session.to_upstream == []
+    pair.session.state.resume_requests(pair.now_ms)
+    assert pair.session.state.to_upstream == []
 
 
 def test_a_wake_too_early_does_nothing() -> None:
     pair = Pair(quotas=PRODUCE_LIMIT)
     pair.send(produce(1, size=5004) + produce(2, size=300))
     pair.answer(produce_response(1))
-    pair.session.wake(pair.now_ms + 2999)
-    assert pair.session.state is THROTTLED
-    assert pair.session.wake_at_ms == pair.now_ms + 3000
+    pair.session.state.wake(pair.now_ms + 2999)
+    assert pair.session.state.phase is THROTTLED
+    assert pair.session.state.wake_at_ms == pair.now_ms + 3000
 
 
 def test_a_throttle_time_can_be_cut() -> None:
     pair = Pair(quotas=PRODUCE_LIMIT, rules=EnforcementRules(window=WINDOW, max_throttle_ms=250))
     pair.send(produce(1, size=5004))
     assert throttle_of(pair.answer(produce_response(1)), -4) == 250
-    assert pair.session.wake_at_ms == pair.now_ms + 250
+    assert pair.session.state.wake_at_ms == pair.now_ms + 250
 
 
 def test_a_fetch_is_capped_to_one_window_of_its_quota() -> None:
@@ -220,11 +220,11 @@ def test_the_throttle_time_of_a_fetch_counts_from_its_head() -> None:
     pair.send(fetch(1))
     frame = fetch_response(1, size=5004)
     pair.answer(frame[:12])
-    until_ms = pair.session.wake_at_ms
+    until_ms = pair.session.state.wake_at_ms
     assert until_ms == pair.now_ms + 3000
     pair.advance(100)
     pair.answer(frame[12:])
-    assert pair.session.wake_at_ms == until_ms
+    assert pair.session.state.wake_at_ms == until_ms
 
 
 def test_a_client_with_a_fetch_quota_gains_nothing_by_pipelining() -> None:
@@ -235,14 +235,14 @@ def test_a_client_with_a_fetch_quota_gains_nothing_by_pipelining() -> None:
     assert len(pair.upstream) == 2 * len(capped)
     pair.answer(fetch_response(2, size=9000))
     assert len(pair.upstream) == 2 * len(capped)
-    assert pair.session.state is THROTTLED
+    assert pair.session.state.phase is THROTTLED
 
 
 def test_fetch_version_0_has_no_field_and_is_muted_all_the_same() -> None:
     pair = Pair(quotas=FETCH_LIMIT)
     pair.send(fetch(1, version=0))
     assert pair.answer(fetch_response(1, size=5004, version=0)) == fetch_response(1, size=5004, version=0)
-    assert pair.session.wake_at_ms == pair.now_ms + 3000
+    assert pair.session.state.wake_at_ms == pair.now_ms + 3000
 
 
 @pytest.mark.parametrize("version", [11, 15])
@@ -254,11 +254,11 @@ def test_a_follower_is_exempt_only_if_its_principal_is_named(version: int) -> No
     follower = fetch(1, version=version, replica_id=2)
     assert named.send(follower) == follower
     named.answer(fetch_response(1, size=9000, version=version))
-    assert named.session.mute is None
+    assert named.session.state.mute is None
     anybody = Pair(quotas=FETCH_LIMIT)
     assert anybody.send(follower) != follower
     anybody.answer(fetch_response(1, size=9000, version=version))
-    assert anybody.session.mute is not None
+    assert anybody.session.state.mute is not None
 
 
 def test_an_internal_principal_that_fetches_as_a_consumer_is_limited() -> None:
@@ -274,12 +274,12 @@ def test_delay_style_holds_the_response_back_and_mutes_nobody_after_it() -> None
     second = produce(2, size=100, version=5)
     assert pair.send(produce(1, size=5004, version=5) + second)[-len(second) :] != second
     assert pair.answer(produce_response(1, version=5)) == b""
-    assert pair.session.flow.is_delaying
+    assert pair.session.state.is_delaying
     assert pair.advance(2999) == b""
     assert pair.client == b""
     assert pair.advance(1) == second
     assert pair.client == produce_response(1, version=5, throttle_ms=3000)
-    assert pair.session.wake_at_ms is None
+    assert pair.session.state.wake_at_ms is None
 
 
 def test_delay_style_does_not_make_a_client_wait_twice() -> None:
@@ -315,7 +315,7 @@ def test_a_quota_set_while_connected_counts_from_the_next_request_and_knows_the_
     pair.broker.update(QuotaType.PRODUCE, Entity.of(client_id=CLIENT_ID), None, static=False)
     pair.send(produce(3, size=50_000))
     pair.answer(produce_response(3))
-    assert pair.session.mute is None
+    assert pair.session.state.mute is None
 
 
 def test_connections_of_one_client_share_its_bucket() -> None:
@@ -325,25 +325,25 @@ def test_connections_of_one_client_share_its_bucket() -> None:
     other.send(produce(1, size=3004))
     one.answer(produce_response(1))
     other.answer(produce_response(1))
-    assert one.session.mute is None
-    assert other.session.wake_at_ms == other.now_ms + 3000
+    assert one.session.state.mute is None
+    assert other.session.state.wake_at_ms == other.now_ms + 3000
 
 
 def test_brokers_do_not_share_buckets() -> None:
     one, other = Pair(quotas=PRODUCE_LIMIT), Pair(quotas=PRODUCE_LIMIT, broker=BrokerQuotas(WINDOW))
     one.send(produce(1, size=2004))
     other.send(produce(1, size=2004))
-    assert one.session.state is READING
-    assert other.session.state is READING
+    assert one.session.state.phase is READING
+    assert other.session.state.phase is READING
 
 
 def test_every_other_client_id_on_the_connection_has_its_own_limit() -> None:
     pair = Pair(quotas=PRODUCE_LIMIT)
     free = produce(1, size=50_000, client_id="other")
     assert pair.send(free) == free
-    assert pair.session.state is READING
+    assert pair.session.state.phase is READING
     pair.send(produce(2, size=5004))
-    assert pair.session.state is AWAITING_RESPONSE
+    assert pair.session.state.phase is AWAITING_RESPONSE
 
 
 def test_a_response_out_of_order_closes_the_connection() -> None:
@@ -391,10 +391,10 @@ def test_a_drained_session_ends_the_request_it_is_at_and_begins_no_other() -> No
     pair = Pair()
     first, second = produce(1), produce(2)
     pair.send(first[:100])
-    pair.session.drain()
-    assert not pair.session.drained
+    pair.session.state.drain()
+    assert not pair.session.state.is_drained
     assert pair.send(first[100:] + second) == first[100:]
-    assert not pair.session.drained
+    assert not pair.session.state.is_drained
     pair.answer(produce_response(1))
-    assert pair.session.drained
-    assert pair.session.state is DRAINING
+    assert pair.session.state.is_drained
+    assert pair.session.state.phase is DRAINING

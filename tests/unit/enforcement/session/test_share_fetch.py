@@ -86,8 +86,8 @@ def test_what_is_delivered_is_charged_and_the_client_waits(version: int) -> None
     assert throttle_ms(got) == throttle
     assert got[13:] == frame[13:]
     assert fetched(who) == [(charged / 2, throttle)]
-    assert who.session.mute is not None
-    assert who.session.mute.until_ms == START_MS + throttle
+    assert who.session.state.mute is not None
+    assert who.session.state.mute.until_ms == START_MS + throttle
     assert who.advance(throttle - 1) == b""
     assert who.advance(1) != b""
 
@@ -99,7 +99,7 @@ def test_a_share_fetch_within_the_quota_passes_as_it_is(mode: FetchOverQuota, ve
     who.send(share_fetch(1, version))
     frame = answer(1, version)
     assert who.answer(frame) == frame
-    assert who.session.mute is None
+    assert who.session.state.mute is None
     assert fetched(who) == [((len(frame) - 5) / 2, 0)]
 
 
@@ -135,9 +135,9 @@ def test_over_the_quota_a_broker_keeps_the_records_and_their_bytes_count_for_not
             for each in topic.partitions
         ]
         assert fetched(who) == [(0, throttle)]
-        assert who.session.mute is not None
-        assert who.session.mute.until_ms == START_MS + throttle
-        assert who.session.unanswered == 0
+        assert who.session.state.mute is not None
+        assert who.session.state.mute.until_ms == START_MS + throttle
+        assert len(who.session.state.in_flight) == 0
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -151,7 +151,7 @@ def test_a_response_with_an_error_costs_no_bytes(mode: FetchOverQuota, version: 
     assert frame.endswith(who.answer(frame[14:]))
     assert who.client == frame
     assert fetched(who) == [(0, 0)]
-    assert who.session.mute is None
+    assert who.session.state.mute is None
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -165,7 +165,7 @@ def test_addresses_are_ours_wherever_a_response_over_the_quota_is_cut(mode: Fetc
         assert named == [(n, "127.0.0.1", 20_000 + n) for n in range(3)]
         assert len(got) == struct.unpack_from(">i", got)[0] + 4
         assert throttle_ms(got) > 0
-        assert who.session.unanswered == 0
+        assert len(who.session.state.in_flight) == 0
 
 
 def test_a_gibibyte_passes_as_views() -> None:
@@ -180,15 +180,15 @@ def test_a_gibibyte_passes_as_views() -> None:
     assert len(who.client) > head
     chunk, passed = bytes(1 << 20), 0
     for _ in range(1 << 10):
-        who.session.from_upstream(memoryview(chunk), who.now_ms)
-        (piece,) = who.session.to_client
+        who.session.receive_from_broker(chunk, who.now_ms)
+        (piece,) = who.session.state.to_client
         assert isinstance(piece, memoryview)
         assert piece.obj is chunk
         passed += len(piece)
-        who.session.to_client.clear()
+        who.session.state.to_client.clear()
     assert who.answer(behind) == behind
     assert passed == size
-    assert who.session.unanswered == 0
+    assert len(who.session.state.in_flight) == 0
 
 
 def varint(value: int) -> bytes:
@@ -228,7 +228,7 @@ def test_a_shadow_is_measured_and_nothing_else() -> None:
     whole, frame = share_fetch(1, 2), answer(1, 2)
     assert who.send(whole) == whole
     assert who.answer(frame) == frame
-    assert who.session.mute is None
+    assert who.session.state.mute is None
     buckets = list(who.broker.buckets(QuotaType.FETCH, who.now_ms))
     assert [state.measured for _, state in buckets] == [(len(frame) - 5) / 2]
 
@@ -261,8 +261,8 @@ def test_the_response_is_held_back_where_that_is_wanted() -> None:
     who.send(share_fetch(1, 2))
     frame = answer(1, 2)
     assert who.answer(frame) == b""
-    assert who.session.mute is not None
-    who.advance(who.session.mute.until_ms - who.now_ms)
+    assert who.session.state.mute is not None
+    who.advance(who.session.state.mute.until_ms - who.now_ms)
     assert who.client[13:] == frame[13:]
     assert throttle_ms(who.client) > 0, "share consumers don't wait by themselves"
 
@@ -277,4 +277,4 @@ def test_an_acknowledgement_costs_its_time_alone(mode: FetchOverQuota) -> None:
     who.answer(kio_samples.response_frame(kio_samples.empty_response(79, 2), correlation_id=1))
     assert [charge[3:6] for charge in charges] == [(QuotaType.REQUEST, 79, 1.0)]
     assert throttle_ms(who.client) == 1000
-    assert who.session.mute is not None
+    assert who.session.state.mute is not None

@@ -18,7 +18,7 @@ def muted() -> Pair:
     pair = Pair(quotas={QuotaType.PRODUCE: 1000.0})
     pair.send(produce(1, size=9000))
     pair.answer(produce_response(1))
-    assert pair.session.mute is not None
+    assert pair.session.state.mute is not None
     return pair
 
 
@@ -26,22 +26,22 @@ def test_a_client_that_is_let_go_is_read_at_once_and_waits_again_after_its_next_
     pair = muted()
     pair.send(produce(2, size=500))
     before = len(pair.upstream)
-    pair.session.unmute(pair.now_ms)
+    pair.session.state.unmute(pair.now_ms)
     pair.send(b"")
     assert len(pair.upstream) == before + 500, "what it had sent meanwhile passes"
     pair.answer(produce_response(2))
-    assert pair.session.mute is not None, "the bucket is what it was"
+    assert pair.session.state.mute is not None, "the bucket is what it was"
 
 
 def test_a_client_that_does_not_wait_is_not_touched() -> None:
     pair = Pair(quotas={QuotaType.PRODUCE: 1000.0})
-    pair.session.unmute(pair.now_ms)
+    pair.session.state.unmute(pair.now_ms)
     pair.send(produce(1, size=500))
     assert len(pair.upstream) == 500
 
 
 def test_who_is_meant_is_told_by_either_name_or_both() -> None:
-    mute = muted().session.mute
+    mute = muted().session.state.mute
     assert mute is not None
     chosen = [
         ClientChoice(client_id="app"),
@@ -54,7 +54,7 @@ def test_who_is_meant_is_told_by_either_name_or_both() -> None:
 
 def test_connections_of_one_client_are_one_row_with_the_longest_wait() -> None:
     pairs = [muted(), muted()]
-    mutes = [pair.session.mute for pair in pairs if pair.session.mute is not None]
+    mutes = [pair.session.state.mute for pair in pairs if pair.session.state.mute is not None]
     result = sum_up([(1, mutes[0]), (1, mutes[1]), (None, mutes[0])], pairs[0].now_ms)
     assert [(row.broker, row.connections) for row in result.unmuted] == [("1", 2), ("bootstrap", 1)]
     assert {row.remaining_ms for row in result.unmuted} == {mutes[0].until_ms - pairs[0].now_ms}

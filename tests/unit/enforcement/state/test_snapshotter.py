@@ -86,7 +86,7 @@ class Kept:
     def __init__(self, path: Path, *, now_ms: int = START_MS, window: QuotaWindow = WINDOW) -> None:
         cluster = EntityPolicy(entity=Entity.of(client_id="wide"), settings={"scope": Scope.CLUSTER})
         smooth = EntityPolicy(entity=Entity.of(client_id="smooth"), settings={"mode": Mode.SMOOTH})
-        self.policy = QuotaRegistry(window, book=PolicyTable(entities=(cluster, smooth)))
+        self.policy = QuotaRegistry(window, policies=PolicyTable(entities=(cluster, smooth)))
         quotas = {"producer_byte_rate": 1000.0, "controller_mutation_rate": 1.0}
         self.policy.apply([QuotaEntry(entity=Entity.of(client_id=None), quotas=quotas)])
         self.clock = VirtualClock(now_ms)
@@ -97,7 +97,7 @@ class Kept:
         self.connections.ip_limits.apply([limit])
         self.topics = TopicCache()
         self.thresholds = ThresholdRegistry(
-            directory=self.topics, counters=Counters(), notify=self.said.append, clock=self.clock
+            cache=self.topics, counters=Counters(), notify=self.said.append, clock=self.clock
         )
         self.thresholds.apply_file(ThresholdSettings(topics={"busy": 600.0}, totals={None: 1000.0}))
         self.keeper = StateSnapshotter(
@@ -115,7 +115,7 @@ class Kept:
         """The delay of the last of some connections of one address."""
         rates, now_ms = self.connections.broker(node_id).rates, self.clock.now_ms()
         delays = [
-            max(rates.listener_delay_ms("main", 3.0, now_ms), rates.ip_delay_ms("192.0.2.7", "main", now_ms))
+            max(rates.listener_delay_ms("main", 3.0, now_ms), rates.record_ip("192.0.2.7", 1, now_ms))
             for _ in range(times)
         ]
         return delays[-1]
@@ -170,11 +170,11 @@ def test_connections_made_before_a_restart_count_after_it(tmp_path: Path) -> Non
 
 def test_what_topics_took_in_before_a_restart_counts_after_it(tmp_path: Path) -> None:
     before = Kept(tmp_path / "state")
-    before.thresholds.broker(1).took("busy", 10_000, START_MS)
-    before.thresholds.broker(2).took("calm", 100, START_MS)
+    before.thresholds.broker(1).record_accepted("busy", 10_000, START_MS)
+    before.thresholds.broker(2).record_accepted("calm", 100, START_MS)
     before.clock.advance(5_000)
     assert over(before.thresholds.broker(1), START_MS + 5_000) == (False, 2000.0)
-    before.thresholds.broker(1).took("busy", 7, START_MS + 5_000)
+    before.thresholds.broker(1).record_accepted("busy", 7, START_MS + 5_000)
     before.bootstrap = 1
     before.keeper.save()
     after = Kept(tmp_path / "state", now_ms=START_MS + 6_000)
@@ -189,7 +189,7 @@ def test_what_topics_took_in_before_a_restart_counts_after_it(tmp_path: Path) ->
 
 def test_a_meter_that_was_ahead_of_a_clock_set_back_goes_on_ticking(tmp_path: Path) -> None:
     before = Kept(tmp_path / "state")
-    before.thresholds.broker(None).took("busy", 10_000, START_MS)
+    before.thresholds.broker(None).record_accepted("busy", 10_000, START_MS)
     before.clock.advance(5_000)
     before.keeper.save()
     after = Kept(tmp_path / "state", now_ms=START_MS - 3_600_000)
@@ -230,7 +230,7 @@ def test_figures_that_are_none_are_passed_over(tmp_path: Path) -> None:
     before.record(None, "app", 9000)
     before.record(None, "other", 9000)
     before.connect(None, 3)
-    before.thresholds.broker(None).took("busy", 10_000, START_MS)
+    before.thresholds.broker(None).record_accepted("busy", 10_000, START_MS)
     before.keeper.save()
     content = json.loads(path.read_text())
     content["buckets"][0]["figures"] = []

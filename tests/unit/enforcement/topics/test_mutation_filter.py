@@ -50,12 +50,12 @@ def client(
         mode=terms,
         mutations=MutationRules(mode=mode, algorithm=algorithm, auto_create=auto_create),
     )
-    quotas = BrokerQuotas(WINDOW, mutations=algorithm, book=rules.book)
+    quotas = BrokerQuotas(WINDOW, mutations=algorithm, policies=rules.book)
     if rate is not None:
         quotas.update(QuotaType.CONTROLLER_MUTATION, OF_APP, rate, static=False)
     counters = Counters()
     topics = TopicFilters(rules, counters=counters, notify=lambda _: None, clock=VirtualClock(START_MS))
-    pair = Pair(rules=rules, broker=quotas, claims=topics.claims(None, quotas), on_charge=on_charge)
+    pair = Pair(rules=rules, broker=quotas, factories=topics.factories(None, quotas), on_charge=on_charge)
     pair.counters = counters
     return Client(pair, broker or TopicBroker())
 
@@ -98,7 +98,7 @@ def test_topics_over_the_quota_are_refused_and_the_others_made_in_order(version:
     assert response.topics[1].error_message == (
         "controller_mutation_rate of client-id app is exceeded (1 partitions/s): wait 1000 ms"
     )
-    assert who.pair.session.mute is not None
+    assert who.pair.session.state.mute is not None
     assert (who.pair.counters.mutation_partitions, who.pair.counters.mutation_refusals) == (4, 2)
 
 
@@ -114,8 +114,8 @@ def test_older_versions_are_admitted_and_wait(version: int) -> None:
 def test_a_version_without_a_throttle_time_waits_all_the_same() -> None:
     who = client()
     assert codes(create(who, 0, *THREE)) == [("a", 0), ("b", 0), ("c", 0)]
-    assert who.pair.session.mute is not None
-    assert who.pair.session.mute.until_ms == who.pair.now_ms + 3000
+    assert who.pair.session.state.mute is not None
+    assert who.pair.session.state.mute.until_ms == who.pair.now_ms + 3000
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_topics_that_exist_or_are_named_twice_or_have_no_partitions_cost_nothing
     who = client(TopicBroker(topics={"old": 9}))
     response = create(who, 7, ("old", 50), ("twice", 50), ("none", 0), ("twice", 50), ("new", 1))
     assert [result.error_code for result in response.topics if result.name in ("old", "new")] == [36, 0]
-    assert who.pair.session.mute is None
+    assert who.pair.session.state.mute is None
     assert codes(create(who, 7, ("second", 3))) == [("second", 0)]
 
 
@@ -235,8 +235,8 @@ def test_every_algorithm_refuses_what_comes_behind_a_burst(algorithm: MutationAl
 def test_the_larger_throttle_time_of_broker_and_daemon_counts() -> None:
     who = client(TopicBroker(throttle_ms=5000))
     assert create(who, 7, *THREE).throttle_time_ms == 5000
-    assert who.pair.session.mute is not None
-    assert who.pair.session.mute.until_ms == who.pair.now_ms + 5000
+    assert who.pair.session.state.mute is not None
+    assert who.pair.session.state.mute.until_ms == who.pair.now_ms + 5000
 
 
 def test_the_event_log_gets_what_was_charged_and_what_was_given_back() -> None:
@@ -263,7 +263,7 @@ def test_in_shadow_mode_nothing_is_refused_and_nobody_waits() -> None:
     response = create(who, 7, *THREE)
     assert [code for _, code in codes(response)] == [0, 0, 0]
     assert response.throttle_time_ms == 0
-    ((quota_type, _),) = who.pair.ledger.shadowed_here.by_bucket
+    ((quota_type, _),) = who.pair.throttle_stats.shadowed_here.by_bucket
     assert quota_type is QuotaType.CONTROLLER_MUTATION
 
 
@@ -288,7 +288,7 @@ def test_topics_made_by_asking_for_them_are_charged_once_and_settled_when_they_e
     who = client(TopicBroker(default_partitions=4))
     assert codes(ask_for(who, version, "made")) == [("made", 3)]
     assert who.broker.topics == {"made": 4}
-    assert who.pair.session.mute is None, "1 partition was thought, of a burst of 3"
+    assert who.pair.session.state.mute is None, "1 partition was thought, of a burst of 3"
     assert codes(ask_for(who, version, "made")) == [("made", 0)]
     assert codes(create(who, 7, ("next", 1))) == [("next", QUOTA_EXCEEDED)]
     assert who.pair.counters.mutation_partitions == 4
@@ -319,6 +319,22 @@ def test_a_request_that_makes_nothing_costs_nothing(fields: dict[str, bool]) -> 
     for _ in range(10):
         ask_for(who, 9, "there" if not fields else "missing", **fields)
     assert codes(create(who, 7, ("a", 3))) == [("a", 0)]
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_charge_for_naming_a_topic_is_given_back_in_the_log_unless_its_creation_is_refused(refused: bool) -> None:
+    events: list[Any] = []
+    who = client(TopicBroker(auto_creates=False, default_partitions=4), on_charge=events.append)
+    ask_for(who, 9, "wanted")
+    who.broker.refuses = {"wanted": 36} if refused else {}  # TOPIC_ALREADY_EXISTS: somebody else was faster
+    create(who, 7, ("wanted", 2))
+    amounts = [(api_key, amount) for _, _, _, _, api_key, amount, _, _ in events]
+    assert amounts[:2] == [(3, 1), (19, 2)]
+    assert amounts[2:] == [(19, -2) if refused else (19, -1)]
+    who.broker.refuses = {}
+    who.broker.topics["wanted"] = 4
+    ask_for(who, 9, "wanted")
+    assert who.pair.counters.mutation_partitions == (4 if refused else 2), "somebody paid for it, once"
 
 
 def test_a_topic_that_is_created_while_somebody_waits_for_it_is_charged_to_its_creator_alone() -> None:

@@ -53,13 +53,13 @@ class Group:
         rules = EnforcementRules(
             window=WINDOW, mutation_window=WINDOW, mutations=MutationRules(auto_create=auto_create)
         )
-        quotas = BrokerQuotas(WINDOW, book=rules.book)
+        quotas = BrokerQuotas(WINDOW, policies=rules.book)
         if rate is not None:
             quotas.update(QuotaType.CONTROLLER_MUTATION, Entity.of(client_id=CLIENT_ID), rate, static=False)
         self.charges: list[Charge] = []
         topics = TopicFilters(rules, counters=Counters(), notify=lambda _: None, clock=VirtualClock(START_MS))
-        claims = topics.claims(None, quotas)
-        self.pair = Pair(rules=rules, broker=quotas, claims=claims, on_charge=self.charges.append)
+        factories = topics.factories(None, quotas)
+        self.pair = Pair(rules=rules, broker=quotas, factories=factories, on_charge=self.charges.append)
         self.broker = TopicBroker(auto_creates=False)
 
     def beat(self, response: bytes) -> bytes:
@@ -93,7 +93,7 @@ def test_topics_in_the_making_are_charged_once_and_waited_for() -> None:
     assert [charge[3:7] for charge in group.charges] == [
         (QuotaType.CONTROLLER_MUTATION, ApiKey.STREAMS_GROUP_HEARTBEAT, 1, 2000)
     ] * 5
-    assert group.pair.session.mute is not None
+    assert group.pair.session.state.mute is not None
     group.pair.advance(2000)
     assert throttle_ms(group.beat(missing(*names))) == 0, "they are the same topics"
     assert group.charged == 5

@@ -1,6 +1,6 @@
 """Data of topics over their thresholds, cut out of Produce requests by a session."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -18,6 +18,8 @@ from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.enforcement.topics.filters import TopicFilters
+from kafka_quotas.enforcement.topics.topic_cache import SLICE, TopicCache
+from kafka_quotas.wire.passing.metadata import KnownTopic
 
 POLICY_VIOLATION, OUT_OF_ORDER, QUOTA_EXCEEDED, TOO_LARGE = 44, 45, 89, 10
 TICK_MS = 5000
@@ -41,9 +43,9 @@ class Producer(Client):
         self.topics.thresholds.apply_file(
             ThresholdSettings(totals={None: 1000.0} if totals is None else totals, topics={"small": 100.0})
         )
-        quotas = BrokerQuotas(rules.window, book=rules.book)
+        quotas = BrokerQuotas(rules.window, policies=rules.book)
         super().__init__(
-            Pair(rules=rules, broker=quotas, claims=self.topics.claims(1, quotas)),
+            Pair(rules=rules, broker=quotas, factories=self.topics.factories(1, quotas)),
             broker or TopicBroker(topics={"small": 2, "large": 2, "other": 1}),
         )
         self.counters = counters
@@ -113,6 +115,36 @@ def test_nothing_is_rejected_while_the_broker_is_under_its_total_or_the_topic_un
     who.fill()
     assert who.produce(9, ("other", 0, b"a")) == [("other", 0, 0)], "its share is 450, and it takes in 2"
     assert who.produce(9, ("large", 0, b"a")) == [("large", 0, POLICY_VIOLATION)], "it takes in 998 of 450"
+
+
+def test_many_topics_are_learnt_in_slices_while_requests_pass() -> None:
+    count = 2 * SLICE + 1
+    who = Producer(TopicBroker(topics={f"t{number}": 1 for number in range(count)}))
+    thresholds = who.topics.thresholds.broker(1)
+    known = []
+    for _ in range(4):
+        assert who.produce(9, ("t0", 0, b"a")) == [("t0", 0, 0)]
+        known.append(len(who.topics._cache.led_by(1)))
+        who.pair.advance(TICK_MS)
+    assert known == [SLICE, 2 * SLICE, count, count]
+    assert len(thresholds.rates(who.pair.now_ms)) == count + 1, "each has a share of the total, which comes beside them"
+    assert who.broker.asked.count((METADATA, 4)) == 1
+
+
+def test_the_end_of_a_broken_list_of_topics_costs_no_connection() -> None:
+    cache, good = TopicCache(), KnownTopic(0, "t", None, 1, frozenset({1}), 0, 0)
+
+    def topics() -> Iterator[KnownTopic]:
+        for number in range(SLICE):
+            yield good._replace(name=f"t{number}")
+        raise ProtocolError("it ends too early")
+
+    cache.learn_in_slices(topics())
+    version = cache.version
+    cache.learn_more()
+    cache.learn_more()
+    assert len(cache.led_by(1)) == SLICE
+    assert cache.version == version + 1
 
 
 def test_rates_fall_once_data_is_rejected_and_then_it_is_taken_again() -> None:
@@ -242,7 +274,7 @@ def test_the_store_has_its_say_over_the_file_and_what_is_too_much_is_not_used() 
 def test_the_broker_behind_the_bootstrap_address_keeps_its_rates_when_it_is_known() -> None:
     topics = Producer().topics
     thresholds = topics.thresholds.broker(None)
-    thresholds.took("small", 5000, START_MS)
+    thresholds.record_accepted("small", 5000, START_MS)
     topics.thresholds.name_bootstrap(7)
     assert topics.thresholds.broker(7) is thresholds
     assert topics.thresholds.broker(7).rates(START_MS + TICK_MS)["small"][0] == 1000.0

@@ -1,10 +1,8 @@
 """The state that both directions of one connection share: the requests in flight, and why no request may begin.
 
-docs/architecture.md draws `ConnectionState`; every change from one state to another is a method of `SessionState`.
-Back-pressure is no state: the daemon stops reading a side whose peer does not take bytes, in any state, and frames end
-as usual. Neither is the limit on requests in flight: while it is reached no request begins. Invariants: at most one
-request is awaited, and it is the last in `in_flight`; while the state is not `READING` the client's stream is between
-two frames, or inside the last one that began before.
+docs/architecture.md draws `ConnectionState` and lists the pause reasons; every change of either is a method of
+`SessionState`. Invariants: at most one request is awaited, and it is the last in `in_flight`; while the phase is not
+`READING` the client's stream is between two frames, or inside the last one that began before.
 """
 
 from collections import deque
@@ -12,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from kafka_quotas.core.quotas.quota_manager import Limiter, QuotaType
+from kafka_quotas.core.quotas.quota_manager import Limiter
 from kafka_quotas.enforcement.session.frame_stream import FrameStream
 from kafka_quotas.enforcement.session.in_flight import InFlightRequest
 from kafka_quotas.wire.codec.skip import Buffer
@@ -28,11 +26,6 @@ class ThrottledChannel:
     """Start of the throttle time."""
     until_ms: int
     """End of the throttle time."""
-
-    @property
-    def quota_type(self) -> QuotaType:
-        """The type of the violated quota."""
-        return self.limiter.quota_type
 
 
 class ConnectionState(Enum):
@@ -64,16 +57,18 @@ class SessionState:
     __slots__ = (
         "_ending",
         "awaited",
+        "awaits_memory",
         "client_is_full",
+        "expects_all_responses",
         "in_flight",
-        "is_crowded",
+        "is_at_max_in_flight",
         "is_delaying",
-        "lacks_room",
         "max_in_flight",
         "mute",
+        "phase",
+        "request_count",
         "requests",
         "responses",
-        "state",
         "to_client",
         "to_upstream",
         "upstream_is_full",
@@ -84,101 +79,125 @@ class SessionState:
     responses: FrameStream
 
     def __init__(self, *, max_in_flight: int) -> None:
-        self.state = READING
+        self.phase = READING
         self.max_in_flight = max_in_flight
         self.in_flight: deque[InFlightRequest] = deque()
         self.awaited: InFlightRequest | None = None
         """The one request whose response lets the next request begin."""
         self.mute: ThrottledChannel | None = None
+        """The throttle time that the client waits for, None if it doesn't."""
         self.wake_at_ms: int | None = None
+        """The time to call `wake` (ms), None for never."""
+        self._ending = 0
+        """Answered requests still in `in_flight`: 1 while `allow_more_requests` lets requests begin after one."""
+        self.request_count = 0
+        """The number of requests that were received to their end."""
+        self.expects_all_responses = True
+        """Whether the client expects a response to every request so far.
+
+        Then dropping what is unread of a client that has left is safe: it got no response to it.
+        """
+        self.to_upstream: list[Buffer] = []
+        self.to_client: list[Buffer] = []
+
+        # Pause reasons, each independent of the phase and of the others.
         self.is_delaying = False
         """Whether the daemon holds the next response back for its throttle time (KIP-13)."""
         self.upstream_is_full = False
         """Whether the broker reads more slowly than the client sends."""
         self.client_is_full = False
         """Whether the client reads more slowly than the broker sends."""
-        self._ending = 0
-        """Answered requests still in `in_flight`: 1 while `thin_out` lets requests begin after one, else 0."""
-        self.is_crowded = False
+        self.is_at_max_in_flight = False
         """Whether `max_in_flight` was reached: no request begins until half of the requests are answered."""
-        self.lacks_room = False
-        """Whether the next request waits for room to be gathered, see `gathering`."""
-        self.to_upstream: list[Buffer] = []
-        self.to_client: list[Buffer] = []
-
-    @property
-    def may_begin(self) -> bool:
-        """Whether the next request may begin."""
-        if not self.is_crowded and len(self.in_flight) - self._ending >= self.max_in_flight:
-            self.is_crowded = True
-        return self.state is READING and not self.is_crowded
+        self.awaits_memory = False
+        """Whether the next request waits for memory to be gathered, see `gathering`."""
 
     @property
     def is_held(self) -> bool:
         """Whether the session keeps the client's bytes because no request may begin."""
-        return self.state is not READING or self.is_crowded or self.lacks_room
+        return self.phase is not READING or self.is_at_max_in_flight or self.awaits_memory
 
-    def thin_out(self, now_ms: int) -> None:
+    @property
+    def waiting_request_bytes(self) -> int:
+        """Bytes of the client that wait because its next request may not begin."""
+        return self.requests.rest_bytes if self.is_held else 0
+
+    @property
+    def waiting_response_bytes(self) -> int:
+        """Bytes of the broker that wait because a response is delayed."""
+        return self.responses.rest_bytes if self.is_delaying else 0
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether the client has got the response to every request that has begun."""
+        return not (self.in_flight or self.requests.mid_frame)
+
+    def may_begin(self) -> bool:
+        """Return whether the next request may begin, and note it where `max_in_flight` is reached."""
+        if not self.is_at_max_in_flight and len(self.in_flight) - self._ending >= self.max_in_flight:
+            self.is_at_max_in_flight = True
+        return self.phase is READING and not self.is_at_max_in_flight
+
+    def allow_more_requests(self, now_ms: int) -> None:
         """Let requests begin again if at most half of the limit remain after the first of `in_flight`.
 
         The caller removes that first request, which is answered, from `in_flight` afterwards.
         """
         # Not after each response: `resume` reads the kept bytes from their start, which costs as much as they are long.
-        if self.is_crowded and len(self.in_flight) - 1 <= self.max_in_flight // 2:
-            self.is_crowded = False
+        if self.is_at_max_in_flight and len(self.in_flight) - 1 <= self.max_in_flight // 2:
+            self.is_at_max_in_flight = False
             self._ending = 1
-            self._go_on(now_ms)
+            self._resume_requests(now_ms)
             self._ending = 0
 
-    def found_room(self, now_ms: int) -> None:
-        """Let the request begin that waited for room to be gathered."""
-        self.lacks_room = False
-        self._go_on(now_ms)
+    def resume_gathering(self, now_ms: int) -> None:
+        """Let the request begin that waited for memory to be gathered."""
+        self.awaits_memory = False
+        self._resume_requests(now_ms)
 
-    def await_response(self, exchange: InFlightRequest) -> None:
+    def await_response(self, request: InFlightRequest) -> None:
         """Let no request begin before the response to this one has passed."""
-        self.awaited = exchange
-        if self.state is READING:
-            self.state = AWAITING_RESPONSE
+        self.awaited = request
+        # DRAINING and CLOSED are for good: the response still passes, but nothing begins after it.
+        if self.phase is READING:
+            self.phase = AWAITING_RESPONSE
 
-    def answered(self, exchange: InFlightRequest, now_ms: int) -> None:
-        """Let the next request begin if this one was awaited.
-
-        The response to any other request changes nothing.
-        """
-        if self.awaited is not exchange:
+    def answered(self, request: InFlightRequest, now_ms: int) -> None:
+        """Let the next request begin if this one was awaited."""
+        if request is not self.awaited:
             return
         self.awaited = None
-        if self.state is AWAITING_RESPONSE:
+        if self.phase is AWAITING_RESPONSE:
             # A response before the awaited one may have muted the client meanwhile: that throttle time continues.
             is_muted = self.mute is not None and not self.is_delaying
             self._enter(THROTTLED if is_muted else READING, now_ms)
 
-    def throttle(self, exchange: InFlightRequest, now_ms: int) -> None:
+    def throttle(self, request: InFlightRequest, now_ms: int) -> None:
         """Mute the client for the throttle time of a request, from now on."""
-        self.hold_for(exchange, now_ms)
+        self._mute(request, now_ms)
         # While a response is awaited no request begins anyway; `answered` finds the mute and enters `THROTTLED` then.
-        if self.state is READING:
-            self.state = THROTTLED
+        if self.phase is READING:
+            self.phase = THROTTLED
 
-    def delay(self, exchange: InFlightRequest, now_ms: int) -> None:
+    def delay(self, request: InFlightRequest, now_ms: int) -> None:
         """Hold the next response back for its throttle time."""
         self.is_delaying = True
-        self.hold_for(exchange, now_ms)
+        self._mute(request, now_ms)
         # No request begins until the response has passed: pipelining would be a way around the delay.
         if self.awaited is None:
-            self.await_response(exchange)
+            self.await_response(request)
 
-    def hold_for(self, exchange: InFlightRequest, now_ms: int) -> None:
-        """Set `wake_at_ms` to the end of a request's throttle time, and `mute` to whose quota it is."""
-        assert exchange.throttled_by is not None
-        # The broker's throttle time starts at the same response: a client waits once, for the longer of the two.
-        until_ms = max(now_ms + max(exchange.throttle_ms, exchange.upstream_ms), self.wake_at_ms or 0)
+    def _mute(self, request: InFlightRequest, now_ms: int) -> None:
+        assert request.throttled_by is not None
+        # The broker's throttle time starts at the same response: a client waits once, for the longer of the two. A
+        # shorter one must not end a mute that still runs: responses to pipelined requests may each set one.
+        until_ms = max(now_ms + max(request.throttle_ms, request.upstream_ms), self.wake_at_ms or 0)
         self.wake_at_ms = until_ms
-        self.mute = ThrottledChannel(limiter=exchange.throttled_by, since_ms=now_ms, until_ms=until_ms)
+        self.mute = ThrottledChannel(limiter=request.throttled_by, since_ms=now_ms, until_ms=until_ms)
 
     def wake(self, now_ms: int) -> None:
         """End the throttle time if it is over by now."""
+        # A timer may fire early, by the resolution of its clock: it is set again then.
         if self.wake_at_ms is None or now_ms < self.wake_at_ms:
             return
         self.wake_at_ms = self.mute = None
@@ -187,21 +206,26 @@ class SessionState:
             # `resume_responses` passes the response on to a client that does not read yet.
             if not self.client_is_full:
                 self.responses.resume(now_ms)
-        if self.state is THROTTLED:
+        if self.phase is THROTTLED:
             self._enter(READING, now_ms)
 
+    def unmute(self, now_ms: int) -> None:
+        """End the throttle time that the client waits for, if any, before it is over."""
+        if self.wake_at_ms is not None:
+            self.wake_at_ms = now_ms
+            self.wake(now_ms)
+
     def pause_requests(self) -> None:
-        """Stop reading from the client until the broker takes bytes again."""
+        """Take note that the client is left unread until the broker takes bytes again."""
         self.upstream_is_full = True
 
     def resume_requests(self, now_ms: int) -> None:
-        """Pass on the requests that waited for the broker to take bytes, unless the state forbids it."""
+        """Pass on the requests that waited for the broker to take bytes, unless the phase forbids it."""
         self.upstream_is_full = False
-        if self.state is READING:
-            self.requests.resume(now_ms)
+        self._resume_requests(now_ms)
 
     def pause_responses(self) -> None:
-        """Stop reading from the broker until the client takes bytes again."""
+        """Take note that the broker is left unread until the client takes bytes again."""
         self.client_is_full = True
 
     def resume_responses(self, now_ms: int) -> None:
@@ -211,18 +235,18 @@ class SessionState:
             self.responses.resume(now_ms)
 
     def drain(self) -> None:
-        """Let no further request begin, for good."""
-        if self.state is not CLOSED:
-            self.state = DRAINING
+        """Let the request that has begun end, and no other begin, for good."""
+        if self.phase is not CLOSED:
+            self.phase = DRAINING
 
     def close(self) -> None:
         """Let no request begin any more, because both connections are closing."""
-        self.state = CLOSED
+        self.phase = CLOSED
 
-    def _enter(self, state: ConnectionState, now_ms: int) -> None:
-        self.state = state
-        self._go_on(now_ms)
+    def _enter(self, phase: ConnectionState, now_ms: int) -> None:
+        self.phase = phase
+        self._resume_requests(now_ms)
 
-    def _go_on(self, now_ms: int) -> None:
-        if self.state is READING and not self.upstream_is_full:
+    def _resume_requests(self, now_ms: int) -> None:
+        if self.phase is READING and not self.upstream_is_full:
             self.requests.resume(now_ms)
