@@ -9,7 +9,6 @@ from kafka_quotas.enforcement.session.frame_stream import FindTail
 from kafka_quotas.enforcement.session.in_flight import FETCH, SHARE_FETCH
 from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.passing import fetch_response, share_fetch_response
-from kafka_quotas.wire.passing import fetch_response as fetch_tail
 from kafka_quotas.wire.passing.broker_addresses import Translate
 
 
@@ -52,9 +51,9 @@ FETCH_FORMS: Final[Mapping[int, FetchForm]] = MappingProxyType(
         FETCH: FetchForm(
             charged_bytes=_fetch_bytes,
             error_code=_fetch_error,
-            names_no_brokers=fetch_tail.is_bare,
-            find_tail=lambda length: fetch_tail.FetchTail(length).find,
-            rewrite_tail=fetch_tail.rewrite_tail,
+            names_no_brokers=fetch_response.is_bare,
+            find_tail=lambda length: fetch_response.FetchTail(length).find,
+            rewrite_tail=fetch_response.rewrite_tail,
         ),
         SHARE_FETCH: FetchForm(
             charged_bytes=_share_fetch_bytes,
