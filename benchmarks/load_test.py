@@ -34,8 +34,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.brokers.java_process import java_command
 from tests.support.brokers.servers import Kafka, kafka_4
 
-from kafka_quotas.loadtest.plan.schedule import ConstantSchedule
-from kafka_quotas.loadtest.plan.schedule_choice import BurstSchedule, PoissonSchedule
+from kafka_quotas.loadtest.plan.schedule import BurstSchedule, ConstantSchedule, PoissonSchedule
 from kafka_quotas.loadtest.record.recorder import Recorder
 
 TOPIC = "bench"

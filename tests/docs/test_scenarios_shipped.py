@@ -9,7 +9,7 @@ import pytest
 from kafka_quotas.loadtest.run.host_limits import HostLimits
 from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import TargetNeed
-from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities, obstacles
+from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities, preflight
 from kafka_quotas.loadtest.scenario.scaling import scaled
 
 PAGES = Path(__file__).parents[2] / "docs" / "scenarios"
@@ -56,10 +56,10 @@ def test_every_experiment_is_shipped() -> None:
 def test_it_can_be_run_where_it_says(name: str) -> None:
     scenario = read_scenario(name)
     is_real = scenario.needs is TargetNeed.REAL_BROKER
-    ground = TargetCapabilities(embedded=not is_real, own_broker=is_real, through_daemon=not is_real, limits=LAPTOP)
+    target = TargetCapabilities(embedded=not is_real, own_broker=is_real, through_daemon=not is_real, limits=LAPTOP)
     laptop = scaled(scenario, scenario.scaling.laptop)
 
-    assert obstacles(laptop, ground) == ()
+    assert preflight(laptop, target) == ()
     assert scenario.source
 
 

@@ -44,3 +44,30 @@ def test_docstrings_do_not_begin_with_nothing() -> None:
         if isinstance(node, kinds) and (ast.get_docstring(node) or "").startswith(("Nothing", "Never;"))
     ]
     assert beginning == []
+
+
+LOAD_TESTER = ("loadtest", "commands/load_test", "commands/testbed")
+RETIRED_IN_LOAD_TESTER = {
+    *("told", "tell", "said", "venue", "stage", "ground", "filler", "conclusion", "obstacle", "obstacles", "undoing"),
+    *("keeping", "given", "audience", "actor"),
+}
+
+
+def words_of_names(path: Path) -> set[str]:
+    """The words in the names of all functions, parameters, variables and attributes that a module sets."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.arg(arg=name):
+                found |= set(name.split("_"))
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                found |= set(name.lower().split("_"))
+    return found
+
+
+def test_retired_words_name_nothing_in_the_load_tester() -> None:
+    package = ROOT / "src" / "kafka_quotas"
+    modules = [path for path in SOURCES if path.relative_to(package).as_posix().startswith(LOAD_TESTER)]
+    found = {str(path.relative_to(package)): words_of_names(path) & RETIRED_IN_LOAD_TESTER for path in modules}
+    assert modules
+    assert {path: words for path, words in found.items() if words} == {}

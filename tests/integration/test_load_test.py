@@ -20,7 +20,7 @@ from kafka_quotas.loadtest.clients.librdkafka.topic_view import look_at_topic
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.run.embedded_cluster import EmbeddedCluster
-from kafka_quotas.loadtest.run.progress import RunProgress, Watcher
+from kafka_quotas.loadtest.run.runner import RunProgress, Watcher
 
 QUICK = ("--embedded", "--warmup", "1s", "--duration", "4s", "--quota-window-num", "1")
 

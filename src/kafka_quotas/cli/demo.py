@@ -20,7 +20,7 @@ from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.output.render import Cell, Table, columns, is_terminal, print_table, write
 from kafka_quotas.cli.output.values import in_words
 from kafka_quotas.cli.output.view import Output
-from kafka_quotas.commands.demo import CAST, DURATION_S, WINDOW, DemoClient, DemoTestBed
+from kafka_quotas.commands.demo import CLIENTS, DURATION_S, WINDOW, DemoClient, DemoTestBed
 from kafka_quotas.commands.demo import demo as run_demo
 from kafka_quotas.commands.quotas.alter import AlterResult
 from kafka_quotas.commands.quotas.describe import EffectiveResult
@@ -28,7 +28,7 @@ from kafka_quotas.core.model.units import format_bytes
 from kafka_quotas.core.resolution.effective import EffectiveQuota
 from kafka_quotas.loadtest.result.hgrm import SUFFIX
 from kafka_quotas.loadtest.result.result import LoadResult
-from kafka_quotas.loadtest.run.progress import RunProgress, Watcher
+from kafka_quotas.loadtest.run.runner import RunProgress, Watcher
 from kafka_quotas.system_clock import SystemClock
 
 
@@ -41,16 +41,16 @@ class Narrator:
         self._loading = False
         heading(stream, "Quotas, in a local store")
 
-    def quota_is_set(self, actor: DemoClient, result: AlterResult) -> None:
+    def quota_is_set(self, client: DemoClient, result: AlterResult) -> None:
         """Show the command that sets the same quota."""
         for change in result.changes:
             value = format_bytes(change.new or 0).replace(" ", "")
-            self._tell(f"$ kafka-quotas alter --client {actor.client_id} --add-config {change.key}={value}")
+            self._tell(f"$ kafka-quotas alter --client {client.client_id} --add-config {change.key}={value}")
 
-    def stage_is_set(self, stage: DemoTestBed) -> None:
+    def servers_run(self, servers: DemoTestBed) -> None:
         """List what runs: the daemon, the embedded cluster and the quota window."""
         heading(self._stream, "The daemon, between clients and cluster")
-        self._tell(f"clients -> daemon {stage.daemon} -> embedded cluster {stage.cluster}")
+        self._tell(f"clients -> daemon {servers.daemon} -> embedded cluster {servers.cluster}")
         self._tell(f"quota window {window_text()} (Kafka's default is 11 x 1 s: too long for a demo)")
 
     def applies(self, result: EffectiveResult) -> None:
@@ -64,10 +64,10 @@ class Narrator:
         if not self._loading:
             self._loading = True
             heading(self._stream, f"Load for {DURATION_S:.0f} s, after a window of warm-up")
-            for actor in CAST:
-                offers = "all it can" if actor.offers is None else f"{format_bytes(actor.offers)}/s"
-                quota = "no quota" if actor.quota is None else f"quota {format_bytes(actor.quota)}/s"
-                self._tell(f"{actor.client_id:<10} {actor.direction.value}s {offers}, {quota}")
+            for client in CLIENTS:
+                offers = "all it can" if client.offers is None else f"{format_bytes(client.offers)}/s"
+                quota = "no quota" if client.quota is None else f"quota {format_bytes(client.quota)}/s"
+                self._tell(f"{client.client_id:<10} {client.direction.value}s {offers}, {quota}")
         if self._watcher is not None:
             self._watcher(progress)
 

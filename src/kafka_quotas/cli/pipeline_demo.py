@@ -21,7 +21,7 @@ from kafka_quotas.cli.options.journal import JOURNAL_VARIABLE
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.commands.pipeline.demo import SCENARIO, demo_scenario, record_traffic
-from kafka_quotas.commands.testbed.kafka_jars import VERSION, KafkaServerError
+from kafka_quotas.commands.testbed.kafka_broker import VERSION, KafkaServerError
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.pipeline.engine.choice import require_libraries

@@ -21,8 +21,7 @@ from kafka_quotas.loadtest.plan.throttle_cycles import Direction
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.result.result import LoadResult
 from kafka_quotas.loadtest.run.embedded_cluster import EmbeddedCluster
-from kafka_quotas.loadtest.run.progress import RunProgress
-from kafka_quotas.loadtest.run.runner import run_load
+from kafka_quotas.loadtest.run.runner import RunProgress, run_load
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Store
 
@@ -51,7 +50,7 @@ class DemoClient:
         return PRODUCER_BYTE_RATE if self.direction is Direction.PRODUCE else CONSUMER_BYTE_RATE
 
 
-CAST: Final = (
+CLIENTS: Final = (
     DemoClient(client_id="greedy", direction=Direction.PRODUCE, quota=2_000_000, offers=None),
     DemoClient(client_id="modest", direction=Direction.PRODUCE, quota=4_000_000, offers=1_500_000),
     DemoClient(client_id="unlimited", direction=Direction.PRODUCE, quota=None, offers=8_000_000),
@@ -72,11 +71,11 @@ class DemoTestBed:
 class DemoObserver(Protocol):
     """An observer of the demo's progress."""
 
-    def quota_is_set(self, actor: DemoClient, result: AlterResult) -> None:
+    def quota_is_set(self, client: DemoClient, result: AlterResult) -> None:
         """Receive a quota that the demo has stored."""
         ...
 
-    def stage_is_set(self, stage: DemoTestBed) -> None:
+    def servers_run(self, servers: DemoTestBed) -> None:
         """Receive the addresses of the servers once they all run."""
         ...
 
@@ -89,7 +88,7 @@ class DemoObserver(Protocol):
         ...
 
 
-def demo(audience: DemoObserver, *, clock: Clock) -> LoadResult:
+def demo(observer: DemoObserver, *, clock: Clock) -> LoadResult:
     """Run the demo and return the result of every client, with the verdicts.
 
     Everything that it started ends before it returns.
@@ -105,29 +104,29 @@ def demo(audience: DemoObserver, *, clock: Clock) -> LoadResult:
         cluster.fill(_CONSUMED_TOPIC, records=_FILL_RECORDS, record_size=RECORD_SIZE)
         store = open_store(f"local:{folder / 'quotas.db'}")
         stack.callback(store.close)
-        _set_quotas(store, audience)
+        _set_quotas(store, observer)
         daemon = stack.enter_context(
             running_daemon(upstream=cluster.bootstrap, store_url=store.url, window=WINDOW, folder=folder)
         )
-        audience.stage_is_set(
+        observer.servers_run(
             DemoTestBed(cluster=cluster.bootstrap, daemon=daemon.bootstrap, store_url=store.url, window=WINDOW)
         )
-        audience.applies(effective(store, clients=[QuestionedClient(client_id=actor.client_id) for actor in CAST]))
-        return run_load(_plan(daemon.bootstrap), clock=clock, watcher=audience.load_runs)
+        observer.applies(effective(store, clients=[QuestionedClient(client_id=client.client_id) for client in CLIENTS]))
+        return run_load(_plan(daemon.bootstrap), clock=clock, watcher=observer.load_runs)
 
 
-def _set_quotas(store: Store, audience: DemoObserver) -> None:
+def _set_quotas(store: Store, observer: DemoObserver) -> None:
     """Store the quotas of the demo's clients."""
-    for actor in CAST:
-        if actor.quota is not None:
-            entity = Entity.of(client_id=actor.client_id)
-            audience.quota_is_set(actor, alter(store, entity=entity, changes={actor.key.name: float(actor.quota)}))
+    for client in CLIENTS:
+        if client.quota is not None:
+            entity = Entity.of(client_id=client.client_id)
+            observer.quota_is_set(client, alter(store, entity=entity, changes={client.key.name: float(client.quota)}))
 
 
 def _plan(bootstrap: str) -> LoadPlan:
     return LoadPlan(
         bootstrap=bootstrap,
-        entities=tuple(_load(actor) for actor in CAST),
+        entities=tuple(_load(client) for client in CLIENTS),
         duration_s=DURATION_S,
         warmup_s=float(WINDOW.samples * WINDOW.window_s),
         window=WINDOW,
@@ -135,12 +134,12 @@ def _plan(bootstrap: str) -> LoadPlan:
     )
 
 
-def _load(actor: DemoClient) -> ClientLoad:
+def _load(client: DemoClient) -> ClientLoad:
     return ClientLoad(
-        name=ClientName(user=None, client_id=actor.client_id),
-        workload=Workload(actor.direction.value),
-        topic=_PRODUCED_TOPIC if actor.direction is Direction.PRODUCE else _CONSUMED_TOPIC,
-        arrivals_per_second=None if actor.offers is None else Fraction(actor.offers, RECORD_SIZE),
-        quota=None if actor.quota is None else float(actor.quota),
+        name=ClientName(user=None, client_id=client.client_id),
+        workload=Workload(client.direction.value),
+        topic=_PRODUCED_TOPIC if client.direction is Direction.PRODUCE else _CONSUMED_TOPIC,
+        arrivals_per_second=None if client.offers is None else Fraction(client.offers, RECORD_SIZE),
+        quota=None if client.quota is None else float(client.quota),
         record_size=RECORD_SIZE,
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.loadtest.clients.wire_overhead import WireCount
+from kafka_quotas.loadtest.clients.engine import WireCount
 from kafka_quotas.loadtest.judge.analysis import RunFacts, load_result
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import ClientKind, Workload

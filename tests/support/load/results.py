@@ -1,6 +1,6 @@
 """Results of load tests that never ran, for whatever shows or keeps one."""
 
-from kafka_quotas.loadtest.judge.conclusion import Evidence, conclude
+from kafka_quotas.loadtest.judge.judging import Evidence, judge_run
 from kafka_quotas.loadtest.plan.plan import ClientName
 from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
 from kafka_quotas.loadtest.record.histogram import LatencySummary
@@ -110,7 +110,7 @@ def result(*entities: ClientResult, interrupted: bool = False, evidence: Evidenc
         interrupted=interrupted,
         entities=entities,
     )
-    return conclude(ended, evidence or Evidence())
+    return judge_run(ended, evidence or Evidence())
 
 
 def _windows(rate: float, *, throttle_avg_ms: float) -> tuple[WindowSample, ...]:

@@ -17,7 +17,7 @@ from kafka_quotas.cli.load_test.result_output import ResultOutput
 from kafka_quotas.cli.load_test.run import note_step, run_and_keep
 from kafka_quotas.cli.load_test.target_options import TargetOptions
 from kafka_quotas.cli.output.render import is_terminal
-from kafka_quotas.commands.load_test.order import RunRequest
+from kafka_quotas.commands.load_test.request import RunRequest
 from kafka_quotas.commands.load_test.typed_scenario import client_quotas
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import QuotaKey

@@ -15,10 +15,11 @@ from kafka_quotas.cli.load_test.views.view import print_load
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, folded, print_listing, write
 from kafka_quotas.cli.output.view import Output
-from kafka_quotas.commands.load_test.kept_runs import compare_runs, kept_run
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.judge.comparison import ComparisonOutcome, Difference, Limits, RunComparison
+from kafka_quotas.loadtest.judge.comparison import compare as compare_with
 from kafka_quotas.loadtest.judge.metric import Dimension
+from kafka_quotas.loadtest.result.reading import read_run
 from kafka_quotas.loadtest.result.result import LoadResult
 
 _NOUN = "load-comparison"
@@ -43,7 +44,7 @@ def report(
 
     report.html comes to lie beside run.json. The exit code is that of the run.
     """
-    result = kept_run(folder)
+    result = read_run(folder)
     require_matplotlib()
     place = folder if folder.is_dir() else folder.parent
     with written_together(place) as partial:
@@ -77,7 +78,7 @@ def compare(
         latency=_share(max_latency_rise, "--max-latency-rise"),
         throttle=_share(max_throttle_rise, "--max-throttle-rise"),
     )
-    comparison = compare_runs(first, second, limits)
+    comparison = compare_with(read_run(first), read_run(second), limits)
     print_listing(_comparison_listing(comparison), output)
     if output is Output.TABLE:
         for note in comparison.notes:

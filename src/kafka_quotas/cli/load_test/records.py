@@ -32,7 +32,7 @@ from kafka_quotas.cli.load_test.target_options import (
 from kafka_quotas.cli.options.stores import CommandConfig
 from kafka_quotas.cli.options.windows import ONLY_CLIENTS
 from kafka_quotas.cli.output.render import is_terminal, write
-from kafka_quotas.commands.load_test.order import RunRequest
+from kafka_quotas.commands.load_test.request import RunRequest
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.commands.load_test.typed_scenario import (
     DEFAULT_TOPIC,

@@ -11,7 +11,7 @@ from kafka_quotas.cli.options.stores import CommandConfig, OutputForm
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.output.view import Output
-from kafka_quotas.commands.load_test.cleanup import told_change
+from kafka_quotas.commands.load_test.cleanup import format_change
 from kafka_quotas.commands.load_test.restore import RestoredRun
 from kafka_quotas.commands.load_test.restore import restore as restore_runs
 from kafka_quotas.loadtest.run.journal import default_journal_folder
@@ -46,7 +46,7 @@ def _listing(runs: Sequence[RestoredRun]) -> Listing:
         items="runs",
         table=Table(
             columns=columns("run!, scenario, what became of it"),
-            rows=[(run.journal.stem, "" if run.place is None else run.place.scenario, _outcome(run)) for run in runs],
+            rows=[(run.journal.stem, "" if run.header is None else run.header.scenario, _outcome(run)) for run in runs],
         ),
     )
 
@@ -59,7 +59,7 @@ def _outcome(run: RestoredRun) -> str:
     parts = [
         *([f"{len(run.quotas.restored)} quotas put back"] if run.quotas.restored else []),
         *([f"{len(run.quotas.unchanged)} were as before"] if run.quotas.unchanged else []),
-        *(f"left alone, for somebody changed it: {told_change(change)}" for change in run.quotas.foreign),
+        *(f"left alone, for somebody changed it: {format_change(change)}" for change in run.quotas.foreign),
         *([f"topics removed: {', '.join(run.topics)}"] if run.topics else []),
         *([f"folders removed: {', '.join(run.folders)}"] if run.folders else []),
     ]
@@ -69,12 +69,12 @@ def _outcome(run: RestoredRun) -> str:
 def _document(run: RestoredRun) -> dict[str, Json]:
     return {
         "run": run.journal.stem,
-        "scenario": None if run.place is None else run.place.scenario,
+        "scenario": None if run.header is None else run.header.scenario,
         "alive": run.alive,
         "error": run.error,
-        "quotas_restored": [told_change(change) for change in run.quotas.restored],
-        "quotas_as_before": [told_change(change) for change in run.quotas.unchanged],
-        "quotas_changed_by_others": [told_change(change) for change in run.quotas.foreign],
+        "quotas_restored": [format_change(change) for change in run.quotas.restored],
+        "quotas_as_before": [format_change(change) for change in run.quotas.unchanged],
+        "quotas_changed_by_others": [format_change(change) for change in run.quotas.foreign],
         "topics": list(run.topics),
         "folders": list(run.folders),
     }

@@ -26,7 +26,7 @@ from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import envelope, write
 from kafka_quotas.cli.output.values import duration_text
 from kafka_quotas.cli.output.view import Output
-from kafka_quotas.commands.load_test.order import ScenarioResult
+from kafka_quotas.commands.load_test.request import ScenarioResult
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.loadtest.result.hgrm import hgrm_files
 from kafka_quotas.loadtest.result.reading import RUN_FILE

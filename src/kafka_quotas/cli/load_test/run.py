@@ -13,7 +13,7 @@ from kafka_quotas.cli.load_test.target_options import LoadWindowOptions, TargetO
 from kafka_quotas.cli.load_test.views.live import live_watcher
 from kafka_quotas.cli.options.windows import ONLY_CLIENTS
 from kafka_quotas.cli.output.render import is_terminal, write
-from kafka_quotas.commands.load_test.order import RunRequest, ready_scenario
+from kafka_quotas.commands.load_test.request import RunRequest, ready_scenario
 from kafka_quotas.commands.load_test.run import RunObserver, run_scenario
 from kafka_quotas.commands.load_test.scenarios import needs_broker
 from kafka_quotas.commands.load_test.target import LoadTarget
@@ -100,7 +100,7 @@ def run_and_keep(order: RunRequest, output: ResultOutput, *, step: Callable[[str
     """
     with live_watcher(f"load-test {order.scenario.name}") as watcher:
         observer = RunObserver(warn=note_step, step=step, watcher=watcher)
-        result = run_scenario(order, clock=SystemClock(), audience=observer)
+        result = run_scenario(order, clock=SystemClock(), observer=observer)
     keep_runs(result, output)
     if result.interrupted:
         return _INTERRUPTED

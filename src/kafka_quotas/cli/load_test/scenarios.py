@@ -14,16 +14,16 @@ from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import Listing, Table, columns, plain_columns, print_listing, write
 from kafka_quotas.cli.output.view import TABLE_VIEW, Output
 from kafka_quotas.commands.load_test.scenarios import (
-    ListedScenario,
     ScenarioCheck,
-    listed_scenarios,
     needs_broker,
+    seconds_under_load,
     validate_scenario,
 )
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.run.host_limits import host_limits
-from kafka_quotas.loadtest.scenario.file import read_scenario
+from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
+from kafka_quotas.loadtest.scenario.model import Scenario, TargetNeed
 from kafka_quotas.loadtest.scenario.sections import scenario_json_schema
 
 Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON schema of scenario files, and nothing else.")]
@@ -45,7 +45,7 @@ def list_(*, output: ListingView = TABLE_VIEW) -> None:
 
     Those that need no real broker run on the embedded cluster with our daemon in front.
     """
-    scenarios = listed_scenarios()
+    scenarios = [read_scenario(name) for name in shipped_names()]
     print_listing(
         Listing(
             noun="load-scenarios",
@@ -53,7 +53,7 @@ def list_(*, output: ListingView = TABLE_VIEW) -> None:
             data={"scenarios": [_document(each) for each in scenarios]},
             table=Table(
                 columns=columns("scenario!, needs!, s>, shows"),
-                rows=[[each.name, _needs(each), round(each.seconds), each.title] for each in scenarios],
+                rows=[[each.name, _needs(each), round(seconds_under_load(each)), each.title] for each in scenarios],
                 caption="s: seconds under load; run one with: kafka-quotas load-test run SCENARIO",
             ),
             records=Table(
@@ -65,20 +65,20 @@ def list_(*, output: ListingView = TABLE_VIEW) -> None:
     )
 
 
-def _needs(scenario: ListedScenario) -> str:
-    return "real broker" if scenario.needs_broker else "daemon" if scenario.needs_daemon else "-"
+def _needs(scenario: Scenario) -> str:
+    return "real broker" if needs_broker(scenario) else "daemon" if scenario.needs is TargetNeed.DAEMON else "-"
 
 
-def _document(scenario: ListedScenario) -> dict[str, str | int | float | bool]:
+def _document(scenario: Scenario) -> dict[str, str | int | float | bool]:
     return {
         "name": scenario.name,
         "title": scenario.title,
         "source": scenario.source,
-        "needs_broker": scenario.needs_broker,
-        "needs_daemon": scenario.needs_daemon,
+        "needs_broker": needs_broker(scenario),
+        "needs_daemon": scenario.needs is TargetNeed.DAEMON,
         "clients": scenario.clients,
-        "seconds": scenario.seconds,
-        "scales": scenario.scales,
+        "seconds": seconds_under_load(scenario),
+        "scales": bool(scenario.scaling.multiplies),
     }
 
 
@@ -127,23 +127,23 @@ def _validation_listing(check: ScenarioCheck) -> Listing:
             "partitions": check.partitions,
             "seconds": check.seconds,
             "limits": {"open_files": check.limits.open_files, "max_map_count": check.limits.max_maps},
-            "obstacles": [{"message": each.message, "hint": each.hint} for each in check.obstacles],
+            "obstacles": [{"message": each.message, "hint": each.hint} for each in check.findings],
         },
         table=Table(
             columns=columns("stands against it, what to do"),
-            rows=[(each.message, each.hint or "") for each in check.obstacles],
+            rows=[(each.message, each.hint or "") for each in check.findings],
             caption=_validation_caption(check),
         ),
         records=Table(
             columns=columns("scenario, message, hint"),
-            rows=[(check.name, each.message, each.hint or "") for each in check.obstacles],
+            rows=[(check.name, each.message, each.hint or "") for each in check.findings],
         ),
         items="obstacles",
     )
 
 
 def _validation_caption(check: ScenarioCheck) -> str:
-    outcome = "can be run" if check.ok else f"can't be run ({len(check.obstacles)})"
+    outcome = "can be run" if check.ok else f"can't be run ({len(check.findings)})"
     size = f"{check.clients} clients, {check.partitions} partitions, {check.seconds:g} s under load"
     scale = f"scale {check.scale:g} (a broker on this machine can bear {check.largest:g})"
-    return f"{check.name} {outcome}: {size} at {scale}; this machine allows {check.limits.told}"
+    return f"{check.name} {outcome}: {size} at {scale}; this machine allows {check.limits.description}"

@@ -1,6 +1,6 @@
 """The changes of a run that are undone, however it ends: quotas, topics, its folder.
 
-Each is in the journal before the run makes it. The first Ctrl-C or SIGTERM ends the work; none ends the restoring.
+Each is in the journal before the run makes it. The first Ctrl-C or SIGTERM ends the work, and none the restoring.
 """
 
 import shutil
@@ -19,7 +19,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.units import format_quota_value
 from kafka_quotas.loadtest.run.journal import QUOTAS, RunJournal
-from kafka_quotas.loadtest.run.quota_override import changes_to, make_changes, put_back
+from kafka_quotas.loadtest.run.quota_override import changes_to, make_changes, revert_changes
 from kafka_quotas.loadtest.run.topics import TopicAdmin
 from kafka_quotas.stores.store import Store
 
@@ -27,15 +27,15 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class SignalGuard:
-    """The handling of signals during `interruptible`: the first one interrupts, later ones call `tell`.
+    """The handling of signals during `interruptible`: the first one interrupts, later ones call `report`.
 
     `seen` is true after the first signal.
     """
 
-    def __init__(self, tell: Callable[[], None]) -> None:
+    def __init__(self, report: Callable[[], None]) -> None:
         self.seen = False
         self._held = False
-        self._tell = tell
+        self._report = report
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -55,22 +55,19 @@ class SignalGuard:
         first, self.seen = not self.seen, True
         if first and not self._held:
             raise KeyboardInterrupt
-        self._tell()
+        self._report()
 
 
 @contextmanager
-def interruptible(tell: Callable[[], None]) -> Iterator[SignalGuard]:
-    """Treat Ctrl-C, SIGTERM and SIGHUP as one interruption for the block.
-
-    Outside the main thread their handlers stay as they are.
-    """
-    interruption = SignalGuard(tell)
+def interruptible(report: Callable[[], None]) -> Iterator[SignalGuard]:
+    """Treat Ctrl-C, SIGTERM and SIGHUP as one interruption for the block, in the main thread only."""
+    signals = SignalGuard(report)
     if threading.current_thread() is not threading.main_thread():
-        yield interruption
+        yield signals
         return
-    before = {number: signal.signal(number, interruption.on_signal) for number in _SIGNALS}
+    before = {number: signal.signal(number, signals.on_signal) for number in _SIGNALS}
     try:
-        yield interruption
+        yield signals
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -82,10 +79,7 @@ FOLDER_PREFIX: Final = "kafka-quotas-"
 
 @contextmanager
 def run_folder(journal: RunJournal) -> Iterator[Path]:
-    """Create a folder for the block and remove it afterwards.
-
-    `load-test restore` removes it where the block can't.
-    """
+    """Create a folder for the block and remove it afterwards, or leave that to `load-test restore`."""
     with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         journal.folder(folder)
@@ -96,20 +90,12 @@ def run_folder(journal: RunJournal) -> Iterator[Path]:
 
 
 class Cleanup:
-    """Undoes the changes of a run, and reports and keeps in `leftovers` those that can't be undone.
+    """Undoes the changes of a run, and keeps those that can't be undone in `leftovers`, a line each."""
 
-    The journal keeps the leftovers too.
-    """
-
-    def __init__(self, *, interruption: SignalGuard, tell: Callable[[str], None]) -> None:
-        self._interruption = interruption
-        self._tell = tell
-        self._leftovers: list[str] = []
-
-    @property
-    def leftovers(self) -> tuple[str, ...]:
-        """The changes that could not be undone, one line each."""
-        return tuple(self._leftovers)
+    def __init__(self, *, signals: SignalGuard, report: Callable[[str], None]) -> None:
+        self._signals = signals
+        self._report = report
+        self.leftovers: list[str] = []
 
     @contextmanager
     def quotas(
@@ -129,14 +115,14 @@ class Cleanup:
                 make_changes(store, changes)
                 yield
             finally:
-                with self._interruption.held():
+                with self._signals.held():
                     self._undo("quotas", lambda: self._put_back(journal, opened, changes))
 
     @contextmanager
     def topics(self, journal: RunJournal, opened: Callable[[], TopicAdmin], prefix: str) -> Iterator[None]:
         """Remove topics with this prefix after the block, which may create them.
 
-        Errors of `TopicAdmin` pass through where the cluster can't be reached; nothing was created then.
+        Errors of `TopicAdmin` pass through where the cluster can't be reached. Nothing was created then.
         """
         with closing(opened()) as admin:
             admin.named(prefix)
@@ -144,14 +130,14 @@ class Cleanup:
         try:
             yield
         finally:
-            with self._interruption.held():
+            with self._signals.held():
                 self._undo(f"topics {prefix}*", lambda: self._remove(journal, opened, prefix))
 
     def _put_back(self, journal: RunJournal, opened: Callable[[], Store], changes: tuple[PlannedChange, ...]) -> None:
         with closing(opened()) as store:
-            back = put_back(store, changes)
+            back = revert_changes(store, changes)
         for change in back.foreign:
-            self._tell(f"{told_change(change)} was changed by somebody else during the run and is left as it is")
+            self._report(f"{format_change(change)} was changed by somebody else during the run and is left as it is")
         journal.settle(QUOTAS)
 
     def _remove(self, journal: RunJournal, opened: Callable[[], TopicAdmin], prefix: str) -> None:
@@ -165,11 +151,11 @@ class Cleanup:
             undo()
         except KafkaQuotasError as error:
             left = f"{what} could not be put back: {error.message}; kafka-quotas load-test restore tries again"
-            self._leftovers.append(left)
-            self._tell(left)
+            self.leftovers.append(left)
+            self._report(left)
 
 
-def told_change(change: PlannedChange) -> str:
+def format_change(change: PlannedChange) -> str:
     """Format a quota, its entity and its value before the run for people."""
     key = QUOTA_KEYS.get(change.key)
     before = "not set" if change.old is None else format_quota_value(key, change.old)
@@ -177,10 +163,7 @@ def told_change(change: PlannedChange) -> str:
 
 
 def remove_folder(path: Path) -> bool:
-    """Remove a folder that a run created for itself, and return whether it existed.
-
-    Any other folder stays.
-    """
+    """Remove a folder if a run created it for itself, and return whether it existed."""
     is_ours = path.name.startswith(FOLDER_PREFIX) and path.parent == Path(tempfile.gettempdir())
     if not is_ours or path.is_symlink() or not path.is_dir():
         return False

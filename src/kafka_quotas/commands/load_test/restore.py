@@ -7,8 +7,8 @@ from pathlib import Path
 
 from kafka_quotas.commands.load_test.cleanup import remove_folder
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.loadtest.run.journal import RunPlace, Unfinished, journals, left_behind
-from kafka_quotas.loadtest.run.quota_override import PutBack, put_back
+from kafka_quotas.loadtest.run.journal import RunHeader, UnfinishedRun, journals, unfinished_run
+from kafka_quotas.loadtest.run.quota_override import RevertedQuotas, revert_changes
 from kafka_quotas.loadtest.run.topics import TopicAdmin
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.settings import StoreSettings
@@ -19,14 +19,11 @@ SettingsOf = Callable[[Path | None], StoreSettings]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredRun:
-    """The result of restoring one run from its journal.
-
-    The journal is deleted unless `alive` or `error` is set.
-    """
+    """The restored run of a journal, which is deleted unless `alive` or `error` is set."""
 
     journal: Path
-    place: RunPlace | None
-    quotas: PutBack
+    header: RunHeader | None
+    quotas: RevertedQuotas
     topics: tuple[str, ...] = ()
     """Removed topics."""
     folders: tuple[str, ...] = ()
@@ -52,44 +49,41 @@ def restore(folder: Path, *, settings_of: SettingsOf, dry_run: bool = False) -> 
 
 def _restored(path: Path, settings_of: SettingsOf, *, dry_run: bool) -> RestoredRun:
     try:
-        with left_behind(path) as unfinished:
+        with unfinished_run(path) as unfinished:
             if unfinished is None:
-                return RestoredRun(journal=path, place=None, quotas=PutBack(), alive=True)
+                return RestoredRun(journal=path, header=None, quotas=RevertedQuotas(), alive=True)
             if dry_run:
                 return _announced(unfinished)
             return _undone(unfinished, settings_of)
     except KafkaQuotasError as error:
         hint = f" ({error.hint})" if error.hint else ""
-        return RestoredRun(journal=path, place=None, quotas=PutBack(), error=f"{error.message}{hint}")
+        return RestoredRun(journal=path, header=None, quotas=RevertedQuotas(), error=f"{error.message}{hint}")
 
 
-def _announced(unfinished: Unfinished) -> RestoredRun:
-    """Return the changes that a restore would undo.
-
-    They are all quotas, as if no other client had changed them since, and the prefixes of topics.
-    """
+def _announced(unfinished: UnfinishedRun) -> RestoredRun:
+    """Return the changes that a restore would undo if nobody had changed a quota since."""
     return RestoredRun(
         journal=unfinished.path,
-        place=unfinished.place,
-        quotas=PutBack(restored=unfinished.changes),
+        header=unfinished.header,
+        quotas=RevertedQuotas(restored=unfinished.changes),
         topics=tuple(f"{prefix}*" for prefix in unfinished.prefixes),
         folders=unfinished.folders,
     )
 
 
-def _undone(unfinished: Unfinished, settings_of: SettingsOf) -> RestoredRun:
+def _undone(unfinished: UnfinishedRun, settings_of: SettingsOf) -> RestoredRun:
     """Undo the changes of a run and delete its journal."""
-    place = unfinished.place
-    settings = settings_of(None if place.command_config is None else Path(place.command_config))
-    quotas = PutBack()
-    if unfinished.changes and place.store_url:
-        with closing(open_store(place.store_url, settings=settings)) as store:
-            quotas = put_back(store, unfinished.changes)
+    header = unfinished.header
+    settings = settings_of(None if header.command_config is None else Path(header.command_config))
+    quotas = RevertedQuotas()
+    if unfinished.changes and header.store:
+        with closing(open_store(header.store, settings=settings)) as store:
+            quotas = revert_changes(store, unfinished.changes)
     topics: list[str] = []
-    if unfinished.prefixes and place.bootstrap:
-        with closing(TopicAdmin(place.bootstrap, settings=settings)) as admin:
+    if unfinished.prefixes and header.bootstrap:
+        with closing(TopicAdmin(header.bootstrap, settings=settings)) as admin:
             for prefix in unfinished.prefixes:
                 topics += admin.remove(prefix)
     folders = tuple(folder for folder in unfinished.folders if remove_folder(Path(folder)))
     unfinished.path.unlink(missing_ok=True)
-    return RestoredRun(journal=unfinished.path, place=place, quotas=quotas, topics=tuple(topics), folders=folders)
+    return RestoredRun(journal=unfinished.path, header=header, quotas=quotas, topics=tuple(topics), folders=folders)

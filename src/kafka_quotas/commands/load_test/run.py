@@ -8,12 +8,19 @@ from typing import Final
 
 from kafka_quotas.commands.load_test.broker_metrics import BrokerMetrics
 from kafka_quotas.commands.load_test.cleanup import Cleanup, SignalGuard, interruptible, run_folder
-from kafka_quotas.commands.load_test.order import RunRequest, ScenarioResult, VariantResult, ready_scenario
-from kafka_quotas.commands.load_test.target import EVENT_LOG, TestBed, floods_topics, ready_flood_topics, stage, venue
+from kafka_quotas.commands.load_test.request import RunRequest, ScenarioResult, VariantResult, ready_scenario
+from kafka_quotas.commands.load_test.target import (
+    EVENT_LOG,
+    TestBed,
+    floods_topics,
+    ready_flood_topics,
+    running_environment,
+    running_test_bed,
+)
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.loadtest.judge.conclusion import Evidence, conclude
 from kafka_quotas.loadtest.judge.expectation import parse_expectation
+from kafka_quotas.loadtest.judge.judging import Evidence, judge_run
 from kafka_quotas.loadtest.plan.plan import ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.record.delivery import Delivery
@@ -21,11 +28,10 @@ from kafka_quotas.loadtest.record.histogram import LatencySummary
 from kafka_quotas.loadtest.result.charges import logged_charges
 from kafka_quotas.loadtest.result.result import EntityKey, LoadResult
 from kafka_quotas.loadtest.run.host_limits import raise_open_files
-from kafka_quotas.loadtest.run.journal import RunJournal, RunPlace, open_journal
-from kafka_quotas.loadtest.run.progress import Watcher
+from kafka_quotas.loadtest.run.journal import RunHeader, RunJournal, open_journal
 from kafka_quotas.loadtest.run.quotas_in_force import InForce, quotas_in_force, stored_in_force
 from kafka_quotas.loadtest.run.read_back import TopicMark, mark_topics, read_back
-from kafka_quotas.loadtest.run.runner import run_load
+from kafka_quotas.loadtest.run.runner import Watcher, run_load
 from kafka_quotas.loadtest.run.topic_probe import TopicProbes
 from kafka_quotas.loadtest.run.topics import TopicAdmin
 from kafka_quotas.loadtest.run.watches import PATIENCE_S, QuotaWatch, TargetWatch
@@ -47,7 +53,7 @@ class RunObserver:
     """Watches the load as it runs, None for none."""
 
 
-def run_scenario(order: RunRequest, *, clock: Clock, audience: RunObserver) -> ScenarioResult:
+def run_scenario(request: RunRequest, *, clock: Clock, observer: RunObserver) -> ScenarioResult:
     """Run a scenario, and restore quotas and remove topics however it ends.
 
     A journal records the changes. Errors of the parts of a run pass through.
@@ -55,17 +61,17 @@ def run_scenario(order: RunRequest, *, clock: Clock, audience: RunObserver) -> S
     Raises:
         UsageError: The scenario can't run on the target.
     """
-    scenario, scale = ready_scenario(order)
+    scenario, scale = ready_scenario(request)
     raise_open_files()
-    with interruptible(lambda: audience.warn("already ending; what was changed is put back first")) as interruption:
-        run = _ScenarioRun(order, scenario, clock=clock, audience=audience, interruption=interruption)
+    with interruptible(lambda: observer.warn("already ending; what was changed is put back first")) as signals:
+        run = _ScenarioRun(request, scenario, clock=clock, observer=observer, signals=signals)
         runs = run.whole()
     return ScenarioResult(
         scenario=scenario,
         scale=scale,
         runs=runs,
         interrupted=any(run.result.interrupted for run in runs),
-        leftovers=run.undoing.leftovers,
+        leftovers=tuple(run.cleanup.leftovers),
     )
 
 
@@ -73,188 +79,183 @@ class _ScenarioRun:
     """One scenario as it runs."""
 
     def __init__(
-        self, order: RunRequest, scenario: Scenario, *, clock: Clock, audience: RunObserver, interruption: SignalGuard
+        self, request: RunRequest, scenario: Scenario, *, clock: Clock, observer: RunObserver, signals: SignalGuard
     ) -> None:
-        self._order = order
+        self._request = request
         self._scenario = scenario
         self._clock = clock
-        self._audience = audience
+        self._observer = observer
         self._run_id = secrets.randbits(64)
-        is_bare = order.keeps_names and not order.target.is_theirs
+        is_bare = request.keeps_names and not request.target.is_theirs
         self._prefix = "" if is_bare else f"kafka-quotas-{scenario.name}-{self._run_id:016x}-"
-        self.undoing = Cleanup(interruption=interruption, tell=audience.warn)
+        self.cleanup = Cleanup(signals=signals, report=observer.warn)
 
     def whole(self) -> tuple[VariantResult, ...]:
         """Run the variants in order, up to one that is interrupted, and return their results."""
         runs: list[VariantResult] = []
         with ExitStack() as stack:
-            journal = stack.enter_context(open_journal(self._order.journal_folder, self._place()))
+            journal = stack.enter_context(open_journal(self._request.journal_folder, self._header()))
             folder = stack.enter_context(run_folder(journal))
-            staged = stack.enter_context(stage(self._order.target, self._scenario, folder))
-            if self._order.target.is_theirs and (self._scenario.makes_topics or self._scenario.mutates):
-                stack.enter_context(self.undoing.topics(journal, staged.topics, self._prefix))
-            staged.make(self._scenario.topics, prefix=self._prefix)
+            bed = stack.enter_context(running_test_bed(self._request.target, self._scenario, folder))
+            if self._request.target.is_theirs and (self._scenario.makes_topics or self._scenario.mutates):
+                stack.enter_context(self.cleanup.topics(journal, bed.topics, self._prefix))
+            bed.make(self._scenario.topics, prefix=self._prefix)
             plan: LoadPlan | None = None
             for variant in self._scenario.variants:
                 if plan is not None:
-                    self._clear(plan, staged)
-                measured = self._under_quotas(variant, staged, journal, plan)
+                    self._clear(plan, bed)
+                measured = self._under_quotas(variant, bed, journal, plan)
                 plan = measured.plan
-                runs.append(VariantResult(variant=variant, result=self._concluded(variant, staged, measured)))
+                runs.append(VariantResult(variant=variant, result=self._judged(variant, bed, measured)))
                 if measured.result.interrupted:
                     break
         return tuple(runs)
 
-    def _clear(self, plan: LoadPlan, staged: TestBed) -> None:
+    def _clear(self, plan: LoadPlan, bed: TestBed) -> None:
         """Remove the topics of a flood, to give the next variant the same start as the last one."""
         if floods_topics(plan):
-            self._audience.step("removing the topics of the flood")
-            with closing(staged.topics()) as admin:
+            self._observer.step("removing the topics of the flood")
+            with closing(bed.topics()) as admin:
                 ready_flood_topics(plan, admin)
 
-    def _place(self) -> RunPlace:
-        """Return the journal's entry for the run.
-
-        It names no cluster to restore where the target ends with the run.
-        """
-        target = self._order.target
+    def _header(self) -> RunHeader:
+        """Return the header of the journal, without a cluster where the target ends with the run."""
+        target = self._request.target
         theirs = target.bootstrap if target.bootstrap is not None else ""
         keeps = "" if not theirs or target.through_daemon else target.store_url or f"kafka://{theirs}"
-        return RunPlace(
+        return RunHeader(
             run=f"{self._run_id:016x}",
             scenario=self._scenario.name,
             started_ms=self._clock.now_ms(),
             bootstrap=theirs,
-            store_url=keeps,
+            store=keeps,
             command_config=None if target.command_config is None else str(target.command_config.absolute()),
         )
 
     def _under_quotas(
-        self, variant: Variant, staged: TestBed, journal: RunJournal, before: LoadPlan | None
+        self, variant: Variant, bed: TestBed, journal: RunJournal, before: LoadPlan | None
     ) -> "_Measured":
-        """Run one variant, with its quotas set before and restored after it.
-
-        The load is that of `before` where there is one.
-        """
+        """Run one variant under its quotas, with the load of `before` where there is one."""
         quotas = self._scenario.quotas if variant is Variant.WITH_QUOTAS else ()
         with ExitStack() as stack:
             if quotas:
-                self._audience.step(f"setting {len(quotas)} quotas")
+                self._observer.step(f"setting {len(quotas)} quotas")
                 wanted = [(each.entity, dict(each.values)) for each in quotas]
-                stack.enter_context(self.undoing.quotas(journal, staged.store, wanted))
-            place = stack.enter_context(
-                venue(
-                    self._order.target,
-                    staged,
+                stack.enter_context(self.cleanup.quotas(journal, bed.store, wanted))
+            environment = stack.enter_context(
+                running_environment(
+                    self._request.target,
+                    bed,
                     self._scenario,
                     prefix=self._prefix,
                     with_policy=variant is Variant.WITH_QUOTAS,
                     name=variant.value,
                 )
             )
-            return self._measured(variant, staged, place, before)
+            return self._measured(variant, bed, environment, before)
 
-    def _measured(self, variant: Variant, staged: TestBed, place: Environment, before: LoadPlan | None) -> "_Measured":
+    def _measured(
+        self, variant: Variant, bed: TestBed, environment: Environment, before: LoadPlan | None
+    ) -> "_Measured":
         """Measure one variant, with the control clients alone first."""
         names = client_names(self._scenario)
-        in_force = self._in_force(staged, names)
-        plan = self._planned(in_force, staged, place, before)
+        in_force = self._in_force(bed, names)
+        plan = self._planned(in_force, bed, environment, before)
         solo = self._solo(plan)
-        behind = replace(plan, bootstrap=staged.bootstrap)
+        direct = replace(plan, bootstrap=bed.bootstrap)
         marks: list[TopicMark] = []
-        self._audience.step(f"{len(plan.entities)} clients for {plan.warmup_s + plan.duration_s:g} s, {variant.value}")
+        self._observer.step(f"{len(plan.entities)} clients for {plan.warmup_s + plan.duration_s:g} s, {variant.value}")
         with ExitStack() as stack:
-            watch = QuotaWatch(staged.store, names=names, expected=in_force)
-            if self._order.reads_quotas:
+            watch = QuotaWatch(bed.store, names=names, expected=in_force)
+            if self._request.reads_quotas:
                 stack.enter_context(watch)
-            metrics = stack.enter_context(BrokerMetrics(self._order.prometheus))
-            outages = stack.enter_context(self._target_watch(staged))
-            probes = [stack.enter_context(each) for each in self._probes(staged, variant)]
+            metrics = stack.enter_context(BrokerMetrics(self._request.prometheus))
+            outages = stack.enter_context(self._target_watch(bed))
+            probes = [stack.enter_context(each) for each in self._probes(bed, variant)]
             result = run_load(
                 plan,
                 clock=self._clock,
-                watcher=self._audience.watcher,
-                ready=lambda: marks.extend(mark_topics(behind) if self._order.checks_delivery else ()),
+                watcher=self._observer.watcher,
+                ready=lambda: marks.extend(mark_topics(direct) if self._request.checks_delivery else ()),
             )
             for each in probes:
                 each.ask_until(0.0 if result.interrupted else plan.warmup_s + plan.duration_s)
         answers = tuple(answer for each in probes for answer in each.answers)
         return _Measured(
             plan=plan,
-            behind=behind,
+            direct=direct,
             result=replace(
                 result,
                 probes=answers,
-                broker_samples=metrics.samples,
+                broker_samples=tuple(metrics.samples),
                 warnings=(*result.warnings, *metrics.warnings),
             ),
             solo=solo,
             marks=tuple(marks),
             changed=watch.findings,
-            outages=(*outages.findings, *self._deleted_topics(plan, staged)),
+            outages=(*outages.findings, *self._deleted_topics(plan, bed)),
         )
 
-    def _planned(self, in_force: InForce, staged: TestBed, place: Environment, before: LoadPlan | None) -> LoadPlan:
+    def _planned(self, in_force: InForce, bed: TestBed, environment: Environment, before: LoadPlan | None) -> LoadPlan:
         """Plan a variant, with the load of `before` where there is one, and create the topics of its floods."""
         if before is None:
-            plan = scenario_plan(self._scenario, in_force, place, run_id=self._run_id)
+            plan = scenario_plan(self._scenario, in_force, environment, run_id=self._run_id)
         else:
-            plan = same_load(replace(before, bootstrap=place.bootstrap, run_id=before.run_id + 1), in_force)
+            plan = same_load(replace(before, bootstrap=environment.bootstrap, run_id=before.run_id + 1), in_force)
         if floods_topics(plan):
-            with closing(staged.topics()) as admin:
+            with closing(bed.topics()) as admin:
                 ready_flood_topics(plan, admin)
         return plan
 
-    def _in_force(self, staged: TestBed, names: Sequence[ClientName]) -> InForce:
+    def _in_force(self, bed: TestBed, names: Sequence[ClientName]) -> InForce:
         """Return the quotas that hold for the clients, or none where the run reads no quotas."""
-        if not self._order.reads_quotas:
+        if not self._request.reads_quotas:
             return quotas_in_force((), names)
-        with closing(staged.store()) as store:
+        with closing(bed.store()) as store:
             return stored_in_force(store, names)
 
     def _deliveries(self, measured: "_Measured") -> Mapping[EntityKey, Delivery]:
         """Read the topics back, where that was requested and the run was not interrupted."""
-        if measured.result.interrupted or not self._order.checks_delivery:
+        if measured.result.interrupted or not self._request.checks_delivery:
             return {}
-        return read_back(measured.behind, measured.result.entities, measured.marks)
+        return read_back(measured.direct, measured.result.entities, measured.marks)
 
     def _solo(self, plan: LoadPlan) -> Mapping[EntityKey, LatencySummary]:
-        """Measure the control clients' response latency without the others."""
         alone = solo_plan(plan, duration_s=self._scenario.solo_s)
         if alone is None:
             return {}
         labels = ", ".join(entity.name.label for entity in alone.entities)
-        self._audience.step(f"{labels} alone for {alone.warmup_s + alone.duration_s:g} s")
-        result = run_load(alone, clock=self._clock, watcher=self._audience.watcher)
+        self._observer.step(f"{labels} alone for {alone.warmup_s + alone.duration_s:g} s")
+        result = run_load(alone, clock=self._clock, watcher=self._observer.watcher)
         if result.interrupted:
             raise KeyboardInterrupt
         return {entity.key: entity.response for entity in result.entities}
 
     @contextmanager
-    def _target_watch(self, staged: TestBed) -> Iterator[TargetWatch]:
+    def _target_watch(self, bed: TestBed) -> Iterator[TargetWatch]:
         """Watch a cluster that may fail on its own, unlike the embedded one in this process."""
-        if staged.embedded is not None:
+        if bed.embedded is not None:
             yield TargetWatch(lambda: None)
             return
-        settings = replace(staged.settings, timeout_s=PATIENCE_S)
-        with closing(TopicAdmin(staged.admin, settings=settings)) as admin, TargetWatch(admin.answers) as watch:
+        settings = replace(bed.settings, timeout_s=PATIENCE_S)
+        with closing(TopicAdmin(bed.admin, settings=settings)) as admin, TargetWatch(admin.answers) as watch:
             yield watch
 
-    def _deleted_topics(self, plan: LoadPlan, staged: TestBed) -> tuple[str, ...]:
+    def _deleted_topics(self, plan: LoadPlan, bed: TestBed) -> tuple[str, ...]:
         """Return the topics of the load that are missing after it, one line each."""
         moved = sorted({load.topic for load in plan.entities if load.workload in (Workload.PRODUCE, Workload.CONSUME)})
-        if staged.embedded is not None or not moved:
+        if bed.embedded is not None or not moved:
             return ()
         try:
-            with closing(TopicAdmin(staged.admin, settings=replace(staged.settings, timeout_s=PATIENCE_S))) as admin:
+            with closing(TopicAdmin(bed.admin, settings=replace(bed.settings, timeout_s=PATIENCE_S))) as admin:
                 return tuple(f"topic {name} was deleted during the run" for name in admin.missing(moved))
         except KafkaQuotasError:
             return ()  # the admin user may not list topics, or the target is gone, which its watch reports
 
-    def _probes(self, staged: TestBed, variant: Variant) -> list[TopicProbes]:
+    def _probes(self, bed: TestBed, variant: Variant) -> list[TopicProbes]:
         return [
             TopicProbes(
-                staged.topics,
+                bed.topics,
                 prefix=f"{self._prefix}probe-{variant.value}-{number}-",
                 every_s=probe.every_s,
                 grace_s=min(probe.timeout_s, _PROBE_GRACE_S),
@@ -262,16 +263,16 @@ class _ScenarioRun:
             for number, probe in enumerate(self._scenario.probes)
         ]
 
-    def _concluded(self, variant: Variant, staged: TestBed, measured: "_Measured") -> LoadResult:
+    def _judged(self, variant: Variant, bed: TestBed, measured: "_Measured") -> LoadResult:
         """Judge the measurements, after quotas were restored: reading back would use them too."""
         result, is_limited = measured.result, variant is Variant.WITH_QUOTAS
-        expectations = (*map(parse_expectation, self._scenario.expect), *self._order.expectations)
+        expectations = (*map(parse_expectation, self._scenario.expect), *self._request.expectations)
         evidence = Evidence(
             solo=measured.solo,
-            control_factor=self._order.control_factor or self._scenario.control_factor,
+            control_factor=self._request.control_factor or self._scenario.control_factor,
             deliveries=self._deliveries(measured),
             charges=logged_charges(
-                staged.folder / variant.value / EVENT_LOG,
+                bed.folder / variant.value / EVENT_LOG,
                 measured.plan.entities,
                 started_ms=result.started_ms,
                 ended_ms=result.started_ms + round(result.elapsed_s * 1000),
@@ -283,7 +284,7 @@ class _ScenarioRun:
             expectations=expectations if is_limited else (),
         )
         title = self._scenario.name if is_limited else f"{self._scenario.name}, {variant.value}"
-        return conclude(replace(result, title=title), evidence)
+        return judge_run(replace(result, title=title), evidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,7 +292,7 @@ class _Measured:
     """The measurements of one variant."""
 
     plan: LoadPlan
-    behind: LoadPlan
+    direct: LoadPlan
     """Plan with the cluster's own address, past the daemon, for reading topics back."""
     result: LoadResult
     solo: Mapping[EntityKey, LatencySummary]

@@ -1,57 +1,18 @@
-"""`load-test validate` and `load-test list`: checks of a scenario against a target, and its description.
-
-A check does not touch the target.
-"""
+"""`load-test validate`: checks of a scenario that touch no target, its needs, and the length of its load."""
 
 from dataclasses import dataclass, replace
 
-from kafka_quotas.commands.load_test.order import fitting_scale
+from kafka_quotas.commands.load_test.request import fitting_scale
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.loadtest.run.host_limits import HostLimits
-from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import Scenario, Security, TargetNeed
-from kafka_quotas.loadtest.scenario.preflight import Obstacle, obstacles
+from kafka_quotas.loadtest.scenario.preflight import Mismatch, preflight
 from kafka_quotas.loadtest.scenario.scaling import largest_scale, partitions_needed, scaled
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedScenario:
-    """A shipped scenario in the list."""
-
-    name: str
-    title: str
-    """What the scenario shows."""
-    source: str
-    """Where its figures come from."""
-    needs_broker: bool
-    needs_daemon: bool
-    clients: int
-    seconds: float
-    """Seconds under load: control clients alone first, then every variant."""
-    scales: bool
 
 
 def needs_broker(scenario: Scenario) -> bool:
     """Check whether the scenario needs a real broker, with or without the daemon in front."""
     return scenario.needs is TargetNeed.REAL_BROKER or scenario.security is not Security.PLAINTEXT or scenario.mutates
-
-
-def listed_scenarios() -> tuple[ListedScenario, ...]:
-    """Return the shipped scenarios, sorted by name."""
-    return tuple(_listed(read_scenario(name)) for name in shipped_names())
-
-
-def _listed(scenario: Scenario) -> ListedScenario:
-    return ListedScenario(
-        name=scenario.name,
-        title=scenario.title,
-        source=scenario.source,
-        needs_broker=needs_broker(scenario),
-        needs_daemon=scenario.needs is TargetNeed.DAEMON,
-        clients=scenario.clients,
-        seconds=seconds_under_load(scenario),
-        scales=bool(scenario.scaling.multiplies),
-    )
 
 
 def seconds_under_load(scenario: Scenario) -> float:
@@ -76,21 +37,19 @@ class ScenarioCheck:
     seconds: float
     """Seconds under load."""
     limits: HostLimits
-    obstacles: tuple[Obstacle, ...]
+    findings: tuple[Mismatch, ...]
     """Reasons why it can't run."""
 
     @property
     def ok(self) -> bool:
         """Whether the scenario can run."""
-        return not self.obstacles
+        return not self.findings
 
 
 def validate_scenario(
     scenario: Scenario, target: LoadTarget, *, limits: HostLimits, scale: float | None
 ) -> ScenarioCheck:
-    """Check a scenario against a target.
-
-    A scale of None is the one that a run would choose.
+    """Check a scenario against a target, at the scale that a run would choose where none is given.
 
     Raises:
         UsageError: The scenario can't have the scale.
@@ -107,5 +66,5 @@ def validate_scenario(
         partitions=partitions_needed(sized),
         seconds=seconds_under_load(sized),
         limits=limits,
-        obstacles=obstacles(sized, target.ground(limits)),
+        findings=preflight(sized, target.capabilities(limits)),
     )

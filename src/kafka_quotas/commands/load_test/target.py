@@ -1,29 +1,27 @@
 """The target of a load test: an existing cluster, the embedded one, or a broker started for it.
 
 With the daemon in front of any of them, the daemon keeps the quotas in a store of its own, and the upstream cluster is
-not changed. Topics that mutation floods delete or grow are created before the load; no others are left.
+not changed. Topics that mutation floods delete or grow are created before the load, and no others are left.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from kafka_quotas.commands.testbed.broker_security import broker_security
 from kafka_quotas.commands.testbed.daemon_process import running_daemon
-from kafka_quotas.commands.testbed.kafka_broker import BrokerTerms, running_broker
-from kafka_quotas.commands.testbed.kafka_jars import kafka_jars
-from kafka_quotas.core.errors import UsageError
+from kafka_quotas.commands.testbed.kafka_broker import BrokerOptions, kafka_jars, running_broker
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.clients.mutation_plan import MutationPlan
-from kafka_quotas.loadtest.plan.plan import ClientName, LoadPlan
+from kafka_quotas.loadtest.plan.plan import LoadPlan
 from kafka_quotas.loadtest.plan.workload import MutationFlood
 from kafka_quotas.loadtest.run.embedded_cluster import EmbeddedCluster
 from kafka_quotas.loadtest.run.host_limits import HostLimits
 from kafka_quotas.loadtest.run.topics import TopicAdmin, fill_topic
 from kafka_quotas.loadtest.scenario.model import PREFIX, Scenario, ScenarioTopic
-from kafka_quotas.loadtest.scenario.planning import Credentials, Environment, anybody, client_names
+from kafka_quotas.loadtest.scenario.planning import Credentials, Environment, client_names, no_credentials
 from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities
 from kafka_quotas.loadtest.scenario.scaling import partitions_needed
 from kafka_quotas.pipeline.engine.java import find_java
@@ -90,7 +88,7 @@ class LoadTarget:
         """Whether the cluster exists independently of the run."""
         return self.bootstrap is not None
 
-    def ground(self, limits: HostLimits) -> TargetCapabilities:
+    def capabilities(self, limits: HostLimits) -> TargetCapabilities:
         """Return the target's capabilities, for the checks of a scenario."""
         return TargetCapabilities(
             embedded=self.bootstrap is None and self.broker_jars is None,
@@ -98,14 +96,6 @@ class LoadTarget:
             through_daemon=self.through_daemon,
             limits=limits,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicLoader:
-    """Address and client properties for filling topics before the load."""
-
-    bootstrap: str
-    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,12 +110,12 @@ class TestBed:
     """Store of the quotas that a run sets: the daemon's where one is in front."""
     settings: StoreSettings
     folder: Path
-    filler: TopicLoader
-    """Client settings for filling topics."""
     embedded: EmbeddedCluster | None = None
     """The cluster inside this process, which creates topics on its own; None for any other."""
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    credentials: Credentials = field(default=anybody, repr=False)
+    loader_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Client properties for filling topics, at the address for administration."""
+    credentials: Credentials = field(default=no_credentials, repr=False)
 
     def store(self) -> Store:
         """Open a connection to the store of the quotas."""
@@ -149,25 +139,22 @@ class TestBed:
                 self.embedded.make_topic(want.name)
                 self.embedded.fill(want.name, records=topic.fill, record_size=topic.record_size)
             return
-        admin = self.topics()
-        try:
+        with closing(self.topics()) as admin:
             admin.make(wanted)
-        finally:
-            admin.close()
         for topic, want in zip(topics, wanted, strict=True):
             if topic.fill:
                 fill_topic(
-                    self.filler.bootstrap,
+                    self.admin,
                     want.name,
                     partitions=topic.partitions,
                     records=topic.fill,
                     record_size=topic.record_size,
-                    properties=self.filler.properties,
+                    properties=self.loader_properties,
                 )
 
 
 @contextmanager
-def stage(target: LoadTarget, scenario: Scenario, folder: Path) -> Iterator[TestBed]:
+def running_test_bed(target: LoadTarget, scenario: Scenario, folder: Path) -> Iterator[TestBed]:
     """Provide the cluster for the block, and stop whatever was started for it afterwards.
 
     Started processes write to the folder.
@@ -176,61 +163,50 @@ def stage(target: LoadTarget, scenario: Scenario, folder: Path) -> Iterator[Test
         KafkaServerError: A broker can't be started.
         ClusterUnreachableError: The embedded cluster can't be started.
     """
-    own_store = f"local:{folder / 'quotas.db'}"
     with ExitStack() as stack:
-        if target.bootstrap is not None:
-            theirs = f"kafka://{target.bootstrap}"
-            credentials = target.credentials or anybody
-            login = dict(credentials(client_names(scenario)[0]))
-            yield TestBed(
-                bootstrap=target.bootstrap,
-                admin=target.bootstrap,
-                store_url=target.store_url or (own_store if target.through_daemon else theirs),
-                settings=target.settings,
-                folder=folder,
-                filler=TopicLoader(bootstrap=target.bootstrap, properties={**target.properties, **login}),
-                properties=target.properties,
-                credentials=credentials,
-            )
-        elif target.broker_jars is not None:
-            yield _own_broker(stack, target, scenario, folder, own_store)
-        else:
-            cluster = stack.enter_context(EmbeddedCluster())
-            yield TestBed(
-                bootstrap=cluster.bootstrap,
-                admin=cluster.bootstrap,
-                store_url=target.store_url or own_store,
-                settings=target.settings,
-                folder=folder,
-                filler=TopicLoader(bootstrap=cluster.bootstrap),
-                embedded=cluster,
-                properties=target.properties,
-                credentials=target.credentials or anybody,
-            )
+        if target.broker_jars is not None and target.bootstrap is None:
+            yield _own_broker(stack, target, target.broker_jars, scenario, folder)
+            return
+        embedded = stack.enter_context(EmbeddedCluster()) if target.bootstrap is None else None
+        bootstrap = target.bootstrap or (embedded.bootstrap if embedded is not None else "")
+        credentials = target.credentials or no_credentials
+        is_own_store = target.through_daemon or embedded is not None
+        yield TestBed(
+            bootstrap=bootstrap,
+            admin=bootstrap,
+            store_url=target.store_url or (_own_store(folder) if is_own_store else f"kafka://{bootstrap}"),
+            settings=target.settings,
+            folder=folder,
+            embedded=embedded,
+            properties=target.properties,
+            loader_properties={**target.properties, **dict(credentials(client_names(scenario)[0]))},
+            credentials=credentials,
+        )
 
 
 @contextmanager
-def venue(
-    target: LoadTarget, staged: TestBed, scenario: Scenario, *, prefix: str, with_policy: bool, name: str
+def running_environment(
+    target: LoadTarget, bed: TestBed, scenario: Scenario, *, prefix: str, with_policy: bool, name: str
 ) -> Iterator[Environment]:
     """Provide the address that the clients of one run connect to: the cluster, or a daemon in front of it.
 
-    `with_policy` gives the daemon the scenario's policy, which limits too.
+    With `with_policy` the daemon gets the scenario's policy, which limits too.
 
     Raises:
         DaemonStartError: The daemon does not start.
     """
+    direct = Environment(
+        bootstrap=bed.bootstrap,
+        prefix=prefix,
+        enforcers=target.enforcers,
+        connect_timeout_s=_CONNECT_S if target.is_theirs else _FIRST_CONNECT_S,
+        credentials=bed.credentials,
+        properties=bed.properties,
+    )
     if not target.through_daemon:
-        yield Environment(
-            bootstrap=staged.bootstrap,
-            prefix=prefix,
-            enforcers=target.enforcers,
-            connect_timeout_s=_CONNECT_S if target.is_theirs else _FIRST_CONNECT_S,
-            credentials=staged.credentials,
-            properties=staged.properties,
-        )
+        yield direct
         return
-    folder = staged.folder / name
+    folder = bed.folder / name
     folder.mkdir()
     options = ["--event-log", str(folder / EVENT_LOG), "--event-log-rotate", "3600", *scenario.daemon_options]
     if with_policy and scenario.daemon_policy:
@@ -242,36 +218,22 @@ def venue(
         costs.write_text(scenario.daemon_costs, encoding="utf-8")
         options += ["--cost-model", str(costs)]
     with running_daemon(
-        upstream=staged.bootstrap,
-        store_url=staged.store_url,
-        window=scenario.window,
-        folder=folder,
-        options=options,
+        upstream=bed.bootstrap, store_url=bed.store_url, window=scenario.window, folder=folder, options=options
     ) as daemon:
-        yield Environment(
-            bootstrap=daemon.bootstrap,
-            prefix=prefix,
-            enforcers=target.enforcers,
-            connect_timeout_s=_CONNECT_S if target.is_theirs else _FIRST_CONNECT_S,
-            credentials=staged.credentials,
-            properties=staged.properties,
-        )
+        yield replace(direct, bootstrap=daemon.bootstrap)
 
 
-def _own_broker(stack: ExitStack, target: LoadTarget, scenario: Scenario, folder: Path, own_store: str) -> TestBed:
-    """Start a broker for the scenario."""
-    if target.broker_jars is None:
-        raise UsageError("a broker needs jars", hint="--broker-jars DIR")
+def _own_broker(stack: ExitStack, target: LoadTarget, jars: Path, scenario: Scenario, folder: Path) -> TestBed:
     java = find_java()
     users = [name.user for name in client_names(scenario) if name.user is not None]
     security = broker_security(scenario.security, users, folder=folder, java=java)
     broker = stack.enter_context(
         running_broker(
             java=java,
-            jars=kafka_jars(target.broker_jars.absolute()),
+            jars=kafka_jars(jars.absolute()),
             folder=folder,
             window=scenario.window,
-            terms=BrokerTerms(
+            options=BrokerOptions(
                 listener=None if security is None else security.listener,
                 settings={"controller.quorum.append.linger.ms": "0", **dict(scenario.broker_settings)},
                 logs_requests=False,
@@ -279,20 +241,19 @@ def _own_broker(stack: ExitStack, target: LoadTarget, scenario: Scenario, folder
             ),
         )
     )
+    by_user = {} if security is None else security.by_user
     return TestBed(
         bootstrap=broker.secured or broker.bootstrap,
         admin=broker.bootstrap,
-        store_url=own_store if target.through_daemon else f"kafka://{broker.bootstrap}",
+        store_url=_own_store(folder) if target.through_daemon else f"kafka://{broker.bootstrap}",
         settings=StoreSettings(timeout_s=_PATIENCE_S),
         folder=folder,
-        filler=TopicLoader(bootstrap=broker.bootstrap),
         properties={**target.properties, **({} if security is None else security.common)},
-        credentials=target.credentials or anybody if security is None else _of_users(security.by_user),
+        credentials=(target.credentials or no_credentials)
+        if security is None
+        else lambda name: by_user.get(name.user or "", ()),
     )
 
 
-def _of_users(
-    by_user: Mapping[str, tuple[tuple[str, str], ...]],
-) -> Callable[[ClientName], tuple[tuple[str, str], ...]]:
-    """Return the function from a client to the credentials of its user."""
-    return lambda name: by_user.get(name.user or "", ())
+def _own_store(folder: Path) -> str:
+    return f"local:{folder / 'quotas.db'}"

@@ -87,12 +87,9 @@ def load_scenario(request: LoadRequest) -> Scenario:
 
 
 def shortest_s(scenario: Scenario) -> tuple[float, float]:
-    """Return how long a greedy client must be measured, in seconds.
+    """Return the seconds that a greedy client must be measured for any verdict, and for tight bounds.
 
-    The first window never counts; three throttle cycles take about four more windows.
-
-    Returns:
-        The time for any verdict on its quota, and for the tight bounds.
+    The first window never counts, and three throttle cycles take about four more windows.
     """
     unjudged_s = max(0.0, scenario.window_s - scenario.unjudged_s)
     return unjudged_s + scenario.window_s, unjudged_s + 4.0 * scenario.window_s

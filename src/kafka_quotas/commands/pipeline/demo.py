@@ -8,16 +8,14 @@ from typing import Final
 
 from kafka_quotas.commands.quotas.alter import alter
 from kafka_quotas.commands.testbed.daemon_process import work_folder
-from kafka_quotas.commands.testbed.kafka_broker import BROKER_ID, REQUEST_LOG, RunningBroker, running_broker
-from kafka_quotas.commands.testbed.kafka_jars import kafka_jars
+from kafka_quotas.commands.testbed.kafka_broker import BROKER_ID, REQUEST_LOG, RunningBroker, kafka_jars, running_broker
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quota_files.writer import FileFormat, file_text
 from kafka_quotas.loadtest.plan.plan import LoadPlan
 from kafka_quotas.loadtest.result.result import LoadResult
-from kafka_quotas.loadtest.run.progress import Watcher
 from kafka_quotas.loadtest.run.quotas_in_force import quotas_in_force
-from kafka_quotas.loadtest.run.runner import run_load
+from kafka_quotas.loadtest.run.runner import Watcher, run_load
 from kafka_quotas.loadtest.run.topics import TopicAdmin, fill_topic
 from kafka_quotas.loadtest.scenario.file import read_scenario
 from kafka_quotas.loadtest.scenario.model import Scenario

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kafka_quotas.commands.testbed.kafka_broker import SecuredListener
-from kafka_quotas.commands.testbed.kafka_jars import KafkaServerError
+from kafka_quotas.commands.testbed.kafka_broker import KafkaServerError, SecuredListener
 from kafka_quotas.loadtest.scenario.model import Security
 
 _SCRAM: Final = "SCRAM-SHA-256"
@@ -130,5 +129,5 @@ def _run(command: list[str]) -> None:
             f"certificates can't be made: {error}", hint="they need the keytool that comes with Java"
         ) from error
     if done.returncode != 0:
-        told = (done.stdout + done.stderr).strip().splitlines()
-        raise KafkaServerError(f"certificates can't be made: {told[0] if told else done.returncode}")
+        lines = (done.stdout + done.stderr).strip().splitlines()
+        raise KafkaServerError(f"certificates can't be made: {lines[0] if lines else done.returncode}")

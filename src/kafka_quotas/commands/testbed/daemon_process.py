@@ -15,9 +15,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
-from kafka_quotas.commands.testbed.tied_process import tied
+from kafka_quotas.commands.testbed.child_process import child_command
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.enforcement.control.client import ask_status
@@ -61,18 +60,21 @@ def running_daemon(
     `options` are further arguments of `daemon run`.
 
     Raises:
-        DaemonStartError: The daemon does not start; the message has the last line of its log.
+        DaemonStartError: The daemon does not start. The message has the last line of its log.
     """
     log = folder / "daemon.log"
     with _control_path(folder) as control, log.open("wb") as sink:
-        process = _start(
-            sink,
-            upstream=upstream,
-            store_url=store_url,
-            window=window,
-            control=control,
-            options=options,
-        )
+        arguments = {
+            "--upstream": upstream,
+            "--listen": f"{_HOST}:0",
+            "--store": store_url,
+            "--control": str(control),
+            "--quota-window-num": str(window.samples),
+            "--quota-window-size-seconds": str(window.window_s),
+        }
+        own = [part for argument in arguments.items() for part in argument]
+        command = child_command([sys.executable, "-m", "kafka_quotas", "daemon", "run", *options, *own])
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)  # noqa: S603 - this program
         try:
             _wait_until_listening(process, log)
             yield RunningDaemon(bootstrap=ask_status(control).listeners[0].listen, pid=process.pid)
@@ -82,7 +84,7 @@ def running_daemon(
 
 @contextlib.contextmanager
 def _control_path(folder: Path) -> Iterator[Path]:
-    """Yield where the control socket goes: into the folder, or into one with a shorter path where that is too long."""
+    """Yield the path of the control socket, in a folder of its own where that of the run is too long."""
     path = folder / _CONTROL
     if len(os.fsencode(path)) <= MAX_PATH_BYTES:
         yield path
@@ -108,41 +110,18 @@ def free_ports(count: int) -> int:
     raise DaemonStartError(f"no {count} free ports in a row between {_PORTS.start} and {_PORTS.stop}")
 
 
-def _start(
-    sink: IO[bytes],
-    *,
-    upstream: str,
-    store_url: str,
-    window: QuotaWindow,
-    control: Path,
-    options: Sequence[str],
-) -> "subprocess.Popen[bytes]":
-    arguments = {
-        "--upstream": upstream,
-        "--listen": f"{_HOST}:0",
-        "--store": store_url,
-        "--control": str(control),
-        "--quota-window-num": str(window.samples),
-        "--quota-window-size-seconds": str(window.window_s),
-    }
-    command = [sys.executable, "-m", "kafka_quotas", "daemon", "run", *options]
-    for option, value in arguments.items():
-        command += [option, value]
-    return subprocess.Popen(tied(command), stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)  # noqa: S603 - this program
-
-
 def _wait_until_listening(process: "subprocess.Popen[bytes]", log: Path) -> None:
-    """Wait until the daemon logs that it listens."""
     deadline = time.monotonic() + _READY_S
     while LISTENING not in (text := log.read_text(encoding="utf-8", errors="replace")):
         if process.poll() is not None:
-            raise DaemonStartError(f"the daemon ended with exit code {process.returncode}: {_last_line(text)}")
+            raise DaemonStartError(f"the daemon ended with exit code {process.returncode}: {last_line(text)}")
         if time.monotonic() > deadline:
-            raise DaemonStartError(f"the daemon did not listen within {_READY_S:.0f} s: {_last_line(text)}")
+            raise DaemonStartError(f"the daemon did not listen within {_READY_S:.0f} s: {last_line(text)}")
         time.sleep(_LOOK_S)
 
 
-def _last_line(text: str) -> str:
+def last_line(text: str) -> str:
+    """Return the last line of a log, for a message."""
     lines = text.strip().splitlines()
     return lines[-1] if lines else "it wrote no log"
 

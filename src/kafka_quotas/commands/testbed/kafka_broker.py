@@ -1,11 +1,13 @@
 """A real Kafka broker as a child process: one KRaft node on 127.0.0.1 with its request log on.
 
-It ends with this process even where that is killed.
+It ends with this process even where that is killed. Its jars are fetched once by Maven from Kafka's public releases.
 """
 
 import base64
 import contextlib
+import shutil
 import subprocess
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,11 +15,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kafka_quotas.commands.testbed.daemon_process import free_ports
-from kafka_quotas.commands.testbed.kafka_jars import KafkaServerError
-from kafka_quotas.commands.testbed.tied_process import tied
+from kafka_quotas.commands.testbed.child_process import child_command
+from kafka_quotas.commands.testbed.daemon_process import free_ports, last_line
+from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 
+VERSION: Final = "4.3.1"
+_COORDINATES: Final = (
+    ("org.apache.kafka", "kafka_2.13", VERSION),
+    ("org.apache.kafka", "kafka-tools", VERSION),
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
+)
+_FETCH_TIMEOUT_S: Final = 300
 BROKER_ID: Final = 1
 REQUEST_LOG: Final = "kafka-request.log"
 _SECURED: Final = "SECURED"
@@ -25,6 +34,10 @@ _READY_S: Final = 180.0
 _FORMAT_S: Final = 180.0
 _STOP_S: Final = 20.0
 _LOOK_S: Final = 0.2
+
+
+class KafkaServerError(KafkaQuotasError):
+    """Kafka's server could not be fetched or did not start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +66,7 @@ class SecuredListener:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerTerms:
+class BrokerOptions:
     """The settings of a broker in addition to its quota window."""
 
     listener: SecuredListener | None = None
@@ -66,27 +79,27 @@ class BrokerTerms:
     """Largest heap in MB."""
 
 
-_DEFAULT_TERMS: Final = BrokerTerms()
+_DEFAULT_OPTIONS: Final = BrokerOptions()
 
 
 @contextlib.contextmanager
 def running_broker(
-    *, java: Path, jars: Path, folder: Path, window: QuotaWindow, terms: BrokerTerms = _DEFAULT_TERMS
+    *, java: Path, jars: Path, folder: Path, window: QuotaWindow, options: BrokerOptions = _DEFAULT_OPTIONS
 ) -> Iterator[RunningBroker]:
     """Run a broker for the block, with all its files in the folder.
 
     Raises:
-        KafkaServerError: The broker does not start; the message has the last line of its log.
+        KafkaServerError: The broker does not start. The message has the last line of its log.
     """
     port = free_ports(3)
     log = folder / "broker.log"
-    settings = _write(folder / "server.properties", _settings(folder, port, window, terms))
-    logging = _write(folder / "log4j2.properties", _logging(folder / REQUEST_LOG, logs_requests=terms.logs_requests))
-    machine = _java(java, jars, logging, heap_mb=terms.heap_mb)
-    _format_storage(machine, settings, terms)
+    settings = _write(folder / "server.properties", _settings(folder, port, window, options))
+    logging = _write(folder / "log4j2.properties", _logging(folder / REQUEST_LOG, logs_requests=options.logs_requests))
+    machine = _java(java, jars, logging, heap_mb=options.heap_mb)
+    _format_storage(machine, settings, options)
     with log.open("wb") as sink:
         process = subprocess.Popen(  # noqa: S603 - Kafka
-            tied([*machine, "kafka.Kafka", str(settings)]),
+            child_command([*machine, "kafka.Kafka", str(settings)]),
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=sink,
@@ -98,7 +111,7 @@ def running_broker(
                 bootstrap=f"127.0.0.1:{port}",
                 pid=process.pid,
                 request_log=folder / REQUEST_LOG,
-                secured="" if terms.listener is None else f"127.0.0.1:{port + 2}",
+                secured="" if options.listener is None else f"127.0.0.1:{port + 2}",
             )
         finally:
             process.terminate()
@@ -114,12 +127,12 @@ def _java(java: Path, jars: Path, logging: Path, *, heap_mb: int) -> list[str]:
     return [str(java), *options, f"-Dlog4j2.configurationFile={logging}", "-cp", f"{jars}/*"]
 
 
-def _settings(folder: Path, port: int, window: QuotaWindow, terms: BrokerTerms) -> dict[str, str]:
+def _settings(folder: Path, port: int, window: QuotaWindow, options: BrokerOptions) -> dict[str, str]:
     listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + 1}"
     protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
-    if terms.listener is not None:
+    if options.listener is not None:
         listeners += f",{_SECURED}://127.0.0.1:{port + 2}"
-        protocols += f",{_SECURED}:{terms.listener.protocol}"
+        protocols += f",{_SECURED}:{options.listener.protocol}"
     single = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
     return {
         "process.roles": "broker,controller",
@@ -141,16 +154,13 @@ def _settings(folder: Path, port: int, window: QuotaWindow, terms: BrokerTerms) 
         "quota.window.size.seconds": str(window.window_s),
         "controller.quota.window.num": str(window.samples),
         "controller.quota.window.size.seconds": str(window.window_s),
-        **({} if terms.listener is None else terms.listener.settings),
-        **terms.settings,
+        **({} if options.listener is None else options.listener.settings),
+        **options.settings,
     }
 
 
 def _logging(request_log: Path, *, logs_requests: bool) -> dict[str, str]:
-    """Return Log4j's properties.
-
-    Warnings go to the broker's own log, and requests (if logged at all) to a file in the usual format.
-    """
+    """Return Log4j's properties: warnings to the broker's log, requests to a file of their own."""
     pattern = "[%d] %p %m (%c)%n"
     return {
         "rootLogger.level": "WARN",
@@ -176,10 +186,10 @@ def _write(path: Path, properties: Mapping[str, str]) -> Path:
     return path
 
 
-def _format_storage(machine: Sequence[str], settings: Path, terms: BrokerTerms) -> None:
+def _format_storage(machine: Sequence[str], settings: Path, options: BrokerOptions) -> None:
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode()
     tool = ["kafka.tools.StorageTool", "format", "--standalone", f"--cluster-id={cluster_id}", "-c", str(settings)]
-    tool += () if terms.listener is None else terms.listener.scram
+    tool += () if options.listener is None else options.listener.scram
     try:
         done = subprocess.run(  # noqa: S603 - Kafka's own tool
             [*machine, *tool], capture_output=True, text=True, timeout=_FORMAT_S, check=False
@@ -187,7 +197,7 @@ def _format_storage(machine: Sequence[str], settings: Path, terms: BrokerTerms) 
     except (OSError, subprocess.TimeoutExpired) as error:
         raise KafkaServerError(f"the broker's storage can't be formatted: {error}") from error
     if done.returncode != 0:
-        raise KafkaServerError(f"the broker's storage can't be formatted: {_last_line(done.stdout + done.stderr)}")
+        raise KafkaServerError(f"the broker's storage can't be formatted: {last_line(done.stdout + done.stderr)}")
 
 
 def _wait_until_serving(process: "subprocess.Popen[bytes]", bootstrap: str, log: Path) -> None:
@@ -198,8 +208,8 @@ def _wait_until_serving(process: "subprocess.Popen[bytes]", bootstrap: str, log:
     admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "kafka-quotas-demo", "log_level": 0})
     while True:
         if process.poll() is not None:
-            told = log.read_text(encoding="utf-8", errors="replace")
-            raise KafkaServerError(f"the broker ended with exit code {process.returncode}: {_last_line(told)}")
+            text = log.read_text(encoding="utf-8", errors="replace")
+            raise KafkaServerError(f"the broker ended with exit code {process.returncode}: {last_line(text)}")
         with contextlib.suppress(KafkaException):
             if admin.list_topics(timeout=1.0).brokers:
                 return
@@ -208,6 +218,48 @@ def _wait_until_serving(process: "subprocess.Popen[bytes]", bootstrap: str, log:
         time.sleep(_LOOK_S)
 
 
-def _last_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1] if lines else "it wrote no log"
+def kafka_jars(folder: Path) -> Path:
+    """Fetch every jar of one release into the folder, unless it exists, and return it.
+
+    An existing folder is complete.
+
+    Raises:
+        KafkaServerError: Maven is missing or fails.
+    """
+    if folder.is_dir():
+        return folder
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise KafkaServerError(f"Kafka's jars are not in {folder}, and Maven (mvn) to fetch them is not installed")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".kafka-jars-") as scratch:
+            _fetch(maven, Path(scratch))
+            (Path(scratch) / "jars").rename(folder)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise KafkaServerError(f"cannot fetch Kafka's jars: {error}") from error
+    return folder
+
+
+def _fetch(maven: str, scratch: Path) -> None:
+    """Fetch the jars into `jars` below the folder."""
+    pom = scratch / "pom.xml"
+    pom.write_text(_pom(), encoding="utf-8")
+    command = [maven, "-B", "-ntp", "-q", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
+    command.append(f"-DoutputDirectory={scratch / 'jars'}")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_TIMEOUT_S, check=False)  # noqa: S603 - Maven
+    if done.returncode != 0:
+        lines = (done.stdout + done.stderr).strip().splitlines()
+        raise KafkaServerError(f"Maven cannot fetch Kafka {VERSION}: {lines[0] if lines else done.returncode}")
+
+
+def _pom() -> str:
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
+        for group, name, version in _COORDINATES
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>kafka-quotas</groupId><artifactId>demo-server</artifactId><version>1</version>"
+        f"<packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>"
+    )

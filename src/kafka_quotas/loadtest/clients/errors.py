@@ -1,11 +1,14 @@
 """Kafka client errors as this project's errors: one line for what failed, and a hint for what to do."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
+
+_Client = TypeVar("_Client")
 
 
 class ClusterUnreachableError(KafkaQuotasError):
@@ -46,15 +49,22 @@ def translated(error: "KafkaError", *, bootstrap: str) -> KafkaQuotasError:
     return KafkaQuotasError(f"the Kafka client failed: {_one_line(error)}")
 
 
-def property_error(error: Exception) -> UsageError:
-    """Return the error for client properties that librdkafka refuses."""
-    from confluent_kafka import KafkaError  # noqa: PLC0415 - loads librdkafka
+def open_client(kind: Callable[[dict[str, Any]], _Client], properties: Mapping[str, object]) -> _Client:
+    """Open a client of librdkafka.
 
-    reason = error.args[0] if error.args else error
-    return UsageError(
-        f"a client property is refused: {_one_line(reason) if isinstance(reason, KafkaError) else reason}",
-        hint="-X takes librdkafka's names, see its CONFIGURATION.md",
-    )
+    Raises:
+        UsageError: If librdkafka refuses a property.
+    """
+    from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - loads librdkafka
+
+    try:
+        return kind(dict(properties))
+    except (KafkaException, ValueError, TypeError) as error:
+        reason = error.args[0] if error.args else error
+        raise UsageError(
+            f"a client property is refused: {_one_line(reason) if isinstance(reason, KafkaError) else reason}",
+            hint="-X takes librdkafka's names, see its CONFIGURATION.md",
+        ) from error
 
 
 def is_fatal(error: "KafkaError") -> bool:

@@ -49,11 +49,7 @@ class MutationPlan:
         return tuple(self._topic(number, partitions) for number in range(self._flood.total_topics or 0))
 
     def following(self) -> tuple[NewTopic, ...]:
-        """Return the topics of the next request and advance past them.
-
-        Returns:
-            No topics once a request has named every one of them.
-        """
+        """Return the topics of the next request, none once every one has been named, and advance past them."""
         flood, first = self._flood, self._next
         if flood.kind is MutationKind.PARTITIONS:
             return self._growing(flood.total_topics or 0)

@@ -12,14 +12,10 @@ from kafka_quotas.loadtest.plan.workload import Loop
 
 OUTSTANDING_S: Final = 60
 """How long an arrival may be overdue before it is dropped."""
-NEVER_NS: Final = 2**63 - 1
 
 
 class Pacer:
-    """The arrivals of one client.
-
-    Without a schedule, any number of arrivals is due at any time.
-    """
+    """The arrivals of one client, of which any number is due at any time without a schedule."""
 
     def __init__(self, schedule: Schedule | None, *, origin_ns: int, loop: Loop) -> None:
         self._schedule = schedule
@@ -39,10 +35,7 @@ class Pacer:
         return min(self._schedule.due_count(now_ns - self._origin_ns) - self.taken, most)
 
     def dropped(self, now_ns: int) -> int:
-        """Take the arrivals that are overdue by more than `OUTSTANDING_S` and return their number.
-
-        A closed loop drops none.
-        """
+        """Take an open loop's arrivals that are overdue by `OUTSTANDING_S`, and return their number."""
         if self._schedule is None or self._is_closed:
             return 0
         late = self._schedule.due_count(now_ns - self._origin_ns - OUTSTANDING_S * 1_000_000_000) - self.taken

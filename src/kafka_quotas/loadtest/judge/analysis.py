@@ -1,4 +1,4 @@
-"""Analysis of a run: the result from its clients' measurements, and warnings where the tool was the bottleneck."""
+"""Analysis of a run: its clients' measurements, and warnings where the tool was the bottleneck."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from kafka_quotas.loadtest.clients.engine import LoadClient
-from kafka_quotas.loadtest.judge.conclusion import Evidence, conclude
+from kafka_quotas.loadtest.judge.judging import Evidence, judge_run
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import UNITS, Arrival, MutationFlood, RateUnit, Workload
 from kafka_quotas.loadtest.record.recorder import Recorder
@@ -27,38 +27,35 @@ _LATE_US = 100_000  # p99 from intended to sent, of a client that no quota held 
 
 
 def warnings(result: LoadResult) -> tuple[str, ...]:
-    """Return the reasons to doubt the figures of a run, in a sentence each.
-
-    Such reasons are a lack of CPU and records that were sent late.
-    """
-    told = []
+    """Return the reasons to doubt a run's figures, such as a lack of CPU, in a sentence each."""
+    found = []
     cpu = result.cpu
     if cpu.python >= _BUSY_PYTHON:
-        told.append(
+        found.append(
             f"the load tester was the bottleneck: its Python threads took {cpu.python:.0%} of the one core they can "
             "use; rates and latencies may be its own. Offer less, or spread the load over several processes"
         )
     elif cpu.process >= _BUSY_MACHINE * cpu.cores:
-        told.append(
+        found.append(
             f"the load tester was the bottleneck: it took {cpu.process:.0%} of a core on a machine of {cpu.cores}; "
             "rates and latencies may be its own"
         )
     elif cpu.late_ms >= _LATE_MS:
-        told.append(
+        found.append(
             f"the machine was too busy for this run: threads waited {cpu.late_ms:.0f} ms for a core on average; rates "
             "and latencies may be its own"
         )
     late = [entity for entity in result.entities if _was_late(entity)]
     if late:
         worst = max(late, key=lambda entity: entity.schedule_delay.p99_us)
-        told.append(
+        found.append(
             f"{len(late)} unthrottled clients were sent late, {worst.name.label} by "
             f"{worst.schedule_delay.p99_us / 1e6:.2f} s (p99): the tool or the target could not keep the schedule"
         )
     dropped = sum(entity.dropped for entity in result.entities)
     if dropped:
-        told.append(f"{dropped} arrivals were dropped by the load tester: too many were under way already")
-    return tuple(told)
+        found.append(f"{dropped} arrivals were dropped by the load tester: too many were under way already")
+    return tuple(found)
 
 
 def _was_late(entity: ClientResult) -> bool:
@@ -82,10 +79,7 @@ class RunFacts:
 
 
 def load_result(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> LoadResult:
-    """Return the result of a run that has ended, judged by its clients' measurements.
-
-    `conclude` judges it again with more evidence.
-    """
+    """Return the result of a run that has ended, judged by its clients' measurements alone."""
     result = LoadResult(
         bootstrap=plan.bootstrap,
         run_id=plan.run_id,
@@ -102,7 +96,7 @@ def load_result(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) 
             for client, verdict in zip(clients, _verdicts(plan, clients, facts), strict=True)
         ),
     )
-    return conclude(result, Evidence(warnings=warnings(result)))
+    return judge_run(result, Evidence(warnings=warnings(result)))
 
 
 def _entity_result(plan: LoadPlan, client: LoadClient, facts: RunFacts, verdict: ClientVerdict) -> ClientResult:
@@ -121,9 +115,9 @@ def _entity_result(plan: LoadPlan, client: LoadClient, facts: RunFacts, verdict:
         failures=tuple(sorted(recorder.failures.items())),
         payload_bytes=recorder.acked_bytes,
         wire_ratio=client.wire.ratio,
-        service=recorder.service,
-        schedule_delay=recorder.schedule_delay,
-        response=recorder.response_latency,
+        service=recorder.service_times.summary(),
+        schedule_delay=recorder.schedule_delays.summary(),
+        response=recorder.response_times.summary(),
         throttle=recorder.throttle,
         sample_s=recorder.timeline.slot_ms / 1000,
         seconds=_seconds(client, facts.elapsed_s),
@@ -188,7 +182,6 @@ def _seen(clients: Sequence[LoadClient], *, elapsed_s: float, end_s: float) -> O
 
 
 def _enforcers(plan: LoadPlan, client: LoadClient, facts: RunFacts) -> int:
-    """Return the number of brokers that keep the client's quota, each for itself."""
     return facts.enforcers.get(client.entity.topic, plan.enforcers or 1)
 
 
@@ -230,10 +223,7 @@ def _first_throttle_ms(recorder: Recorder) -> float | None:
 
 
 def _seconds(client: LoadClient, elapsed_s: float) -> tuple[SecondSample, ...]:
-    """Return the samples of a run, one second each or longer, all alike.
-
-    Samples without activity are included, and the last one is left out unless it is whole.
-    """
+    """Return all whole samples of a run, one second each or longer, also those without activity."""
     recorder = client.recorder
     slot_ms = recorder.timeline.slot_ms
     slots = {slot.start_ms: slot for slot in recorder.timeline.slots()}
@@ -256,10 +246,7 @@ def _second(slot: Slot, client: LoadClient, slot_ms: int) -> SecondSample:
 
 
 def _windows(client: LoadClient, elapsed_s: float) -> tuple[WindowSample, ...]:
-    """Return the samples of a run by quota window, of which the last may be shorter.
-
-    The first window starts empty.
-    """
+    """Return the samples of a run by quota window, of which the last may be shorter."""
     timeline = client.recorder.timeline
     samples = []
     for slot in timeline.windows():

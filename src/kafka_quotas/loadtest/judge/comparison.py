@@ -99,58 +99,40 @@ def _seconds_ratio(first: LoadResult, second: LoadResult) -> float:
 
 def _differences(before: ClientResult, after: ClientResult, limits: Limits, seconds: float) -> Iterator[Difference]:
     for name, allowed in (("achieved", limits.rate), ("achieved/quota", limits.rate)):
-        yield _relative(METRICS[name], before, after, allowed=-allowed)
+        yield _difference(name, before, after, allowed=-allowed)
     for name in ("response.p50", "response.p99"):
-        yield _relative(METRICS[name], before, after, allowed=limits.latency, grain=_GRAIN_MS)
-    yield _relative(METRICS["throttle.sum"], before, after, allowed=limits.throttle, grain=_GRAIN_MS, growth=seconds)
+        yield _difference(name, before, after, allowed=limits.latency, grain=_GRAIN_MS)
+    yield _difference("throttle.sum", before, after, allowed=limits.throttle, grain=_GRAIN_MS, growth=seconds)
     for name in ("records.failed", "records.lost", "records.duplicated"):
-        yield _counted(METRICS[name], before, after)
+        yield _difference(name, before, after, allowed=None)
 
 
-def _relative(
-    metric: Metric,
+def _difference(
+    name: str,
     before: ClientResult,
     after: ClientResult,
     *,
-    allowed: float,
+    allowed: float | None,
     grain: float = 0.0,
     growth: float = 1.0,
 ) -> Difference:
-    """Return the difference of a figure that may change by a share.
+    """Return the difference of a figure between two runs of a client.
 
-    Args:
-        metric: The figure.
-        before: The client in the first run.
-        after: The client in the second run.
-        allowed: The share, below 0 where a fall is worse and above 0 where a rise is.
-        grain: A change that is never worse, in the unit of the figure.
-        growth: The factor by which the figure grows with the length of the run.
+    `allowed` is a share, below 0 where a fall is worse and above 0 where a rise is, None where any rise is worse. A
+    change of `grain`, in the unit of the figure, is never worse. A longer run has `growth` times the figure.
     """
+    metric = METRICS[name]
     first, second = metric.of(before), metric.of(after)
     outcome = ComparisonOutcome.NOT_COMPARED
     if first is not None and second is not None:
         expected = first * growth
-        slack = abs(allowed) * expected + grain
-        worse, better = (second < expected - slack), (second > expected + slack)
-        if allowed > 0:
+        slack = abs(allowed or 0.0) * expected + grain
+        worse, better = second > expected + slack, second < expected - slack
+        if allowed is not None and allowed < 0:
             worse, better = better, worse
         outcome = ComparisonOutcome.WORSE if worse else ComparisonOutcome.BETTER if better else ComparisonOutcome.SAME
-    return Difference(entity=after, metric=metric, first=first, second=second, allowed=abs(allowed), outcome=outcome)
-
-
-def _counted(metric: Metric, before: ClientResult, after: ClientResult) -> Difference:
-    """Return the difference of a count of failures, of which any increase is worse."""
-    first, second = metric.of(before), metric.of(after)
-    outcome = ComparisonOutcome.NOT_COMPARED
-    if first is not None and second is not None:
-        outcome = (
-            ComparisonOutcome.WORSE
-            if second > first
-            else ComparisonOutcome.BETTER
-            if second < first
-            else ComparisonOutcome.SAME
-        )
-    return Difference(entity=after, metric=metric, first=first, second=second, allowed=None, outcome=outcome)
+    allowed = None if allowed is None else abs(allowed)
+    return Difference(entity=after, metric=metric, first=first, second=second, allowed=allowed, outcome=outcome)
 
 
 def _notes(first: LoadResult, second: LoadResult) -> Iterator[str]:

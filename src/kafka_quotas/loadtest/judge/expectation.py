@@ -32,7 +32,7 @@ _COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
 }
 _EXAMPLES: Final = "examples: 'achieved/quota in 0.9..1.05', 'entity(app).response.p99 < 50ms', 'throttle.count > 0'"
 _CONTROL: Final = "control"
-_MOST_TOLD: Final = 3
+_MOST_SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,24 +58,21 @@ class Expectation:
         return _COMPARISONS[self.comparison](value, self.low)
 
     def judge(self, result: LoadResult) -> Judgement:
-        """Return the judgement on a run, which is met where every client in question meets it.
-
-        It is not met where there is no such client.
-        """
+        """Return the judgement, which is met where all clients in question meet it, and there is one."""
         values = [
             (entity, value) for entity in _meant(self.entity, result) if (value := self.metric.of(entity)) is not None
         ]
         failed = [(entity, value) for entity, value in values if not self.met_by(value)]
         state = State.MET if values and not failed else State.NOT_MET
-        return Judgement(aspect=Aspect.EXPECTATION, state=state, evidence=self._told(values, failed))
+        return Judgement(aspect=Aspect.EXPECTATION, state=state, evidence=self._evidence(values, failed))
 
-    def _told(self, values: list[tuple[ClientResult, float]], failed: list[tuple[ClientResult, float]]) -> str:
+    def _evidence(self, values: list[tuple[ClientResult, float]], failed: list[tuple[ClientResult, float]]) -> str:
         if not values:
             return f"{self.text}: no client of the run has that figure"
-        shown = (failed or values)[:_MOST_TOLD]
-        told = ", ".join(f"{entity.name.label} {self.metric.text(value, entity.unit)}" for entity, value in shown)
+        shown = (failed or values)[:_MOST_SHOWN]
+        figures = ", ".join(f"{entity.name.label} {self.metric.text(value, entity.unit)}" for entity, value in shown)
         more = len(failed or values) - len(shown)
-        return f"{self.text}: {told}" + (f", and {more} more" if more > 0 else "")
+        return f"{self.text}: {figures}" + (f", and {more} more" if more > 0 else "")
 
 
 def parse_expectation(text: str) -> Expectation:

@@ -26,10 +26,7 @@ CLIENT_SAMPLE_S: Final = 30.0
 
 
 def peak_minute_rate(seconds: Sequence[SecondSample], *, sample_s: float) -> float:
-    """Return the highest one-minute moving average of a client's rate.
-
-    `seconds` are samples of `sample_s` seconds each, in order.
-    """
+    """Return the highest one-minute moving average of a client's rate, from samples in order."""
     meter = EwmaMeter(-TICK_MS)
     meter.rate(0)  # the meter was there before the load: its first interval was silent
     peak = 0.0
@@ -41,10 +38,7 @@ def peak_minute_rate(seconds: Sequence[SecondSample], *, sample_s: float) -> flo
 
 
 def peak_client_rate(seconds: Sequence[SecondSample], *, sample_s: float) -> float:
-    """Return the highest average of a client's rate over 30 consecutive seconds.
-
-    A shorter run is averaged over 30 seconds too.
-    """
+    """Return the highest average of a client's rate over 30 seconds, also for a shorter run."""
     length = max(round(CLIENT_SAMPLE_S / sample_s), 1)
     rates = [sample.rate for sample in seconds]
     ends = range(1, len(rates) + 1)
@@ -131,10 +125,7 @@ def _latency(
 
 
 def _found(count_of: Callable[[Delivery], int]) -> Callable[[ClientResult], float | None]:
-    """Return the accessor of a figure from reading the topic back.
-
-    Its value is None where that was not done, or could not be.
-    """
+    """Return the accessor of a figure from reading the topic back, None where that could not be done."""
 
     def value(entity: ClientResult) -> float | None:
         delivery = entity.delivery

@@ -54,10 +54,7 @@ class OfferedRate:
                 return self.figure * Fraction(quota) / cost
 
     def scaled(self, factor: float) -> "OfferedRate":
-        """Return the rate times a factor.
-
-        A multiple of a quota is unchanged, as it follows its quota, and so is as much as possible.
-        """
+        """Return the rate times a factor, unless it follows a quota or is as much as possible."""
         if self.kind in (RateKind.MAX, RateKind.QUOTA_MULTIPLE):
             return self
         return OfferedRate(kind=self.kind, figure=self.figure * Fraction(factor).limit_denominator(1_000_000))

@@ -1,4 +1,4 @@
-"""The plan of a run: which clients put which load on which topics, for how long, and under which quotas.
+"""The plan of a run: which clients put which load on which topics, how long, and under which quotas.
 
 Contract: pure values, resolved before any server is contacted. A plan never changes during a run.
 """
@@ -48,18 +48,9 @@ def parse_entity_name(text: str) -> ClientName:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientLoad:
-    """One client of a run: its name, its load, and the quota that it is judged by."""
+class ClientSettings:
+    """The settings of a client that scenarios and plans share, with sizes in bytes."""
 
-    name: ClientName
-    workload: Workload
-    topic: str = ""
-    """The topic, empty where none is needed."""
-    arrivals_per_second: Fraction | None = None
-    """Records (produce, consume), requests (requests, mutate) or connections (connect), None for as many as possible.
-    """
-    quota: float | None = None
-    """The limit of one broker, in the unit of the workload's quota, None for unlimited."""
     client: ClientKind = ClientKind.LIBRDKAFKA
     arrival: Arrival = Arrival.CONSTANT
     burst_size: int = 1
@@ -74,18 +65,33 @@ class ClientLoad:
     compression: str = "none"
     group: str | None = None
     """The consumer group of which it is a member, and which shares the topic."""
-    flood: RequestFlood | MutationFlood | None = None
+    control: bool = False
+    """Whether it is judged against a run of its own, made first."""
     is_judged: bool = True
     """Whether its rate is judged, as what its quota counts (thread time) may not be visible here."""
+    expected_errors: tuple[str, ...] = ()
+    """The errors that records or topics may fail with, by Kafka's names, and whose number `expect` judges."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientLoad(ClientSettings):
+    """One client of a run: its name, its load, and the quota that it is judged by."""
+
+    name: ClientName
+    workload: Workload
+    topic: str = ""
+    """The topic, empty where none is needed."""
+    arrivals_per_second: Fraction | None = None
+    """Records (produce, consume), requests (requests, mutate) or connections (connect), None for as many as possible.
+    """
+    quota: float | None = None
+    """The limit of one broker, in the unit of the workload's quota, None for unlimited."""
+    flood: RequestFlood | MutationFlood | None = None
     is_time_limited: bool = False
     """Whether its thread time is limited, perhaps beside its rate."""
-    expected_errors: tuple[str, ...] = ()
-    """The errors that records or topics may fail with, by Kafka's names."""
     bucket: str = ""
     """The name of the quota that it shares with clients of its workload, which are judged by their sum, empty for none.
     """
-    control: bool = False
-    """Whether it is judged against a run of its own, made first."""
     start_s: float = 0.0
     """When it starts, in seconds since the start of the load."""
     stop_s: float | None = None
@@ -154,6 +160,10 @@ class LoadPlan:
             raise UsageError(
                 "a duration must be above 0 s, and a warm-up not below", hint="example: --duration 60s --warmup 11s"
             )
+
+    def properties_of(self, entity: ClientLoad) -> dict[str, str]:
+        """Return the properties of one client, of which its own override those of the plan."""
+        return {**dict(self.properties), **dict(entity.properties)}
 
     @property
     def window_ms(self) -> int:

@@ -43,10 +43,7 @@ class Direction(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleMeasurement:
-    """A rate over a span of time.
-
-    With `MIN_CYCLES` cycles or more it is the rate between low points, else the plain average.
-    """
+    """A rate between low points, or the plain average of fewer than `MIN_CYCLES` cycles."""
 
     per_second: float
     cycles: int
@@ -85,13 +82,8 @@ def judge(
 ) -> QuotaVerdict:
     """Return the verdict on a client that wanted more than its quota.
 
-    Args:
-        acks: The charges, as (t_ms, amount) in order of time.
-        quota: The quota, per second in `unit`.
-        window_ms: The length of the quota window: samples x sample length.
-        direction: The direction of the bytes.
-        skip_ms: The time that is left out at the start, at least one window, None for one window.
-        unit: The unit of amounts and quota.
+    The quota is per second in `unit`, the window samples x sample length. `skip_ms` is left out at the start, or one
+    window where that is longer.
 
     Raises:
         UsageError: The quota or the window is not above 0.
@@ -148,11 +140,7 @@ def average(
     amount was transferred since the acknowledgement before, so the first amount is left out and the last one counts. A
     stall that ends with the run takes nothing away.
 
-    Args:
-        acks: The charges, as (t_ms, amount) in order of time.
-        window_ms: The length of the quota window.
-        skip_ms: The time that is left out at the start, None for one window.
-        end_ms: The end of the run, up to which a silence of more than a window counts.
+    `skip_ms` is left out at the start, None for one window. A silence of more than a window up to `end_ms` counts.
 
     Raises:
         UsageError: The window is not above 0.
@@ -261,7 +249,6 @@ def _keep_spaced(lows: list[int], low: int, times: Sequence[float], level: Seque
 
 
 def _evidence(measured: CycleMeasurement, quota: float, lower: float, upper: float, unit: RateUnit) -> str:
-    """Return a sentence with the measurement, its span and its bounds."""
     if measured.span_ms <= 0:
         return "nothing was acknowledged after the first window, so there is no rate to judge"
     ratio = measured.per_second / quota

@@ -1,4 +1,4 @@
-"""Measurements of a run: histograms of latency, timelines, traces and the delivery of numbered records.
+"""Measurements of a run: latencies, timelines, traces and the delivery of numbered records.
 
 Imports `loadtest.plan`. Memory is bounded, however long a run lasts.
 """

@@ -21,13 +21,7 @@ _RUN_ID_MASK: Final = 2**64 - 1
 
 
 def stamp(run_id: int, entity: int, sequence: int) -> bytes:
-    """Return the first bytes of a record.
-
-    Args:
-        run_id: The run, as 64 bits.
-        entity: The index of the client in the plan.
-        sequence: The number of the record.
-    """
+    """Return the first bytes of a record: its run (64 bits), the index of its client, its number."""
     return STAMP.pack(run_id & _RUN_ID_MASK, entity, sequence)
 
 
@@ -56,10 +50,10 @@ class Delivery:
     @property
     def evidence(self) -> str:
         """The counts, in a sentence."""
-        told = f"{self.found} records read back, {self.lost} lost, {self.duplicated} duplicated"
+        counts = f"{self.found} records read back, {self.lost} lost, {self.duplicated} duplicated"
         if not self.unchecked:
-            return told
-        return f"{told}; not all could be checked: {self.unchecked}" if self.found else self.unchecked
+            return counts
+        return f"{counts}; not all could be checked: {self.unchecked}" if self.found else self.unchecked
 
 
 class Unwatched:
@@ -76,10 +70,10 @@ class Unwatched:
 
     def confirm(self, sequence: int) -> None:
         """Record the acknowledgement of a watched record."""
-        place = sequence >> 3
-        if place >= len(self._confirmed):
-            self._confirmed.extend(bytes(place + _GROWTH - len(self._confirmed)))
-        self._confirmed[place] |= 1 << (sequence & 7)
+        byte = sequence >> 3
+        if byte >= len(self._confirmed):
+            self._confirmed.extend(bytes(byte + _GROWTH - len(self._confirmed)))
+        self._confirmed[byte] |= 1 << (sequence & 7)
 
     def confirmed_outside(self, seen: bytes | bytearray) -> int:
         """Return how many acknowledged records are not among the seen ones, which have a bit each."""
@@ -88,10 +82,7 @@ class Unwatched:
 
 
 class StampCounter:
-    """The stamps of one run that were read, with one bit per record sent.
-
-    `sent` has the number of records by the index of the client.
-    """
+    """The stamps of one run that were read, with one bit for each of the `sent` records of a client."""
 
     def __init__(self, *, run_id: int, sent: dict[int, int]) -> None:
         self._run_id = run_id & _RUN_ID_MASK
@@ -127,12 +118,8 @@ class StampCounter:
         A record that was never answered may be there or not. So the lost records are the acknowledged ones that are
         missing even if every unanswered one is missing too.
 
-        Args:
-            entity: The index of the client in the plan.
-            acked: The number of its acknowledged records.
-            unchecked: Why not all was read, empty where all was. Otherwise no record counts as lost.
-            unwatched: The known acknowledgements, where a record may have been refused without a report. Then the lost
-                records are the missing ones that were acknowledged for certain.
+        Where not all was read, for the reason `unchecked`, no record counts as lost. Where records may have been
+        refused without a report, the lost ones are the missing ones whose acknowledgement `unwatched` knows.
         """
         found, sent = self._found[entity], self._limits[entity]
         missing = sent - found

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 LOWEST_US = 1
 HIGHEST_US = 3_600_000_000
 """One hour in microseconds, longer than any throttle of a sane quota."""
-DIGITS = 3
 
 _EXACT_BITS = 11  # 2048 cells for three digits: values below are their own cells
 
@@ -36,10 +35,7 @@ NOTHING = LatencySummary(count=0, min_us=0, mean_us=0.0, p50_us=0, p90_us=0, p99
 
 
 class Histogram:
-    """Counts of durations, written by one thread.
-
-    Other threads may read `counts`.
-    """
+    """Counts of durations, written by one thread and readable by others."""
 
     __slots__ = ("_counts",)
 

@@ -1,4 +1,4 @@
-"""Measurements of one client: exact counts, latencies in histograms, throttle times and traces of responses.
+"""Measurements of one client: exact counts, latencies, throttle times and traces of responses.
 
 Three latencies are kept apart, because a throttled run is meant to lag: *service* (sent to acknowledged), *schedule
 delay* (intended to sent) and *response* (intended to acknowledged). Only the last is what an application would feel.
@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from kafka_quotas.loadtest.record.delivery import Unwatched
-from kafka_quotas.loadtest.record.histogram import Histogram, LatencySummary
+from kafka_quotas.loadtest.record.histogram import Histogram
 from kafka_quotas.loadtest.record.timeline import MAX_SLOTS, Slot, Timeline
 from kafka_quotas.loadtest.record.traces import MAX_ENTRIES, MAX_RESPONSES, AckTrace, ResponseTrace
 
@@ -25,10 +25,7 @@ _DEFAULT_WINDOW_MS = 11_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottleSummary:
-    """The throttle times that the server announced, in milliseconds.
-
-    `count`, `sum_ms` and the percentiles are of those above 0.
-    """
+    """The throttle times above 0 that the server announced, in milliseconds."""
 
     count: int
     sum_ms: float
@@ -41,10 +38,7 @@ class ThrottleSummary:
 
     @property
     def avg_ms(self) -> float | None:
-        """The average over all responses, like a client's `throttle-time-avg`.
-
-        None where the responses were not counted.
-        """
+        """The average over all responses, like `throttle-time-avg`, None where they were not counted."""
         if not self.responses:
             return None if self.count else 0.0
         return self.sum_ms / self.responses
@@ -140,10 +134,7 @@ class Recorder:
             self._throttled(slot, throttle_ms)
 
     def responded(self, now_ns: int, total: int) -> None:
-        """Record that the client received `total` responses since it started.
-
-        Their throttle times are reported by `throttled`.
-        """
+        """Record the `total` of responses since the start, whose throttle times `throttled` reports."""
         self.timeline.at((now_ns - self._start_ns) // _NS_PER_MS).responses += total - self.response_count
         self.response_count = total
 
@@ -156,18 +147,12 @@ class Recorder:
         self.response_times.add(acked_ns - intended_ns, count)
 
     def arrival(self, *, intended_ns: int, arrived_ns: int) -> None:
-        """Record the latency of a record that was read, unless it belongs to the warm-up.
-
-        The record was due to be read at `intended_ns`.
-        """
+        """Record the latency of a record that was read after its time, unless it belongs to the warm-up."""
         if intended_ns >= self._measure_from_ns:
             self.response_times.add(arrived_ns - intended_ns)
 
     def throttled(self, now_ns: int, throttle_ms: int) -> None:
-        """Record an announced throttle time.
-
-        A time of 0 ends a throttle and is not counted.
-        """
+        """Record an announced throttle time above 0, as a time of 0 only ends a throttle."""
         if throttle_ms > 0:
             self._throttled(self.timeline.at((now_ns - self._start_ns) // _NS_PER_MS), throttle_ms)
 
@@ -180,21 +165,6 @@ class Recorder:
         """Count N records that were given up with this error."""
         self.failures[error] += count
         self.timeline.latest.failed += count
-
-    @property
-    def service(self) -> LatencySummary:
-        """The latency from sent to acknowledged."""
-        return self.service_times.summary()
-
-    @property
-    def schedule_delay(self) -> LatencySummary:
-        """The delay from intended to sent."""
-        return self.schedule_delays.summary()
-
-    @property
-    def response_latency(self) -> LatencySummary:
-        """The latency from intended to acknowledged."""
-        return self.response_times.summary()
 
     @property
     def throttle(self) -> ThrottleSummary:

@@ -62,10 +62,7 @@ class Timeline:
         self._end_ms = 0  # of the current slot; 0 while there is none
 
     def at(self, t_ms: int) -> Slot:
-        """Return the slot for writing at a time that is not before that of the last call.
-
-        A time before 0 counts as 0.
-        """
+        """Return the slot for writing at a time that is not before that of the last call, or at 0."""
         if t_ms < self._end_ms:
             return self._current
         start_ms = max(t_ms - t_ms % self.slot_ms, 0)
@@ -91,10 +88,7 @@ class Timeline:
         return max(self._window_ms, self.slot_ms)
 
     def windows(self) -> tuple[Slot, ...]:
-        """Return the slots merged into whole quota windows.
-
-        The first window begins at 0, and empty ones are left out.
-        """
+        """Return the slots merged into whole quota windows from 0 on, without empty ones."""
         return tuple(merged(self._slots, self.window_ms))
 
     def _coarsen(self) -> None:

@@ -29,14 +29,8 @@ def logged_charges(
 ) -> Mapping[EntityKey, Sequence[Charge]]:
     """Return the charges of every client in the event log, in order.
 
-    Clients without a charge are left out. A folder that does not exist has none. Times are milliseconds since
-    `started_ms`.
-
-    Args:
-        folder: The folder of the event log.
-        entities: The clients.
-        started_ms: The first instant, in milliseconds since the epoch.
-        ended_ms: The last instant.
+    Clients without a charge are left out. A folder that does not exist has none. The first and the last instant are
+    milliseconds since the epoch, the times of the charges milliseconds since the first.
     """
     keys = {_who(entity): (entity.name, entity.workload) for entity in entities}
     found: dict[EntityKey, list[Charge]] = {}

@@ -36,10 +36,7 @@ PROBE_COLUMNS = tuple(field.name for field in fields(ProbeResult))
 
 
 def run_document(result: LoadResult) -> dict[str, JsonValue]:
-    """Return the whole result, with times in the units of their names.
-
-    Rates are in the unit that each client names.
-    """
+    """Return the whole result, with times and rates in the units that are named."""
     return {
         "title": result.title,
         "run_id": f"{result.run_id:016x}",
@@ -114,7 +111,6 @@ def _entity(entity: ClientResult) -> dict[str, JsonValue]:
 
 
 def _columns(samples: Sequence[object], names: Sequence[str]) -> dict[str, JsonValue]:
-    """Return the samples as one list per figure."""
     return {name: [_plain(getattr(sample, name)) for sample in samples] for name in names}
 
 

@@ -1,4 +1,4 @@
-"""Histograms as text files: the percentile distribution of HdrHistogram's own tools, values in milliseconds.
+"""Histograms as text files: percentile distributions as HdrHistogram writes them, in milliseconds.
 
 HdrHistogram's plotter and wrk2's read such files. Each has one distribution of one client.
 """
@@ -18,10 +18,7 @@ _NAME_LENGTH = 60
 
 
 def hgrm_files(result: LoadResult) -> Iterator[tuple[str, str]]:
-    """Yield names and texts of the files of a run, one for every distribution that is not empty.
-
-    A run that was read from a file has none, as its document has no histograms.
-    """
+    """Yield names and texts of a run's files, one for every distribution that was measured."""
     taken: set[str] = set()
     for entity in result.entities:
         base = _file_name(entity, taken)
@@ -70,10 +67,7 @@ def _distributions(entity: ClientResult) -> Iterator[tuple[str, Histogram]]:
 
 
 def _file_name(entity: ClientResult, taken: set[str]) -> str:
-    """Return the base name of a client's files.
-
-    It is the client's name in characters that every file system takes, with a number where that is taken.
-    """
+    """Return a client's name in characters that every file system takes, numbered where it is taken."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "_", f"{entity.name.label}.{entity.workload.value}").strip("._")[:_NAME_LENGTH]
     name, number = plain, 1
     while name.lower() in taken:

@@ -1,4 +1,4 @@
-"""Prediction of throttle times by the simulator, from a run's events, for comparison with the announced ones.
+"""Prediction of throttle times by the simulator, from a run's events, to compare with the announced.
 
 The sources of events differ in what they prove. A raw client sees each response with its charge, but not the size of a
 fetch that was answered empty. Our daemon's event log has each charge as the daemon took it. librdkafka reports neither:
@@ -96,16 +96,9 @@ def predict(
     announced_ms: float | None = None,
     late_ms: float = 0.0,
 ) -> Prediction:
-    """Return the prediction for one client with a quota of its own.
+    """Return the prediction for one client with a quota of its own, per broker.
 
-    Args:
-        charges: The charges of the client.
-        workload: Its workload.
-        quota: Its quota, per broker.
-        window: The quota window.
-        source: The source of the charges.
-        announced_ms: The announced sum, None for that of the charges.
-        late_ms: The usual delay of the charges' times.
+    `announced_ms` is the announced sum, None for that of the charges, and `late_ms` the usual delay of their times.
     """
     # The times of acknowledgements are those of polls, so each may be late by the pause between two.
     late_ms = float(_LOOK_MS) if source is PredictionSource.ACKNOWLEDGEMENTS else late_ms
@@ -142,10 +135,7 @@ def _throttle_times(charges: Sequence[Charge], workload: Workload, quota: float,
 
 
 def _events(charges: Iterable[Charge], *, is_mutation: bool) -> Iterator[Event]:
-    """Yield the charges as events of the simulator.
-
-    A refused mutation is a check, and an accepted one is not throttled.
-    """
+    """Yield the charges as events: a refused mutation is a check, an accepted one not throttled."""
     charges = list(charges)
     strict = is_mutation and any(charge.amount == 0 and charge.throttle_ms > 0 for charge in charges)
     for charge in charges:

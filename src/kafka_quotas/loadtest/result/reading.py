@@ -41,19 +41,19 @@ SCHEMA = f"kafka-quotas.{NOUN}/{VERSION}"
 _Sample = TypeVar("_Sample", SecondSample, WindowSample, BrokerSample, ProbeResult)
 
 
-def read_run(place: Path) -> LoadResult:
+def read_run(folder_or_file: Path) -> LoadResult:
     """Return the result in a file, or in the `run.json` of a folder.
 
     Raises:
         UsageError: There is no such file.
         KafkaQuotasError: The file can't be read or is no such document.
     """
-    path = place / RUN_FILE if place.is_dir() else place
+    path = folder_or_file / RUN_FILE if folder_or_file.is_dir() else folder_or_file
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise UsageError(
-            f"no run of a load test in {place}", hint="name the folder that load-test wrote with --out"
+            f"no run of a load test in {folder_or_file}", hint="name the folder that load-test wrote with --out"
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
@@ -65,7 +65,7 @@ def read_run(place: Path) -> LoadResult:
             return _result(document)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise KafkaQuotasError(
-            f"{path} is no run of a load test: {_told(error)}", hint=f"its schema is {SCHEMA}"
+            f"{path} is no run of a load test: {_reason(error)}", hint=f"its schema is {SCHEMA}"
         ) from error
     raise KafkaQuotasError(
         f"{path} is a {schema}, not a {SCHEMA}",
@@ -73,7 +73,7 @@ def read_run(place: Path) -> LoadResult:
     )
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
 
 

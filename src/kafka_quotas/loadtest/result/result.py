@@ -20,10 +20,7 @@ EntityKey = tuple[ClientName, Workload]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondSample:
-    """One sample of a run, mostly one second long.
-
-    In very long runs samples are longer, equally for all samples of a client.
-    """
+    """One sample of a run, one second long or, in very long runs, longer for all of a client."""
 
     second: int
     """The start, in seconds since the start of the load."""

@@ -8,6 +8,7 @@ is such an event. `COLUMNS` is the list, published in `docs/load-test.md`. Needs
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -99,90 +100,59 @@ def write_samples(result: LoadResult, path: Path) -> None:
 
     schema = pa.schema([pa.field(each.name, getattr(pa, each.type)(), nullable=each.nullable) for each in COLUMNS])
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        batch: list[tuple[Any, ...]] = []
-        for row in _rows(result):
-            batch.append(row)
-            if len(batch) >= _BATCH:
-                writer.write_table(_table(batch, schema))
-                batch = []
-        writer.write_table(_table(batch, schema))
+        rows = _rows(result)
+        while batch := list(islice(rows, _BATCH)):
+            writer.write_table(pa.Table.from_pylist(batch, schema=schema))
 
 
-def _table(rows: list[tuple[Any, ...]], schema: Any) -> Any:
-    import pyarrow as pa  # noqa: PLC0415 - loaded by now
-
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def _rows(result: LoadResult) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows as tuples in the order of the columns: each client's seconds, then its events."""
+def _rows(result: LoadResult) -> Iterator[dict[str, Any]]:
+    """Yield each client's seconds, then its events, as values by column."""
     for entity in result.entities:
-        yield from _seconds(result, entity)
+        quota = entity.verdict.quota
+        client = {
+            "cluster": result.bootstrap,
+            "run_id": f"{result.run_id:016x}",
+            "user": entity.name.user or ANONYMOUS,
+            "client_id": entity.name.client_id or "",
+            "does": entity.workload.value,
+            "quota_type": QUOTA_TYPES[entity.workload],
+            "limit": None if quota is None else quota / entity.enforcers,
+        }
+        for second in entity.seconds:
+            yield {
+                **client,
+                **_charge(entity, second.rate * entity.sample_s),
+                "kind": SECOND,
+                "ts_ms": result.started_ms + second.second * 1000,
+                "broker_id": -1,
+                "requests": second.responses,
+                "records": second.records,
+                "throttle_ms": second.throttle_max_ms,
+                "throttle_sum_ms": second.throttle_sum_ms,
+                "throttled": second.throttled,
+                "failed": second.failed,
+                "dropped": second.dropped,
+                "source": "",
+            }
         source, events = recorded_charges(entity)
-        for charge in events:
-            yield _row(
-                result,
-                entity,
-                kind=EVENT,
-                t_ms=charge.t_ms,
-                broker=charge.broker if source is not PredictionSource.ACKNOWLEDGEMENTS else -1,
-                charged=charge.amount,
-                requests=1,
-                throttle=(charge.throttle_ms, charge.throttle_ms, int(charge.throttle_ms > 0)),
-                source=_SOURCES[source],
-            )
+        for event in events:
+            yield {
+                **client,
+                **_charge(entity, event.amount),
+                "kind": EVENT,
+                "ts_ms": result.started_ms + event.t_ms,
+                "broker_id": event.broker if source is not PredictionSource.ACKNOWLEDGEMENTS else -1,
+                "requests": 1,
+                "throttle_ms": event.throttle_ms,
+                "throttle_sum_ms": event.throttle_ms,
+                "throttled": int(event.throttle_ms > 0),
+                **dict.fromkeys(("records", "failed", "dropped"), 0),
+                "source": _SOURCES[source],
+            }
 
 
-def _seconds(result: LoadResult, entity: ClientResult) -> Iterator[tuple[Any, ...]]:
-    for each in entity.seconds:
-        yield _row(
-            result,
-            entity,
-            kind=SECOND,
-            t_ms=each.second * 1000,
-            broker=-1,
-            charged=each.rate * entity.sample_s,
-            requests=each.responses,
-            records=each.records,
-            throttle=(each.throttle_max_ms, each.throttle_sum_ms, each.throttled),
-            given_up=(each.failed, each.dropped),
-            source="",
-        )
-
-
-def _row(
-    result: LoadResult,
-    entity: ClientResult,
-    *,
-    kind: str,
-    t_ms: int,
-    broker: int,
-    charged: float,
-    requests: int,
-    throttle: tuple[int, int, int],
-    source: str,
-    records: int = 0,
-    given_up: tuple[int, int] = (0, 0),
-) -> tuple[Any, ...]:
-    quota, does = entity.verdict.quota, entity.workload
-    return (
-        kind,
-        result.started_ms + t_ms,
-        result.bootstrap,
-        f"{result.run_id:016x}",
-        broker,
-        entity.name.user or ANONYMOUS,
-        entity.name.client_id or "",
-        does.value,
-        QUOTA_TYPES[does],
-        round(charged) if does in _BYTES else 0,
-        round(charged) if does is Workload.MUTATE else 0,
-        requests,
-        records,
-        *throttle,
-        *given_up,
-        None if quota is None else quota / entity.enforcers,
-        source,
-    )
+def _charge(entity: ClientResult, amount: float) -> dict[str, int]:
+    return {
+        "bytes": round(amount) if entity.workload in _BYTES else 0,
+        "mutations": round(amount) if entity.workload is Workload.MUTATE else 0,
+    }

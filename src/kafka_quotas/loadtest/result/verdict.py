@@ -6,7 +6,7 @@ quota are judged by their sum, and one that only thread time or errors limit is 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 
 from kafka_quotas.loadtest.judgement import State
@@ -25,10 +25,7 @@ class ObservationKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientVerdict:
-    """The verdict whether one client got what it should.
-
-    Rates are in `unit`, as the quota counts them, and None where there is none.
-    """
+    """The verdict whether one client got what it should, with rates as the quota counts them."""
 
     kind: ObservationKind
     ok: bool
@@ -99,17 +96,14 @@ def unjudged_verdict(seen: Observation, *, quota: float | None, window_ms: int, 
     the rate.
     """
     measured = average(seen.acks, window_ms=window_ms, skip_ms=warmup_ms, end_ms=seen.end_ms)
-    told = _unhindered(seen, measured, None)
-    evidence = f"{told.evidence}; its rate proves nothing here and is not judged"
-    ratio = None if quota is None else told.achieved / quota
-    return replace(told, kind=ObservationKind.UNJUDGED, ok=True, quota=quota, ratio=ratio, evidence=evidence)
+    plain = _unhindered(seen, measured, None)
+    evidence = f"{plain.evidence}; its rate proves nothing here and is not judged"
+    ratio = None if quota is None else plain.achieved / quota
+    return replace(plain, kind=ObservationKind.UNJUDGED, ok=True, quota=quota, ratio=ratio, evidence=evidence)
 
 
 def shared_verdict(own: ClientVerdict, together: ClientVerdict, *, others: int) -> ClientVerdict:
-    """Return the verdict on one of several clients that share a quota.
-
-    It has the client's own rate, judged by the sum of all of them.
-    """
+    """Return the verdict on one of several clients that share a quota, by the sum of all of them."""
     evidence = f"{own.unit.text(own.achieved)} of a quota that it shares with {others} others; together: "
     return replace(together, achieved=own.achieved, offered=own.offered, evidence=evidence + together.evidence)
 
@@ -121,21 +115,10 @@ def _greedy(
     verdict = judge(seen.acks, quota=quota, window_ms=window_ms, direction=direction, skip_ms=skip_ms, unit=seen.unit)
     measured_ms = seen.elapsed_ms - max(window_ms, skip_ms)
     too_short = not verdict.ok and measured_ms <= window_ms
-    return ClientVerdict(
-        kind=ObservationKind.GREEDY,
-        ok=verdict.ok,
-        achieved=verdict.achieved,
-        offered=seen.offered,
-        quota=quota,
-        ratio=verdict.ratio,
-        lower=verdict.lower,
-        upper=verdict.upper,
-        cycles=verdict.cycles,
-        span_ms=verdict.span_ms,
-        evidence=_too_short(measured_ms, window_ms) if too_short else verdict.evidence,
-        too_short=too_short,
-        unit=seen.unit,
-    )
+    if too_short:
+        verdict = replace(verdict, evidence=_too_short(measured_ms, window_ms))
+    same = {field.name: getattr(verdict, field.name) for field in fields(verdict) if field.name != "tolerance"}
+    return ClientVerdict(kind=ObservationKind.GREEDY, offered=seen.offered, too_short=too_short, unit=seen.unit, **same)
 
 
 def _unhindered(seen: Observation, measured: CycleMeasurement, quota: float | None) -> ClientVerdict:
@@ -155,7 +138,7 @@ def _unhindered(seen: Observation, measured: CycleMeasurement, quota: float | No
         upper=None,
         cycles=measured.cycles,
         span_ms=measured.span_ms,
-        evidence=_told(seen, None if at_once else achieved),
+        evidence=_evidence(seen, None if at_once else achieved),
         unit=seen.unit,
     )
 
@@ -165,11 +148,8 @@ def _too_short(measured_ms: float, window_ms: int) -> str:
     return f"the run left {left} after the first window, and it takes more than a window of {window} to judge"
 
 
-def _told(seen: Observation, achieved: float | None) -> str:
-    """Return a sentence with the achieved and the offered rate.
-
-    An achieved rate of None is a single answer with all of it.
-    """
+def _evidence(seen: Observation, achieved: float | None) -> str:
+    """Return a sentence with both rates, where an achieved rate of None is a single answer."""
     throttled = f"throttled {seen.throttle_count} times" if seen.throttle_count else "never throttled"
     if achieved is None:
         return f"all answered at one instant, which has no rate, {throttled}"

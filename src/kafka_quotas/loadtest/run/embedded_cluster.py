@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from kafka_quotas.loadtest.clients.errors import ClusterUnreachableError
+from kafka_quotas.loadtest.run.topics import fill_topic
 
 _READY_S = 10.0
 
@@ -30,17 +31,9 @@ class EmbeddedCluster:
         return len(self._owner.list_topics(topic, timeout=_READY_S).topics[topic].partitions)
 
     def fill(self, topic: str, *, records: int, record_size: int) -> None:
-        """Write `records` records to the topic, in equal shares for its partitions.
-
-        Batches stay small, because a consumer with a small quota must be able to fetch one.
-        """
+        """Write `records` records to the topic, in equal shares for its partitions."""
         partitions = self.make_topic(topic)
-        payload = bytes(record_size)
-        for index in range(records):
-            self._owner.produce(topic, payload, partition=index % partitions)
-            if index % 100 == 99:  # bounds a batch to a few dozen records
-                self._owner.flush(_READY_S)
-        self._owner.flush(_READY_S)
+        fill_topic(self.bootstrap, topic, partitions=partitions, records=records, record_size=record_size)
 
     def close(self) -> None:
         """Stop the brokers."""

@@ -41,7 +41,7 @@ class HostLimits:
         return max(0, (self.open_files - FILES_OF_THIS) // FILES_PER_CLIENT)
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """The two limits as text for a message."""
         maps = "any number of" if self.max_maps == _UNKNOWN else str(self.max_maps)
         return f"{self.open_files} open files (ulimit -n) and {maps} mapped regions (vm.max_map_count)"

@@ -15,7 +15,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -27,6 +27,7 @@ JOURNAL_SCHEMA: Final = "kafka-quotas.load-journal/1"
 QUOTAS: Final = "quotas"
 """Name for `settle` of the changes of quotas."""
 _SUFFIX: Final = ".jsonl"
+_UNLOCKED_SUFFIX: Final = ".new"
 
 
 class RunJournalError(KafkaQuotasError):
@@ -34,7 +35,7 @@ class RunJournalError(KafkaQuotasError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlace:
+class RunHeader:
     """The run of a journal, and the cluster and store that the run changes."""
 
     run: str
@@ -42,18 +43,18 @@ class RunPlace:
     started_ms: int
     bootstrap: str
     """Cluster whose topics the run administers, empty where no topic outlives the run."""
-    store_url: str
+    store: str
     """Store whose quotas the run changes."""
     command_config: str | None
     """File of client properties for both, None without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unfinished:
+class UnfinishedRun:
     """The changes in a journal that are not reverted."""
 
     path: Path
-    place: RunPlace
+    header: RunHeader
     changes: tuple[PlannedChange, ...]
     """Changes of quotas, in the order in which they were made."""
     prefixes: tuple[str, ...]
@@ -62,10 +63,7 @@ class Unfinished:
 
 
 class RunJournal:
-    """The open journal of a run in progress.
-
-    `owed` has what is announced and not settled.
-    """
+    """The open journal of a run in progress, with what is announced and not settled in `owed`."""
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self._file = file
@@ -93,20 +91,9 @@ class RunJournal:
         """Remove what is reverted from the announcements that are owed."""
         self.owed.discard(what)
 
-    def begin(self, place: RunPlace) -> None:
+    def begin(self, header: RunHeader) -> None:
         """Write the first line, which names the run."""
-        self._write(
-            {
-                "kind": "run",
-                "schema": JOURNAL_SCHEMA,
-                "run": place.run,
-                "scenario": place.scenario,
-                "started_ms": place.started_ms,
-                "bootstrap": place.bootstrap,
-                "store": place.store_url,
-                "command_config": place.command_config,
-            }
-        )
+        self._write({"kind": "run", "schema": JOURNAL_SCHEMA, **asdict(header)})
 
     def _write(self, line: Mapping[str, Any]) -> None:
         try:
@@ -121,7 +108,7 @@ class RunJournal:
 
 
 @contextmanager
-def open_journal(folder: Path, place: RunPlace) -> Iterator[RunJournal]:
+def open_journal(folder: Path, header: RunHeader) -> Iterator[RunJournal]:
     """Create a journal in the folder and lock it while the context lasts.
 
     At the end of the context the file is deleted, or kept if anything is still owed.
@@ -129,19 +116,22 @@ def open_journal(folder: Path, place: RunPlace) -> Iterator[RunJournal]:
     Raises:
         RunJournalError: If the journal can't be written.
     """
-    path = folder / f"{place.run}{_SUFFIX}"
+    path = folder / f"{header.run}{_SUFFIX}"
+    unlocked = path.with_suffix(_UNLOCKED_SUFFIX)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = path.open("xb", buffering=0)
+        file = unlocked.open("xb", buffering=0)
     except OSError as error:
         raise RunJournalError(
             f"can't make the journal {path}: {error.strerror or error}", hint="name another folder with --journal-dir"
         ) from error
     with file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.chmod(0o600)
+        unlocked.chmod(0o600)
         journal = RunJournal(file, path)
-        journal.begin(place)
+        journal.begin(header)
+        # Only now a restore can find it: one that locked it first would take the run for dead and delete its journal.
+        unlocked.rename(path)
         _sync_folder(folder)
         try:
             yield journal
@@ -163,7 +153,7 @@ def journals(folder: Path) -> tuple[Path, ...]:
 
 
 @contextmanager
-def left_behind(path: Path) -> Iterator[Unfinished | None]:
+def unfinished_run(path: Path) -> Iterator[UnfinishedRun | None]:
     """Lock a journal while the context lasts and yield what is to be reverted.
 
     Yields:
@@ -189,8 +179,8 @@ def _is_ours(file: IO[bytes]) -> bool:
     return True
 
 
-def _unfinished(path: Path, content: bytes) -> Unfinished:
-    place: RunPlace | None = None
+def _unfinished(path: Path, content: bytes) -> UnfinishedRun:
+    header: RunHeader | None = None
     changes: list[PlannedChange] = []
     prefixes: list[str] = []
     folders: list[str] = []
@@ -199,7 +189,7 @@ def _unfinished(path: Path, content: bytes) -> Unfinished:
             document = json.loads(line)
             match document["kind"]:
                 case "run":
-                    place = _place(document)
+                    header = _header(document)
                 case "quotas":
                     changes += [change_from(change) for change in document["changes"]]
                 case "topics":
@@ -211,22 +201,17 @@ def _unfinished(path: Path, content: bytes) -> Unfinished:
             f"the journal {path} is damaged: {type(error).__name__} {error}",
             hint="look what it says, put that back by hand, and remove it",
         ) from error
-    if place is None:  # without a first line there is no announcement, and so no change
-        place = RunPlace(run=path.stem, scenario="", started_ms=0, bootstrap="", store_url="", command_config=None)
-    return Unfinished(path=path, place=place, changes=tuple(changes), prefixes=tuple(prefixes), folders=tuple(folders))
+    if header is None:  # without a first line there is no announcement, and so no change
+        header = RunHeader(run=path.stem, scenario="", started_ms=0, bootstrap="", store="", command_config=None)
+    return UnfinishedRun(
+        path=path, header=header, changes=tuple(changes), prefixes=tuple(prefixes), folders=tuple(folders)
+    )
 
 
-def _place(document: Mapping[str, Any]) -> RunPlace:
+def _header(document: Mapping[str, Any]) -> RunHeader:
     if document["schema"] != JOURNAL_SCHEMA:
         raise ValueError(f"it is {document['schema']!r}, not {JOURNAL_SCHEMA}")
-    return RunPlace(
-        run=str(document["run"]),
-        scenario=str(document["scenario"]),
-        started_ms=int(document["started_ms"]),
-        bootstrap=str(document["bootstrap"]),
-        store_url=str(document["store"]),
-        command_config=document["command_config"],
-    )
+    return RunHeader(**{field.name: document[field.name] for field in fields(RunHeader)})
 
 
 def _sync_folder(folder: Path) -> None:

@@ -17,7 +17,7 @@ Wanted = Iterable[tuple[Entity, Mapping[str, float | None]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PutBack:
+class RevertedQuotas:
     """The outcome of a revert, by change."""
 
     restored: tuple[PlannedChange, ...] = ()
@@ -48,7 +48,7 @@ def make_changes(store: Store, changes: Sequence[PlannedChange]) -> None:
     _alter(store, [(change.entity, change.key, change.new) for change in changes])
 
 
-def put_back(store: Store, changes: Sequence[PlannedChange]) -> PutBack:
+def revert_changes(store: Store, changes: Sequence[PlannedChange]) -> RevertedQuotas:
     """Revert the changes that are still in force and return the outcome.
 
     Raises:
@@ -65,7 +65,7 @@ def put_back(store: Store, changes: Sequence[PlannedChange]) -> PutBack:
         else:
             foreign.append(change)
     _alter(store, [(change.entity, change.key, change.old) for change in restored])
-    return PutBack(restored=tuple(restored), unchanged=tuple(unchanged), foreign=tuple(foreign))
+    return RevertedQuotas(restored=tuple(restored), unchanged=tuple(unchanged), foreign=tuple(foreign))
 
 
 def _stored(store: Store) -> dict[Entity, Mapping[str, float]]:

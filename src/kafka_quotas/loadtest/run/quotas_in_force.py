@@ -67,20 +67,16 @@ def stored_in_force(store: Store, names: Sequence[ClientName]) -> InForce:
 
 
 def differences(before: InForce, after: InForce) -> tuple[str, ...]:
-    """Return the limits that differ, one line each.
-
-    Clients with the same change share a line, which names the first of them.
-    """
-    told: dict[tuple[QuotaKey, float | None, float | None], str] = {}
-    counts: dict[tuple[QuotaKey, float | None, float | None], int] = {}
+    """Return the limits that differ, one line for all clients with the same change."""
+    changed: dict[tuple[QuotaKey, float | None, float | None], list[ClientName]] = {}
     for (name, key), quota in after.items():
         old = before[name, key].limit
         if quota.limit != old:
-            change = (key, old, quota.limit)
-            counts[change] = counts.get(change, 0) + 1
-            told.setdefault(change, f"{key.name} of {name.label}: {_shown(key, old)} became {_shown(key, quota.limit)}")
+            changed.setdefault((key, old, quota.limit), []).append(name)
     return tuple(
-        line if counts[change] == 1 else f"{line} (and of {counts[change] - 1} others)" for change, line in told.items()
+        f"{key.name} of {names[0].label}: {_shown(key, old)} became {_shown(key, new)}"
+        + (f" (and of {len(names) - 1} others)" if len(names) > 1 else "")
+        for (key, old, new), names in changed.items()
     )
 
 

@@ -71,17 +71,10 @@ def mark_topics(plan: LoadPlan) -> tuple[TopicMark, ...]:
 def read_back(
     plan: LoadPlan, entities: Sequence[ClientResult], marks: Sequence[TopicMark], *, within_s: float = READ_BACK_S
 ) -> Mapping[EntityKey, Delivery]:
-    """Return the delivery of the records of every client that produced.
+    """Return the delivery of the records of every client that produced, given in the plan's order.
 
-    Args:
-        plan: The plan of the run.
-        entities: The results of the clients, in the plan's order.
-        marks: The ends of the partitions before the run.
-        within_s: The time limit in seconds.
-
-    Returns:
-        One delivery per producing client, with a reason where its records could not be checked. An error of the cluster
-        is such a reason, not an exception.
+    A delivery has a reason where the records could not be checked within the time. An error of the cluster is such a
+    reason, not an exception.
     """
     from confluent_kafka import KafkaException  # noqa: PLC0415 - loads librdkafka
 
@@ -171,7 +164,7 @@ class _Reading:
             if high > max(low, mark.offset):
                 self._left[mark.topic, mark.partition] = high
                 self._position[mark.topic, mark.partition] = max(low, mark.offset)
-        self._consumer.assign([TopicPartition(*place, offset) for place, offset in self._position.items()])
+        self._consumer.assign([TopicPartition(*partition, offset) for partition, offset in self._position.items()])
         while self._left and time.monotonic() < self._deadline:
             self._take(self._consumer.consume(_BATCH, _LOOK_S))
         for topic, partition in self._left:
@@ -181,22 +174,22 @@ class _Reading:
 
     def _take(self, messages: "list[Message]") -> None:
         for message in messages:
-            place = (message.topic() or "", message.partition() or 0)
+            partition = (message.topic() or "", message.partition() or 0)
             if message.error() is not None:
-                self._failed(message, place)
+                self._failed(message, partition)
                 continue
-            end = self._left.get(place)
+            end = self._left.get(partition)
             if end is None:
                 continue
             self._counter.count(message.value())
-            self._position[place] = (message.offset() or 0) + 1
-            if self._position[place] >= end:
-                del self._left[place]
+            self._position[partition] = (message.offset() or 0) + 1
+            if self._position[partition] >= end:
+                del self._left[partition]
 
-    def _failed(self, message: "Message", place: tuple[str, int]) -> None:
+    def _failed(self, message: "Message", partition: tuple[str, int]) -> None:
         """Mark a partition at its end as read, and leave other errors to librdkafka's retries."""
         from confluent_kafka import KafkaError  # noqa: PLC0415 - loaded by now
 
         error = message.error()
         if error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
-            self._left.pop(place, None)
+            self._left.pop(partition, None)

@@ -8,23 +8,55 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.clients.engine import ClientEngine, LoadClient, RunClock
 from kafka_quotas.loadtest.clients.errors import ClusterUnreachableError, translated
-from kafka_quotas.loadtest.clients.librdkafka.topic_view import TopicView, look_at_topic, reach_cluster
+from kafka_quotas.loadtest.clients.librdkafka.consumer import ConsumerLoad
+from kafka_quotas.loadtest.clients.librdkafka.producer import ProducerLoad
+from kafka_quotas.loadtest.clients.librdkafka.topic_view import (
+    TopicUse,
+    TopicView,
+    TopicViews,
+    look_at_topic,
+    reach_cluster,
+)
 from kafka_quotas.loadtest.judge.analysis import RunFacts, load_result
-from kafka_quotas.loadtest.plan.plan import LoadPlan
-from kafka_quotas.loadtest.plan.workload import Workload
+from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, Workload
 from kafka_quotas.loadtest.result.result import CpuUse, LoadResult
-from kafka_quotas.loadtest.run.engines import engines
-from kafka_quotas.loadtest.run.progress import ClientProgress, RunProgress, Watcher
-
-_Use = tuple[str, Workload]
-"""A topic and a workload on it."""
 
 _LOOK_S = 0.25
 _LOOKS_KEPT = 10_000  # of the watching thread's lateness
 _HEAD_START_NS = 20_000_000  # all threads wait for the same first instant
-_SILENCE_S = 20.0  # a run ends if no client has had an acknowledgement or a throttle time by then
+_SILENCE_S = 20.0  # a run ends where a client sends for so long, and none has an acknowledgement or a throttle time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientProgress:
+    """One client's load and throttling so far."""
+
+    entity: ClientLoad
+    rate: float
+    """Charge per second over the last quota window."""
+    acked: int
+    waiting: int
+    """Records or requests without a response."""
+    throttle_count: int
+    throttle_sum_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunProgress:
+    """The state of a run at one moment."""
+
+    elapsed_s: float
+    total_s: float
+    warming_up: bool
+    entities: tuple[ClientProgress, ...]
+
+
+Watcher = Callable[[RunProgress], None]
+"""Called several times a second, in the thread that started the run."""
 
 
 def run_load(
@@ -32,11 +64,7 @@ def run_load(
 ) -> LoadResult:
     """Run a plan and return its result, which is marked as interrupted after Ctrl-C.
 
-    Args:
-        plan: The clients and the length of the run.
-        clock: The wall clock for the time of the start.
-        watcher: The observer of the run's progress, None without one.
-        ready: A callback for the moment when the cluster has accepted every client, right before the load.
+    `ready` is called when the cluster has accepted every client, right before the load.
 
     Raises:
         ClusterUnreachableError: If no broker answers, or nothing is acknowledged for a long time.
@@ -53,7 +81,7 @@ def run_load(
         measure_from_ns=start_ns + int(plan.warmup_s * 1e9),
         end_ns=start_ns + int((plan.warmup_s + plan.duration_s) * 1e9),
     )
-    run = _Run(plan=plan, instants=instants, engines=engines(plan, instants, views))
+    run = _Run(plan=plan, instants=instants, engines=_engines(plan, instants, views))
     run.drive(watcher)
     elapsed_s = (min(time.monotonic_ns(), instants.end_ns) - start_ns) / 1e9
     facts = RunFacts(
@@ -71,12 +99,9 @@ def run_load(
     return load_result(plan, run.clients, facts)
 
 
-def _look_at_topics(plan: LoadPlan) -> dict[_Use, TopicView]:
-    """Return a view of every topic that records move through, seen by the first client that uses it.
-
-    For the other workloads, whose clients may have no topic, try every login once.
-    """
-    views: dict[_Use, TopicView] = {}
+def _look_at_topics(plan: LoadPlan) -> dict[TopicUse, TopicView]:
+    """Return the topics of records as their first client sees them, and try every other login once."""
+    views: dict[TopicUse, TopicView] = {}
     reached: set[tuple[tuple[str, str], ...]] = set()
     for entity in plan.entities:
         use = (entity.topic, entity.workload)
@@ -87,6 +112,48 @@ def _look_at_topics(plan: LoadPlan) -> dict[_Use, TopicView]:
         elif use not in views:
             views[use] = look_at_topic(plan, entity)
     return views
+
+
+def _engines(plan: LoadPlan, clock: RunClock, views: TopicViews) -> tuple[ClientEngine, ...]:
+    """Return the engines that drive all clients of the plan, before their start.
+
+    Raises:
+        UsageError: If a client refuses a property, or its library can't run the workload.
+    """
+    raw = [entity for entity in plan.entities if entity.client is ClientKind.RAW]
+    others = [_single(plan, entity, clock, views) for entity in plan.entities if entity.client is not ClientKind.RAW]
+    if not raw:
+        return tuple(others)
+    from kafka_quotas.loadtest.clients.raw.engine import raw_engine  # noqa: PLC0415 - librdkafka's runs need no loop
+
+    return (*others, raw_engine(plan, raw, clock, views))
+
+
+def _single(plan: LoadPlan, entity: ClientLoad, clock: RunClock, views: TopicViews) -> ClientEngine:
+    if entity.client is ClientKind.LIBRDKAFKA and entity.workload is Workload.PRODUCE:
+        return ProducerLoad(plan, entity, clock)
+    if entity.client is ClientKind.LIBRDKAFKA and entity.workload is Workload.CONSUME:
+        return ConsumerLoad(plan, entity, clock, views[entity.topic, entity.workload].filled)
+    if entity.client is ClientKind.KAFKA_PYTHON:
+        return _kafka_python(plan, entity, clock, views)
+    raise UsageError(f"{entity.client} can't do what {entity.name.label} is to do: {entity.workload}")
+
+
+def _kafka_python(plan: LoadPlan, entity: ClientLoad, clock: RunClock, views: TopicViews) -> ClientEngine:
+    match entity.workload, entity.flood:
+        case Workload.PRODUCE, _:
+            from kafka_quotas.loadtest.clients.kafka_python.producer import KafkaPythonProducer  # noqa: PLC0415 - rare
+
+            return KafkaPythonProducer(plan, entity, clock)
+        case Workload.CONSUME, _:
+            from kafka_quotas.loadtest.clients.kafka_python.consumer import KafkaPythonConsumer  # noqa: PLC0415
+
+            return KafkaPythonConsumer(plan, entity, clock, views[entity.topic, entity.workload].filled)
+        case Workload.MUTATE, MutationFlood() as flood:
+            from kafka_quotas.loadtest.clients.kafka_python.topic_mutator import KafkaPythonMutator  # noqa: PLC0415
+
+            return KafkaPythonMutator(plan, entity, clock, flood)
+    raise UsageError(f"{entity.client} can't do what {entity.name.label} is to do: {entity.workload}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,9 +171,9 @@ class _Run:
     @property
     def clients(self) -> list[LoadClient]:
         """The clients of all engines, in the order of the plan."""
-        places = {id(entity): place for place, entity in enumerate(self.plan.entities)}
+        order = {id(entity): position for position, entity in enumerate(self.plan.entities)}
         clients = [client for engine in self.engines for client in engine.clients]
-        return sorted(clients, key=lambda client: places[id(client.entity)])
+        return sorted(clients, key=lambda client: order[id(client.entity)])
 
     def drive(self, watcher: Watcher | None) -> None:
         """Run all engines in threads until the end of the run, and join the threads.
@@ -150,11 +217,7 @@ class _Run:
             engine.clients[0].error = error
 
     def _watch(self, threads: list[threading.Thread], watcher: Watcher | None) -> Exception | None:
-        """Watch the run until every client is done or one has failed.
-
-        Returns:
-            The error of a run in which nothing is acknowledged, else None.
-        """
+        """Watch until every client is done or one has failed, and return the error of a silent run."""
         while any(thread.is_alive() for thread in threads):
             before_s = time.monotonic()
             self.stop.wait(_LOOK_S)  # not a join: an interrupted join makes Python 3.11 take the thread for ended
@@ -172,7 +235,8 @@ class _Run:
     def _silence(self, elapsed_s: float) -> Exception | None:
         """Return the error of a run in which nothing is acknowledged for too long, else None."""
         heard = any(client.recorder.acked or client.recorder.throttle_count for client in self.clients)
-        if heard or elapsed_s < _SILENCE_S:
+        waited_s = max(_seconds_in_run(client.entity, elapsed_s) for client in self.clients)
+        if heard or waited_s < _SILENCE_S:
             return None
         trouble = next((client.trouble for client in self.clients if client.trouble is not None), None)
         return trouble or ClusterUnreachableError(
@@ -189,6 +253,11 @@ class _Run:
             warming_up=shown_s < self.plan.warmup_s,
             entities=tuple(_entity_progress(self.plan, client, shown_s) for client in self.clients),
         )
+
+
+def _seconds_in_run(entity: ClientLoad, elapsed_s: float) -> float:
+    """Return for how long a client has taken part so far, below 0 before its start."""
+    return min(elapsed_s, entity.stop_s or elapsed_s) - entity.start_s
 
 
 def _entity_progress(plan: LoadPlan, client: LoadClient, elapsed_s: float) -> ClientProgress:

@@ -7,11 +7,12 @@ wait for it.
 import threading
 import time
 from collections.abc import Callable
-from typing import Final, Self
+from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.loadtest.result.result import ProbeResult
 from kafka_quotas.loadtest.run.topics import TopicAdmin
+from kafka_quotas.loadtest.run.watches import RunWatch
 from kafka_quotas.wire.client.topics import NewTopic
 
 MAX_AT_ONCE: Final = 100
@@ -19,24 +20,21 @@ MAX_AT_ONCE: Final = 100
 _LOOK_S: Final = 0.02
 
 
-class TopicProbes:
-    """Probes that each create a new topic under `prefix`, every `every_s` seconds while the context lasts.
+class TopicProbes(RunWatch):
+    """Probes that each create a new topic under `prefix`, every `every_s` seconds.
 
     `opened` returns a connection of its own for each probe, so that none waits for another. At the end, the probes
     without a result get `grace_s` seconds more.
     """
 
     def __init__(self, opened: Callable[[], TopicAdmin], *, prefix: str, every_s: float, grace_s: float) -> None:
+        super().__init__(interval_s=every_s)
         self._opened = opened
         self._prefix = prefix
-        self._every_s = every_s
         self._grace_s = grace_s
         self._over = threading.Event()
-        self._asking = threading.Event()
         self._threads: list[threading.Thread] = []
         self._answers: list[ProbeResult] = []
-        self._start_s = 0.0
-        self._clock = threading.Thread(target=self._ask_on, name="probes", daemon=True)
 
     @property
     def answers(self) -> tuple[ProbeResult, ...]:
@@ -48,16 +46,10 @@ class TopicProbes:
 
         The effects of a load on the controller last longer than its responses.
         """
-        time.sleep(max(0.0, self._start_s + after_s - time.monotonic()))
-
-    def __enter__(self) -> Self:
-        self._start_s = time.monotonic()
-        self._clock.start()
-        return self
+        time.sleep(max(0.0, after_s - self.now_s()))
 
     def __exit__(self, *_: object) -> None:
-        self._asking.set()
-        self._clock.join()
+        super().__exit__()
         deadline_s = time.monotonic() + self._grace_s
         for thread in self._threads:
             thread.join(max(0.0, deadline_s - time.monotonic()))
@@ -65,9 +57,10 @@ class TopicProbes:
         for thread in self._threads:
             thread.join()
 
-    def _ask_on(self) -> None:
+    def watch(self) -> None:
+        """Start the probes, and skip those beyond `MAX_AT_ONCE`."""
         number = 0
-        while not self._asking.wait(max(0.0, self._start_s + number * self._every_s - time.monotonic())):
+        while not self.stop.wait(max(0.0, number * self.interval_s - self.now_s())):
             if sum(thread.is_alive() for thread in self._threads) < MAX_AT_ONCE:
                 thread = threading.Thread(target=self._probe, args=(f"{self._prefix}{number}",), daemon=True)
                 self._threads.append(thread)
@@ -75,14 +68,13 @@ class TopicProbes:
             number += 1
 
     def _probe(self, topic: str) -> None:
-        asked_s = time.monotonic()
-        at_s = asked_s - self._start_s
+        at_s = self.now_s()
         try:
             is_there = self._is_made(topic)
         except KafkaQuotasError as error:
             self._answers.append(ProbeResult(at_s=at_s, wait_ms=None, error=error.message))
             return
-        wait_ms = (time.monotonic() - asked_s) * 1000 if is_there else None
+        wait_ms = (self.now_s() - at_s) * 1000 if is_there else None
         self._answers.append(ProbeResult(at_s=at_s, wait_ms=wait_ms, error="" if is_there else "not visible in time"))
 
     def _is_made(self, topic: str) -> bool:

@@ -5,6 +5,7 @@ The connection is of the same kind as the one that administers quotas.
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from kafka_quotas.core.errors import StoreError
@@ -114,10 +115,7 @@ class TopicAdmin:
                 raise self._connection.error(outcome.error_code, f"topic {outcome.name}", missing_acl="Delete")
 
     def _controller(self) -> int:
-        """Return the broker that takes changes of topics.
-
-        Under KRaft any broker forwards them.
-        """
+        """Return the broker that takes changes of topics, to which others forward them under KRaft."""
         self._connection.node_ids()
         return self._connection.send(MetadataRequest()).controller_id
 
@@ -132,7 +130,13 @@ class TopicAdmin:
 
 
 def fill_topic(
-    bootstrap: str, topic: str, *, partitions: int, records: int, record_size: int, properties: Mapping[str, str]
+    bootstrap: str,
+    topic: str,
+    *,
+    partitions: int,
+    records: int,
+    record_size: int,
+    properties: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Write the records to the topic, in equal shares for its partitions.
 

@@ -167,10 +167,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A text that another part of the program parses.
-
-    An exception of the parser gets the line.
-    """
+    """A text for another parser of the program, whose exceptions get the line."""
 
     parse: Callable[[str], Any]
     _: KW_ONLY
@@ -188,21 +185,19 @@ class Parsed:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list of values of one kind, at least `least` of them."""
+    """A list of values of one kind, at least one of them."""
 
     item: FieldKind
-    _: KW_ONLY
-    least: int = 1
 
     def read(self, node: YamlNode) -> tuple[Any, ...]:
         """Return the values."""
-        if not isinstance(node.value, tuple) or len(node.value) < self.least:
-            raise node.problem(f"{node.kind} is no list of {self.least} or more", "write each with a dash in front")
+        if not isinstance(node.value, tuple) or not node.value:
+            raise node.problem(f"{node.kind} is no list of 1 or more", "write each with a dash in front")
         return tuple(read(self.item, item) for item in node.value)
 
     def schema(self) -> dict[str, Any]:
         """Return the schema of an array."""
-        return {"type": "array", "items": self.item.schema(), "minItems": self.least}
+        return {"type": "array", "items": self.item.schema(), "minItems": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

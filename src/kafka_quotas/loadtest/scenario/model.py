@@ -1,4 +1,4 @@
-"""The model of a scenario: a load test in a file, with its needs, its settings and the expected results.
+"""The model of a scenario: a load test in a file, with its needs, settings and expected results.
 
 Contract: pure values as the file has them, with counts not expanded and nothing scaled. Rates, and quotas to judge by,
 become figures only when the quotas in force are known (`scenario_plan`).
@@ -11,7 +11,8 @@ from typing import Final
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.loadtest.plan.offered_rate import AS_FAST_AS_POSSIBLE, OfferedRate
-from kafka_quotas.loadtest.plan.workload import Arrival, ClientKind, Loop, MutationFlood, RequestFlood, Workload
+from kafka_quotas.loadtest.plan.plan import ClientSettings
+from kafka_quotas.loadtest.plan.workload import MutationFlood, RequestFlood, Workload
 
 SCENARIO_SCHEMA: Final = "kafka-quotas.scenario/1"
 PREFIX: Final = "{prefix}"
@@ -63,10 +64,7 @@ class Scaled(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioTopic:
-    """A topic of a scenario.
-
-    The run creates it under its prefix, and removes it.
-    """
+    """A topic of a scenario, which the run creates under its prefix, and removes."""
 
     name: str
     partitions: int = 1
@@ -89,8 +87,8 @@ class ScenarioQuota:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScenarioClient:
-    """One client, or `count` alike, with sizes in bytes."""
+class ScenarioClient(ClientSettings):
+    """One client, or `count` alike."""
 
     client_id: str | None
     """The client-id, None for a client that sends none."""
@@ -103,28 +101,11 @@ class ScenarioClient:
     """The quota to judge by instead of the quotas in force, None for those."""
     unlimited: bool = False
     """Whether it is judged as a client without a quota."""
-    is_judged: bool = True
-    """Whether its rate is judged."""
-    client: ClientKind = ClientKind.LIBRDKAFKA
-    honor_throttle: bool = True
-    arrival: Arrival = Arrival.CONSTANT
-    burst_size: int = 1
-    loop: Loop = Loop.OPEN
-    in_flight: int = 5
-    connections: int = 1
-    record_size: int = 1024
-    batch_bytes: int | None = None
-    acks: str = "all"
-    compression: str = "none"
-    group: str | None = None
-    control: bool = False
     start_s: float = 0.0
     """When it starts, in seconds of the measured time, 0 for the start of the warm-up."""
     stop_s: float | None = None
     """When it stops, in seconds of the measured time, None for its end."""
     flood: RequestFlood | MutationFlood | None = None
-    expected_errors: tuple[str, ...] = ()
-    """The errors that it is expected to have now and then, by Kafka's names, and whose number `expect` judges."""
     properties: tuple[tuple[str, str], ...] = ()
 
 

@@ -1,11 +1,11 @@
-"""Planning: from a scenario and the quotas in force to a plan with every client and every rate as a figure."""
+"""Planning: from a scenario and the quotas in force to clients and rates as figures."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
-from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
+from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, ClientSettings, LoadPlan
 from kafka_quotas.loadtest.plan.workload import MutationFlood, RequestFlood, Workload
 from kafka_quotas.loadtest.run.quotas_in_force import KEY_OF, InForce
 from kafka_quotas.loadtest.scenario.model import NUMBER, Scenario, ScenarioClient
@@ -14,7 +14,7 @@ Credentials = Callable[[ClientName], tuple[tuple[str, str], ...]]
 """Returns the client properties with which a connection is authenticated as a client's user."""
 
 
-def anybody(_name: ClientName) -> tuple[tuple[str, str], ...]:
+def no_credentials(_name: ClientName) -> tuple[tuple[str, str], ...]:
     """Return no properties, for connections without authentication."""
     return ()
 
@@ -28,36 +28,33 @@ class Environment:
     enforcers: int | None = None
     """The number of brokers that keep the quotas, None for those that lead a topic."""
     connect_timeout_s: float = 10.0
-    credentials: Credentials = field(default=anybody, repr=False)
+    credentials: Credentials = field(default=no_credentials, repr=False)
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Properties by librdkafka's names, which may be secrets."""
 
 
 def client_names(scenario: Scenario) -> tuple[ClientName, ...]:
-    """Return the clients of a scenario in order, with numbered ones expanded.
-
-    A client with two workloads is named twice.
-    """
-    return tuple(_name(entity, number) for entity, number in _spelled_out(scenario))
+    """Return the clients of a scenario in order, once for each workload, with numbers filled in."""
+    return tuple(_name(entity, number) for entity, number in _expanded(scenario))
 
 
-def scenario_plan(scenario: Scenario, in_force: InForce, venue: Environment, *, run_id: int) -> LoadPlan:
+def scenario_plan(scenario: Scenario, in_force: InForce, environment: Environment, *, run_id: int) -> LoadPlan:
     """Return the plan of a run of the scenario under the quotas in force.
 
     Raises:
         UsageError: A rate is a multiple of a quota that does not exist.
     """
-    loads = [_load(entity, number, scenario, in_force, venue) for entity, number in _spelled_out(scenario)]
+    loads = [_load(entity, number, scenario, in_force, environment) for entity, number in _expanded(scenario)]
     return LoadPlan(
-        bootstrap=venue.bootstrap,
+        bootstrap=environment.bootstrap,
         entities=_marked(loads, in_force),
         duration_s=scenario.duration_s,
         warmup_s=scenario.unjudged_s,
         window=scenario.window,
-        enforcers=venue.enforcers,
-        connect_timeout_s=venue.connect_timeout_s,
+        enforcers=environment.enforcers,
+        connect_timeout_s=environment.connect_timeout_s,
         run_id=run_id,
-        properties=tuple(venue.properties.items()),
+        properties=tuple(environment.properties.items()),
     )
 
 
@@ -81,7 +78,7 @@ def solo_plan(plan: LoadPlan, *, duration_s: float) -> LoadPlan | None:
     return replace(plan, entities=controls, duration_s=duration_s, warmup_s=min(plan.warmup_s, duration_s / 5))
 
 
-def _spelled_out(scenario: Scenario) -> Iterator[tuple[ScenarioClient, int]]:
+def _expanded(scenario: Scenario) -> Iterator[tuple[ScenarioClient, int]]:
     for entity in scenario.entities:
         for number in range(1, entity.count + 1):
             yield entity, number
@@ -95,7 +92,9 @@ def _numbered(text: str | None, number: int) -> str | None:
     return None if text is None else text.replace(NUMBER, str(number))
 
 
-def _load(entity: ScenarioClient, number: int, scenario: Scenario, in_force: InForce, venue: Environment) -> ClientLoad:
+def _load(
+    entity: ScenarioClient, number: int, scenario: Scenario, in_force: InForce, environment: Environment
+) -> ClientLoad:
     name = _name(entity, number)
     quota = _judged_by(entity, name, in_force)
     topic = _numbered(entity.topic, number) or ""
@@ -103,28 +102,14 @@ def _load(entity: ScenarioClient, number: int, scenario: Scenario, in_force: InF
     return ClientLoad(
         name=name,
         workload=entity.does,
-        topic=f"{venue.prefix}{topic}" if topic and not is_there else topic,
+        topic=f"{environment.prefix}{topic}" if topic and not is_there else topic,
         arrivals_per_second=entity.rate.arrivals_per_second(cost=arrival_cost(entity), quota=quota),
         quota=quota,
-        client=entity.client,
-        arrival=entity.arrival,
-        burst_size=entity.burst_size,
-        loop=entity.loop,
-        in_flight=entity.in_flight,
-        connections=entity.connections,
-        honor_throttle=entity.honor_throttle,
-        record_size=entity.record_size,
-        batch_bytes=entity.batch_bytes,
-        acks=entity.acks,
-        compression=entity.compression,
-        group=entity.group,
-        flood=_flood(entity, venue, name),
-        expected_errors=entity.expected_errors,
-        is_judged=entity.is_judged,
-        control=entity.control,
+        flood=_flood(entity, environment, name),
         start_s=entity.start_s + scenario.unjudged_s if entity.start_s else 0.0,
         stop_s=None if entity.stop_s is None else entity.stop_s + scenario.unjudged_s,
-        properties=(*venue.credentials(name), *entity.properties),
+        properties=(*environment.credentials(name), *entity.properties),
+        **{field.name: getattr(entity, field.name) for field in fields(ClientSettings)},
     )
 
 
@@ -147,10 +132,7 @@ def _judged_by(entity: ScenarioClient, name: ClientName, in_force: InForce) -> f
 
 
 def _is_judged(load: ClientLoad, in_force: InForce) -> bool:
-    """Return whether the rate proves anything.
-
-    It does not where a share of thread time, or errors, are its only limit.
-    """
+    """Return whether the rate proves anything, which thread time or errors alone prevent."""
     proves = load.quota is not None or not _is_time_limited(load, in_force)
     return load.is_judged and not load.expected_errors and proves
 
@@ -159,10 +141,10 @@ def _is_time_limited(load: ClientLoad, in_force: InForce) -> bool:
     return in_force[load.name, REQUEST_PERCENTAGE].limit is not None
 
 
-def _flood(entity: ScenarioClient, venue: Environment, name: ClientName) -> RequestFlood | MutationFlood | None:
+def _flood(entity: ScenarioClient, environment: Environment, name: ClientName) -> RequestFlood | MutationFlood | None:
     """Return the flood of the client, whose topics have the run's prefix and the client-id in their names."""
     if isinstance(entity.flood, MutationFlood):
-        return replace(entity.flood, prefix=f"{venue.prefix}{name.client_id}-")
+        return replace(entity.flood, prefix=f"{environment.prefix}{name.client_id}-")
     return entity.flood
 
 

@@ -46,7 +46,7 @@ _MOVES: Final = (Workload.PRODUCE, Workload.CONSUME)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetCapabilities:
-    """The target of a scenario, which is an existing cluster unless a flag is set."""
+    """The capabilities of a scenario's target, which is an existing cluster unless a flag is set."""
 
     embedded: bool = False
     """Whether it is the cluster inside this process."""
@@ -59,108 +59,106 @@ class TargetCapabilities:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Obstacle:
+class Mismatch:
     """A reason why a scenario can't run, with a hint at a remedy."""
 
     message: str
     hint: str | None = None
 
 
-def obstacles(scenario: Scenario, ground: TargetCapabilities, *, is_typed: bool = False) -> tuple[Obstacle, ...]:
-    """Return all obstacles to running the scenario on this target, none where it can be tried.
+def preflight(scenario: Scenario, target: TargetCapabilities, *, is_typed: bool = False) -> tuple[Mismatch, ...]:
+    """Return all reasons why the scenario can't run on this target, none where it can be tried.
 
     A scenario that `is_typed`, on the command line, may be too short to judge, and its clients' logins are in
     properties that are not visible here.
     """
     found = [
-        *_of_ground(scenario, ground),
-        *_of_limits(scenario, ground),
+        *_of_target(scenario, target),
+        *_of_limits(scenario, target),
         *_of_times(scenario),
-        *_of_topics(scenario, ground),
+        *_of_topics(scenario, target),
         *(each for entity in scenario.entities for each in _of_entity(entity, scenario, is_typed=is_typed)),
         *_of_expectations(scenario),
     ]
     return tuple(dict.fromkeys(found or ([] if is_typed else _of_plan(scenario))))
 
 
-def _of_ground(scenario: Scenario, ground: TargetCapabilities) -> Iterator[Obstacle]:
-    """Yield what the scenario needs and the target lacks."""
+def _of_target(scenario: Scenario, target: TargetCapabilities) -> Iterator[Mismatch]:
     start = "--broker-jars DIR starts a broker for it; --bootstrap-server names a cluster"
-    if ground.embedded and scenario.needs is TargetNeed.REAL_BROKER:
-        yield Obstacle(message=f"{scenario.name} needs a real broker, and the embedded cluster is none", hint=start)
-    elif ground.embedded and scenario.security is not Security.PLAINTEXT:
-        yield Obstacle(message=f"the embedded cluster knows no {scenario.security}", hint=start)
-    elif ground.embedded and scenario.mutates:
-        yield Obstacle(message="the embedded cluster makes no topics on request", hint=start)
-    if ground.own_broker and ground.through_daemon and scenario.security is Security.TLS:
-        yield Obstacle(
+    if target.embedded and scenario.needs is TargetNeed.REAL_BROKER:
+        yield Mismatch(message=f"{scenario.name} needs a real broker, and the embedded cluster is none", hint=start)
+    elif target.embedded and scenario.security is not Security.PLAINTEXT:
+        yield Mismatch(message=f"the embedded cluster knows no {scenario.security}", hint=start)
+    elif target.embedded and scenario.mutates:
+        yield Mismatch(message="the embedded cluster makes no topics on request", hint=start)
+    if target.own_broker and target.through_daemon and scenario.security is Security.TLS:
+        yield Mismatch(
             message="the daemon that is started here speaks no TLS to clients",
             hint="leave --through-daemon out, or run one with --listener-config and name it with --bootstrap-server",
         )
-    if ground.embedded and not ground.through_daemon and (scenario.quotas or scenario.daemon_policy):
-        yield Obstacle(message="the embedded cluster keeps no quotas", hint="add --through-daemon, which does")
-    if scenario.needs is TargetNeed.DAEMON and not ground.through_daemon:
-        yield Obstacle(message=f"{scenario.name} is about the daemon", hint="add --through-daemon")
+    if target.embedded and not target.through_daemon and (scenario.quotas or scenario.daemon_policy):
+        yield Mismatch(message="the embedded cluster keeps no quotas", hint="add --through-daemon, which does")
+    if scenario.needs is TargetNeed.DAEMON and not target.through_daemon:
+        yield Mismatch(message=f"{scenario.name} is about the daemon", hint="add --through-daemon")
     if Variant.WITHOUT_QUOTAS in scenario.variants and not (scenario.quotas or scenario.daemon_policy):
-        yield Obstacle(message="there are no quotas to leave out", hint="remove without-quotas from its variants")
+        yield Mismatch(message="there are no quotas to leave out", hint="remove without-quotas from its variants")
 
 
-def _of_limits(scenario: Scenario, ground: TargetCapabilities) -> Iterator[Obstacle]:
-    """Yield what this machine lacks."""
+def _of_limits(scenario: Scenario, target: TargetCapabilities) -> Iterator[Mismatch]:
     if scenario.clients > MAX_ENTITIES:
-        yield Obstacle(message=f"{scenario.clients} clients in one run", hint=f"the most is {MAX_ENTITIES}")
+        yield Mismatch(message=f"{scenario.clients} clients in one run", hint=f"the most is {MAX_ENTITIES}")
     for kind, most in MOST_OF.items():
         count = sum(entity.count for entity in scenario.entities if entity.client is kind)
         if count > most:
-            yield Obstacle(
+            yield Mismatch(
                 message=f"{count} clients of {kind} in one run; the most is {most}, for {_WHY_NOT_MORE[kind]}",
                 hint="raw clients share one event loop: client: raw",
             )
-    limits = ground.limits
+    limits = target.limits
     if limits is None:
         return
     connections = sum(entity.count * entity.connections for entity in scenario.entities)
     if connections > limits.clients:
-        yield Obstacle(
+        yield Mismatch(
             message=f"{connections} connections, and this machine allows about {limits.clients}",
             hint="raise the hard limit of open files (ulimit -Hn)",
         )
     partitions = partitions_needed(scenario)
-    if ground.own_broker and partitions > limits.partitions:
-        yield Obstacle(
+    if target.own_broker and partitions > limits.partitions:
+        yield Mismatch(
             message=f"{partitions} partitions, and a broker on this machine can have about {limits.partitions}: "
-            f"{limits.told}",
+            f"{limits.description}",
             hint="give a smaller --scale, or none: then the largest that fits is taken",
         )
 
 
-def _of_times(scenario: Scenario) -> Iterator[Obstacle]:
+def _of_times(scenario: Scenario) -> Iterator[Mismatch]:
     if scenario.duration_s <= 0:
-        yield Obstacle(message="a duration must be above 0 s", hint="example: --duration 60s")
+        yield Mismatch(message="a duration must be above 0 s", hint="example: --duration 60s")
         return
     for entity in scenario.entities:
         if entity.start_s >= scenario.duration_s:
-            yield Obstacle(
+            yield Mismatch(
                 message=f"{entity.client_id} joins at {entity.start_s:g} s, and the run ends at "
                 f"{scenario.duration_s:g} s"
             )
         if entity.stop_s is not None and entity.stop_s <= entity.start_s:
-            yield Obstacle(message=f"{entity.client_id} leaves at {entity.stop_s:g} s, before it joins")
+            yield Mismatch(message=f"{entity.client_id} leaves at {entity.stop_s:g} s, before it joins")
 
 
-def _of_topics(scenario: Scenario, ground: TargetCapabilities) -> Iterator[Obstacle]:
+def _of_topics(scenario: Scenario, target: TargetCapabilities) -> Iterator[Mismatch]:
     names = [topic.name for topic in scenario.topics]
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield Obstacle(message=f"topic {name} is listed twice")
+        yield Mismatch(message=f"topic {name} is listed twice")
     for topic in scenario.topics:
-        if topic.replication_factor > 1 and (ground.embedded or ground.own_broker):
-            yield Obstacle(
+        if topic.replication_factor > 1 and (target.embedded or target.own_broker):
+            yield Mismatch(
                 message=f"topic {topic.name} wants {topic.replication_factor} replicas, and there is one broker"
             )
 
 
-def _of_entity(entity: ScenarioClient, scenario: Scenario, *, is_typed: bool) -> Iterator[Obstacle]:
-    """Yield the obstacles of one client by itself."""
+def _of_entity(entity: ScenarioClient, scenario: Scenario, *, is_typed: bool) -> Iterator[Mismatch]:
+    """Yield what stands against one client by itself."""
     who = entity.client_id if entity.client_id is not None else "the client without a client-id"
     if not is_typed:
         yield from _of_identity(entity, scenario, str(who))
@@ -168,87 +166,84 @@ def _of_entity(entity: ScenarioClient, scenario: Scenario, *, is_typed: bool) ->
     yield from _of_work(entity, scenario, str(who))
     is_numbered = NUMBER in (entity.client_id or "") or NUMBER in (entity.user or "")
     if is_numbered != (entity.count > 1):
-        yield Obstacle(message=f"{who}: count and {NUMBER} belong together", hint=f"client-id: app-{NUMBER}, count: 10")
+        yield Mismatch(message=f"{who}: count and {NUMBER} belong together", hint=f"client-id: app-{NUMBER}, count: 10")
 
 
-def _of_identity(entity: ScenarioClient, scenario: Scenario, who: str) -> Iterator[Obstacle]:
+def _of_identity(entity: ScenarioClient, scenario: Scenario, who: str) -> Iterator[Mismatch]:
     if scenario.security is Security.PLAINTEXT and entity.user not in (None, ANONYMOUS):
-        yield Obstacle(
+        yield Mismatch(
             message=f"{who} is to be user {entity.user}, and on plaintext everybody is {ANONYMOUS}",
             hint="security: sasl-plain, sasl-scram or tls",
         )
     if scenario.security in (Security.SASL_PLAIN, Security.SASL_SCRAM) and entity.user is None:
-        yield Obstacle(message=f"{who} has no user, and {scenario.security} has no connections without one")
+        yield Mismatch(message=f"{who} has no user, and {scenario.security} has no connections without one")
     if entity.client_id is None and entity.client is not ClientKind.RAW:
-        yield Obstacle(message=f"{entity.client} always sends a client-id", hint="client: raw")
+        yield Mismatch(message=f"{entity.client} always sends a client-id", hint="client: raw")
 
 
-def _of_library(entity: ScenarioClient, who: str) -> Iterator[Obstacle]:
+def _of_library(entity: ScenarioClient, who: str) -> Iterator[Mismatch]:
     if entity.does not in _CAN[entity.client]:
         able = [kind.value for kind, does in _CAN.items() if entity.does in does]
-        yield Obstacle(message=f"{who}: {entity.client} can't do {entity.does}", hint=f"client: {' or '.join(able)}")
+        yield Mismatch(message=f"{who}: {entity.client} can't do {entity.does}", hint=f"client: {' or '.join(able)}")
     if not entity.honor_throttle and entity.client is not ClientKind.RAW:
-        yield Obstacle(message=f"{who}: only a raw client can be told to ignore throttle times", hint="client: raw")
+        yield Mismatch(message=f"{who}: only a raw client can be told to ignore throttle times", hint="client: raw")
 
 
-def _of_work(entity: ScenarioClient, scenario: Scenario, who: str) -> Iterator[Obstacle]:
+def _of_work(entity: ScenarioClient, scenario: Scenario, who: str) -> Iterator[Mismatch]:
     wanted = {Workload.REQUESTS: RequestFlood, Workload.MUTATE: MutationFlood}.get(entity.does)
     if wanted is not None and not isinstance(entity.flood, wanted):
         section = "request" if entity.does is Workload.REQUESTS else "mutation"
-        yield Obstacle(message=f"{who} does {entity.does}, and says not which", hint=f"add {section}: {{...}}")
+        yield Mismatch(message=f"{who} does {entity.does}, and says not which", hint=f"add {section}: {{...}}")
     elif wanted is None and entity.flood is not None:
-        yield Obstacle(message=f"{who} has a flood, and does {entity.does}")
+        yield Mismatch(message=f"{who} has a flood, and does {entity.does}")
     if entity.rate.kind is RateKind.BYTES and entity.does not in _MOVES:
-        yield Obstacle(message=f"{who}: a rate in bytes is no rate of {entity.does}", hint="example: 10req/s")
+        yield Mismatch(message=f"{who}: a rate in bytes is no rate of {entity.does}", hint="example: 10req/s")
     if entity.does in _MOVES or entity.topic:
         yield from _of_its_topic(entity, scenario, who)
 
 
-def _of_its_topic(entity: ScenarioClient, scenario: Scenario, who: str) -> Iterator[Obstacle]:
+def _of_its_topic(entity: ScenarioClient, scenario: Scenario, who: str) -> Iterator[Mismatch]:
     topic = next((topic for topic in scenario.topics if topic.name == entity.topic), None)
     if topic is None:
         there = ", ".join(topic.name for topic in scenario.topics) or "none"
-        yield Obstacle(message=f"{who} wants topic {entity.topic or '(none)'}", hint=f"topics listed: {there}")
+        yield Mismatch(message=f"{who} wants topic {entity.topic or '(none)'}", hint=f"topics listed: {there}")
     elif entity.does is Workload.CONSUME and not (topic.fill or topic.is_there):
-        yield Obstacle(message=f"{who} reads topic {topic.name}, which is empty", hint="give it a fill")
+        yield Mismatch(message=f"{who} reads topic {topic.name}, which is empty", hint="give it a fill")
     elif entity.does is Workload.CONSUME and entity.judge_by is not None:
         least = entity.judge_by * scenario.window_s
         if least < topic.record_size:
-            yield Obstacle(
+            yield Mismatch(
                 message=f"{who} can never get a record of {format_bytes(topic.record_size)}: a whole quota window "
                 f"holds {format_bytes(least)}"
             )
 
 
-def _of_expectations(scenario: Scenario) -> Iterator[Obstacle]:
+def _of_expectations(scenario: Scenario) -> Iterator[Mismatch]:
     for text in scenario.expect:
         try:
             parse_expectation(text)
         except KafkaQuotasError as error:
-            yield Obstacle(message=error.message, hint=error.hint)
+            yield Mismatch(message=error.message, hint=error.hint)
 
 
-def _of_plan(scenario: Scenario) -> Iterator[Obstacle]:
+def _of_plan(scenario: Scenario) -> Iterator[Mismatch]:
     """Yield the errors of planning it with the scenario's own quotas."""
     entries = [QuotaEntry(entity=quota.entity, quotas=dict(quota.values)) for quota in scenario.quotas]
     in_force = quotas_in_force(entries, client_names(scenario))
     try:
         plan = scenario_plan(scenario, in_force, Environment(bootstrap="", prefix=""), run_id=0)
     except KafkaQuotasError as error:
-        yield Obstacle(message=error.message, hint=error.hint)
+        yield Mismatch(message=error.message, hint=error.hint)
         return
     yield from _of_judgement(plan, scenario.window)
 
 
-def _of_judgement(plan: LoadPlan, window: QuotaWindow) -> Iterator[Obstacle]:
-    """Yield what is too short to be judged.
-
-    The first window never counts, and one more is needed.
-    """
+def _of_judgement(plan: LoadPlan, window: QuotaWindow) -> Iterator[Mismatch]:
+    """Yield what is too short to be judged: the first window never counts, and one more is needed."""
     window_s = window.samples * window.window_s
     least_s = max(0.0, window_s - plan.warmup_s) + window_s
     if plan.duration_s <= least_s and any(_is_greedy(entity) for entity in plan.entities):
-        yield Obstacle(
+        yield Mismatch(
             message=f"{plan.duration_s:g} s are too short to judge a client that is held back under a window of "
             f"{window_s:g} s",
             hint=f"it takes more than {least_s:g} s",
@@ -256,10 +251,7 @@ def _of_judgement(plan: LoadPlan, window: QuotaWindow) -> Iterator[Obstacle]:
 
 
 def _is_greedy(entity: ClientLoad) -> bool:
-    """Return whether a client offers more bytes than its quota.
-
-    Clients with other workloads are judged by bursts too.
-    """
+    """Return whether a client offers more bytes than its quota, as only such clients need cycles."""
     if entity.quota is None or entity.workload not in _MOVES:
         return False
     rate = entity.arrivals_per_second

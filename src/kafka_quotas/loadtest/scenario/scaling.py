@@ -1,14 +1,18 @@
-"""Scaling of a scenario: multiplication of the figures that it names, and the largest scale that a machine can bear."""
+"""Scaling of a scenario by the figures that it names, and the largest scale that a machine can bear."""
 
 import math
 from dataclasses import replace
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE
 from kafka_quotas.loadtest.plan.offered_rate import RateKind
 from kafka_quotas.loadtest.plan.workload import MutationFlood
 from kafka_quotas.loadtest.run.host_limits import HostLimits
+from kafka_quotas.loadtest.run.quotas_in_force import quotas_in_force
 from kafka_quotas.loadtest.scenario.model import Scaled, Scaling, Scenario, ScenarioClient, ScenarioQuota, ScenarioTopic
+from kafka_quotas.loadtest.scenario.planning import client_names
+from kafka_quotas.stores.store import QuotaEntry
 
 
 def scaled(scenario: Scenario, factor: float) -> Scenario:
@@ -44,17 +48,15 @@ def _entity(entity: ScenarioClient, factor: float, what: frozenset[Scaled]) -> S
             total_topics=_count(flood.total_topics, factor),
             topics_per_request=min(flood.topics_per_request, _count(flood.total_topics, factor)),
         )
-    rate = entity.rate
-    if Scaled.RATE in what:
-        rate = rate.scaled(factor)
-    judge_by = entity.judge_by
-    if Scaled.QUOTAS in what and judge_by is not None:
-        judge_by *= factor
+    judge_by, stop_s = entity.judge_by, entity.stop_s
+    times = factor if Scaled.DURATION in what else 1.0
     return replace(
         entity,
         flood=flood,
-        rate=rate,
-        judge_by=judge_by,
+        rate=entity.rate.scaled(factor) if Scaled.RATE in what else entity.rate,
+        judge_by=judge_by if judge_by is None or Scaled.QUOTAS not in what else judge_by * factor,
+        start_s=entity.start_s * times,
+        stop_s=None if stop_s is None else stop_s * times,
         count=_count(entity.count, factor) if Scaled.COUNT in what else entity.count,
         connections=_count(entity.connections, factor) if Scaled.CONNECTIONS in what else entity.connections,
     )
@@ -80,10 +82,7 @@ _STEPS: Final = 100
 
 
 def partitions_needed(scenario: Scenario) -> int:
-    """Return the number of partitions at the end of the load, on all brokers and with replicas.
-
-    A flood without an end counts at its rate.
-    """
+    """Return the number of partitions at the end of the load, on all brokers and with replicas."""
     made = sum(topic.partitions * topic.replication_factor for topic in scenario.topics)
     flooded = sum(entity.count * _flooded(entity, scenario) for entity in scenario.entities)
     probed = sum(scenario.duration_s / probe.every_s for probe in scenario.probes)
@@ -108,8 +107,23 @@ def _flooded(entity: ScenarioClient, scenario: Scenario) -> float:
     flood = entity.flood
     if not isinstance(flood, MutationFlood) or flood.validate_only:
         return 0
-    topics: float = flood.total_topics or 0
+    created: float = (flood.total_topics or 0) * flood.partitions_per_topic
     if flood.total_topics is None:
-        rate = float(entity.rate.figure) if entity.rate.kind is RateKind.RECORDS else 0.0
-        topics = rate * flood.topics_per_request * (scenario.duration_s + scenario.unjudged_s)
-    return topics * flood.partitions_per_topic * flood.replication_factor
+        created = _partitions_per_second(entity, flood, scenario) * (scenario.duration_s + scenario.unjudged_s)
+    return created * flood.replication_factor
+
+
+def _partitions_per_second(entity: ScenarioClient, flood: MutationFlood, scenario: Scenario) -> float:
+    """Return the rate of a flood without an end.
+
+    As fast as possible is the rate of its quota, since the brokers accept no more, and unknown (0) without one.
+    """
+    if entity.rate.kind is RateKind.RECORDS:
+        return float(entity.rate.figure) * flood.topics_per_request * flood.partitions_per_topic
+    quota = entity.judge_by
+    if quota is None:
+        entries = [QuotaEntry(entity=each.entity, quotas=dict(each.values)) for each in scenario.quotas]
+        name = client_names(replace(scenario, entities=(replace(entity, count=1),)))[0]
+        quota = quotas_in_force(entries, [name])[name, CONTROLLER_MUTATION_RATE].limit
+    times = float(entity.rate.figure) if entity.rate.kind is RateKind.QUOTA_MULTIPLE else 1.0
+    return (quota or 0.0) * times

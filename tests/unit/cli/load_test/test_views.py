@@ -15,15 +15,15 @@ from kafka_quotas.cli.load_test.views.live import bar, live_view, progress_rows
 from kafka_quotas.cli.load_test.views.view import load_listing, print_load
 from kafka_quotas.cli.output.values import duration_text
 from kafka_quotas.cli.output.view import Output
-from kafka_quotas.commands.demo import CAST
-from kafka_quotas.commands.load_test.order import RunRequest
+from kafka_quotas.commands.demo import CLIENTS
+from kafka_quotas.commands.load_test.request import RunRequest
 from kafka_quotas.commands.windows import WindowSource
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName
 from kafka_quotas.loadtest.plan.throttle_cycles import Direction
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.result.result import LoadResult
-from kafka_quotas.loadtest.run.progress import ClientProgress, RunProgress
+from kafka_quotas.loadtest.run.runner import ClientProgress, RunProgress
 
 
 def test_the_table_fits_a_terminal_and_says_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,7 +124,7 @@ def test_a_bar_never_leaves_its_width() -> None:
 def test_the_demo_ends_as_its_verdicts_say(
     outcome: LoadResult, code: int, last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo_command, "run_demo", lambda audience, *, clock: outcome)
+    monkeypatch.setattr(demo_command, "run_demo", lambda observer, *, clock: outcome)
     monkeypatch.setattr("kafka_quotas.cli.load_test.result_output.draw_result", lambda *_, **__: None)
 
     found, out, _ = run_cli("demo", "--out", str(tmp_path))
@@ -134,12 +134,12 @@ def test_the_demo_ends_as_its_verdicts_say(
 
 
 def test_the_demo_has_a_greedy_a_modest_and_an_unlimited_client() -> None:
-    greedy_ones = [actor for actor in CAST if actor.quota is not None and actor.offers is None]
-    modest = [actor for actor in CAST if actor.quota is not None and actor.offers is not None]
+    greedy_ones = [client for client in CLIENTS if client.quota is not None and client.offers is None]
+    modest = [client for client in CLIENTS if client.quota is not None and client.offers is not None]
 
-    assert {actor.direction for actor in greedy_ones} == set(Direction)
-    assert all((actor.offers or 0) < (actor.quota or 0) for actor in modest)
-    assert [actor.client_id for actor in CAST if actor.quota is None] == ["unlimited"]
+    assert {client.direction for client in greedy_ones} == set(Direction)
+    assert all((client.offers or 0) < (client.quota or 0) for client in modest)
+    assert [client.client_id for client in CLIENTS if client.quota is None] == ["unlimited"]
 
 
 @pytest.mark.parametrize(

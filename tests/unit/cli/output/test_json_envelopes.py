@@ -31,7 +31,7 @@ from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.resolution.usage import Usage
 from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.loadtest.run.journal import RunPlace, open_journal
+from kafka_quotas.loadtest.run.journal import RunHeader, open_journal
 
 ROOT = Path(__file__).parents[4]
 SHAPES: dict[str, Any] = json.loads(Path(__file__).with_name("json_envelopes.json").read_text(encoding="utf-8"))
@@ -203,7 +203,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def _run_left_behind(folder: Path) -> None:
     """The journal of a load test that was killed."""
-    place = RunPlace(run="1", scenario="ratio", started_ms=0, bootstrap="", store_url="", command_config=None)
+    place = RunHeader(run="1", scenario="ratio", started_ms=0, bootstrap="", store="", command_config=None)
     with open_journal(folder, place) as journal:
         journal.quotas([PlannedChange(entity=Entity.of(user="alice"), key=RATE, old=None, new=1.0)])
         journal.topics("kafka-quotas-ratio-")

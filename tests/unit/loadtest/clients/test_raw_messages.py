@@ -33,11 +33,11 @@ from kafka_quotas.wire.client.topics import (
 )
 
 OWNER = RecordOwner(run_id=2**64 - 1, entity_index=999)
-FILLER = b"some filler, over and over. "
+PADDING = b"some padding, over and over. "
 
 
 def batch_of(record_size: int, capacity: int, *, compressed: bool = False) -> RecordBatch:
-    return RecordBatch(record_size=record_size, capacity=capacity, owner=OWNER, filler=FILLER, compressed=compressed)
+    return RecordBatch(record_size=record_size, capacity=capacity, owner=OWNER, padding=PADDING, compressed=compressed)
 
 
 @pytest.mark.parametrize("compressed", [False, True])
@@ -61,7 +61,7 @@ def test_batches_are_what_they_say(record_size: int, capacity: int, records: int
     if batch.is_stamped:
         stamps = [STAMP.unpack_from(record.value) for record in read]
         assert stamps == [(OWNER.run_id, OWNER.entity_index, 2**33 + index) for index in range(records)]
-        assert len(read[0].value) == 20 or read[0].value[20:] in FILLER * (record_size // len(FILLER) + 2)
+        assert len(read[0].value) == 20 or read[0].value[20:] in PADDING * (record_size // len(PADDING) + 2)
 
 
 @pytest.mark.parametrize("client_id", ["app", None])

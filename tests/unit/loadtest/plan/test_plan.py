@@ -38,13 +38,13 @@ def plan_load(
     """The plan that a request becomes under the quotas of a store, or under none."""
     scenario = load_scenario(asked)
     entries = [] if store is None else store.describe(EVERYTHING)
-    venue = Environment(
+    environment = Environment(
         bootstrap="127.0.0.1:9092",
         prefix="",
         credentials=lambda name: credentials_of(name, properties or {}, passwords),
         properties=properties or {},
     )
-    return scenario_plan(scenario, quotas_in_force(entries, client_names(scenario)), venue, run_id=1)
+    return scenario_plan(scenario, quotas_in_force(entries, client_names(scenario)), environment, run_id=1)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from tests.support.load.recordings import MS, RecordedClient, recorded, run_of
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.loadtest.plan.plan import ClientLoad
-from kafka_quotas.loadtest.plan.schedule_choice import schedule_of
+from kafka_quotas.loadtest.plan.schedule import schedule_of
 from kafka_quotas.loadtest.plan.workload import Arrival
 from kafka_quotas.loadtest.record.recorder import RecorderRoom
 from kafka_quotas.loadtest.result.document import run_document
@@ -53,7 +53,7 @@ def test_a_day_is_scheduled_and_recorded_whole_in_bounded_memory(arrival: Arriva
     _driven(client, arrival)
     recorder = client.recorder
 
-    assert recorder.acked == recorder.service.count == RATE * DAY_S
+    assert recorder.acked == recorder.service_times.summary().count == RATE * DAY_S
     assert recorder.response_count == recorder.throttle.count == DAY_S * 1000 // LOOK_MS
     assert len(recorder.trace.entries()) <= ROOM.entries
     assert len(recorder.timeline.slots()) <= ROOM.slots

@@ -5,7 +5,7 @@ from hdrh.histogram import HdrHistogram
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_quotas.loadtest.record.histogram import DIGITS, HIGHEST_US, LOWEST_US, NOTHING, Histogram
+from kafka_quotas.loadtest.record.histogram import HIGHEST_US, LOWEST_US, NOTHING, Histogram
 from kafka_quotas.loadtest.result.hgrm import hgrm_text
 
 _NANOSECONDS = st.one_of(st.integers(0, 5_000_000), st.integers(0, 4_000_000_000_000), st.just(2**62))
@@ -14,7 +14,7 @@ _NANOSECONDS = st.one_of(st.integers(0, 5_000_000), st.integers(0, 4_000_000_000
 @settings(max_examples=15, deadline=None)  # the reference takes tens of milliseconds
 @given(added=st.lists(st.tuples(_NANOSECONDS, st.integers(1, 1000)), min_size=1, max_size=60))
 def test_the_figures_are_those_of_the_histogram(added: list[tuple[int, int]]) -> None:
-    durations, reference = Histogram(), HdrHistogram(LOWEST_US, HIGHEST_US, DIGITS)
+    durations, reference = Histogram(), HdrHistogram(LOWEST_US, HIGHEST_US, 3)
     for elapsed_ns, count in added:
         durations.add(elapsed_ns, count)
         reference.record_value(min(max(elapsed_ns // 1000, LOWEST_US), HIGHEST_US), count)
@@ -38,7 +38,7 @@ def test_without_any_duration_all_figures_are_0() -> None:
 
 def test_each_line_of_a_distribution_holds_its_share() -> None:
     """The library's lines lie elsewhere, its steps not being those of the original; its counts are the same."""
-    durations, reference = Histogram(), HdrHistogram(LOWEST_US, HIGHEST_US, DIGITS)
+    durations, reference = Histogram(), HdrHistogram(LOWEST_US, HIGHEST_US, 3)
     added = [*range(50, 2000, 7), *range(10_000, 4_000_000, 30_011)]
     for microseconds in added:
         durations.add(microseconds * 1000)

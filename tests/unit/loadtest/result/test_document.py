@@ -13,8 +13,8 @@ from kafka_quotas.cli.load_test.views.view import load_listing
 from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import envelope
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.loadtest.judge.conclusion import Evidence
 from kafka_quotas.loadtest.judge.expectation import parse_expectation
+from kafka_quotas.loadtest.judge.judging import Evidence
 from kafka_quotas.loadtest.record.delivery import Delivery
 from kafka_quotas.loadtest.result.document import run_document
 from kafka_quotas.loadtest.result.prediction import Prediction, PredictionSource

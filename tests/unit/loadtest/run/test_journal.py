@@ -1,8 +1,10 @@
 """What a run changes for its time: written down first, put back without harm to others, finished by another process."""
 
+import fcntl
 import json
 import signal
 from pathlib import Path
+from typing import IO
 
 import pytest
 from tests.support.stores.stored_quotas import new_store
@@ -13,13 +15,13 @@ from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.loadtest.run.journal import (
     QUOTAS,
+    RunHeader,
     RunJournalError,
-    RunPlace,
     journals,
-    left_behind,
     open_journal,
+    unfinished_run,
 )
-from kafka_quotas.loadtest.run.quota_override import changes_to, make_changes, put_back
+from kafka_quotas.loadtest.run.quota_override import changes_to, make_changes, revert_changes
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Alteration, Store
@@ -29,8 +31,8 @@ ALICE, BOB = Entity.of(user="alice"), Entity.of(user="bob")
 CHANGE = PlannedChange(entity=ALICE, key=RATE, old=None, new=5e6)
 
 
-def place(store: str = "") -> RunPlace:
-    return RunPlace(run="00ff", scenario="isolation", started_ms=1, bootstrap="", store_url=store, command_config=None)
+def header(store: str = "") -> RunHeader:
+    return RunHeader(run="00ff", scenario="isolation", started_ms=1, bootstrap="", store=store, command_config=None)
 
 
 def rates(store: Store) -> dict[Entity, float]:
@@ -50,11 +52,11 @@ def test_quotas_are_set_and_put_back(url: str) -> None:
 
     make_changes(store, changes)
     assert rates(store) == {ALICE: 2e6, BOB: 3e6}
-    back = put_back(store, changes)
+    back = revert_changes(store, changes)
 
     assert (len(back.restored), back.unchanged, back.foreign) == (2, (), ())
     assert rates(store) == {ALICE: 1e6}
-    assert len(put_back(store, changes).unchanged) == 2
+    assert len(revert_changes(store, changes).unchanged) == 2
     store.close()
 
 
@@ -70,7 +72,7 @@ def test_what_somebody_else_has_changed_meanwhile_is_theirs(url: str) -> None:
     make_changes(store, changes)
     store.alter([Alteration(entity=BOB, changes={RATE: 9e6})])
 
-    back = put_back(store, changes)
+    back = revert_changes(store, changes)
 
     assert [change.entity for change in back.foreign] == [BOB]
     assert rates(store) == {ALICE: 1e6, BOB: 9e6}
@@ -78,7 +80,7 @@ def test_what_somebody_else_has_changed_meanwhile_is_theirs(url: str) -> None:
 
 
 def test_a_run_that_settles_everything_leaves_no_journal(tmp_path: Path) -> None:
-    with open_journal(tmp_path, place()) as journal:
+    with open_journal(tmp_path, header()) as journal:
         journal.topics("p-")
         journal.quotas([CHANGE])
         journal.folder(Path("/tmp/kafka-quotas-x"))
@@ -90,27 +92,43 @@ def test_a_run_that_settles_everything_leaves_no_journal(tmp_path: Path) -> None
 
 
 def test_what_is_owed_can_be_read_when_the_run_is_gone_and_not_before(tmp_path: Path) -> None:
-    with open_journal(tmp_path, place("local:q.db")) as journal:
+    with open_journal(tmp_path, header("local:q.db")) as journal:
         journal.topics("p-")
         journal.quotas([CHANGE])
-        with left_behind(journal.path) as unfinished:
+        with unfinished_run(journal.path) as unfinished:
             assert unfinished is None
     (path,) = journals(tmp_path)
 
-    with left_behind(path) as unfinished:
+    with unfinished_run(path) as unfinished:
         assert unfinished is not None
-        assert unfinished.place == place("local:q.db")
+        assert unfinished.header == header("local:q.db")
         assert (unfinished.changes, unfinished.prefixes) == ((CHANGE,), ("p-",))
 
 
+def test_no_restore_finds_a_journal_before_its_run_has_locked_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = fcntl.flock
+
+    def restore_first(file: IO[bytes], operation: int) -> None:
+        monkeypatch.undo()
+        restore(tmp_path, settings_of=lambda _: StoreSettings())
+        lock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", restore_first)
+    with open_journal(tmp_path, header()) as journal:
+        assert journals(tmp_path) == (journal.path,)
+        assert (tmp_path / "00ff.jsonl").read_bytes().startswith(b'{"kind": "run"')
+
+
 def test_a_line_cut_short_announced_what_was_never_done(tmp_path: Path) -> None:
-    with open_journal(tmp_path, place()) as journal:
+    with open_journal(tmp_path, header()) as journal:
         journal.topics("p-")
     (path,) = journals(tmp_path)
     with path.open("ab") as file:
         file.write(b'{"kind": "quotas", "chan')
 
-    with left_behind(path) as unfinished:
+    with unfinished_run(path) as unfinished:
         assert unfinished is not None
         assert (unfinished.changes, unfinished.prefixes) == ((), ("p-",))
 
@@ -120,7 +138,7 @@ def test_a_damaged_journal_is_told_and_kept(tmp_path: Path, line: bytes) -> None
     path = tmp_path / "1.jsonl"
     path.write_bytes(line)
 
-    with pytest.raises(RunJournalError, match="is damaged"), left_behind(path):
+    with pytest.raises(RunJournalError, match="is damaged"), unfinished_run(path):
         pass
     (run,) = restore(tmp_path, settings_of=lambda _: StoreSettings())
 
@@ -131,7 +149,7 @@ def test_a_damaged_journal_is_told_and_kept(tmp_path: Path, line: bytes) -> None
 def test_restore_puts_quotas_back_and_removes_what_is_ours(tmp_path: Path, url: str) -> None:
     store = open_store(url)
     changes = changes_to(store, [(ALICE, {RATE: 2e6})])
-    with open_journal(tmp_path / "journals", place(url)) as journal:
+    with open_journal(tmp_path / "journals", header(url)) as journal:
         journal.quotas(changes)
         journal.folder(Path("/etc"))
         make_changes(store, changes)
@@ -164,20 +182,20 @@ def test_only_folders_of_runs_are_removed(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_ends_the_work_and_none_the_putting_back(number: signal.Signals) -> None:
     told: list[str] = []
-    with interruptible(lambda: told.append("late")) as interruption:
+    with interruptible(lambda: told.append("late")) as signals:
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)
         signal.raise_signal(number)
-        with interruption.held():
+        with signals.held():
             signal.raise_signal(number)
-    assert (told, interruption.seen) == (["late", "late"], True)
-    with interruptible(lambda: told.append("held")) as interruption, interruption.held():
+    assert (told, signals.seen) == (["late", "late"], True)
+    with interruptible(lambda: told.append("held")) as signals, signals.held():
         signal.raise_signal(number)
     assert told[-1] == "held"
 
 
 def test_lines_are_whole_documents(tmp_path: Path) -> None:
-    with open_journal(tmp_path, place()) as journal:
+    with open_journal(tmp_path, header()) as journal:
         journal.quotas([CHANGE])
         kinds = [json.loads(line)["kind"] for line in journal.path.read_text(encoding="utf-8").splitlines()]
         assert kinds == ["run", "quotas"]

@@ -30,7 +30,7 @@ from kafka_quotas.loadtest.scenario.model import (
     Variant,
 )
 from kafka_quotas.loadtest.scenario.planning import Environment, client_names, same_load, scenario_plan, solo_plan
-from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities, obstacles
+from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities, preflight
 from kafka_quotas.loadtest.scenario.scaling import largest_scale, partitions_needed, scaled
 from kafka_quotas.stores.store import QuotaEntry
 
@@ -67,15 +67,15 @@ def in_force(scenario: Scenario) -> InForce:
 
 
 def test_nothing_stands_against_a_sound_scenario() -> None:
-    assert obstacles(SCENARIO, EMBEDDED) == ()
-    assert obstacles(SCENARIO, BROKER) == ()
+    assert preflight(SCENARIO, EMBEDDED) == ()
+    assert preflight(SCENARIO, BROKER) == ()
 
 
 MUTATING = replace(SCENARIO, entities=(MUTATOR,))
 
 
 @pytest.mark.parametrize(
-    ("scenario", "ground", "message"),
+    ("scenario", "target", "message"),
     [
         (replace(SCENARIO, needs=TargetNeed.REAL_BROKER), EMBEDDED, "s needs a real broker"),
         (replace(SCENARIO, needs=TargetNeed.DAEMON), BROKER, "s is about the daemon"),
@@ -116,16 +116,16 @@ MUTATING = replace(SCENARIO, entities=(MUTATOR,))
     ],
 )
 def test_what_can_not_be_is_refused_with_its_reason(
-    scenario: Scenario, ground: TargetCapabilities, message: str
+    scenario: Scenario, target: TargetCapabilities, message: str
 ) -> None:
-    found = obstacles(scenario, ground)
+    found = preflight(scenario, target)
 
     assert message in " ".join(each.message for each in found), found
 
 
 def test_one_that_is_typed_may_be_short_and_brings_its_logins() -> None:
-    assert obstacles(replace(SCENARIO, duration_s=3.0), BROKER, is_typed=True) == ()
-    assert obstacles(with_client(user="alice"), BROKER, is_typed=True) == ()
+    assert preflight(replace(SCENARIO, duration_s=3.0), BROKER, is_typed=True) == ()
+    assert preflight(with_client(user="alice"), BROKER, is_typed=True) == ()
 
 
 @pytest.mark.parametrize("name", shipped_names())
@@ -133,10 +133,10 @@ def test_shipped_scenarios_can_be_run_where_they_say(name: str) -> None:
     scenario = read_scenario(name)
     limits = HostLimits(open_files=20_000, max_maps=65_530)
     real = scenario.needs is TargetNeed.REAL_BROKER or scenario.security is not Security.PLAINTEXT
-    ground = replace(BROKER if real else EMBEDDED, limits=limits)
+    target = replace(BROKER if real else EMBEDDED, limits=limits)
     scale = min(scenario.scaling.laptop, largest_scale(scenario, limits))
 
-    assert obstacles(scaled(scenario, scale), ground) == ()
+    assert preflight(scaled(scenario, scale), target) == ()
 
 
 def test_a_scale_multiplies_what_the_scenario_says_and_nothing_else() -> None:
@@ -157,6 +157,32 @@ def test_a_scale_multiplies_what_the_scenario_says_and_nothing_else() -> None:
             scaled(scenario, factor)
     with pytest.raises(UsageError, match="has nothing to scale"):
         scaled(SCENARIO, 0.5)
+
+
+def test_a_scaled_duration_moves_the_times_of_clients_along() -> None:
+    late = replace(PRODUCER, client_id="late", topic="t", rate=parse_offered_rate("1MB/s"), start_s=10.0, stop_s=15.0)
+    scenario = replace(SCENARIO, entities=(PRODUCER, late), scaling=Scaling(multiplies=(Scaled.DURATION,)))
+
+    half = scaled(scenario, 0.5)
+
+    assert half.duration_s == 10.0
+    assert [(each.start_s, each.stop_s) for each in half.entities] == [(0.0, None), (5.0, 7.5)]
+    assert preflight(half, EMBEDDED) == ()
+
+
+@pytest.mark.parametrize(
+    ("rate", "judge_by", "per_second"),
+    [("2req/s", None, 400), ("max", None, 30), ("2x-quota", None, 60), ("max", 7.0, 7), ("2x-quota", 7.0, 14)],
+)
+def test_a_flood_without_an_end_needs_partitions_at_its_rate(
+    rate: str, judge_by: float | None, per_second: int
+) -> None:
+    flood = MutationFlood(topics_per_request=50, partitions_per_topic=4)
+    client = replace(MUTATOR, flood=flood, rate=parse_offered_rate(rate), judge_by=judge_by)
+    quota = ScenarioQuota(entity=Entity.of(client_id="m"), values=(("controller_mutation_rate", 30.0),))
+    scenario = replace(SCENARIO, entities=(client,), topics=(), quotas=(quota,), duration_s=20.0, warmup_s=0.0)
+
+    assert partitions_needed(scenario) == per_second * 20
 
 
 def test_the_largest_scale_is_that_of_the_tightest_limit() -> None:

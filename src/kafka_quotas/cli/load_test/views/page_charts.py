@@ -7,7 +7,7 @@ from kafka_quotas.cli.charts.svg import Bar, Curve, bars_svg, curves_svg, series
 from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.load_test.views.chart import rolling_rates
 from kafka_quotas.cli.output.values import duration_text
-from kafka_quotas.loadtest.judge.conclusion import allowed_us
+from kafka_quotas.loadtest.judge.judging import allowed_us
 from kafka_quotas.loadtest.record.histogram import LatencySummary
 from kafka_quotas.loadtest.result.result import BrokerSample, ClientResult, LoadResult
 

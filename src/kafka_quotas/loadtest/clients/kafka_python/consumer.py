@@ -5,12 +5,11 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_quotas.loadtest.clients.engine import RunClock
+from kafka_quotas.loadtest.clients.engine import RunClock, WireCount
 from kafka_quotas.loadtest.clients.kafka_python.client import KafkaPythonClient
-from kafka_quotas.loadtest.clients.kafka_python.settings import PATIENT_MS
+from kafka_quotas.loadtest.clients.kafka_python.settings import PATIENT_MS, request_timeout_ms
 from kafka_quotas.loadtest.clients.librdkafka.settings import request_size
 from kafka_quotas.loadtest.clients.librdkafka.topic_view import PartitionRange
-from kafka_quotas.loadtest.clients.wire_overhead import WireCount
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 
 if TYPE_CHECKING:
@@ -37,6 +36,7 @@ class KafkaPythonConsumer(KafkaPythonClient):
         from kafka.structs import TopicPartition  # noqa: PLC0415
 
         most_bytes = self.entity.batch_bytes or request_size(self.entity.quota)
+        timeout_ms = request_timeout_ms(self.plan, self.entity, default_ms=PATIENT_MS)
         client: Any = KafkaConsumer(
             **self.settings,
             group_id=self.entity.group,
@@ -44,8 +44,8 @@ class KafkaPythonConsumer(KafkaPythonClient):
             auto_offset_reset="earliest",
             fetch_max_bytes=most_bytes,
             max_partition_fetch_bytes=most_bytes,
-            fetch_max_wait_ms=_POLL_MS,
-            request_timeout_ms=PATIENT_MS,
+            fetch_max_wait_ms=min(_POLL_MS, timeout_ms - 1),  # the library refuses a wait as long as the timeout
+            request_timeout_ms=timeout_ms,
         )
         if self.entity.group is not None:
             client.subscribe([self.entity.topic])
@@ -57,7 +57,7 @@ class KafkaPythonConsumer(KafkaPythonClient):
 
     def work(self, client: "KafkaConsumer", stop: threading.Event) -> None:
         """Read records until the end of the run."""
-        while self.going_on(stop):
+        while self.takes_part(stop):
             now_ns = time.monotonic_ns()
             self.count_dropped(now_ns)
             due = self.pacer.due(now_ns, most=_MOST)

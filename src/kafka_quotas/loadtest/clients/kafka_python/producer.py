@@ -1,6 +1,6 @@
 """A kafka-python producer under load.
 
-The library's own thread reports the outcome of each record, and the client's thread records it.
+The library's own thread reports the result of each record, and the client's thread records it.
 """
 
 import random
@@ -12,11 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.clients.engine import RunClock
+from kafka_quotas.loadtest.clients.engine import RunClock, WireCount
 from kafka_quotas.loadtest.clients.kafka_python.client import KafkaPythonClient
 from kafka_quotas.loadtest.clients.kafka_python.settings import PATIENT_MS, request_timeout_ms, translated_error
 from kafka_quotas.loadtest.clients.librdkafka.settings import request_size
-from kafka_quotas.loadtest.clients.wire_overhead import WireCount
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Loop
 from kafka_quotas.loadtest.record.delivery import STAMP_SIZE, stamp
@@ -29,9 +28,10 @@ _BURST: Final = 100
 _COMPRESSIONS: Final = ("none", "gzip")
 _ACKS: Final[dict[str, int | str]] = {"0": 0, "1": 1, "all": "all", "-1": "all"}
 _LINGER_MS: Final = 5
+_LINGER_SLACK_MS: Final = 1000  # a delivery may take longer than linger and request together
 _BATCH_HEAD: Final = 61
 _REQUEST_HEAD: Final = 60  # about this many bytes: header, acks, names, lengths; a request has one batch per partition
-_Outcome = tuple[int, int, int, Exception | None]  # when a record was due, sent and answered, and its error
+_Answer = tuple[int, int, int, Exception | None]  # when a record was due, sent and answered, and its error
 
 
 class KafkaPythonProducer(KafkaPythonClient):
@@ -48,9 +48,8 @@ class KafkaPythonProducer(KafkaPythonClient):
                 f"kafka-python can't compress with {entity.compression} here",
                 hint="compression gzip or none, or client librdkafka",
             )
-        self._index = plan.entities.index(entity)
         self._payload = random.Random(entity.name.label).randbytes(entity.record_size)  # noqa: S311 - only incompressible
-        self._outcomes: deque[_Outcome] = deque()
+        self._answers: deque[_Answer] = deque()
         self._backlog = max(2, _BACKLOG_BYTES // entity.record_size)
         if entity.loop is Loop.CLOSED:
             self._backlog = entity.in_flight
@@ -76,14 +75,14 @@ class KafkaPythonProducer(KafkaPythonClient):
             linger_ms=_LINGER_MS,
             enable_idempotence=False,
             max_in_flight_requests_per_connection=self.entity.in_flight,
-            request_timeout_ms=request_timeout_ms(self.plan, self.entity),
+            request_timeout_ms=request_timeout_ms(self.plan, self.entity, default_ms=PATIENT_MS - _LINGER_SLACK_MS),
             delivery_timeout_ms=PATIENT_MS,
             max_block_ms=int(self.plan.connect_timeout_s * 1000),
         )
 
     def work(self, client: "KafkaProducer", stop: threading.Event) -> None:
         """Send records until the end of the run."""
-        while self.going_on(stop):
+        while self.takes_part(stop):
             now_ns = time.monotonic_ns()
             self.count_dropped(now_ns)
             waiting = self.recorder.sent - self.recorder.acked - self.recorder.failures.total()
@@ -115,7 +114,7 @@ class KafkaPythonProducer(KafkaPythonClient):
         sent_ns = time.monotonic_ns()
         value = self._payload
         if len(value) >= STAMP_SIZE:
-            value = stamp(self.plan.run_id, self._index, self.recorder.sent) + value[STAMP_SIZE:]
+            value = stamp(self.plan.run_id, self.index, self.recorder.sent) + value[STAMP_SIZE:]
         due_ns = self.pacer.next_ns(sent_ns)
         future: Any = client.send(self.entity.topic, value)
         future.add_callback(partial(self._sent, due_ns, sent_ns))
@@ -124,16 +123,15 @@ class KafkaPythonProducer(KafkaPythonClient):
         self.recorder.sent += 1
 
     def _sent(self, due_ns: int, sent_ns: int, _metadata: object) -> None:
-        self._outcomes.append((due_ns, sent_ns, time.monotonic_ns(), None))
+        self._answers.append((due_ns, sent_ns, time.monotonic_ns(), None))
 
     def _failed(self, due_ns: int, sent_ns: int, error: Exception) -> None:
-        self._outcomes.append((due_ns, sent_ns, time.monotonic_ns(), error))
+        self._answers.append((due_ns, sent_ns, time.monotonic_ns(), error))
 
     def _count(self) -> None:
-        """Record the outcomes since the last call."""
         acked = 0
-        for _ in range(len(self._outcomes)):
-            due_ns, sent_ns, now_ns, error = self._outcomes.popleft()
+        for _ in range(len(self._answers)):
+            due_ns, sent_ns, now_ns, error = self._answers.popleft()
             if error is None:
                 acked += 1
                 self.recorder.latency(intended_ns=due_ns, sent_ns=sent_ns, acked_ns=now_ns)

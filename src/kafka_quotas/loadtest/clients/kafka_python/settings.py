@@ -25,34 +25,32 @@ def shared_settings(plan: LoadPlan, entity: ClientLoad) -> dict[str, Any]:
             "kafka-python is not installed",
             hint="pip install 'kafka-quotas[kafka-python]', or --client raw or librdkafka",
         )
-    given = {**dict(plan.properties), **dict(entity.properties)}
+    properties = plan.properties_of(entity)
     access = client_access(plan, entity)
     return {
         "bootstrap_servers": plan.bootstrap.split(","),
         "client_id": entity.name.client_id,
         "bootstrap_timeout_ms": _BOOTSTRAP_MS,
-        "security_protocol": given.get("security.protocol", "PLAINTEXT").strip().upper(),
+        "security_protocol": properties.get("security.protocol", "PLAINTEXT").strip().upper(),
         "ssl_context": access.tls,
-        **_versions(given),
-        **({} if access.login is None else _login(given, access.login.mechanism)),
+        **_versions(properties),
+        **({} if access.login is None else _login(properties, access.login.mechanism)),
     }
 
 
-def request_timeout_ms(plan: LoadPlan, entity: ClientLoad) -> int:
-    """Return the time to wait for a response, in ms.
-
-    It is as long as a throttle time may be, unless the plan has `request.timeout.ms`.
+def request_timeout_ms(plan: LoadPlan, entity: ClientLoad, *, default_ms: int) -> int:
+    """Return the time to wait for a response in ms: `request.timeout.ms` of the plan, or else the default.
 
     Raises:
         UsageError: If `request.timeout.ms` is not a number of milliseconds in range.
     """
-    given = {**dict(plan.properties), **dict(entity.properties)}.get("request.timeout.ms")
-    if given is None:
-        return PATIENT_MS - 1000
-    if not given.isdecimal() or not 0 < int(given) < PATIENT_MS:
+    timeout = plan.properties_of(entity).get("request.timeout.ms")
+    if timeout is None:
+        return default_ms
+    if not timeout.isdecimal() or not 0 < int(timeout) < PATIENT_MS:
         hint = f"1 to {PATIENT_MS - 1}, for example 30000"
-        raise UsageError(f"request.timeout.ms is no number of milliseconds: {given!r}", hint=hint)
-    return int(given)
+        raise UsageError(f"request.timeout.ms is no number of milliseconds: {timeout!r}", hint=hint)
+    return int(timeout)
 
 
 def translated_error(error: Exception, *, bootstrap: str) -> Exception:
@@ -63,39 +61,36 @@ def translated_error(error: Exception, *, bootstrap: str) -> Exception:
         return error
     if isinstance(error, errors.SaslAuthenticationFailedError):
         return LoadRefusedError(
-            f"authentication failed at {bootstrap}: {_told(error)}",
+            f"authentication failed at {bootstrap}: {_one_line(error)}",
             hint="check sasl.username, sasl.password and sasl.mechanism (-X KEY=VALUE)",
         )
     if isinstance(error, errors.TopicAuthorizationFailedError | errors.GroupAuthorizationFailedError):
-        return LoadRefusedError(f"not authorized at {bootstrap}: {_told(error)}", hint="kafka-acls --add ..")
+        return LoadRefusedError(f"not authorized at {bootstrap}: {_one_line(error)}", hint="kafka-acls --add ..")
     if isinstance(error, errors.KafkaTimeoutError | errors.BrokerNotAvailableError | errors.KafkaConnectionError):
         return ClusterUnreachableError(
-            f"no broker answers at {bootstrap}: {_told(error)}", hint="check --bootstrap-server HOST:PORT"
+            f"no broker answers at {bootstrap}: {_one_line(error)}", hint="check --bootstrap-server HOST:PORT"
         )
-    return KafkaQuotasError(f"the Kafka client failed: {_told(error)}")
+    return KafkaQuotasError(f"the Kafka client failed: {_one_line(error)}")
 
 
-def _versions(given: Mapping[str, str]) -> dict[str, Any]:
-    """Return the broker's version where the library must not ask for it.
-
-    The library can't read the embedded cluster's response to that request.
-    """
-    if given.get("api.version.request", "true") != "false":
+def _versions(properties: Mapping[str, str]) -> dict[str, Any]:
+    """Return the broker's version where the library can't read the answer to its question for it."""
+    if properties.get("api.version.request", "true") != "false":
         return {}
-    version = given.get("broker.version.fallback", "2.1.0")
+    version = properties.get("broker.version.fallback", "2.1.0")
     parts = version.split(".")
     if len(parts) < 2 or not all(part.isdecimal() for part in parts):
         raise UsageError(f"broker.version.fallback is no version: {version!r}", hint="for example 2.1.0")
     return {"api_version": tuple(map(int, parts[:2]))}
 
 
-def _login(given: Mapping[str, str], mechanism: str) -> dict[str, Any]:
+def _login(properties: Mapping[str, str], mechanism: str) -> dict[str, Any]:
     return {
         "sasl_mechanism": mechanism,
-        "sasl_plain_username": given["sasl.username"],
-        "sasl_plain_password": given["sasl.password"],
+        "sasl_plain_username": properties["sasl.username"],
+        "sasl_plain_password": properties["sasl.password"],
     }
 
 
-def _told(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__

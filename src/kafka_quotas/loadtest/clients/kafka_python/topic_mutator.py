@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka_quotas.loadtest.clients.engine import RunClock
 from kafka_quotas.loadtest.clients.kafka_python.client import KafkaPythonClient
+from kafka_quotas.loadtest.clients.kafka_python.settings import request_timeout_ms
 from kafka_quotas.loadtest.clients.mutation_plan import MutationPlan
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import MutationFlood, MutationKind
@@ -32,16 +33,17 @@ class KafkaPythonMutator(KafkaPythonClient):
         self._flood = flood
         self._mutations = MutationPlan(flood)
         self._not_before_ns = 0
+        self._timeout_ms = request_timeout_ms(plan, entity, default_ms=_REQUEST_TIMEOUT_MS)
 
     def opened(self) -> "KafkaAdminClient":
         """Open the library's admin client."""
         from kafka import KafkaAdminClient  # noqa: PLC0415 - only its own clients load the library
 
-        return KafkaAdminClient(**self.settings, request_timeout_ms=_REQUEST_TIMEOUT_MS)
+        return KafkaAdminClient(**self.settings, request_timeout_ms=self._timeout_ms)
 
     def work(self, client: "KafkaAdminClient", stop: threading.Event) -> None:
         """Change topics until every topic has been in a request or the run ends."""
-        while self.going_on(stop) and not self._mutations.is_exhausted:
+        while self.takes_part(stop) and not self._mutations.is_exhausted:
             now_ns = time.monotonic_ns()
             self.count_dropped(now_ns)
             if self.pacer.due(now_ns, most=1) > 0:
@@ -63,7 +65,7 @@ class KafkaPythonMutator(KafkaPythonClient):
         self.pacer.taken += 1
         self.recorder.sent += len(topics)
         while topics:
-            if not self._await_leave(stop):
+            if not self._await_throttle_end(stop):
                 self.unfinished += len(topics)
                 return
             topics, wait_ms = self._asked(client, topics)
@@ -76,15 +78,11 @@ class KafkaPythonMutator(KafkaPythonClient):
                 self.recorder.failed(error_name(ErrorCode.THROTTLING_QUOTA_EXCEEDED), len(topics))
                 return
 
-    def _await_leave(self, stop: threading.Event) -> bool:
-        """Wait for the end of the last throttle time, before which the library refuses to send.
-
-        Returns:
-            Whether the client still takes part then.
-        """
-        while time.monotonic_ns() < self._not_before_ns and self.going_on(stop):
+    def _await_throttle_end(self, stop: threading.Event) -> bool:
+        """Wait for the last throttle time's end, and return whether the client still takes part then."""
+        while time.monotonic_ns() < self._not_before_ns and self.takes_part(stop):
             self.wait(stop, until_ns=self._not_before_ns)
-        return self.going_on(stop)
+        return self.takes_part(stop)
 
     def _asked(self, client: "KafkaAdminClient", topics: tuple[NewTopic, ...]) -> tuple[tuple[NewTopic, ...], int]:
         """Send one attempt, record its outcome, and return the refused topics and the throttle time in ms."""
@@ -107,7 +105,7 @@ class KafkaPythonMutator(KafkaPythonClient):
         """Send one attempt as soon as the library's connection is ready, and return each topic's error code."""
         from kafka.errors import NodeNotReadyError  # noqa: PLC0415 - loaded by now
 
-        deadline_ns = time.monotonic_ns() + _REQUEST_TIMEOUT_MS * 1_000_000
+        deadline_ns = time.monotonic_ns() + self._timeout_ms * 1_000_000
         while True:
             try:
                 return self._answered(client, topics)
@@ -117,7 +115,6 @@ class KafkaPythonMutator(KafkaPythonClient):
                 time.sleep(_GRACE_MS / 1000)
 
     def _answered(self, client: "KafkaAdminClient", topics: tuple[NewTopic, ...]) -> dict[str, int]:
-        """Send one attempt and return each topic's error code."""
         asked: Any = client
         flood, found = self._flood, {}
         if flood.kind is MutationKind.CREATE:

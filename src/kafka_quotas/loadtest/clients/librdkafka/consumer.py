@@ -9,8 +9,8 @@ import time
 from typing import TYPE_CHECKING
 
 from kafka_quotas.loadtest.clients.engine import RunClock
-from kafka_quotas.loadtest.clients.errors import property_error
-from kafka_quotas.loadtest.clients.librdkafka.client import LONGEST_WAIT_S, ClientState
+from kafka_quotas.loadtest.clients.errors import open_client
+from kafka_quotas.loadtest.clients.librdkafka.client import LONGEST_WAIT_S, LibrdkafkaClient
 from kafka_quotas.loadtest.clients.librdkafka.settings import client_properties
 from kafka_quotas.loadtest.clients.librdkafka.topic_view import PartitionRange
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
@@ -22,7 +22,7 @@ _BATCH = 500
 _GATHER_S = 0.01  # librdkafka's wait to fill a batch, and so the precision of arrival times
 
 
-class ConsumerLoad(ClientState):
+class ConsumerLoad(LibrdkafkaClient):
     """One librdkafka consumer of a run."""
 
     def __init__(
@@ -35,37 +35,27 @@ class ConsumerLoad(ClientState):
 
     def run(self, stop: threading.Event) -> None:
         """Read records until the end of the run."""
-        self.await_start(stop)
-        now_ns = time.monotonic_ns()
+        stop.wait(self.start_in_s())
         try:
-            while self.going_on(stop, now_ns):
-                due = self._due(now_ns)
-                if due > 0:
-                    self._take(self._consumer.consume(min(due, _BATCH), _GATHER_S))
-                else:
-                    stop.wait(self.wait_until_due_s(self.recorder.acked, now_ns) or LONGEST_WAIT_S)
+            while self.takes_part(stop):
                 now_ns = time.monotonic_ns()
+                due = self.pacer.due(now_ns, most=_BATCH)
+                if due > 0:
+                    self._take(self._consumer.consume(due, _GATHER_S))
+                else:
+                    stop.wait(self.wait_until_due_s(now_ns) or LONGEST_WAIT_S)
         finally:
             self._consumer.close()
 
     def _open(self, partitions: tuple[PartitionRange, ...]) -> "Consumer":
-        from confluent_kafka import Consumer, KafkaException, TopicPartition  # noqa: PLC0415 - loads librdkafka
+        from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415 - loads librdkafka
 
-        try:
-            consumer = Consumer({**client_properties(self.plan, self.entity), **self.callbacks()})
-        except (KafkaException, ValueError, TypeError) as error:
-            raise property_error(error) from error
+        consumer = open_client(Consumer, {**client_properties(self.plan, self.entity), **self.callbacks()})
         if self.entity.group is None:
             consumer.assign([TopicPartition(self.entity.topic, each.partition, each.low) for each in partitions])
         else:
             consumer.subscribe([self.entity.topic])
         return consumer
-
-    def _due(self, now_ns: int) -> int:
-        """Return the number of records that are due and not read."""
-        if self.schedule is None:
-            return _BATCH
-        return self.schedule.due_count(now_ns - self.start_ns) - self.recorder.acked
 
     def _take(self, messages: "list[Message]") -> None:
         """Record the records of a batch, and restart partitions that are at their end."""
@@ -81,18 +71,18 @@ class ConsumerLoad(ClientState):
             if (message.offset() or 0) >= self._last[message.partition() or 0]:
                 self._start_again(message)
         if records:
-            self._record_arrivals(self.recorder.acked, records, now_ns)
+            self._record_arrivals(self.pacer.taken, records, now_ns)
+            self.pacer.taken += records
             self.recorder.sent += records
             self.recorder.acknowledged(now_ns, records=records, size=size)
 
     def _record_arrivals(self, first: int, count: int, now_ns: int) -> None:
         """Record how late each sampled record is against the schedule."""
-        if self.schedule is None:
+        if self.pacer.is_unpaced:
             return
         for index in range(first, first + count):
             if index % self._every == 0:
-                intended_ns = self.start_ns + self.schedule.intended_ns(index)
-                self.recorder.arrival(intended_ns=intended_ns, arrived_ns=now_ns)
+                self.recorder.arrival(intended_ns=self.pacer.intended_ns(index, now_ns), arrived_ns=now_ns)
 
     def _start_again(self, message: "Message") -> None:
         from confluent_kafka import OFFSET_BEGINNING, TopicPartition  # noqa: PLC0415 - loaded by now

@@ -15,22 +15,22 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from kafka_quotas.loadtest.clients.engine import RunClock
-from kafka_quotas.loadtest.clients.errors import property_error
-from kafka_quotas.loadtest.clients.librdkafka.client import LONGEST_WAIT_S, ClientState
+from kafka_quotas.loadtest.clients.errors import open_client, translated
+from kafka_quotas.loadtest.clients.librdkafka.client import LONGEST_WAIT_S, LibrdkafkaClient
 from kafka_quotas.loadtest.clients.librdkafka.settings import client_properties
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Loop
 from kafka_quotas.loadtest.record.delivery import SEQUENCE_SIZE, STAMP_SIZE, stamp
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message, Producer
+    from confluent_kafka import KafkaError, Message
 
 _PATTERN: Final = 64
 """Length of the repeated bytes where a client compresses: its requests are small then, and their records large."""
 
 
-def filler(entity: ClientLoad, *, size: int) -> bytes:
-    """Return `size` bytes of filler, the same for all records of a client and different for other clients."""
+def padding(entity: ClientLoad, *, size: int) -> bytes:
+    """Return `size` bytes of padding, the same for all records of a client, and others for others."""
     source = random.Random(entity.name.label)  # noqa: S311 - nobody is to be kept from guessing them
     if entity.compression == "none":
         return source.randbytes(size)
@@ -43,49 +43,36 @@ _SMALLEST_BACKLOG = 1 << 20
 _LARGEST_BACKLOG = 64 << 20
 
 
-class ProducerLoad(ClientState):
+class ProducerLoad(LibrdkafkaClient):
     """One librdkafka producer of a run."""
 
     def __init__(self, plan: LoadPlan, entity: ClientLoad, clock: RunClock) -> None:
+        from confluent_kafka import Producer  # noqa: PLC0415 - loads librdkafka
+
         super().__init__(plan, entity, clock)
         self._every = self.sample_every()
         self._is_sampled = self._every > 1
         self._unwatched = 0  # records without a callback
-        self._producer = self._open()
+        self._producer = open_client(Producer, {**client_properties(plan, entity), **self.callbacks()})
         self._is_stamped = entity.record_size >= STAMP_SIZE
-        filler_size = entity.record_size - STAMP_SIZE if self._is_stamped else entity.record_size
-        self._filler = filler(entity, size=filler_size)
-        self._head = stamp(plan.run_id, plan.entities.index(entity), 0)[:-SEQUENCE_SIZE]
+        padding_size = entity.record_size - STAMP_SIZE if self._is_stamped else entity.record_size
+        self._padding = padding(entity, size=padding_size)
+        self._head = stamp(plan.run_id, self.index, 0)[:-SEQUENCE_SIZE]
         self._backlog = max(2, _backlog_bytes(entity) // entity.record_size)
         if entity.loop is Loop.CLOSED:
             self._backlog = entity.in_flight
 
     def run(self, stop: threading.Event) -> None:
         """Send records until the end of the run, and record those that are acknowledged by then."""
-        self.await_start(stop)
-        now_ns = time.monotonic_ns()
-        while self.going_on(stop, now_ns):
+        stop.wait(self.start_in_s())
+        while self.takes_part(stop):
+            now_ns = time.monotonic_ns()
             held = len(self._producer)
-            count = min(self._due(now_ns), self._backlog - held, _BURST)
+            count = self.pacer.due(now_ns, most=min(self._backlog - held, _BURST))
             sent = self._send(count) if count > 0 else 0
             full = sent == _BURST  # more may be due already: serve callbacks without a wait
             self._serve(0 if full else self._wait_s(now_ns, blocked=held >= self._backlog))
-            now_ns = time.monotonic_ns()
         self._finish()
-
-    def _open(self) -> "Producer":
-        from confluent_kafka import KafkaException, Producer  # noqa: PLC0415 - loads librdkafka
-
-        try:
-            return Producer({**client_properties(self.plan, self.entity), **self.callbacks()})
-        except (KafkaException, ValueError, TypeError) as error:
-            raise property_error(error) from error
-
-    def _due(self, now_ns: int) -> int:
-        """Return the number of records that are due and not sent."""
-        if self.schedule is None:
-            return _BURST
-        return self.schedule.due_count(now_ns - self.start_ns) - self.recorder.sent
 
     def _wait_s(self, now_ns: int, *, blocked: bool) -> float:
         """Return the seconds to wait for acknowledgements.
@@ -94,17 +81,17 @@ class ProducerLoad(ClientState):
         """
         if blocked:
             return LONGEST_WAIT_S
-        return max(self.wait_until_due_s(self.recorder.sent, now_ns), _SHORTEST_WAIT_S)
+        return max(self.wait_until_due_s(now_ns), _SHORTEST_WAIT_S)
 
     def _send(self, count: int) -> int:
         """Hand up to `count` records to librdkafka and return the number that it took."""
         produce, topic, every = self._producer.produce, self.entity.topic, self._every
-        head, filler, is_stamped = self._head, self._filler, self._is_stamped
+        head, rest, is_stamped = self._head, self._padding, self._is_stamped
         first = self.recorder.sent
         index = first
         try:
             for index in range(first, first + count):
-                value = head + index.to_bytes(SEQUENCE_SIZE, "big") + filler if is_stamped else filler
+                value = head + index.to_bytes(SEQUENCE_SIZE, "big") + rest if is_stamped else rest
                 if index % every:
                     produce(topic, value)
                     self._unwatched += 1
@@ -113,15 +100,13 @@ class ProducerLoad(ClientState):
             index += 1
         except BufferError:  # librdkafka's own queue is full: the record is sent later
             pass
-        self.recorder.sent = index
+        self.recorder.sent = self.pacer.taken = index
         return index - first
 
     def _times(self, index: int) -> tuple[int, int]:
         """Return when a record is due and when it is sent, in nanoseconds."""
         sent_ns = time.monotonic_ns()
-        if self.schedule is None:
-            return sent_ns, sent_ns
-        return self.start_ns + self.schedule.intended_ns(index), sent_ns
+        return self.pacer.intended_ns(index, sent_ns), sent_ns
 
     def _delivered(
         self, index: int, intended_ns: int, sent_ns: int, error: "KafkaError | None", _message: "Message"
@@ -133,7 +118,7 @@ class ProducerLoad(ClientState):
             return
         self._every = 1  # after the first failure every record has a callback
         self.recorder.failed(error.name())
-        self.last_trouble = error
+        self.trouble = translated(error, bootstrap=self.plan.bootstrap)
 
     def _serve(self, wait_s: float) -> None:
         """Run librdkafka's callbacks and count the acknowledged records."""
@@ -159,10 +144,7 @@ class ProducerLoad(ClientState):
 
 
 def _backlog_bytes(entity: ClientLoad) -> int:
-    """Return the bytes of records that may wait in librdkafka at once.
-
-    About a second's worth, which keeps a throttled client busy.
-    """
+    """Return how many bytes of records may wait in librdkafka, about a second's worth."""
     rates = [entity.quota]
     if entity.arrivals_per_second is not None:
         rates.append(float(entity.arrivals_per_second) * entity.record_size)

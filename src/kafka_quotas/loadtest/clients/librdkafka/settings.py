@@ -28,17 +28,14 @@ def client_properties(plan: LoadPlan, entity: ClientLoad) -> dict[str, object]:
         "statistics.interval.ms": STATISTICS_INTERVAL_MS,
         "log_level": 0,  # errors arrive through error_cb; librdkafka's own log lines would break the live view
         **own,
-        **dict(plan.properties),
-        **dict(entity.properties),
+        **plan.properties_of(entity),
     }
 
 
 def probe_properties(plan: LoadPlan, entity: ClientLoad) -> dict[str, object]:
     """Return the properties of a short-lived client that checks the cluster before the load."""
-    given = {**dict(plan.properties), **dict(entity.properties)}
-    security = {
-        key: value for key, value in given.items() if key.startswith(("security.", "sasl.", "ssl.", "enable.ssl"))
-    }
+    properties = plan.properties_of(entity).items()
+    security = {key: value for key, value in properties if key.startswith(("security.", "sasl.", "ssl.", "enable.ssl"))}
     client_id = _NAMELESS if entity.name.client_id is None else entity.name.client_id
     return {"bootstrap.servers": plan.bootstrap, "client.id": client_id, "log_level": 0, **security}
 

@@ -1,17 +1,20 @@
 """A check of the cluster before any load: connection, login, the topic, and the records in it."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafka_quotas.loadtest.clients.errors import LoadRefusedError, is_fatal, property_error, translated
+from kafka_quotas.loadtest.clients.errors import LoadRefusedError, is_fatal, open_client, translated
 from kafka_quotas.loadtest.clients.librdkafka.settings import probe_properties
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.throttle_cycles import Direction
+from kafka_quotas.loadtest.plan.workload import Workload
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
     from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._metadata import ClusterMetadata
 
 _ATTEMPT_S = 1.0
 
@@ -35,6 +38,12 @@ class TopicView:
     """Partitions that hold records, for consumers."""
 
 
+TopicUse = tuple[str, Workload]
+"""A topic and a workload on it."""
+TopicViews = Mapping[TopicUse, TopicView]
+"""Topics before the load, as the clients that use them see them."""
+
+
 def look_at_topic(plan: LoadPlan, entity: ClientLoad) -> TopicView:
     """Return a client's topic as that client sees it, within about `connect_timeout_s`.
 
@@ -46,11 +55,8 @@ def look_at_topic(plan: LoadPlan, entity: ClientLoad) -> TopicView:
     from confluent_kafka import Consumer, KafkaException  # noqa: PLC0415 - loads librdkafka
 
     errors: list[KafkaError] = []
-    properties = probe_properties(plan, entity)
-    try:
-        consumer = Consumer({**properties, "group.id": "kafka-quotas-load-test", "error_cb": errors.append})
-    except (KafkaException, ValueError, TypeError) as error:
-        raise property_error(error) from error
+    own = {"group.id": "kafka-quotas-load-test", "error_cb": errors.append}
+    consumer = open_client(Consumer, {**probe_properties(plan, entity), **own})
     try:
         leaders = _leaders(consumer, plan, entity.topic, errors)
         filled = _filled(consumer, plan, entity.topic, sorted(leaders)) if entity.direction is Direction.CONSUME else ()
@@ -69,67 +75,52 @@ def reach_cluster(plan: LoadPlan, entity: ClientLoad) -> None:
         LoadRefusedError: If the cluster refuses the client.
         UsageError: If librdkafka refuses a property.
     """
-    from confluent_kafka import KafkaException  # noqa: PLC0415 - loads librdkafka
-    from confluent_kafka.admin import AdminClient  # noqa: PLC0415
+    from confluent_kafka.admin import AdminClient  # noqa: PLC0415 - loads librdkafka
 
     errors: list[KafkaError] = []
-    properties: dict[str, Any] = {**probe_properties(plan, entity), "error_cb": errors.append}
-    try:
-        client = AdminClient(properties)  # a consumer would look up its group, for which brokers create a topic
-    except (KafkaException, ValueError, TypeError) as error:
-        raise property_error(error) from error
-    deadline = time.monotonic() + plan.connect_timeout_s
-    while not _answers(client, plan, errors, deadline):
-        pass
+    # A consumer would look up its group, for which brokers create a topic.
+    client = open_client(AdminClient, {**probe_properties(plan, entity), "error_cb": errors.append})
+    _cluster_metadata(client, plan, errors)
 
 
-def _answers(client: "AdminClient", plan: LoadPlan, errors: "list[KafkaError]", deadline: float) -> bool:
-    """Return whether the cluster answers a short attempt.
+def _cluster_metadata(
+    client: "AdminClient | Consumer", plan: LoadPlan, errors: "list[KafkaError]", topic: str | None = None
+) -> "ClusterMetadata":
+    """Return the cluster's metadata, in short attempts that end as soon as the cluster refuses.
 
     Raises:
-        KafkaQuotasError: If the cluster refuses the client, or the deadline is over.
+        KafkaQuotasError: If the cluster refuses the client, or does not answer within `connect_timeout_s`.
     """
     from confluent_kafka import KafkaException  # noqa: PLC0415 - loads librdkafka
 
-    try:
-        client.list_topics(timeout=_ATTEMPT_S)
-    except KafkaException as error:
-        client.poll(0)  # runs error_cb, whose errors are more precise than "timed out"
-        refusal = next((each for each in errors if is_fatal(each)), None)
-        if refusal is None and time.monotonic() < deadline:
-            return False
-        reason = refusal or (errors[0] if errors else error.args[0])
-        raise translated(reason, bootstrap=plan.bootstrap) from error
-    return True
-
-
-def _leaders(consumer: "Consumer", plan: LoadPlan, name: str, errors: "list[KafkaError]") -> dict[int, int]:
-    """Return the leader of each partition, in short attempts that end as soon as the cluster refuses."""
-    from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - loads librdkafka
-
-    deadline = time.monotonic() + plan.connect_timeout_s
+    deadline_s = time.monotonic() + plan.connect_timeout_s
     while True:
         try:
-            topic = consumer.list_topics(name, timeout=_ATTEMPT_S).topics[name]
+            return client.list_topics(topic, timeout=_ATTEMPT_S)
         except KafkaException as error:
-            consumer.poll(0)  # runs error_cb, whose errors are more precise than "timed out"
+            client.poll(0)  # runs error_cb, whose errors are more precise than "timed out"
             refusal = next((each for each in errors if is_fatal(each)), None)
-            if refusal is None and time.monotonic() < deadline:
+            if refusal is None and time.monotonic() < deadline_s:
                 continue
             reason = refusal or (errors[0] if errors else error.args[0])
             raise translated(reason, bootstrap=plan.bootstrap) from error
-        if topic.error is None and topic.partitions:
-            return {partition: each.leader for partition, each in topic.partitions.items()}
-        if topic.error is not None and topic.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise translated(topic.error, bootstrap=plan.bootstrap)
-        raise LoadRefusedError(
-            f"topic {name} does not exist at {plan.bootstrap}",
-            hint="create it first, or name another with --topic; this tool makes no topics on a cluster",
-        )
+
+
+def _leaders(consumer: "Consumer", plan: LoadPlan, name: str, errors: "list[KafkaError]") -> dict[int, int]:
+    from confluent_kafka import KafkaError  # noqa: PLC0415 - loads librdkafka
+
+    topic = _cluster_metadata(consumer, plan, errors, name).topics[name]
+    if topic.error is None and topic.partitions:
+        return {partition: each.leader for partition, each in topic.partitions.items()}
+    if topic.error is not None and topic.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+        raise translated(topic.error, bootstrap=plan.bootstrap)
+    raise LoadRefusedError(
+        f"topic {name} does not exist at {plan.bootstrap}",
+        hint="create it first, or name another with --topic; this tool makes no topics on a cluster",
+    )
 
 
 def _filled(consumer: "Consumer", plan: LoadPlan, name: str, partitions: list[int]) -> tuple[PartitionRange, ...]:
-    """Return the partitions that hold records."""
     from confluent_kafka import TopicPartition  # noqa: PLC0415 - loads librdkafka
 
     ranges = []

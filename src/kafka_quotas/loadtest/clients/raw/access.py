@@ -34,36 +34,27 @@ def client_access(plan: LoadPlan, entity: ClientLoad) -> KafkaAccess:
     Raises:
         UsageError: If raw clients can't honour one of the security settings.
     """
-    given = {**dict(plan.properties), **dict(entity.properties)}
-    return properties_access(given)
-
-
-def properties_access(given: Mapping[str, str]) -> KafkaAccess:
-    """Return TLS and login from librdkafka's properties.
-
-    Raises:
-        UsageError: If raw clients can't honour one of the security settings.
-    """
-    protocol = given.get("security.protocol", "PLAINTEXT").strip().upper()
-    if given.get("enable.ssl.certificate.verification", "true").strip().lower() == "false":
+    properties = plan.properties_of(entity)
+    protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
+    if properties.get("enable.ssl.certificate.verification", "true").strip().lower() == "false":
         raise UsageError(
             "raw clients always verify the broker's certificate", hint="name its authority with -X ssl.ca.location=FILE"
         )
-    names = {ours: given[theirs] for theirs, ours in _PEM_FILES.items() if given.get(theirs)}
-    names |= _own_certificate(given)
-    if given.get("ssl.endpoint.identification.algorithm", "https").strip().lower() == _UNCHECKED_HOST:
+    names = {ours: properties[theirs] for theirs, ours in _PEM_FILES.items() if properties.get(theirs)}
+    names |= _own_certificate(properties)
+    if properties.get("ssl.endpoint.identification.algorithm", "https").strip().lower() == _UNCHECKED_HOST:
         names["ssl.endpoint.identification.algorithm"] = ""
     is_login = protocol.startswith("SASL_")
     access = kafka_access({**names, "security.protocol": protocol.removeprefix("SASL_") if is_login else protocol})
-    return replace(access, login=_login(given)) if is_login else access
+    return replace(access, login=_login(properties)) if is_login else access
 
 
-def _own_certificate(given: Mapping[str, str]) -> dict[str, str]:
+def _own_certificate(properties: Mapping[str, str]) -> dict[str, str]:
     """Return key and certificate from the two PEM files that librdkafka takes."""
     files = {"ssl.key.location": "ssl.keystore.key", "ssl.certificate.location": "ssl.keystore.certificate.chain"}
     found = {}
     for theirs, ours in files.items():
-        path = given.get(theirs)
+        path = properties.get(theirs)
         if path:
             try:
                 with open(path, encoding="ascii") as file:  # noqa: PTH123 - as it was given
@@ -73,9 +64,9 @@ def _own_certificate(given: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _login(given: Mapping[str, str]) -> SaslMechanism:
-    mechanism = (given.get("sasl.mechanism") or given.get("sasl.mechanisms") or "").strip().upper()
-    user, password = given.get("sasl.username"), given.get("sasl.password")
+def _login(properties: Mapping[str, str]) -> SaslMechanism:
+    mechanism = (properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or "").strip().upper()
+    user, password = properties.get("sasl.username"), properties.get("sasl.password")
     if mechanism != _PLAIN and mechanism not in _SCRAM:
         raise UsageError(
             f"raw clients don't log in by sasl.mechanism {mechanism or '(missing)'}",

@@ -1,22 +1,26 @@
-"""A raw client that keeps its connections and reopens those that end.
+"""The base of all raw clients of a run, and of those that keep their connections.
 
-Contract: `pump` sends what is due and can be sent. It runs when an arrival is due, after a response, and when a
-connection is ready. The client resends nothing: what is in flight when its connection ends counts as failed.
+Contract: one event loop runs all raw clients. `pump` sends what is due and can be sent. It runs when an arrival is due,
+after a response, and when a connection is ready. The client reopens connections that end, and resends nothing: what was
+in flight counts as failed.
 """
 
 import asyncio
-from abc import abstractmethod
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.loadtest.clients.engine import RunClock
-from kafka_quotas.loadtest.clients.raw.client import RawClient
-from kafka_quotas.loadtest.clients.raw.connection import RawConnection
-from kafka_quotas.loadtest.clients.raw.leaders import Address, Leaders, unreachable
+from kafka_quotas.loadtest.clients.engine import LoadClient, RunClock
+from kafka_quotas.loadtest.clients.errors import LoadRefusedError
+from kafka_quotas.loadtest.clients.raw.access import client_access
+from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
+from kafka_quotas.loadtest.clients.raw.leaders import LEADER_MOVED, Address, Leaders, unreachable
 from kafka_quotas.loadtest.clients.raw.login import opened
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Loop
+from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 
 CONNECTION_LOST: Final = "connection lost"
 _FIRST_PAUSE_S: Final = 0.1
@@ -24,11 +28,32 @@ _LONGEST_PAUSE_S: Final = 1.0
 _GATHER_NS: Final = 2_000_000  # the client sends arrivals that are due within it together
 
 
+class RawClient(LoadClient, ABC):
+    """One raw client of a run, whose whole life is `live`, in the event loop of all of them."""
+
+    def __init__(self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, leaders: Leaders) -> None:
+        super().__init__(plan, entity, clock)
+        self.leaders = leaders
+        self.access = client_access(plan, entity)
+
+    @abstractmethod
+    async def live(self) -> None:
+        """Put the client's load on the target until its end, with the error that ends the run in `error`."""
+
+    def give_up(self, error: KafkaQuotasError) -> None:
+        """End the run with this error, unless the client already has one."""
+        self.error = self.error or error
+
+    def end(self) -> None:
+        """Stop sending now."""
+        self.end_ns = min(self.end_ns, time.monotonic_ns())
+
+
 class ConnectedClient(RawClient):
     """One raw client that keeps its connections."""
 
-    def __init__(self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, *, index: int, leaders: Leaders) -> None:
-        super().__init__(plan, entity, clock, index=index, leaders=leaders)
+    def __init__(self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, leaders: Leaders) -> None:
+        super().__init__(plan, entity, clock, leaders)
         self.most_in_flight = 1 if entity.loop is Loop.CLOSED else entity.in_flight
         self.connections: dict[RawConnection, tuple[int, ...]] = {}
         """Open connections and the partitions that each serves."""
@@ -37,18 +62,60 @@ class ConnectedClient(RawClient):
         self._wake_ns = 0
         self._turn = 0
 
-    @abstractmethod
     def pump(self) -> None:
-        """Send what is due, on the connections that take a request."""
+        """Send what is due while the client takes part."""
+        now_ns = time.monotonic_ns()
+        if self.start_ns <= now_ns < self.end_ns and self.error is None:
+            self.count_dropped(now_ns)
+            self.send_due(now_ns)
 
     @abstractmethod
+    def send_due(self, now_ns: int) -> None:
+        """Send what is due, on the connections that take a request."""
+
+    def size_of(self, request: InFlight) -> int:  # noqa: ARG002 - most requests are alike
+        """Return the records, requests or topics that a request in flight counts as."""
+        return 1
+
     def abandoned(self, connection: RawConnection) -> None:
-        """Account for the requests in flight on a connection that has ended."""
+        """Count the requests on an ended connection as failed, or as unfinished once the run is over."""
+        count = sum(map(self.size_of, connection.in_flight))
+        connection.in_flight.clear()
+        if count and self.is_active:
+            self.recorder.failed(CONNECTION_LOST, count)
+        else:
+            self.unfinished += count
+
+    def proceed(self, connection: RawConnection, now_ns: int, throttle_ms: int) -> None:
+        """Send what is due after a response, here only after the throttle time if the client honours it."""
+        # Since KIP-219 a broker responds at once, and a client that honours the throttle time waits before it sends.
+        if throttle_ms > 0 and self.entity.honor_throttle:
+            connection.blocked_until_ns = now_ns + throttle_ms * 1_000_000
+        self.pacer.answered(now_ns)
+        self.pump()
+
+    def failed(self, code: int, count: int = 1) -> None:
+        """Record an error of the topic, and look up its leaders again where they have moved."""
+        self.recorder.failed(error_name(code), count)
+        if code in LEADER_MOVED:
+            self.moved()
+
+    def refused(self, code: int, count: int = 1, *, operation: str) -> None:
+        """Record an error of the topic, or end the run where the client lacks the right to this operation."""
+        if code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            self.failed(code, count)
+            return
+        self.give_up(
+            LoadRefusedError(
+                f"not authorized at {self.plan.bootstrap}: {operation} on topic {self.entity.topic} is missing",
+                hint=f"kafka-acls --add --topic NAME --operation {operation} --allow-principal User:NAME",
+            )
+        )
 
     async def live(self) -> None:
         """Keep connections to the brokers of the load until the client's end, and follow the topic's leaders."""
         await asyncio.sleep(self.start_in_s())
-        while self.is_going_on:
+        while self.is_active:
             try:
                 served = await self.served()
             except KafkaQuotasError as error:
@@ -89,11 +156,7 @@ class ConnectedClient(RawClient):
             self._wake.cancel()
 
     def free_connection(self, now_ns: int) -> RawConnection | None:
-        """Return the next connection, round robin, that takes a request now.
-
-        Returns:
-            None if all connections have to wait.
-        """
+        """Return the next connection that takes a request now, round robin, or None if all have to wait."""
         connections = list(self.connections)
         for step in range(len(connections)):
             connection = connections[(self._turn + step) % len(connections)]
@@ -103,10 +166,7 @@ class ConnectedClient(RawClient):
         return None
 
     def is_free(self, connection: RawConnection, now_ns: int) -> bool:
-        """Return whether a connection takes another request.
-
-        Where only a throttle time prevents it, `pump` runs again at its end.
-        """
+        """Return whether a connection takes a request now, or run `pump` at the end of its throttle time."""
         # A response, or room in the socket's buffer, runs `pump` again without a timer.
         if len(connection.in_flight) >= self.most_in_flight or connection.is_full:
             return False
@@ -114,12 +174,6 @@ class ConnectedClient(RawClient):
             self.wake_at(connection.blocked_until_ns, now_ns)
             return False
         return True
-
-    def hold_back(self, connection: RawConnection, now_ns: int, throttle_ms: int) -> None:
-        """Send nothing on this connection for the throttle time, if the client honours throttling."""
-        # Since KIP-219 a broker responds at once, and a client that honours the throttle time waits before it sends.
-        if throttle_ms > 0 and self.entity.honor_throttle:
-            connection.blocked_until_ns = now_ns + throttle_ms * 1_000_000
 
     def wake_when_due(self, now_ns: int) -> None:
         """Schedule `pump` for the next arrival."""
@@ -148,7 +202,7 @@ class ConnectedClient(RawClient):
     ) -> None:
         """Keep one connection open until the client ends or the topic's leaders change."""
         pause_s = _FIRST_PAUSE_S
-        while self.is_going_on:
+        while self.is_active:
             lost = asyncio.Event()
             try:
                 connection = await self._connected(address, lost)

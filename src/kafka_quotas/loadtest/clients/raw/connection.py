@@ -15,8 +15,10 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.stores.kafka.connection import LARGEST_RESPONSE
 from kafka_quotas.wire.client.request import ClientRequest, read_answer, request_frame
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, checked_frame_length
-from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD
+from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD, RESPONSE_HEAD_BYTES
 
+ANSWER_S: Final = 10.0
+"""Default time limit of `RawConnection.ask` in seconds: a broker answers such a request at once, throttled or not."""
 _LARGEST_CORRELATION_ID: Final = 2**31 - 1
 _WRITE_BUFFER: Final = 4 * 1024 * 1024
 Answer = TypeVar("Answer")
@@ -57,6 +59,7 @@ class RawConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
         self._correlation_id = 0
+        self._asked: asyncio.Future[bytes] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over the open transport."""
@@ -83,10 +86,14 @@ class RawConnection(asyncio.Protocol):
         del received[:start]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Report the end of the connection to its owner, once."""
+        """Report the end of the connection, once: to the request of `ask` that waits, or to the owner."""
         was_open, self.is_open = self.is_open, False
-        if was_open:
+        if not was_open:
+            return
+        if self._asked is None or self._asked.done():
             self._on_lost(self, exc)
+        else:
+            self._asked.set_exception(exc if isinstance(exc, OSError) else ConnectionAbortedError("it was closed"))
 
     def pause_writing(self) -> None:
         """Refuse further requests while the write buffer is full."""
@@ -109,50 +116,45 @@ class RawConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(frame)
 
-    async def ask(self, request: ClientRequest[Answer], version: int, *, client_id: str | None) -> Answer:
+    async def ask(
+        self, request: ClientRequest[Answer], version: int, *, client_id: str | None, within_s: float = ANSWER_S
+    ) -> Answer:
         """Send a request and return its response, on a connection with nothing else in flight.
 
         Raises:
-            OSError: If the connection ends first.
+            OSError: If the connection ends first, or there is no response within `within_s` seconds.
         """
+        if not self.is_open:  # the transport would drop the request, and no later event would end the wait
+            raise ConnectionAbortedError("it was closed")
         correlation_id = self.next_correlation_id()
         frame = request_frame(request, version, correlation_id=correlation_id, client_id=client_id)
-        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        asked = self._asked = asyncio.get_running_loop().create_future()
 
         def answered(_connection: "RawConnection", content: bytes, _request: InFlight) -> None:
-            if not answer.done():
-                answer.set_result(content)
+            if not asked.done():
+                asked.set_result(content)
 
-        self._on_lost, outer = self._lost_while_asking(answer), self._on_lost
         try:
-            self.send(frame, InFlight(correlation_id, time.monotonic_ns(), answered, None))
-            content = await answer
+            async with asyncio.timeout(within_s):
+                self.send(frame, InFlight(correlation_id, time.monotonic_ns(), answered, None))
+                content = await asked
         finally:
-            self._on_lost = outer
+            self._asked = None
         return read_answer(request, version, content[FRAME_LENGTH_BYTES:], correlation_id=correlation_id)
 
     def close(self, error: Exception | None = None) -> None:
         """Abort the connection and report `error`, if there is one, to its owner as the reason."""
         if self._transport is not None:
             self._transport.abort()
-        if self.is_open and error is not None:
-            self.is_open = False
-            self._on_lost(self, error)
+        if error is not None:
+            self.connection_lost(error)
 
     def _answer(self, frame: bytes) -> None:
+        if len(frame) < RESPONSE_HEAD_BYTES:
+            raise ProtocolError(f"a response of {len(frame)} bytes has no correlation id")
         # A broker responds in the order of the requests of a connection.
         _, correlation_id = RESPONSE_HEAD.unpack_from(frame)
         if not self.in_flight or self.in_flight[0].correlation_id != correlation_id:
             raise ProtocolError("the broker answered what was not asked")
         request = self.in_flight.popleft()
         request.answered(self, frame, request)
-
-    @staticmethod
-    def _lost_while_asking(
-        answer: "asyncio.Future[bytes]",
-    ) -> "Callable[[RawConnection, Exception | None], None]":
-        def lost(_connection: "RawConnection", error: Exception | None) -> None:
-            if not answer.done():
-                answer.set_exception(error if isinstance(error, OSError) else ConnectionAbortedError("it was closed"))
-
-        return lost

@@ -13,9 +13,8 @@ import time
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.loadtest.clients.raw.client import RawClient
-from kafka_quotas.loadtest.clients.raw.connection import RawConnection
-from kafka_quotas.loadtest.clients.raw.leaders import unreachable
+from kafka_quotas.loadtest.clients.raw.connected_client import RawClient
+from kafka_quotas.loadtest.clients.raw.leaders import Address, unreachable
 from kafka_quotas.loadtest.clients.raw.login import opened
 from kafka_quotas.wire.client.request import VersionRequest
 
@@ -31,7 +30,7 @@ _ANSWER_S: Final = 60.0
 class RawStorm(RawClient):
     """One client that opens connections at its schedule's rate."""
 
-    _under_way = 0
+    _open = 0
 
     async def live(self) -> None:
         """Open connections until the client's end, with the error that ends the run in `error`."""
@@ -39,28 +38,28 @@ class RawStorm(RawClient):
         most = self.entity.in_flight if self.pacer.is_unpaced else _MOST_AT_ONCE
         try:
             async with asyncio.TaskGroup() as group:
-                while self.is_going_on:
+                while self.is_active:
                     now_ns = time.monotonic_ns()
                     self.count_dropped(now_ns)
-                    for _ in range(self.pacer.due(now_ns, most=most - self._under_way)):
+                    for _ in range(self.pacer.due(now_ns, most=most - self._open)):
                         self._begin(group, now_ns)
                     await asyncio.sleep(_LOOK_S)
         finally:
-            self.unfinished = self._under_way
+            self.unfinished = self._open
 
     def _begin(self, group: asyncio.TaskGroup, now_ns: int) -> None:
         intended_ns = self.pacer.intended_ns(self.pacer.taken, now_ns)
         self.pacer.taken += 1
         self.recorder.sent += 1
-        self._under_way += 1
-        group.create_task(self._connect(intended_ns))
+        self._open += 1
+        # The servers take turns by the connections begun, because several are begun before the first task runs.
+        server = self.leaders.servers[self.recorder.sent % len(self.leaders.servers)]
+        group.create_task(self._connect(server, intended_ns))
 
-    async def _connect(self, intended_ns: int) -> None:
-        """Open one connection, send its request, and record the outcome."""
+    async def _connect(self, server: Address, intended_ns: int) -> None:
         sent_ns = time.monotonic_ns()
         try:
-            async with asyncio.timeout(_ANSWER_S):
-                await self._ask()
+            await self._ask(server)
         except KafkaQuotasError as error:
             self.give_up(error)
         except (ConnectionResetError, ConnectionAbortedError) as error:
@@ -70,15 +69,14 @@ class RawStorm(RawClient):
             self.recorder.failed(self.trouble.message.rpartition(": ")[2])
         else:
             self._accepted(intended_ns, sent_ns)
-        self._under_way -= 1
+        self._open -= 1
         self.pacer.answered(time.monotonic_ns())
 
-    async def _ask(self) -> None:
+    async def _ask(self, server: Address) -> None:
         client_id = self.entity.name.client_id
-        server = self.leaders.servers[self.recorder.sent % len(self.leaders.servers)]
-        connection = await opened(server, access=self.access, client_id=client_id, connection=_alone)
+        connection = await opened(server, access=self.access, client_id=client_id)
         try:
-            await connection.ask(VersionRequest(), _VERSION, client_id=client_id)
+            await connection.ask(VersionRequest(), _VERSION, client_id=client_id, within_s=_ANSWER_S)
         finally:
             connection.close()
 
@@ -99,8 +97,3 @@ class RawStorm(RawClient):
             self.recorder.failed(CLOSED)
         else:
             self.recorder.response(now_ns, charged=0, throttle_ms=max(1, (now_ns - sent_ns) // 1_000_000))
-
-
-def _alone() -> RawConnection:
-    """Return a connection for one request."""
-    return RawConnection(on_lost=lambda _connection, _error: None, on_room=lambda: None)

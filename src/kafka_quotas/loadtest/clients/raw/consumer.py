@@ -10,8 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kafka_quotas.loadtest.clients.engine import RunClock
-from kafka_quotas.loadtest.clients.errors import LoadRefusedError
+from kafka_quotas.loadtest.clients.engine import RunClock, WireCount
 from kafka_quotas.loadtest.clients.librdkafka.settings import request_size
 from kafka_quotas.loadtest.clients.librdkafka.topic_view import PartitionRange
 from kafka_quotas.loadtest.clients.raw.connected_client import ConnectedClient
@@ -23,8 +22,7 @@ from kafka_quotas.loadtest.clients.raw.fetch_request import (
     fetch_frame,
     read_fetch_answer,
 )
-from kafka_quotas.loadtest.clients.raw.leaders import LEADER_MOVED, Leaders
-from kafka_quotas.loadtest.clients.wire_overhead import WireCount
+from kafka_quotas.loadtest.clients.raw.leaders import Leaders
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
@@ -42,12 +40,10 @@ class RawConsumer(ConnectedClient):
         plan: LoadPlan,
         entity: ClientLoad,
         clock: RunClock,
-        *,
-        index: int,
         leaders: Leaders,
         partitions: Sequence[PartitionRange],
     ) -> None:
-        super().__init__(plan, entity, clock, index=index, leaders=leaders)
+        super().__init__(plan, entity, clock, leaders)
         self.most_in_flight = 1  # two fetches of one offset would bring the same records
         self._ranges: Mapping[int, PartitionRange] = {each.partition: each for each in partitions}
         self._offsets = {each.partition: each.low for each in partitions}
@@ -60,12 +56,8 @@ class RawConsumer(ConnectedClient):
         shares = (tuple(filled[first :: self.entity.connections]) for first in range(self.entity.connections))
         return [share for share in shares if share]
 
-    def pump(self) -> None:
+    def send_due(self, now_ns: int) -> None:
         """Send a Fetch on every idle connection while records are due."""
-        now_ns = time.monotonic_ns()
-        if not self.start_ns <= now_ns < self.end_ns or self.error is not None:
-            return
-        self.count_dropped(now_ns)
         for connection in list(self.connections):
             if not self.is_free(connection, now_ns):
                 continue
@@ -106,9 +98,7 @@ class RawConsumer(ConnectedClient):
             self._wire_bytes += len(frame)
             payload_bytes = self.recorder.acked_bytes
             self.wire = WireCount(wire_bytes=self._wire_bytes, payload_bytes=payload_bytes)
-        self.hold_back(connection, now_ns, answer.throttle_ms)
-        self.pacer.answered(now_ns)
-        self.pump()
+        self.proceed(connection, now_ns, answer.throttle_ms)
 
     def _taken(self, answer: FetchAnswer) -> int:
         """Advance the offsets past the records of a response and return the number of records."""
@@ -140,14 +130,5 @@ class RawConsumer(ConnectedClient):
         if code == ErrorCode.OFFSET_OUT_OF_RANGE and part.log_start_offset >= 0:
             known = self._ranges[part.partition]
             self._offsets[part.partition] = max(part.log_start_offset, known.low)
-        elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            self.give_up(
-                LoadRefusedError(
-                    f"not authorized at {self.plan.bootstrap}: Read on topic {self.entity.topic} is missing",
-                    hint="kafka-acls --add --topic NAME --operation Read --allow-principal User:NAME",
-                )
-            )
         else:
-            self.recorder.failed(error_name(code))
-            if code in LEADER_MOVED:
-                self.moved()
+            self.refused(code, operation="Read")

@@ -6,14 +6,14 @@ The clients share one event loop, uvloop's where it is installed.
 import asyncio
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.clients.engine import LoadClient, RunClock
-from kafka_quotas.loadtest.clients.librdkafka.topic_view import TopicView
-from kafka_quotas.loadtest.clients.raw.client import RawClient
+from kafka_quotas.loadtest.clients.librdkafka.topic_view import TopicViews
+from kafka_quotas.loadtest.clients.raw.connected_client import RawClient
 from kafka_quotas.loadtest.clients.raw.leaders import Leaders
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import MutationFlood, RequestFlood, Workload
@@ -49,7 +49,7 @@ class RawEngine:
         )
         lives = [asyncio.ensure_future(client.live()) for client in self._clients]
         try:
-            while any(client.is_going_on for client in self._clients) and not stop.is_set():
+            while any(client.is_active for client in self._clients) and not stop.is_set():
                 if broken or any(client.error is not None for client in self._clients):
                     break
                 await asyncio.sleep(self._look_s())
@@ -58,8 +58,8 @@ class RawEngine:
                 client.end()
             for life in lives:
                 life.cancel()
-            outcomes = await asyncio.gather(*lives, return_exceptions=True)
-        for failure in (*broken, *outcomes):
+            endings = await asyncio.gather(*lives, return_exceptions=True)
+        for failure in (*broken, *endings):
             if isinstance(failure, Exception):
                 raise failure.exceptions[0] if isinstance(failure, ExceptionGroup) else failure
 
@@ -72,12 +72,7 @@ class RawEngine:
 _LIBRARIES: Final = ("crc32c", "numpy")
 
 
-def raw_engine(
-    plan: LoadPlan,
-    entities: Sequence[ClientLoad],
-    clock: RunClock,
-    views: Mapping[tuple[str, Workload], TopicView],
-) -> RawEngine:
+def raw_engine(plan: LoadPlan, entities: Sequence[ClientLoad], clock: RunClock, views: TopicViews) -> RawEngine:
     """Return the engine of all raw clients in the plan, given in the plan's order.
 
     Raises:
@@ -87,48 +82,41 @@ def raw_engine(
     return RawEngine([_client(plan, entity, clock, views, leaders) for entity in entities])
 
 
-def _client(
-    plan: LoadPlan,
-    entity: ClientLoad,
-    clock: RunClock,
-    views: Mapping[tuple[str, Workload], TopicView],
-    leaders: Leaders,
-) -> RawClient:
-    index = plan.entities.index(entity)
+def _client(plan: LoadPlan, entity: ClientLoad, clock: RunClock, views: TopicViews, leaders: Leaders) -> RawClient:
     match entity.workload, entity.flood:
         case Workload.CONSUME, _:
             from kafka_quotas.loadtest.clients.raw.consumer import RawConsumer  # noqa: PLC0415 - each run needs a few
 
             filled = views[entity.topic, entity.workload].filled
-            return RawConsumer(plan, entity, clock, index=index, leaders=leaders, partitions=filled)
+            return RawConsumer(plan, entity, clock, leaders, filled)
         case Workload.PRODUCE, _:
             _check_libraries()
             from kafka_quotas.loadtest.clients.raw.producer import RawProducer  # noqa: PLC0415 - loads numpy
 
-            return RawProducer(plan, entity, clock, index=index, leaders=leaders)
+            return RawProducer(plan, entity, clock, leaders)
         case Workload.CONNECT, _:
             from kafka_quotas.loadtest.clients.raw.connection_storm import RawStorm  # noqa: PLC0415
 
-            return RawStorm(plan, entity, clock, index=index, leaders=leaders)
+            return RawStorm(plan, entity, clock, leaders)
         case Workload.REQUESTS, RequestFlood() as flood:
             from kafka_quotas.loadtest.clients.raw.request_flood import RawFlood  # noqa: PLC0415
 
-            records = _one_record(plan, entity, index) if flood.api == "Produce" else b""
-            return RawFlood(plan, entity, clock, index=index, leaders=leaders, flood=flood, records=records)
+            records = _one_record(plan, entity) if flood.api == "Produce" else b""
+            return RawFlood(plan, entity, clock, leaders, flood=flood, records=records)
         case Workload.MUTATE, MutationFlood() as flood:
             from kafka_quotas.loadtest.clients.raw.topic_mutator import RawMutator  # noqa: PLC0415
 
-            return RawMutator(plan, entity, clock, index=index, leaders=leaders, flood=flood)
+            return RawMutator(plan, entity, clock, leaders, flood=flood)
     raise UsageError(f"{entity.name.label} is to {entity.workload}, and nothing says what")
 
 
-def _one_record(plan: LoadPlan, entity: ClientLoad, index: int) -> bytes:
+def _one_record(plan: LoadPlan, entity: ClientLoad) -> bytes:
     """Return the batch of one record that each request of a Produce flood carries."""
     _check_libraries()
     from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch, RecordOwner  # noqa: PLC0415 - loads numpy
 
-    owner = RecordOwner(run_id=plan.run_id, entity_index=index)
-    batch = RecordBatch(record_size=entity.record_size, capacity=1, owner=owner, filler=b"flood")
+    owner = RecordOwner(run_id=plan.run_id, entity_index=plan.entities.index(entity))
+    batch = RecordBatch(record_size=entity.record_size, capacity=1, owner=owner, padding=b"flood")
     return bytes(batch.made(records=1, first_sequence=0, now_ms=0))
 
 

@@ -70,15 +70,7 @@ class FetchAnswer(NamedTuple):
 def fetch_frame(
     correlation_id: int, *, client_id: str | None, topic: str, offsets: Mapping[int, int], limits: FetchSizes
 ) -> bytes:
-    """Return the whole frame of a Fetch for partitions of one topic.
-
-    Args:
-        correlation_id: The request's number on its connection.
-        client_id: The client id, or None to send a null.
-        topic: The topic's name.
-        offsets: The first offset to fetch, by partition.
-        limits: Wait and sizes, for the request and for each of its partitions.
-    """
+    """Return the whole frame of a Fetch for partitions of one topic, from these offsets by partition."""
     writer = FieldWriter(flexible=False)
     writer.int16(ApiKey.FETCH)
     writer.int16(VERSION)
@@ -133,10 +125,7 @@ def _partition(reader: FieldReader) -> FetchedPartition:
 
 
 def _batches(content: bytes) -> tuple[int, int | None]:
-    """Return the number of records in the whole batches, and the offset after the last.
-
-    A broker may cut off the last batch at the size limit.
-    """
+    """Return the number of records in the whole batches, and the offset after the last of them."""
     at, records, next_offset = 0, 0, None
     while at + _HEAD_BYTES <= len(content):
         base_offset, length = _BATCH_LENGTH.unpack_from(content, at)

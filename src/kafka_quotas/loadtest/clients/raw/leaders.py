@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from kafka_quotas.loadtest.clients.errors import ClusterUnreachableError, LoadRefusedError
-from kafka_quotas.loadtest.clients.raw.connection import RawConnection
+from kafka_quotas.loadtest.clients.raw.connection import ANSWER_S
 from kafka_quotas.loadtest.clients.raw.login import opened
 from kafka_quotas.stores.kafka.properties import KafkaAccess
 from kafka_quotas.stores.reachability import network_reason
@@ -17,7 +17,6 @@ from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 
 Address: TypeAlias = tuple[str, int]
 _VERSION: Final = 8
-_NO_LEADER: Final = -1
 LEADER_MOVED: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.LEADER_NOT_AVAILABLE,
@@ -29,10 +28,14 @@ _LOOK_S: Final = 0.25
 
 
 class Leaders:
-    """The partition leaders of a cluster, found through its bootstrap addresses in librdkafka's notation."""
+    """The partition leaders of a cluster, found through its bootstrap addresses in librdkafka's notation.
 
-    def __init__(self, bootstrap: str) -> None:
+    A server that does not answer within `answer_s` seconds counts as unreachable.
+    """
+
+    def __init__(self, bootstrap: str, *, answer_s: float = ANSWER_S) -> None:
         self._bootstrap = bootstrap
+        self._answer_s = answer_s
         self.servers = tuple(_address(server) for server in bootstrap.split(","))
         self._found: dict[str, Mapping[int, Address]] = {}
         self._asking = asyncio.Lock()
@@ -91,10 +94,10 @@ class Leaders:
         trouble: OSError | None = None
         for server in self.servers:
             try:
-                connection = await opened(server, access=access, client_id=client_id, connection=_lonely)
+                connection = await opened(server, access=access, client_id=client_id)
                 try:
                     request = MetadataRequest(topics=() if topic is None else (topic,))
-                    return await connection.ask(request, _VERSION, client_id=client_id)
+                    return await connection.ask(request, _VERSION, client_id=client_id, within_s=self._answer_s)
                 finally:
                     connection.close()
             except OSError as error:
@@ -110,15 +113,10 @@ def unreachable(bootstrap: str, error: OSError) -> ClusterUnreachableError:
     )
 
 
-def _lonely() -> RawConnection:
-    """Return a connection for one request."""
-    return RawConnection(on_lost=lambda _connection, _error: None, on_room=lambda: None)
-
-
 def _address(server: str) -> Address:
     """Split `host:port` or `PROTOCOL://host:port`, with librdkafka's default port where none is given."""
-    place = server.strip().rpartition("://")[2]
-    host, colon, port = place.rpartition(":")
+    address = server.strip().rpartition("://")[2]
+    host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
-        return place.strip("[]"), 9092
+        return address.strip("[]"), 9092
     return host.strip("[]"), int(port)

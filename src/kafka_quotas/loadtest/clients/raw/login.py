@@ -23,12 +23,16 @@ _LOGIN_HINT: Final = "check sasl.username, sasl.password and sasl.mechanism (-X 
 _TLS_HINT: Final = "check ssl.ca.location and the listener's protocol"
 
 
+def _for_one_request() -> RawConnection:
+    return RawConnection(on_lost=lambda _connection, _error: None, on_room=lambda: None)
+
+
 async def opened(
     address: tuple[str, int],
     *,
     access: KafkaAccess,
     client_id: str | None,
-    connection: Callable[[], RawConnection],
+    connection: Callable[[], RawConnection] = _for_one_request,
 ) -> RawConnection:
     """Open a connection to a broker and log in.
 
@@ -59,7 +63,6 @@ async def opened(
 
 
 async def _log_in(connection: RawConnection, login: SaslMechanism, *, client_id: str | None, server: str) -> None:
-    """Authenticate by SASL on a new connection."""
     shake = HandshakeRequest(mechanism=login.mechanism)
     mechanisms = await connection.ask(shake, _HANDSHAKE_VERSION, client_id=client_id)
     if mechanisms.error_code:
@@ -71,8 +74,8 @@ async def _log_in(connection: RawConnection, login: SaslMechanism, *, client_id:
         while True:
             answer = await connection.ask(AuthenticateRequest(token=token), _AUTHENTICATE_VERSION, client_id=client_id)
             if answer.error_code:
-                told = f": {answer.error_message.rstrip('.')}" if answer.error_message else ""
-                raise LoadRefusedError(f"authentication failed at {server}{told}", hint=_LOGIN_HINT)
+                detail = f": {answer.error_message.rstrip('.')}" if answer.error_message else ""
+                raise LoadRefusedError(f"authentication failed at {server}{detail}", hint=_LOGIN_HINT)
             token = tokens.send(answer.token)
     except StopIteration:
         return

@@ -17,7 +17,7 @@ from kafka_quotas.wire.codec.writer import FieldWriter
 VERSION: Final = 7
 TIMEOUT_MS: Final = 30_000
 _INT32: Final = Struct(">i")
-_PLACE: Final = Struct(">ii")  # partition, length of the records
+_PARTITION: Final = Struct(">ii")  # partition, length of the records
 _CORRELATION_ID_AT: Final = 8
 _ANSWER_TAIL: Final = Struct(">ihqqqi")  # partition, error, base offset, append time, log start, throttle time
 
@@ -46,7 +46,7 @@ class ProduceRequest:
         writer.count(1)
         writer.string(topic)
         writer.count(1)
-        writer.raw(_PLACE.pack(0, 0))
+        writer.raw(_PARTITION.pack(0, 0))
         self._head = bytearray(writer.content())
         self._batch = batch
 
@@ -56,7 +56,7 @@ class ProduceRequest:
         head = self._head
         _INT32.pack_into(head, 0, len(head) - 4 + len(batch))
         _INT32.pack_into(head, _CORRELATION_ID_AT, correlation_id)
-        _PLACE.pack_into(head, len(head) - _PLACE.size, partition, len(batch))
+        _PARTITION.pack_into(head, len(head) - _PARTITION.size, partition, len(batch))
         return b"".join((head, batch))
 
 

@@ -9,18 +9,15 @@ import time
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.clients.engine import RunClock
-from kafka_quotas.loadtest.clients.errors import LoadRefusedError
+from kafka_quotas.loadtest.clients.engine import RunClock, WireCount
 from kafka_quotas.loadtest.clients.librdkafka.settings import request_size
-from kafka_quotas.loadtest.clients.raw.connected_client import CONNECTION_LOST, ConnectedClient
+from kafka_quotas.loadtest.clients.raw.connected_client import ConnectedClient
 from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
-from kafka_quotas.loadtest.clients.raw.leaders import LEADER_MOVED, Leaders
+from kafka_quotas.loadtest.clients.raw.leaders import Leaders
 from kafka_quotas.loadtest.clients.raw.produce_request import ProduceRequest, read_produce_answer
 from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch, RecordOwner
-from kafka_quotas.loadtest.clients.wire_overhead import WireCount
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
-from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 
 ACKS: Final = {"0": 0, "1": 1, "all": -1, "-1": -1}
 _COMPRESSIONS: Final = ("none", "gzip")
@@ -30,7 +27,7 @@ _RECORD_OVERHEAD: Final = 12
 _SENDS_IN_A_ROW: Final = 32  # then others have their turn
 _LATENCIES_PER_BATCH: Final = 4
 _SMALL_BATCH: Final = 50
-_FILLER_BYTES: Final = 65_536
+_PADDING_BYTES: Final = 65_536
 
 
 class _Sent(NamedTuple):
@@ -50,8 +47,8 @@ class RawProducer(ConnectedClient):
         UsageError: If raw clients do not support the compression.
     """
 
-    def __init__(self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, *, index: int, leaders: Leaders) -> None:
-        super().__init__(plan, entity, clock, index=index, leaders=leaders)
+    def __init__(self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, leaders: Leaders) -> None:
+        super().__init__(plan, entity, clock, leaders)
         if entity.compression not in _COMPRESSIONS:
             raise UsageError(
                 f"raw clients can't compress with {entity.compression}",
@@ -60,8 +57,8 @@ class RawProducer(ConnectedClient):
         self._batch = RecordBatch(
             record_size=entity.record_size,
             capacity=_capacity(plan, entity),
-            owner=RecordOwner(run_id=plan.run_id, entity_index=index),
-            filler=random.Random(index).randbytes(_FILLER_BYTES),  # noqa: S311 - only incompressible
+            owner=RecordOwner(run_id=plan.run_id, entity_index=self.index),
+            padding=random.Random(self.index).randbytes(_PADDING_BYTES),  # noqa: S311 - only incompressible
             compressed=entity.compression != "none",
         )
         self._acks = ACKS[entity.acks]
@@ -72,12 +69,8 @@ class RawProducer(ConnectedClient):
         self._sequence = 0
         self._wire_bytes = 0
 
-    def pump(self) -> None:
+    def send_due(self, now_ns: int) -> None:
         """Send batches of the records that are due, on every connection that takes one."""
-        now_ns = time.monotonic_ns()
-        if not self.start_ns <= now_ns < self.end_ns or self.error is not None:
-            return
-        self.count_dropped(now_ns)
         for _ in range(_SENDS_IN_A_ROW):
             due = self.pacer.due(now_ns, most=self._batch.capacity)
             if due <= 0:
@@ -91,14 +84,10 @@ class RawProducer(ConnectedClient):
             return
         self.wake_when_due(now_ns)
 
-    def abandoned(self, connection: RawConnection) -> None:
-        """Count unanswered records as failed, or as unfinished once the run is over."""
-        records = sum(request.matter.records for request in connection.in_flight if request.matter is not None)
-        connection.in_flight.clear()
-        if records and self.is_going_on:
-            self.recorder.failed(CONNECTION_LOST, records)
-        else:
-            self.unfinished += records
+    def size_of(self, request: InFlight) -> int:
+        """Return the records of a batch."""
+        sent: _Sent = request.matter
+        return sent.records
 
     def _send(self, connection: RawConnection, records: int, now_ns: int) -> None:
         partitions = self.connections[connection]
@@ -126,10 +115,7 @@ class RawProducer(ConnectedClient):
         self.recorder.acknowledged(now_ns, records=records, size=records * self.entity.record_size)
 
     def _due_times(self, records: int, now_ns: int) -> tuple[tuple[int, int], ...]:
-        """Return when the records were due, each time with its number of records.
-
-        The first record of each quarter represents the quarter; a small batch has a time for each record.
-        """
+        """Return when the records were due, in a large batch the first of each quarter, with its count."""
         first = self.pacer.taken
         step = records if records < _SMALL_BATCH else -(-records // _LATENCIES_PER_BATCH)
         return tuple(
@@ -142,38 +128,20 @@ class RawProducer(ConnectedClient):
         sent: _Sent = request.matter
         self._respond(connection, sent, now_ns, throttle_ms=answer.throttle_ms)
         if answer.error_code:
-            self._refused(answer.error_code, sent.records)
+            self.refused(answer.error_code, sent.records, operation="Write")
         else:
             self.recorder.acknowledged(now_ns, records=sent.records, size=sent.records * self.entity.record_size)
             for intended_ns, count in sent.due_ns:
                 self.recorder.latency(intended_ns=intended_ns, sent_ns=request.sent_ns, acked_ns=now_ns, count=count)
-        self.hold_back(connection, now_ns, answer.throttle_ms)
-        self.pacer.answered(now_ns)
-        self.pump()
+        self.proceed(connection, now_ns, answer.throttle_ms)
 
     def _respond(self, connection: RawConnection, sent: _Sent, now_ns: int, *, throttle_ms: int) -> None:
         charged = sent.size - FRAME_LENGTH_BYTES
         self.recorder.response(now_ns, charged=charged, throttle_ms=throttle_ms, broker=connection.broker)
 
-    def _refused(self, code: int, records: int) -> None:
-        name = error_name(code)
-        self.recorder.failed(name, records)
-        if code in LEADER_MOVED:
-            self.moved()
-        elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            self.give_up(
-                LoadRefusedError(
-                    f"not authorized at {self.plan.bootstrap}: Write on topic {self.entity.topic} is missing",
-                    hint="kafka-acls --add --topic NAME --operation Write --allow-principal User:NAME",
-                )
-            )
-
 
 def _capacity(plan: LoadPlan, entity: ClientLoad) -> int:
-    """Return the most records of a batch, by the quota and the memory of all clients together.
-
-    A paced client needs no more than the records of a second.
-    """
+    """Return the most records of a batch, by the quota, the memory of all clients and the rate."""
     share = max(_BATCH_MEMORY // len(plan.entities), _SMALLEST_SHARE)
     size = min(entity.batch_bytes or request_size(entity.quota), share)
     records = size // (entity.record_size + _RECORD_OVERHEAD)

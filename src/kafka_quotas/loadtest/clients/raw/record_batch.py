@@ -1,7 +1,7 @@
 """Record batches built once and stamped in place: magic 2, records of one size, no keys, no headers.
 
 A record's value starts with its stamp (run id 8 bytes, client index 4, sequence 8, all big-endian), so that a read of
-the topic shows which records are missing or duplicated; the rest is filler. Between two batches only sequences, time
+the topic shows which records are missing or duplicated. The rest is padding. Between two batches only sequences, time
 stamps and the checksum differ, which numpy and the processor's own CRC instruction write at memory speed.
 
 **Source:** KIP-98; `DefaultRecordBatch`, `DefaultRecord`, Kafka 4.1.
@@ -65,16 +65,16 @@ class _Run:
 class RecordBatch:
     """A batch of up to `capacity` records of `record_size` bytes, rebuilt in the same memory.
 
-    `filler` repeats to fill the values. The records are contiguous, so that fewer of them are a shorter batch.
+    `padding` repeats to fill the values. The records are contiguous, so that fewer of them are a shorter batch.
     """
 
     def __init__(
-        self, *, record_size: int, capacity: int, owner: RecordOwner, filler: bytes, compressed: bool = False
+        self, *, record_size: int, capacity: int, owner: RecordOwner, padding: bytes, compressed: bool = False
     ) -> None:
         self.capacity = min(capacity, MAX_RECORDS)
         self.is_stamped = record_size >= STAMP.size
         self._compressed = compressed
-        value = (filler * (record_size // len(filler) + 1))[:record_size]
+        value = (padding * (record_size // len(padding) + 1))[:record_size]
         if self.is_stamped:
             value = STAMP.pack(owner.run_id, owner.entity_index, 0) + value[STAMP.size :]
         spans = list(_same_width_spans(self.capacity))
@@ -84,12 +84,9 @@ class RecordBatch:
         self._runs = tuple(self._runs_of(spans, value))
 
     def made(self, *, records: int, first_sequence: int, now_ms: int) -> memoryview | bytes:
-        """Return the batch with its first `records` records, valid until the next call.
+        """Return the batch with its first `records` records (1 to `capacity`), valid until the next call.
 
-        Args:
-            records: From 1 to `capacity`.
-            first_sequence: The first record's sequence, from which the others count up.
-            now_ms: The time stamp of all records.
+        Sequences count up from `first_sequence`, and all records have the time stamp `now_ms`.
         """
         end = BATCH_HEAD_BYTES
         for run in self._runs:
@@ -134,25 +131,24 @@ def _records(first: int, count: int, value: bytes) -> bytes:
     """Encode consecutive records of the same number of bytes: one pattern, each with its own offset."""
     pattern = _record(first, value)
     table = np.frombuffer(bytearray(pattern * count), dtype=np.uint8).reshape(count, len(pattern))
-    width = len(_varint(first))
+    width = len(encode_unsigned_varint(2 * first))
     at = len(pattern) - len(_record_end(value)) - width
     doubled = 2 * np.arange(first, first + count, dtype=np.uint64)
-    for place in range(width):
-        more = 0x80 if place < width - 1 else 0
-        table[:, at + place] = (doubled >> np.uint64(7 * place)) & np.uint64(0x7F) | np.uint64(more)
+    for byte in range(width):
+        more = 0x80 if byte < width - 1 else 0
+        table[:, at + byte] = (doubled >> np.uint64(7 * byte)) & np.uint64(0x7F) | np.uint64(more)
     return table.tobytes()
 
 
 def _record(index: int, value: bytes) -> bytes:
-    """Encode the record at an index of its batch."""
-    no_attributes, same_time = b"\0", b"\0"
-    body = no_attributes + same_time + _varint(index) + _record_end(value)
-    return _varint(len(body)) + body
+    no_attributes, same_time = b"\0", b"\0"  # and a varint is signed: 2n stands for n
+    body = no_attributes + same_time + encode_unsigned_varint(2 * index) + _record_end(value)
+    return encode_unsigned_varint(2 * len(body)) + body
 
 
 def _record_end(value: bytes) -> bytes:
     """Encode a record's part after its offset: no key, the value, no headers."""
-    return _NO_KEY + _varint(len(value)) + value + _NO_HEADERS
+    return _NO_KEY + encode_unsigned_varint(2 * len(value)) + value + _NO_HEADERS
 
 
 def _sealed(batch: memoryview, *, records: int, now_ms: int, attributes: int) -> memoryview:
@@ -162,8 +158,3 @@ def _sealed(batch: memoryview, *, records: int, now_ms: int, attributes: int) ->
     _HEAD.pack_into(batch, 0, *facts)
     batch[_CRC_AT:_CRC_FROM] = crc32c.crc32c(batch[_CRC_FROM:]).to_bytes(4, "big")
     return batch
-
-
-def _varint(value: int) -> bytes:
-    """Encode a number of 0 or more as Kafka's signed varint."""
-    return encode_unsigned_varint(2 * value)

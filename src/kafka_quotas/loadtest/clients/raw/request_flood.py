@@ -3,7 +3,7 @@
 A response counts whatever its error, except for Produce and Fetch: there an error is a failure, and in a flood of
 unauthorised requests the lack of an error is. A request counts as 1.
 
-The client builds one request per flood; only the correlation id differs from one request to the next.
+The client builds one request per flood, and only the correlation id differs from one request to the next.
 """
 
 import time
@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.loadtest.clients.engine import RunClock
-from kafka_quotas.loadtest.clients.raw.connected_client import CONNECTION_LOST, ConnectedClient
+from kafka_quotas.loadtest.clients.raw.connected_client import ConnectedClient
 from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
 from kafka_quotas.loadtest.clients.raw.fetch_request import VERSION as FETCH_VERSION
 from kafka_quotas.loadtest.clients.raw.fetch_request import FetchSizes, fetch_frame, read_fetch_answer
-from kafka_quotas.loadtest.clients.raw.leaders import LEADER_MOVED, Address, Leaders
+from kafka_quotas.loadtest.clients.raw.leaders import Address, Leaders
 from kafka_quotas.loadtest.clients.raw.produce_request import read_produce_answer
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import RequestFlood
@@ -26,7 +26,6 @@ from kafka_quotas.wire.client.metadata import EndOffset
 from kafka_quotas.wire.client.probes import Target, produce_probe, small_probes, topic_check
 from kafka_quotas.wire.client.request import request_frame
 from kafka_quotas.wire.passing.throttle_time import read_throttle_ms, throttle_offset
-from kafka_quotas.wire.protocol.error_code import error_name
 
 _PRODUCE: Final = ApiKey.PRODUCE.value
 _FETCH: Final = ApiKey.FETCH.value
@@ -73,15 +72,7 @@ def check_flood(flood: RequestFlood, *, topic: str) -> None:
 def flood_frame(
     flood: RequestFlood, *, client_id: str | None, topic: str, end_offset: int, records: bytes
 ) -> FloodFrame:
-    """Build one request of the flood.
-
-    Args:
-        flood: The API and its parameters.
-        client_id: The client id, or None to send a null.
-        topic: The topic's name, empty where the API needs none.
-        end_offset: The offset at which a Fetch starts.
-        records: The batch that a Produce carries.
-    """
+    """Build one request of the flood: a Fetch starts at `end_offset`, and a Produce carries `records`."""
     if flood.api == "Fetch":
         limits = FetchSizes(max_wait_ms=flood.max_wait_ms, min_bytes=flood.min_bytes, max_bytes=flood.max_bytes)
         frame = fetch_frame(0, client_id=client_id, topic=topic, offsets={0: end_offset}, limits=limits)
@@ -115,13 +106,12 @@ class RawFlood(ConnectedClient):
         plan: LoadPlan,
         entity: ClientLoad,
         clock: RunClock,
-        *,
-        index: int,
         leaders: Leaders,
+        *,
         flood: RequestFlood,
         records: bytes,
     ) -> None:
-        super().__init__(plan, entity, clock, index=index, leaders=leaders)
+        super().__init__(plan, entity, clock, leaders)
         check_flood(flood, topic=entity.topic)
         self._flood = flood
         self._records = records
@@ -145,27 +135,14 @@ class RawFlood(ConnectedClient):
             found = await connection.ask(request, _LIST_OFFSETS_VERSION, client_id=self.entity.name.client_id)
             self._follow(found.offset)
 
-    def pump(self) -> None:
+    def send_due(self, now_ns: int) -> None:
         """Send the requests that are due, on every connection that takes one."""
-        now_ns = time.monotonic_ns()
-        if not self.start_ns <= now_ns < self.end_ns or self.error is not None:
-            return
-        self.count_dropped(now_ns)
         for _ in range(self.pacer.due(now_ns, most=_SENDS_IN_A_ROW)):
             connection = self.free_connection(now_ns)
             if connection is None:
                 return
             self._send(connection, now_ns)
         self.wake_when_due(now_ns)
-
-    def abandoned(self, connection: RawConnection) -> None:
-        """Count unanswered requests as failed, or as unfinished once the run is over."""
-        requests = len(connection.in_flight)
-        connection.in_flight.clear()
-        if requests and self.is_going_on:
-            self.recorder.failed(CONNECTION_LOST, requests)
-        else:
-            self.unfinished += requests
 
     def _send(self, connection: RawConnection, now_ns: int) -> None:
         intended_ns = self.pacer.intended_ns(self.pacer.taken, now_ns)
@@ -177,15 +154,13 @@ class RawFlood(ConnectedClient):
 
     def _answered(self, connection: RawConnection, frame: bytes, request: InFlight) -> None:
         now_ns = time.monotonic_ns()
-        place = throttle_offset(self._request.api_key, self._request.version, frame)
-        throttle_ms = 0 if place is None else read_throttle_ms(frame, place)
+        offset = throttle_offset(self._request.api_key, self._request.version, frame)
+        throttle_ms = 0 if offset is None else read_throttle_ms(frame, offset)
         self.recorder.response(now_ns, charged=1, throttle_ms=throttle_ms, broker=connection.broker)
         self.recorder.acknowledged(now_ns, records=1, size=1)
         self.recorder.latency(intended_ns=request.matter, sent_ns=request.sent_ns, acked_ns=now_ns)
         self._look_at(frame)
-        self.hold_back(connection, now_ns, throttle_ms)
-        self.pacer.answered(now_ns)
-        self.pump()
+        self.proceed(connection, now_ns, throttle_ms)
 
     def _look_at(self, frame: bytes) -> None:
         """Record a Produce or Fetch response with an unexpected error, or without the expected one, as failed."""
@@ -203,9 +178,7 @@ class RawFlood(ConnectedClient):
             if not code:
                 self.recorder.failed(NOT_REFUSED)
         elif code:
-            self.recorder.failed(error_name(code))
-            if code in LEADER_MOVED:
-                self.moved()
+            self.failed(code)
 
     def _follow(self, end_offset: int) -> None:
         """Move the fetches on to the partition's new end."""

@@ -15,7 +15,7 @@ from typing import Final
 from kafka_quotas.loadtest.clients.engine import RunClock
 from kafka_quotas.loadtest.clients.errors import LoadRefusedError
 from kafka_quotas.loadtest.clients.mutation_plan import MutationPlan
-from kafka_quotas.loadtest.clients.raw.connected_client import CONNECTION_LOST, ConnectedClient
+from kafka_quotas.loadtest.clients.raw.connected_client import ConnectedClient
 from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
 from kafka_quotas.loadtest.clients.raw.leaders import Address, Leaders
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
@@ -51,9 +51,9 @@ class RawMutator(ConnectedClient):
     """One client that creates topics, deletes them or adds partitions to them."""
 
     def __init__(
-        self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, *, index: int, leaders: Leaders, flood: MutationFlood
+        self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, leaders: Leaders, *, flood: MutationFlood
     ) -> None:
-        super().__init__(plan, entity, clock, index=index, leaders=leaders)
+        super().__init__(plan, entity, clock, leaders)
         self._flood = flood
         self._mutations = MutationPlan(flood)
         self._again: deque[_Call] = deque()
@@ -62,12 +62,8 @@ class RawMutator(ConnectedClient):
         """Return the controller, which takes changes of topics."""
         return {await self.leaders.controller(access=self.access, client_id=self.entity.name.client_id): ()}
 
-    def pump(self) -> None:
+    def send_due(self, now_ns: int) -> None:
         """Send the calls that wait for a retry, and the new ones that are due."""
-        now_ns = time.monotonic_ns()
-        if not self.start_ns <= now_ns < self.end_ns or self.error is not None:
-            return
-        self.count_dropped(now_ns)
         self._give_up_late(now_ns)
         while (call := self._ready(now_ns)) is not None:
             connection = self.free_connection(now_ns)
@@ -83,14 +79,10 @@ class RawMutator(ConnectedClient):
         elif not self._again and not any(each.in_flight for each in self.connections):
             self.end()
 
-    def abandoned(self, connection: RawConnection) -> None:
-        """Count unanswered topics as failed, or as unfinished once the run is over."""
-        topics = sum(len(request.matter[0].topics) for request in connection.in_flight if request.matter is not None)
-        connection.in_flight.clear()
-        if topics and self.is_going_on:
-            self.recorder.failed(CONNECTION_LOST, topics)
-        else:
-            self.unfinished += topics
+    def size_of(self, request: InFlight) -> int:
+        """Return the topics of a request."""
+        call: _Call = request.matter[0]
+        return len(call.topics)
 
     def end(self) -> None:
         """Stop sending now and count the topics that wait for a retry as unfinished."""
@@ -145,9 +137,7 @@ class RawMutator(ConnectedClient):
             now_ns,
         )
         call.not_before_ns = now_ns + (answer.throttle_ms * 1_000_000 if self.entity.honor_throttle else 0)
-        self.hold_back(connection, now_ns, answer.throttle_ms)
-        self.pacer.answered(now_ns)
-        self.pump()
+        self.proceed(connection, now_ns, answer.throttle_ms)
 
     def _settle(self, call: _Call, throttled: set[str], now_ns: int) -> None:
         """Complete a call, or retry or fail the topics of it that the quota refused."""

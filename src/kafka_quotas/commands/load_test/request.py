@@ -10,7 +10,7 @@ from kafka_quotas.loadtest.result.result import LoadResult
 from kafka_quotas.loadtest.run.host_limits import HostLimits, host_limits
 from kafka_quotas.loadtest.scenario.model import Scenario, Variant
 from kafka_quotas.loadtest.scenario.planning import client_names
-from kafka_quotas.loadtest.scenario.preflight import obstacles
+from kafka_quotas.loadtest.scenario.preflight import preflight
 from kafka_quotas.loadtest.scenario.scaling import largest_scale, scaled
 
 
@@ -50,10 +50,7 @@ class VariantResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioResult:
-    """A scenario's runs in order.
-
-    Only the run with quotas is judged; the one without is for comparison.
-    """
+    """A scenario's runs in order, of which only the one with quotas is judged."""
 
     scenario: Scenario
     scale: float
@@ -80,24 +77,24 @@ def fitting_scale(scenario: Scenario, target: LoadTarget, limits: HostLimits) ->
     return min(scenario.scaling.laptop, largest_scale(scenario, limits))
 
 
-def ready_scenario(order: RunRequest) -> tuple[Scenario, float]:
+def ready_scenario(request: RunRequest) -> tuple[Scenario, float]:
     """Return the scenario to run, scaled and checked, and its scale.
 
     Raises:
-        UsageError: The scenario can't run on the target; the message has the first obstacle and the number of others.
+        UsageError: The scenario can't run on the target. The message has the first reason and the number of others.
     """
     limits = host_limits()
-    window = order.target.window
-    scenario = order.scenario if window is None else replace(order.scenario, window=window)
-    scale = order.scale if order.scale is not None else fitting_scale(scenario, order.target, limits)
+    window = request.target.window
+    scenario = request.scenario if window is None else replace(request.scenario, window=window)
+    scale = request.scale if request.scale is not None else fitting_scale(scenario, request.target, limits)
     scenario = scaled(scenario, scale)
-    found = obstacles(scenario, order.target.ground(limits), is_typed=order.is_typed)
+    found = preflight(scenario, request.target.capabilities(limits), is_typed=request.is_typed)
     if found:
         first, count = found[0], len(found)
         more = f" (and {count - 1} more, see load-test validate)" if count > 1 else ""
         raise UsageError(f"{first.message}{more}", hint=first.hint)
     check_entities(
-        (*map(parse_expectation, scenario.expect), *order.expectations),
+        (*map(parse_expectation, scenario.expect), *request.expectations),
         [name.label for name in client_names(scenario)],
         has_control=any(entity.control for entity in scenario.entities),
     )

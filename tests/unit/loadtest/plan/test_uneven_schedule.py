@@ -9,8 +9,14 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.clients.mutation_plan import MutationPlan
 from kafka_quotas.loadtest.clients.pacer import OUTSTANDING_S, Pacer
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName
-from kafka_quotas.loadtest.plan.schedule import NS_PER_S, ConstantSchedule, Schedule
-from kafka_quotas.loadtest.plan.schedule_choice import BurstSchedule, PoissonSchedule, schedule_of
+from kafka_quotas.loadtest.plan.schedule import (
+    NS_PER_S,
+    BurstSchedule,
+    ConstantSchedule,
+    PoissonSchedule,
+    Schedule,
+    schedule_of,
+)
 from kafka_quotas.loadtest.plan.workload import Arrival, ClientKind, Loop, MutationFlood, MutationKind, Workload
 
 RATE = Fraction(100)

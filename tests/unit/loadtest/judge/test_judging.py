@@ -8,8 +8,8 @@ from tests.support.load.recordings import MS, WINDOW, recorded, run_of
 from tests.support.load.results import greedy, result, unlimited
 
 from kafka_quotas.loadtest.judge.analysis import warnings
-from kafka_quotas.loadtest.judge.conclusion import Evidence, conclude
 from kafka_quotas.loadtest.judge.expectation import parse_expectation
+from kafka_quotas.loadtest.judge.judging import Evidence, judge_run
 from kafka_quotas.loadtest.judgement import Aspect, State
 from kafka_quotas.loadtest.plan.workload import ClientKind, RateUnit, Workload
 from kafka_quotas.loadtest.record.delivery import Delivery
@@ -91,7 +91,7 @@ def test_thresholds_of_ones_own_come_last_and_count() -> None:
 def test_judging_again_makes_no_judgement_twice() -> None:
     run = result(greedy(), unlimited())
 
-    assert conclude(run, Evidence()) == run
+    assert judge_run(run, Evidence()) == run
 
 
 def test_single_responses_are_predicted_and_the_daemons_log_is_better() -> None:
@@ -99,7 +99,7 @@ def test_single_responses_are_predicted_and_the_daemons_log_is_better() -> None:
     for index, throttle_ms in enumerate((0, 0, 0, 0, 3000, 3000)):
         client.recorder.response(index * 100 * MS, charged=1000, throttle_ms=throttle_ms)
     run = run_of(client)
-    logged = conclude(run, Evidence(charges={run.entities[0].key: [Charge(t_ms=0, amount=9000, throttle_ms=6000)]}))
+    logged = judge_run(run, Evidence(charges={run.entities[0].key: [Charge(t_ms=0, amount=9000, throttle_ms=6000)]}))
 
     told = [each.entities[0].prediction for each in (run, logged)]
     assert [each.source for each in told if each] == [PredictionSource.RESPONSES, PredictionSource.EVENT_LOG]
@@ -110,7 +110,7 @@ def test_with_two_quotas_at_once_throttle_times_are_not_predicted() -> None:
     client = recorded(quota=1000, rate=Fraction(10))
     client.recorder.response(0, charged=9000, throttle_ms=9999)
     run = run_of(client)
-    limited = conclude(run, Evidence(time_limited=frozenset({run.entities[0].key})))
+    limited = judge_run(run, Evidence(time_limited=frozenset({run.entities[0].key})))
 
     assert _states(run, Aspect.THROTTLE) == [("app", State.NOT_MET)]
     assert _states(limited, Aspect.THROTTLE) == [("app", State.UNCHECKED)]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_quotas.loadtest.clients.librdkafka.producer import filler
+from kafka_quotas.loadtest.clients.librdkafka.producer import padding
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName
 from kafka_quotas.loadtest.plan.workload import Workload
 
@@ -14,7 +14,7 @@ CLIENT = ClientLoad(name=ClientName(user=None, client_id="a"), workload=Workload
 
 @pytest.mark.parametrize(("compression", "smallest", "largest"), [("none", 10_000, 10_100), ("gzip", 0, 300)])
 def test_records_shrink_only_where_they_are_to_be_compressed(compression: str, smallest: int, largest: int) -> None:
-    content = filler(replace(CLIENT, compression=compression), size=10_001)
+    content = padding(replace(CLIENT, compression=compression), size=10_001)
 
     assert len(content) == 10_001
     assert smallest < len(zlib.compress(content)) < largest

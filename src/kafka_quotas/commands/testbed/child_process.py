@@ -1,6 +1,6 @@
 """A program that ends when the process that started it ends, even by SIGKILL.
 
-Run as a script, `python -I tied_process.py PARENT_PID PROGRAM ARGUMENT...` asks the kernel for SIGTERM at the parent's
+Run as a script, `python -I child_process.py PARENT_PID PROGRAM ARGUMENT...` asks the kernel for SIGTERM at the parent's
 death and becomes the program. (`preexec_fn` may hang where the parent has threads, as one with librdkafka has.) Other
 systems than Linux do not have this signal, and run the program without it.
 
@@ -17,12 +17,8 @@ from collections.abc import Sequence
 _PR_SET_PDEATHSIG = 1
 
 
-def tied(command: Sequence[str]) -> list[str]:
-    """Return the command line that runs a command tied to this process.
-
-    Args:
-        command: A program with its full path, and its arguments.
-    """
+def child_command(command: Sequence[str]) -> list[str]:
+    """Return the command line that runs a program, given with its full path, until this process ends."""
     return [sys.executable, "-I", __file__, str(os.getpid()), *command]
 
 

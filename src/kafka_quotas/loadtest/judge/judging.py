@@ -28,10 +28,7 @@ def allowed_us(alone: LatencySummary, factor: float) -> float:
 
 
 def isolation(entity: ClientResult, *, factor: float) -> Judgement:
-    """Return the judgement on a control client.
-
-    It compares the p99 from intended to acknowledged with that of the solo run.
-    """
+    """Return the judgement on a control client by its p99, beside the others and alone."""
     beside, alone = entity.response, entity.solo
     label = entity.name.label
     if alone is None or not alone.count or not beside.count:
@@ -82,23 +79,20 @@ class Evidence:
     broker_samples: tuple[BrokerSample, ...] = ()
 
 
-def conclude(result: LoadResult, evidence: Evidence) -> LoadResult:
-    """Return the result with all judgements, where those of an earlier call are replaced.
-
-    Warnings add up.
-    """
+def judge_run(result: LoadResult, evidence: Evidence) -> LoadResult:
+    """Return the result with its judgements made again and all warnings."""
     window = QuotaWindow(samples=result.window_samples, window_s=result.window_size_s)
-    concluded = replace(
+    judged = replace(
         result,
         entities=tuple(_with_evidence(entity, evidence, window) for entity in result.entities),
         warnings=(*result.warnings, *evidence.warnings),
         control_factor=evidence.control_factor or result.control_factor,
         broker_samples=evidence.broker_samples or result.broker_samples,
     )
-    judgements = (*_of_run(concluded, evidence), *_of_entities(concluded, evidence))
-    concluded = replace(concluded, judgements=judgements)
-    expected = tuple(expectation.judge(concluded) for expectation in evidence.expectations)
-    return replace(concluded, judgements=(*judgements, *expected))
+    judgements = (*_of_run(judged, evidence), *_of_entities(judged, evidence))
+    judged = replace(judged, judgements=judgements)
+    expected = tuple(expectation.judge(judged) for expectation in evidence.expectations)
+    return replace(judged, judgements=(*judgements, *expected))
 
 
 def _with_evidence(entity: ClientResult, evidence: Evidence, window: QuotaWindow) -> ClientResult:
@@ -113,14 +107,13 @@ def _with_evidence(entity: ClientResult, evidence: Evidence, window: QuotaWindow
 
 
 def _of_run(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
-    if result.interrupted:
-        said = f"the run was ended after {result.elapsed_s:.0f} s"
-        yield Judgement(aspect=Aspect.RUN, state=State.VOID, evidence=said)
+    reasons = list(evidence.outages)
     if evidence.quotas_changed:
-        said = f"the quotas changed during the run: {evidence.quotas_changed}"
-        yield Judgement(aspect=Aspect.RUN, state=State.VOID, evidence=said)
-    for said in evidence.outages:
-        yield Judgement(aspect=Aspect.RUN, state=State.VOID, evidence=said)
+        reasons.insert(0, f"the quotas changed during the run: {evidence.quotas_changed}")
+    if result.interrupted:
+        reasons.insert(0, f"the run was ended after {result.elapsed_s:.0f} s")
+    for reason in reasons:
+        yield Judgement(aspect=Aspect.RUN, state=State.VOID, evidence=reason)
 
 
 def _of_entities(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
@@ -128,34 +121,31 @@ def _of_entities(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
         verdict, label = entity.verdict, entity.name.label
         yield Judgement(aspect=Aspect.RATE, state=verdict.state, evidence=verdict.evidence, entity=label)
         if entity.prediction is not None:
-            state, said = entity.prediction.state, entity.prediction.evidence
-            yield Judgement(aspect=Aspect.THROTTLE, state=state, evidence=said, entity=label)
+            state, text = entity.prediction.state, entity.prediction.evidence
+            yield Judgement(aspect=Aspect.THROTTLE, state=state, evidence=text, entity=label)
         if entity.control:
             yield isolation(entity, factor=result.control_factor)
         if entity.failures:
             yield _failures(entity, evidence.expected_errors.get(entity.key, frozenset()))
         if entity.delivery is not None:
-            state, said = entity.delivery.state, entity.delivery.evidence
-            yield Judgement(aspect=Aspect.DELIVERY, state=state, evidence=said, entity=label)
+            state, text = entity.delivery.state, entity.delivery.evidence
+            yield Judgement(aspect=Aspect.DELIVERY, state=state, evidence=text, entity=label)
 
 
 def _failures(entity: ClientResult, expected: frozenset[str]) -> Judgement:
     """Return the judgement on failures, which is met where all of them were expected."""
-    said = ", ".join(f"{count} failed with {name}" for name, count in entity.failures)
+    text = ", ".join(f"{count} failed with {name}" for name, count in entity.failures)
     is_expected = all(name in expected for name, _ in entity.failures)
     return Judgement(
         aspect=Aspect.DELIVERY,
         state=State.MET if is_expected else State.NOT_MET,
-        evidence=f"{said}, as expected" if is_expected else said,
+        evidence=f"{text}, as expected" if is_expected else text,
         entity=entity.name.label,
     )
 
 
 def _prediction(entity: ClientResult, window: QuotaWindow, *, is_time_limited: bool) -> Prediction | None:
-    """Return the throttle times that the simulator computes from the best events there are.
-
-    The result is None where there is nothing to predict.
-    """
+    """Return the throttle times that the simulator computes, None where there is nothing to predict."""
     quota, recorder = entity.verdict.quota, entity.recorder
     # A bucket that clients share has charges of all of them, which one client's events lack.
     if quota is None or recorder is None or entity.shares_quota or entity.workload not in _PREDICTED:
@@ -164,7 +154,7 @@ def _prediction(entity: ClientResult, window: QuotaWindow, *, is_time_limited: b
         return None
     source, events = recorded_charges(entity)
     announced_ms = recorder.throttle_sum_us / 1000
-    unknown = _untold(entity, source, recorder)
+    unknown = _why_unpredictable(entity, source, recorder)
     if is_time_limited:
         unknown = "thread time is limited as well, and the larger of two throttle times counts"
     if unknown:
@@ -181,14 +171,11 @@ def _prediction(entity: ClientResult, window: QuotaWindow, *, is_time_limited: b
 
 
 def _late_ms(entity: ClientResult) -> float:
-    """Return how long after the charge a response arrives.
-
-    Changes of topics are charged before they wait to be carried out.
-    """
+    """Return how long after its charge a response arrives: topics are charged, then changed."""
     return entity.service.p50_us / 1000 if entity.workload is Workload.MUTATE else 0.0
 
 
-def _untold(entity: ClientResult, source: PredictionSource, recorder: Recorder) -> str:
+def _why_unpredictable(entity: ClientResult, source: PredictionSource, recorder: Recorder) -> str:
     """Return why the events are not enough for a simulation, empty where they are."""
     if source is PredictionSource.EVENT_LOG or entity.verdict.kind is ObservationKind.MODEST:
         return ""

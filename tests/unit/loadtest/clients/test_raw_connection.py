@@ -1,0 +1,130 @@
+"""Raw clients against peers that stay silent, send too little or too much, and share a storm's connections."""
+
+import asyncio
+import struct
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.loadtest.clients.engine import RunClock
+from kafka_quotas.loadtest.clients.raw import connection_storm, leaders
+from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
+from kafka_quotas.loadtest.clients.raw.connection_storm import RawStorm
+from kafka_quotas.loadtest.clients.raw.leaders import Address, Leaders
+from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
+from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
+from kafka_quotas.stores.kafka.properties import KafkaAccess
+from kafka_quotas.wire.client.request import VersionRequest
+from kafka_quotas.wire.codec.frame import framed
+
+NO_ACCESS = KafkaAccess(tls=None, login=None, client_id="a")
+STORM = ClientLoad(name=ClientName(user=None, client_id="a"), workload=Workload.CONNECT, client=ClientKind.RAW)
+
+
+class SilentTransport(asyncio.Transport):
+    """A transport whose peer never sends anything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_aborted = False
+
+    def write(self, data: Any) -> None:
+        pass
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+def connection(lost: list[Exception | None]) -> RawConnection:
+    """An open connection to a silent peer, which adds the reason of its end to `lost`."""
+    made = RawConnection(on_lost=lambda _connection, error: lost.append(error), on_room=lambda: None)
+    made.connection_made(SilentTransport())
+    return made
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3])
+def test_a_response_too_short_for_its_correlation_id_ends_the_connection(size: int) -> None:
+    lost: list[Exception | None] = []
+    short = connection(lost)
+    short.in_flight.append(InFlight(1, 0, lambda *_: None, None))
+
+    short.data_received(struct.pack(">i", size) + bytes(size))
+
+    (error,) = lost
+    assert isinstance(error, ProtocolError)
+    assert not short.is_open
+
+
+def test_a_question_to_a_silent_peer_ends_by_time() -> None:
+    async def ask() -> None:
+        await connection([]).ask(VersionRequest(), 2, client_id=None, within_s=0.0)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(ask())
+
+
+def test_a_question_on_a_connection_that_has_ended_fails_at_once() -> None:
+    async def ask() -> None:
+        ended = connection([])
+        ended.connection_lost(None)
+        await ended.ask(VersionRequest(), 2, client_id=None)
+
+    with pytest.raises(ConnectionAbortedError):
+        asyncio.run(ask())
+
+
+def test_what_a_peer_sends_after_its_answer_reaches_the_owner() -> None:
+    lost: list[Exception | None] = []
+
+    async def ask() -> None:
+        talkative = connection(lost)
+        asked = asyncio.ensure_future(talkative.ask(VersionRequest(), 2, client_id=None))
+        await asyncio.sleep(0)
+        answer = framed(struct.pack(">ihii", 1, 0, 0, 0))  # correlation id, error, number of APIs, throttle time
+        talkative.data_received(answer + framed(struct.pack(">i", 99)))
+        await asked
+
+    asyncio.run(ask())
+
+    (error,) = lost
+    assert isinstance(error, ProtocolError)
+
+
+def test_a_server_that_does_not_answer_counts_as_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def opened(_address: Address, **_options: object) -> RawConnection:
+        return connection([])
+
+    monkeypatch.setattr(leaders, "opened", opened)
+    silent = Leaders("127.0.0.1:1", answer_s=0.0)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(silent.of("t", access=NO_ACCESS, client_id=None))
+
+
+def test_the_connections_of_a_burst_are_shared_by_all_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    reached: Counter[Address] = Counter()
+
+    async def opened(address: Address, **_options: object) -> RawConnection:
+        reached[address] += 1
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(connection_storm, "opened", opened)
+    bootstrap = "127.0.0.1:1,127.0.0.1:2"
+    plan = LoadPlan(bootstrap=bootstrap, entities=(STORM,), duration_s=1, warmup_s=0, window=QuotaWindow())
+    clock = RunClock(start_ns=0, measure_from_ns=0, end_ns=0)
+    storm = RawStorm(plan, STORM, clock, Leaders(bootstrap))
+
+    async def burst() -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(6):
+                storm._begin(group, 0)
+
+    asyncio.run(burst())
+
+    assert reached == {("127.0.0.1", 1): 3, ("127.0.0.1", 2): 3}

@@ -1,0 +1,50 @@
+"""When a run in which nothing is acknowledged ends."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import cast
+
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.loadtest.clients.engine import ClientEngine, RunClock
+from kafka_quotas.loadtest.clients.errors import ClusterUnreachableError
+from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
+from kafka_quotas.loadtest.plan.workload import Workload
+from kafka_quotas.loadtest.run.runner import _Run
+
+CLOCK = RunClock(start_ns=0, measure_from_ns=0, end_ns=10**11)
+
+
+def load(client_id: str, *, start_s: float = 0.0, stop_s: float | None = None) -> ClientLoad:
+    name = ClientName(user=None, client_id=client_id)
+    return ClientLoad(name=name, workload=Workload.PRODUCE, topic="t", start_s=start_s, stop_s=stop_s)
+
+
+def silent_run(*loads: ClientLoad) -> _Run:
+    """A run whose clients have neither an acknowledgement nor a throttle time."""
+    plan = LoadPlan(bootstrap="127.0.0.1:1", entities=loads, duration_s=100, warmup_s=0, window=QuotaWindow())
+    clients = [SimpleNamespace(entity=each, recorder=CLOCK.recorder(plan), trouble=None) for each in plan.entities]
+    engine = cast("ClientEngine", SimpleNamespace(clients=clients))
+    return _Run(plan=plan, instants=CLOCK, engines=(engine,))
+
+
+def silence(loads: Sequence[ClientLoad], elapsed_s: float) -> Exception | None:
+    return silent_run(*loads)._silence(elapsed_s)
+
+
+def test_a_silent_target_ends_the_run() -> None:
+    assert silence([load("a")], 19.9) is None
+    assert isinstance(silence([load("a")], 20.0), ClusterUnreachableError)
+
+
+def test_silence_counts_from_the_start_of_a_client() -> None:
+    late = load("late", start_s=30.0)
+
+    assert silence([late], 49.9) is None
+    assert isinstance(silence([late], 50.0), ClusterUnreachableError)
+
+
+def test_a_client_that_has_left_does_not_wait_any_longer() -> None:
+    brief, late = load("brief", stop_s=5.0), load("late", start_s=30.0)
+
+    assert silence([brief, late], 40.0) is None
+    assert isinstance(silence([brief, late], 50.0), ClusterUnreachableError)
