@@ -29,7 +29,7 @@ def conformance_lines(file: Path) -> list[Line]:
 def as_kafka_4_3_says(line: Line) -> Line:
     """The line of config_command.jsonl with the text of 4.3.1 for its error, where that release has changed it.
 
-    Each text was taken from `kafka.admin.ConfigCommand` 4.3.1; `test_kafka_configs_original.py` compares them.
+    Texts are from `kafka.admin.ConfigCommand` 4.3.1; `integration/cli/test_kafka_configs_original` compares them.
     """
     texts = json.loads((Path(__file__).parent / "kafka_4_3_texts.json").read_text(encoding="utf-8"))
     text = texts.get(line["id"])

@@ -1,10 +1,11 @@
-"""The shape of the repository: the doors at its root, and that nothing goes through them."""
+"""The shape of the repository: the doors at its root, the size of files and folders, and lists of files."""
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.processes.scheduling import MEASURING
 
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.protocol.error_code import ErrorCode
@@ -71,3 +72,15 @@ def test_apis_and_errors_are_named_not_numbered() -> None:
 )
 def test_a_number_is_found(line: str) -> None:
     assert list(numbers_of_the_protocol(ast.parse(line)))
+
+
+def test_no_folder_has_more_than_20_entries() -> None:
+    folders = [each for top in ("tests",) for each in (ROOT / top).rglob("*") if each.is_dir()]
+    entries = {str(each.relative_to(ROOT)): [*each.iterdir()] for each in folders if each.name != "__pycache__"}
+    counts = {name: sum(each.name != "__pycache__" for each in inside) for name, inside in entries.items()}
+    assert {name: count for name, count in counts.items() if count > 20} == {}
+
+
+@pytest.mark.parametrize("name", MEASURING)
+def test_files_that_measure_exist(name: str) -> None:
+    assert (ROOT / "tests" / name).is_file()

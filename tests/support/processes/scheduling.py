@@ -35,27 +35,25 @@ class FilesTogether(LoadScopeScheduling):
         return "the run's servers" if any(name in text for name in self._names) else file
 
 
-MEASURING = frozenset(
-    {
-        "test_broker_against_daemon",
-        "test_daemon_clients",
-        "test_daemon_fetch_mode",
-        "test_daemon_share_consumer",
-        "test_daemon_terms",
-        "test_daemon_topics",
-        "test_demo",
-        "test_kills",
-        "test_load_clients",
-        "test_load_floods",
-        "test_load_metrics",
-        "test_load_run",
-        "test_load_test",
-        "test_network_faults",
-        "test_scenarios_run",
-        "test_store_throttles",
-    }
+MEASURING = (
+    "chaos/test_kills.py",
+    "chaos/test_network_faults.py",
+    "integration/cli/test_demo.py",
+    "integration/daemon/quotas/test_broker_against_daemon.py",
+    "integration/daemon/quotas/test_clients.py",
+    "integration/daemon/quotas/test_fetch_mode.py",
+    "integration/daemon/quotas/test_policies.py",
+    "integration/daemon/quotas/test_share_consumer.py",
+    "integration/daemon/quotas/test_topics.py",
+    "integration/load/test_clients.py",
+    "integration/load/test_embedded_cluster.py",
+    "integration/load/test_floods.py",
+    "integration/load/test_metrics.py",
+    "integration/load/test_run.py",
+    "integration/load/test_scenarios.py",
+    "integration/stores/test_throttles.py",
 )
-"""Files whose tests judge rates or times."""
+"""Files below `tests` whose tests judge rates or times."""
 
 
 @contextmanager
@@ -66,7 +64,7 @@ def turn(folder: Path, file: Path) -> Iterator[None]:
     """
     with (folder / "door").open("w") as door, (folder / "room").open("w") as room:
         fcntl.flock(door, fcntl.LOCK_EX)
-        alone = file.stem in MEASURING
+        alone = file.as_posix().endswith(MEASURING)
         fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         fcntl.flock(door, fcntl.LOCK_UN)
         yield

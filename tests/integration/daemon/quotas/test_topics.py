@@ -187,7 +187,7 @@ def test_kafka_python_sees_the_error_and_what_was_admitted_exists(new: Held, uni
 
 
 def test_the_java_client_repeats_what_was_refused_until_it_is_done(new: Held, kafka4: Kafka, unique_name: str) -> None:
-    source = str(Path(__file__).parents[1] / "support" / "java" / "CreateTopic.java")
+    source = str(Path(__file__).parents[3] / "support" / "java" / "CreateTopic.java")
     options = ["-Xmx256m", "-XX:TieredStopAtLevel=1"]
     command = java_command(kafka4.jars, source, [new.bootstrap, unique_name, f"{unique_name}-next"], options=options)
     new.limit(unique_name, 1.0)

@@ -94,7 +94,7 @@ def test_a_defect_costs_the_connection_that_met_it_and_is_said(bench: Bench, mon
     (notice,) = bench.notices
     assert notice.event == "connection closed: internal error"
     assert "IndexError: no such thing" in str(notice)
-    assert "test_daemon_relay.py" in str(notice)
+    assert "test_proxied_connection.py" in str(notice)
 
 
 def test_the_end_of_the_client_is_told_to_the_broker_after_its_last_bytes(bench: Bench) -> None:

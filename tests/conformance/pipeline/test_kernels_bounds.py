@@ -9,8 +9,8 @@ import pytest
 
 from kafka_quotas.pipeline.kernels.compiled import NUMBA
 
-ROOT = Path(__file__).parents[2]
-SUITES = ("tests/conformance/test_pipeline_kernels_lines.py", "tests/property/test_pipeline_kernels_core.py")
+ROOT = Path(__file__).parents[3]
+SUITES = ("tests/conformance/pipeline/test_kernels_lines.py", "tests/property/test_pipeline_kernels_core.py")
 _TOO_NARROW = """
 import numpy as np
 from kafka_quotas.pipeline.kernels import ring

@@ -33,7 +33,7 @@ def read_from_bytecode(release: Release, listener: str) -> dict[int, set[str]]:
     """By API key, the words of `QuotaCharges.java` for the classes of one release."""
     if java() is None:
         pytest.skip("needs Java")
-    source = str(Path(__file__).parents[1] / "support" / "java" / "QuotaCharges.java")
+    source = str(Path(__file__).parents[2] / "support" / "java" / "QuotaCharges.java")
     options = ["-Xmx256m", "-XX:TieredStopAtLevel=1"]
     command = java_command(jars(release), source, [listener], options=options)
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)

@@ -24,7 +24,7 @@ from kafka_quotas.core.model.entity import Entity
 APP = Entity.of(client_id="app")
 HEARTBEAT = 12
 PATIENCE_S = 240.0
-EXAMPLE = Path(__file__).parents[2] / "examples" / "daemon" / "policy.toml"
+EXAMPLE = Path(__file__).parents[4] / "examples" / "daemon" / "policy.toml"
 
 
 def producing_broker(connection: socket.socket) -> None:

@@ -16,7 +16,7 @@ import yaml
 
 from kafka_quotas.loadtest.scenario.file import shipped_names
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PAGES = sorted(path.name for path in (ROOT / "man" / "man1").glob("*.1"))
 

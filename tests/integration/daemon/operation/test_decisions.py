@@ -27,7 +27,7 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.control.server import ControlError
 from kafka_quotas.enforcement.decisions.messages import Operation
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "decision-clients"
+EXAMPLES = Path(__file__).parents[4] / "examples" / "decision-clients"
 APP = Entity.of(client_id="app")
 WINDOW = ["--quota-window-num", "3"]
 

@@ -167,7 +167,7 @@ class LimitedDay:
 
 def kafka_says(told: Told, window: QuotaWindow) -> list[str]:
     """What Kafka's managers answer to the same lines."""
-    source = str(Path(__file__).parents[1] / "support" / "java" / "QuotaDay.java")
+    source = str(Path(__file__).parents[3] / "support" / "java" / "QuotaDay.java")
     options = ["-Xmx512m", "-XX:TieredStopAtLevel=1"]
     command = java_command(jars(KAFKA_4), source, [str(window.samples), str(window.window_s)], options=options)
     done = subprocess.run(

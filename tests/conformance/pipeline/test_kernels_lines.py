@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.conformance.core.test_manager import _Runner as ManagerRunner
+from tests.conformance.core.test_scenarios import _Runner as ScenarioRunner
 from tests.conformance.lines import Line, agrees, number
-from tests.conformance.test_manager import _Runner as ManagerRunner
-from tests.conformance.test_scenarios import _Runner as ScenarioRunner
 
 from kafka_quotas.core.metrics.throttle_time import narrow_to_int32
 from kafka_quotas.core.model.quota_key import LONG_MAX
