@@ -5,13 +5,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.core_reference import ReferenceRate, ReferenceTokens
+from tests.support.core.effective_quotas import effective_quotas
 
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_key import LONG_MAX
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
-from kafka_quotas.core.resolution.effective import effective_quotas
 from kafka_quotas.core.resolution.quota_resolver import QuotaResolver
 
 Name = str | None

@@ -7,8 +7,7 @@ import io
 import os
 import sys
 
-COMPLETE_VARIABLE = "_KAFKA_QUOTAS_COMPLETE"
-"""What a shell's script asks by; Typer chose the name."""
+from kafka_quotas.cli.completion import COMPLETE_VARIABLE
 
 
 def main() -> int:

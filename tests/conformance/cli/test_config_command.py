@@ -6,7 +6,13 @@ import pytest
 from tests.conformance.lines import Line, as_kafka_4_3_says, entity_of, number, only_localhost
 
 from kafka_quotas.core.java.double import to_string
-from kafka_quotas.core.kafka_configs.arguments import Action, KafkaConfigsCommand, describe_lines, parse_arguments
+from kafka_quotas.core.kafka_configs.arguments import (
+    Action,
+    KafkaConfigsCommand,
+    checked_options,
+    command_of,
+    describe_lines,
+)
 from kafka_quotas.core.kafka_configs.options import KafkaConfigsError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import Match, QuotaFilter, matches
@@ -33,7 +39,7 @@ def test_config_command(line: Line) -> None:
 
 def _run(args: list[str], existing: dict[Entity, Any]) -> tuple[KafkaConfigsCommand, list[str]]:
     """The command and what it prints where these quotas are stored."""
-    command = parse_arguments(args, resolves=only_localhost, load_properties=no_files)
+    command = command_of(checked_options(args, resolves=only_localhost), load_properties=no_files)
     if command.action is Action.ALTER:
         command.changes(existing.get(command.entity, {}))
         return command, [command.completed_line]
@@ -53,7 +59,6 @@ def _check_error(error: KafkaConfigsError, expect: Line) -> None:
 def _check_command(command: KafkaConfigsCommand, expect: Line, existing: dict[Entity, Any]) -> None:
     assert command.action.value == expect["action"]
     assert _as_lines_have_it(command.quota_filter) == expect["describe_filter"]
-    assert command.sanitized_name == expect.get("sanitized_name")
     assert command.describes_scram == expect.get("describes_scram", False)
     if "entity" in expect:
         assert command.entity == entity_of(expect["entity"])

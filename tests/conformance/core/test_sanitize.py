@@ -4,7 +4,7 @@ import pytest
 from tests.conformance.lines import Line
 
 from kafka_quotas.core.errors import InvalidQuotaError
-from kafka_quotas.core.model.sanitizer import desanitize, jmx_sanitize, sanitize
+from kafka_quotas.core.model.sanitizer import desanitize, sanitize
 
 
 @pytest.mark.conformance("sanitize.jsonl")
@@ -12,7 +12,6 @@ def test_sanitize(line: Line) -> None:
     name = line["name"]
     if line["fn"] == "sanitize":
         assert sanitize(name) == line["sanitized"]
-        assert jmx_sanitize(name) == line["jmx"]
         assert desanitize(line["sanitized"]) == name
     elif isinstance(line["expect"], dict):
         with pytest.raises(InvalidQuotaError):

@@ -6,7 +6,7 @@ import pytest
 from tests.conformance.lines import Line, agrees, number
 
 from kafka_quotas.core.metrics.rate import CountRate, Rate, SimpleRate
-from kafka_quotas.core.metrics.sampled_stat import CumulativeSum, WindowedCount, WindowedSum
+from kafka_quotas.core.metrics.sampled_stat import WindowedCount, WindowedSum
 from kafka_quotas.core.metrics.sensor import Quota, Sensor, Stat, Violation
 from kafka_quotas.core.metrics.token_bucket import TokenBucket
 
@@ -46,7 +46,7 @@ class _Runner:
 
     def _stat(self, kind: str) -> Stat:
         if kind == "cumulative_sum":
-            return CumulativeSum()
+            return _CumulativeSum()
         return _WINDOWED[kind](self.config["samples"], self.config["window_ms"])
 
     def _configure(self) -> None:
@@ -69,7 +69,10 @@ class _Runner:
             case "record":
                 return _verdict(sensor.record(number(value), now_ms))
             case "strict":
-                return _verdict(sensor.record_strictly(number(value), now_ms))
+                refusal = sensor.check(now_ms)
+                if refusal is None:
+                    sensor.stat.record(number(value), now_ms)
+                return _verdict(refusal)
             case "check":
                 return _verdict(sensor.check(now_ms))
             case "measure":
@@ -88,6 +91,22 @@ class _Runner:
     def _measure(self, now_ms: int) -> tuple[float, int | None]:
         measured = self.sensor.stat.measure(now_ms)
         return measured, self.sensor.window_ms(now_ms) if isinstance(self.sensor.stat, Rate) else None
+
+
+class _CumulativeSum:
+    """Kafka's third stat, which no quota uses: the sum of everything, without a window."""
+
+    def __init__(self) -> None:
+        self._total = 0.0
+
+    def record(self, value: float, now_ms: int) -> None:
+        self._total += value
+
+    def measure(self, now_ms: int) -> float:
+        return self._total
+
+    def reconfigure(self, samples: int, window_ms: int) -> None:
+        pass
 
 
 def _verdict(violation: Violation | None) -> Row:

@@ -27,7 +27,7 @@ from kafka_quotas.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
 LIBRARIES = (
-    *("numpy", "pandas", "pyarrow", "pyspark", "numba", "duckdb", "orjson", "matplotlib", "jinja2"),
+    *("numpy", "pandas", "pyarrow", "pyspark", "numba", "orjson", "matplotlib", "jinja2"),
     *("kafka", "crc32c", "cryptography", "puresasl", "uvloop", "prometheus_client"),
 )
 

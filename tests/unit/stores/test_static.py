@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
+from tests.support.core.effective_quotas import effective_quotas
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.resolution.effective import effective_quotas
 from kafka_quotas.stores.static import read_static_quotas, static_quotas
 
 PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"

@@ -99,12 +99,6 @@ def print_chart(series: Sequence[Series], stream: TextIO, *, title: str = "", wi
         console.print(Text.assemble(*line))
 
 
-def chart_text(series: Sequence[Series], *, title: str = "", width: int = 80, height: int = 8) -> str:
-    """Return the chart as plain text, `width` columns at most."""
-    lines = chart_lines(series, title=title, width=width, height=height)
-    return "\n".join("".join(character for character, _ in line).rstrip() for line in lines)
-
-
 def chart_lines(
     series: Sequence[Series], *, title: str = "", width: int = 80, height: int = 8, marks: Marks = _UNICODE
 ) -> Iterator[list[_Cell]]:

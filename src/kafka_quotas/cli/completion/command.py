@@ -9,13 +9,12 @@ from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.completion import COMPLETE_VARIABLE
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.kafka_configs import install_drop_in
 from kafka_quotas.core.errors import UsageError
 
 _PROGRAM = "kafka-quotas"
-COMPLETE_VARIABLE = "_KAFKA_QUOTAS_COMPLETE"
-"""The variable that makes the program print or answer for a completion script."""
 
 
 class Shell(StrEnum):

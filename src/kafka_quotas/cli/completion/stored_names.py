@@ -20,6 +20,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from kafka_quotas.cli.completion import COMPLETE_VARIABLE
 from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_store
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import ENTITY_TYPES
@@ -160,7 +161,7 @@ def _start_refresh(options: TypedStore, path: Path) -> None:
     started.touch(mode=0o600)
     arguments = {name: getattr(options, name) for name in TypedStore.__slots__}
     command = [sys.executable, "-m", "kafka_quotas.cli.completion.stored_names", json.dumps(arguments)]
-    environment = {name: value for name, value in os.environ.items() if name != "_KAFKA_QUOTAS_COMPLETE"}
+    environment = {name: value for name, value in os.environ.items() if name != COMPLETE_VARIABLE}
     nowhere = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1, 2)]
     # Not by subprocess, which would want it to be waited for: it may well outlive this process.
     os.posix_spawn(sys.executable, command, environment, file_actions=nowhere, setsid=True)

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kafka_quotas.cli.completion.command import COMPLETE_VARIABLE, completion_script
+from kafka_quotas.cli.completion import COMPLETE_VARIABLE
+from kafka_quotas.cli.completion.command import completion_script
 from kafka_quotas.cli.docs.man_page import man_page, page_name
 from kafka_quotas.cli.framework.command_tree import Command, walk_commands
 from kafka_quotas.cli.main import PROGRAM, app

@@ -14,14 +14,12 @@ from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.java import double as java_double
 from kafka_quotas.core.kafka_configs.checks import check_options
 from kafka_quotas.core.kafka_configs.entities import (
-    IPS,
     QUOTA_TYPES,
     USERS,
     entity,
     entity_filter,
     entity_names,
     entity_types,
-    sanitized_name,
 )
 from kafka_quotas.core.kafka_configs.grammar import LoadProperties, added_configs, deleted_configs
 from kafka_quotas.core.kafka_configs.keys import NOT_SUPPORTED, check_keys, check_zookeeper_keys
@@ -68,11 +66,6 @@ class KafkaConfigsCommand:
         return entity_filter(self.types, self.names)
 
     @property
-    def sanitized_name(self) -> str | None:
-        """The name of a user, client or pair in ZooKeeper, or None for an ip."""
-        return None if IPS in self.types else sanitized_name(self.types, self.names)
-
-    @property
     def describes_scram(self) -> bool:
         """Whether the original lists SCRAM credentials as well."""
         return self.action is Action.DESCRIBE and self.types == (USERS,) and "" not in self.names
@@ -105,17 +98,6 @@ class KafkaConfigsCommand:
             )
         added = tuple((key, _number(key, text)) for key, text in self.added.items())
         return (*added, *((key, None) for key in self.deleted))
-
-
-def parse_arguments(
-    arguments: Sequence[str], *, resolves: Callable[[str], bool], load_properties: LoadProperties
-) -> KafkaConfigsCommand:
-    """Return the command of the arguments.
-
-    Raises:
-        KafkaConfigsError: Arguments that the original refuses, or actions of it other than quotas.
-    """
-    return command_of(checked_options(arguments, resolves=resolves), load_properties=load_properties)
 
 
 def checked_options(arguments: Sequence[str], *, resolves: Callable[[str], bool]) -> Options:

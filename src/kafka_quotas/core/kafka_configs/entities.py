@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from kafka_quotas.core.kafka_configs.options import KafkaConfigsError, Options
 from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Entity
 from kafka_quotas.core.model.quota_filter import FilterComponent, Match, QuotaFilter
-from kafka_quotas.core.model.sanitizer import DEFAULT_NAME, sanitize
 
 USERS, CLIENTS, IPS = "users", "clients", "ips"
 BROKERS, BROKER_LOGGERS = "brokers", "broker-loggers"
@@ -68,19 +67,6 @@ def entity_filter(types: Sequence[str], names: Sequence[str]) -> QuotaFilter:
         components=tuple(_component(QUOTA_TYPES[kind], name) for kind, name in zip(types, given, strict=True)),
         strict=True,
     )
-
-
-def sanitized_name(types: Sequence[str], names: Sequence[str]) -> str:
-    """Return the ZooKeeper name of a user, client or pair, such as `alice/clients`.
-
-    Parts without a name are left out.
-    """
-    swapped = len(types) == 2 and types[0] == CLIENTS
-    given = [DEFAULT_NAME if name == "" else sanitize(name) for name in names[: len(types)]]
-    if swapped and len(given) == 2:
-        given.reverse()  # a single name goes to the user, also where it stood with the client
-    root = given[0] if given else ""
-    return root if len(types) == 1 else "/".join([root, CLIENTS, *given[1:]])
 
 
 def _component(kind: str, name: str | None) -> FilterComponent:

@@ -211,23 +211,3 @@ class WindowedCount(WindowedSum):
     def record(self, value: float, now_ms: int) -> None:  # noqa: ARG002 - counts whatever the value
         """Count one record in the current slot."""
         super().record(1.0, now_ms)
-
-
-class CumulativeSum:
-    """The sum of all values ever recorded."""
-
-    __slots__ = ("_total",)
-
-    def __init__(self) -> None:
-        self._total = 0.0
-
-    def record(self, value: float, now_ms: int) -> None:  # noqa: ARG002 - one signature for every stat
-        """Add a value."""
-        self._total += value
-
-    def measure(self, now_ms: int) -> float:  # noqa: ARG002 - one signature for every stat
-        """Return the sum of all values."""
-        return self._total
-
-    def reconfigure(self, samples: int, window_ms: int) -> None:
-        """Ignore the window, which a cumulative sum does not have."""

@@ -3,10 +3,9 @@
 This is the general form of what `quotas.quota_bucket` does in one call: any stat, either direction of the bound, and
 every step observable. The calculator and the simulator use it.
 
-Invariants: recording comes before the check (except in `record_strictly`), and a refused value stays recorded. Checking
-observes, and observing resets expired samples and refills buckets: it is part of the state's history. A value equal to
-the bound is acceptable, NaN never is. Quotas are equal if their bounds and directions are, and as in Java a bound of
-NaN equals nothing.
+Invariants: recording comes before the check, and a refused value stays recorded. Checking observes, and observing
+resets expired samples and refills buckets: it is part of the state's history. A value equal to the bound is acceptable,
+NaN never is. Quotas are equal if their bounds and directions are, and as in Java a bound of NaN equals nothing.
 
 **Source:** `Sensor.record`, `Sensor.checkQuotas`, `QuotaUtils`, `org.apache.kafka.common.metrics.Quota` (Kafka 4.0).
 """
@@ -39,7 +38,7 @@ class Quota:
 
 
 class Stat(Protocol):
-    """The target of a sensor's records: a ring of samples, a rate, a token bucket or a sum."""
+    """The target of a sensor's records: a ring of samples, a rate or a token bucket."""
 
     def record(self, value: float, now_ms: int) -> None:
         """Record a value."""
@@ -92,13 +91,6 @@ class Sensor:
         """Record a value and return the violation, or None within the quota."""
         self.stat.record(value, now_ms)
         return self.check(now_ms)
-
-    def record_strictly(self, value: float, now_ms: int) -> Violation | None:
-        """Record a value if the quota is met before it, or else return the violation."""
-        violation = self.check(now_ms)
-        if violation is None:
-            self.stat.record(value, now_ms)
-        return violation
 
     def check(self, now_ms: int) -> Violation | None:
         """Return the violation, or None within the quota."""

@@ -1,4 +1,4 @@
-"""Entity names as ZooKeeper node names, bucket tags and JMX tags.
+"""Entity names as ZooKeeper node names and bucket tags.
 
 Every name has exactly one sanitized form, made of letters, digits and `.-_%` only. So the default entity's node name
 `<default>` is no sanitized name. Reading is more lenient than writing, as it is in Java.
@@ -16,8 +16,6 @@ from kafka_quotas.core.java.utf8 import decode_utf8
 DEFAULT_NAME = "<default>"
 """The node name of a default entity; never a sanitized name."""
 
-_JMX_SAFE = re.compile(r"[\w\-%. \t]*", re.ASCII)
-_JMX_ESCAPES = str.maketrans({"\n": "\\n", "\\": "\\\\", '"': '\\"', "*": "\\*", "?": "\\?"})
 _ESCAPED = re.compile(r"(?:%..)+|[%+]", re.DOTALL)
 
 
@@ -39,11 +37,6 @@ def desanitize(text: str) -> str:
         InvalidQuotaError: A `%` is not followed by two hexadecimal digits.
     """
     return _ESCAPED.sub(lambda match: _decoded(match[0]), text)
-
-
-def jmx_sanitize(name: str) -> str:
-    """Return the name as a JMX tag, quoted and escaped unless it holds only `[A-Za-z0-9_%. -]` and tabs."""
-    return name if _JMX_SAFE.fullmatch(name) else f'"{name.translate(_JMX_ESCAPES)}"'
 
 
 def _decoded(escaped: str) -> str:

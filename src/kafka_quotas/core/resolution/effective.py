@@ -112,27 +112,6 @@ class EffectiveQuotas:
         )
 
 
-def effective_quotas(
-    entries: Entries,
-    *,
-    user: str | None = None,
-    client_id: str | None = None,
-    ip: str | None = None,
-    history_levels: Iterable[LevelKind] = (),
-    static: Entries = (),
-) -> tuple[EffectiveQuota, ...]:
-    """Return what applies to a client and to an address, as far as they are given, by key.
-
-    A missing user is `ANONYMOUS`, a missing client-id the empty one. `static` holds levels 9 and 10 as entries of
-    client-ids. For many clients use an `EffectiveQuotas`.
-    """
-    quotas = EffectiveQuotas(entries, history_levels=history_levels, static=static)
-    found: tuple[EffectiveQuota, ...] = ()
-    if user is not None or client_id is not None:
-        found = quotas.for_client(ANONYMOUS if user is None else user, client_id or "")
-    return found if ip is None else (*found, quotas.for_ip(ip))
-
-
 def _of_client(key: QuotaKey, resolver: QuotaResolver, user: str, client_id: str) -> EffectiveQuota:
     bucket = resolver.bucket(user, client_id) if resolver.enabled else None
     match = None if bucket is None else resolver.match(bucket)

@@ -77,7 +77,3 @@ class ClientThrottleRow(NamedTuple):
     samples: int | None
     source: str
     src_file: str
-
-
-Row = EventRow | MetricRow | ClientThrottleRow
-"""A row from a line that could be read."""

@@ -2,6 +2,7 @@
 
 import io
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ from kafka_quotas.cli.charts.text_chart import (
     Series,
     Style,
     chart_lines,
-    chart_text,
     column_values,
     panels,
     print_chart,
@@ -23,6 +23,11 @@ RATE = Series(name="rate", points=[(0, 0), (5, 4), (10, 8)], unit="bytes/s", sty
 BOUND = Series(name="bound", points=[(0, 5), (10, 5)], unit="bytes/s", style=Style.LIMIT)
 DELAY = Series(name="delay", points=[(5, 2.0)], unit="s", style=Style.BARS)
 DEBT = Series(name="tokens", points=[(0, 500), (1, -60), (13, 0)], unit="partitions")
+
+
+def chart_text(series: Sequence[Series], *, title: str = "", width: int = 80, height: int = 8) -> str:
+    lines = chart_lines(series, title=title, width=width, height=height)
+    return "\n".join("".join(character for character, _ in line).rstrip() for line in lines)
 
 
 class TerminalOf(io.StringIO):

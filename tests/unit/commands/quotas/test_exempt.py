@@ -7,13 +7,13 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+from tests.support.core.effective_quotas import effective_quotas
 from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.commands.quotas.exempt import UNLIMITED, exempt
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING
-from kafka_quotas.core.resolution.effective import effective_quotas
 from kafka_quotas.stores.factory import open_store
 
 PRODUCE = "producer_byte_rate"

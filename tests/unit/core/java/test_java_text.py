@@ -11,7 +11,7 @@ from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.java.double import parse, to_string
 from kafka_quotas.core.java.hash_order import as_hash_map, hash_code
 from kafka_quotas.core.model.ip_address import ipv4_literal, ipv6_literal, is_address_or_host
-from kafka_quotas.core.model.sanitizer import desanitize, jmx_sanitize, sanitize
+from kafka_quotas.core.model.sanitizer import desanitize, sanitize
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,3 @@ def test_broken_escapes(text: str) -> None:
 
 def test_lone_surrogates_become_question_marks() -> None:
     assert sanitize("a\ud800b") == "a%3Fb"
-
-
-def test_jmx_tags_escape_what_java_escapes() -> None:
-    assert jmx_sanitize('a"b\\c\nd*e?') == '"a\\"b\\\\c\\nd\\*e\\?"'
-    assert jmx_sanitize("safe-name_1.2 %\t") == "safe-name_1.2 %\t"

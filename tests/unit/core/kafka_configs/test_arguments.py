@@ -2,7 +2,13 @@
 
 import pytest
 
-from kafka_quotas.core.kafka_configs.arguments import Action, KafkaConfigsCommand, describe_lines, parse_arguments
+from kafka_quotas.core.kafka_configs.arguments import (
+    Action,
+    KafkaConfigsCommand,
+    checked_options,
+    command_of,
+    describe_lines,
+)
 from kafka_quotas.core.kafka_configs.options import OPTIONS, KafkaConfigsError, usage_text
 from kafka_quotas.core.model.entity import Entity
 
@@ -10,7 +16,7 @@ BROKER = ["--bootstrap-server", "localhost:9092"]
 
 
 def understood(*words: str, file: dict[str, str] | None = None) -> KafkaConfigsCommand:
-    return parse_arguments(words, resolves=lambda _: False, load_properties=lambda _: file or {})
+    return command_of(checked_options(words, resolves=lambda _: False), load_properties=lambda _: file or {})
 
 
 def refused(*words: str) -> KafkaConfigsError:
@@ -145,10 +151,9 @@ def test_keys_to_remove_are_checked_before_values_are_read() -> None:
         command.changes({"producer_byte_rate": 1.0})
 
 
-def test_a_lone_name_goes_to_the_user_in_zookeeper_and_to_the_client_in_the_filter() -> None:
+def test_a_lone_name_goes_to_the_client_in_the_filter() -> None:
     words = ["--describe", "--entity-type", "clients", "--entity-type", "users", "--entity-name", "A"]
     command = understood(*BROKER, *words)
-    assert command.sanitized_name == "A/clients"
     components = [(part.entity_type, part.name) for part in command.quota_filter.components]
     assert components == [("client-id", "A"), ("user", None)]
 

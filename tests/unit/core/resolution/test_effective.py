@@ -1,11 +1,12 @@
 """What `effective_quotas` tells beside the limit: what lost, who shares, and warnings."""
 
 import pytest
+from tests.support.core.effective_quotas import effective_quotas
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, PRODUCER_BYTE_RATE, QuotaKey
-from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas, effective_quotas
+from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas
 from kafka_quotas.core.resolution.ip_resolver import IpQuotaResolver, canonical_address
 from kafka_quotas.core.resolution.quota_resolver import LevelKind
 

@@ -1,0 +1,23 @@
+"""What applies to one client or address, in one call."""
+
+from collections.abc import Iterable
+
+from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas, Entries
+from kafka_quotas.core.resolution.quota_resolver import LevelKind
+
+
+def effective_quotas(
+    entries: Entries,
+    *,
+    user: str | None = None,
+    client_id: str | None = None,
+    ip: str | None = None,
+    history_levels: Iterable[LevelKind] = (),
+    static: Entries = (),
+) -> tuple[EffectiveQuota, ...]:
+    """What applies to a client and to an address, as far as they are given, by key."""
+    quotas = EffectiveQuotas(entries, history_levels=history_levels, static=static)
+    found: tuple[EffectiveQuota, ...] = ()
+    if user is not None or client_id is not None:
+        found = quotas.for_client(ANONYMOUS if user is None else user, client_id or "")
+    return found if ip is None else (*found, quotas.for_ip(ip))
