@@ -84,11 +84,7 @@ def calibrate(
 
 @contextmanager
 def _scratch_topic(connection: ClusterClient, settings: StoreSettings, url: str) -> Iterator[str]:
-    """Yield a topic that has a leader, and delete it at the end.
-
-    Raises:
-        StoreError: The topic can't be created.
-    """
+    """Yield a topic that has a leader, and delete it at the end."""
     topic = f"kafka-quotas-calibrate-{uuid.uuid4().hex[:12]}"
     connection.node_ids()
     controller = connection.send(MetadataRequest()).controller_id

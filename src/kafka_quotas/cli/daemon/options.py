@@ -11,8 +11,7 @@ import typer
 from kafka_quotas.cli.framework.option_groups import option, option_group, required
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.units import parse_bytes
-from kafka_quotas.enforcement.config.address import Address, parse_address
-from kafka_quotas.enforcement.config.broker_ports import parse_broker_addresses
+from kafka_quotas.enforcement.config.address import Address, parse_address, parse_broker_addresses
 from kafka_quotas.enforcement.config.listener_file import ListenerFiles, parse_port_range
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.rules import UnknownApi

@@ -5,21 +5,15 @@ an address that is given for a node id beats that. Two listeners never share a p
 **Source:** kafka-proxy's deterministic listeners, Kroxylicious' `portIdentifiesNode`.
 """
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.enforcement.config.address import ListenError, parse_address
-from kafka_quotas.enforcement.config.listener_settings import MAX_NODE_ID, BrokerAddress, ListenerSettings
+from kafka_quotas.enforcement.config.address import MAX_PORT, BrokerAddress, ListenError, address_of
+from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 
-MAX_PORT: Final = 65_535
-MAX_ADDRESSES: Final = 1_000
-"""Most node ids that may be given addresses: each has a listening socket from the start."""
-_ENTRY: Final = re.compile(r"(\d{1,10})(?:-(\d{1,10}))?=(.+)")
-_EXAMPLE: Final = "for example 1=20001,2=kafka-2.example:20002 or, for many at once, 1001-1099=21001"
 _ANYWHERE: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound to
 
 
@@ -54,39 +48,6 @@ class BrokerPorts:
         return port
 
 
-def address_of(addresses: Iterable[BrokerAddress], node_id: int) -> BrokerAddress | None:
-    """Return the configured address of a node id, None without one."""
-    return next((each for each in addresses if each.first <= node_id <= each.last), None)
-
-
-def parse_broker_addresses(texts: Iterable[str]) -> tuple[BrokerAddress, ...]:
-    """Return the addresses that ID=[HOST:]PORT or FIRST-LAST=[HOST:]PORT mean, separated by commas.
-
-    Raises:
-        UsageError: A text is no such address, a node id has two, or there are more than `MAX_ADDRESSES` node ids.
-    """
-    found = [_parsed(part.strip()) for text in texts for part in text.split(",") if part.strip()]
-    for one, other in combinations(found, 2):
-        if one.first <= other.last and other.first <= one.last:
-            raise UsageError(f"broker {max(one.first, other.first)} is given two addresses")
-    if sum(1 + each.last - each.first for each in found) > MAX_ADDRESSES:
-        raise UsageError(f"more than {MAX_ADDRESSES} brokers are given addresses", hint="a --port-range has no bound")
-    return tuple(found)
-
-
-def _parsed(text: str) -> BrokerAddress:
-    match = _ENTRY.fullmatch(text)
-    if match is None:
-        raise UsageError(f"not an address of a broker: {text!r}", hint=_EXAMPLE)
-    first, last = int(match[1]), int(match[2] or match[1])
-    target = match[3].strip()
-    is_port = target.isascii() and target.isdigit()
-    address = parse_address(f"broker:{target}" if is_port else target)
-    if not first <= last <= MAX_NODE_ID or address.port + last - first > MAX_PORT:
-        raise UsageError(f"not an address of a broker: {text!r}", hint=_EXAMPLE)
-    return BrokerAddress(first=first, last=last, host=None if is_port else address.host, port=address.port)
-
-
 def ports_of(listeners: Sequence[ListenerSettings]) -> tuple[BrokerPorts, ...]:
     """Return the ports that each listener gives its brokers.
 
@@ -97,7 +58,8 @@ def ports_of(listeners: Sequence[ListenerSettings]) -> tuple[BrokerPorts, ...]:
     """
     found = tuple(_ports_of(listener, listeners) for listener in listeners)
     for (one, ports), (other, others) in combinations(zip(listeners, found, strict=True), 2):
-        if not (_share_host(one, other) and _has_ports(one) and _has_ports(other) and ports.first and others.first):
+        by_ports = one.host_pattern is None and other.host_pattern is None
+        if not (by_ports and _share_host(one, other) and ports.first and others.first):
             continue
         first, last = max(ports.first, others.first), min(ports.last, others.last)
         if first <= last:
@@ -135,11 +97,7 @@ def _ports_of(listener: ListenerSettings, listeners: Sequence[ListenerSettings])
 
 
 def _check_addresses(listener: ListenerSettings) -> None:
-    """Refuse addresses of brokers that do not fit the way in which the listener is shared.
-
-    Raises:
-        UsageError: A broker shares the port without a host of its own, or a broker's port leads to several upstreams.
-    """
+    """Refuse addresses of brokers that do not fit how the listener is shared."""
     for each in listener.broker_addresses:
         if listener.shares_port and (each.host is None or each.first != each.last or each.port != listener.listen.port):
             raise UsageError(
@@ -151,11 +109,6 @@ def _check_addresses(listener: ListenerSettings) -> None:
                 f"{listener.listen} leads to several upstreams and can't be broker {listener.bootstrap_owner}'s alone",
                 hint="give the broker another port, or name one upstream",
             )
-
-
-def _has_ports(listener: ListenerSettings) -> bool:
-    """Return whether brokers differ by their ports."""
-    return listener.host_pattern is None
 
 
 def _share_host(one: ListenerSettings, other: ListenerSettings) -> bool:

@@ -28,9 +28,9 @@ from typing import Any, Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.java.utf8 import well_formed
-from kafka_quotas.enforcement.config.address import parse_address, parse_addresses
+from kafka_quotas.enforcement.config.address import parse_address, parse_addresses, parse_broker_addresses
 from kafka_quotas.enforcement.config.api_access import ALLOW, DENY, parse_api_access
-from kafka_quotas.enforcement.config.broker_ports import parse_broker_addresses, ports_of
+from kafka_quotas.enforcement.config.broker_ports import ports_of
 from kafka_quotas.enforcement.config.listener_settings import NODE_ID_MARK, ListenerSettings, Network
 from kafka_quotas.enforcement.config.principal_mapping import PROPERTY, PrincipalMapping
 from kafka_quotas.stores.files.property_file import read_properties

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final, TypeAlias
 
-from kafka_quotas.enforcement.config.address import Address
+from kafka_quotas.enforcement.config.address import MAX_NODE_ID, Address, BrokerAddress
 from kafka_quotas.enforcement.config.api_access import ALL_APIS, ApiAccess
 from kafka_quotas.enforcement.config.principal_mapping import DEFAULT_RULES
 from kafka_quotas.enforcement.config.rules import MAX_IN_FLIGHT
@@ -14,26 +14,11 @@ from kafka_quotas.enforcement.config.rules import MAX_IN_FLIGHT
 Network: TypeAlias = IPv4Network | IPv6Network
 NODE_ID_MARK: Final = "$(nodeId)"
 """Placeholder of a broker's node id in a pattern for host names."""
-MAX_NODE_ID: Final = 2**31 - 1
 MAX_IDLE_MS: Final = 600_000
 """Default of `connections.max.idle.ms`, which is Kafka's."""
 _NODE_ID: Final = re.compile("[0-9]{1,10}")
 MAIN: Final = "main"
 """Name of the listener that `--listen` opens."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerAddress:
-    """The advertised address of one broker, or of a range of brokers with consecutive ports."""
-
-    first: int
-    """First node id."""
-    last: int
-    """Last node id."""
-    port: int
-    """Port of `first`; the port of each further node id is one higher."""
-    host: str | None = None
-    """Host of these brokers, None for that of all brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,11 +120,7 @@ def _entity(table: _Table) -> Entity:
 
 
 def _part(table: _Table, name: str) -> str | Absent | None:
-    """Return the name of a part, None for the default, `ABSENT` for none.
-
-    Raises:
-        UsageError: The part is no name, or is given together with its default.
-    """
+    """Return the name of a part, None for the default, `ABSENT` for none."""
     is_default = table.get(f"{name}_default", False)
     if not isinstance(is_default, bool):
         raise UsageError(f"{name}_default is neither true nor false")
@@ -134,16 +130,10 @@ def _part(table: _Table, name: str) -> str | Absent | None:
         raise UsageError(f"{name} and {name}_default exclude each other")
     if not isinstance(table[name], str) or not table[name]:
         raise UsageError(f"{name} is no name: {table[name]!r}", hint=f"{name}_default = true means everybody else")
-    value: str = table[name]
-    return value
+    return str(table[name])
 
 
 def _settings(table: _Table) -> dict[str, Any]:
-    """Return the settings of an entity by name, each checked.
-
-    Raises:
-        UsageError: A setting is unknown or not valid, or the entity has none.
-    """
     _refuse_others(table, (*_WHO, *SETTINGS))
     settings = {name: SETTINGS[name].read(name, value) for name, value in table.items() if name in SETTINGS}
     if not settings:

@@ -75,11 +75,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _parsed(part: str) -> _Rule | None:
-    """Return the rule that a part of the text means, None for an empty one.
-
-    Raises:
-        UsageError: The part is no rule.
-    """
+    """Return the rule that a part of the text means, None for an empty one."""
     if not part:
         return None
     match = _PARSER.fullmatch(part)

@@ -116,11 +116,7 @@ class ControlConnection(asyncio.Protocol):
         del self._buffer[:taken]
 
     def _recognize(self) -> bool:
-        """Return whether the form is known, and answer the binary one with its own first bytes.
-
-        Raises:
-            ProtocolError: The peer speaks another version of the binary form.
-        """
+        """Return whether the form is known, and answer the binary one with its own first bytes."""
         start = bytes(self._buffer[: len(MAGIC)])
         if not start or (start != MAGIC and MAGIC.startswith(start)):
             return False
@@ -144,11 +140,7 @@ class ControlConnection(asyncio.Protocol):
         return start
 
     def _answer_lines(self) -> int:
-        """Answer the complete lines in the buffer and return how many bytes they take.
-
-        Raises:
-            ProtocolError: A line is longer than `MAX_LINE_BYTES`.
-        """
+        """Answer the complete lines in the buffer and return how many bytes they take."""
         start = 0
         while self._waiting is None and not self._is_full:
             end = self._buffer.find(b"\n", start)

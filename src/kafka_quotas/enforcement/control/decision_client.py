@@ -168,11 +168,6 @@ class DecisionClient:
 
 
 def _type(name: AnyQuotaType | str) -> AnyQuotaType:
-    """Return the type of this name.
-
-    Raises:
-        DecisionError: No type has this name.
-    """
     if not isinstance(name, str):
         return name
     if name not in ANY_QUOTA_TYPES:

@@ -107,11 +107,8 @@ class ControlServer:
                     await self._server.wait_closed()
 
     def _bound(self) -> socket.socket:
-        """Return a socket bound to its path with the configured mode.
-
-        The umask gives the file its mode at once, so no other user can open it before a `chmod`.
-        """
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # The umask gives the file its mode at once, so no other user can open it before a `chmod`.
         before = os.umask(0o777 & ~self._access.mode)
         try:
             sock.bind(str(self.path))
@@ -134,11 +131,7 @@ class ControlServer:
         return connection
 
     def _take_over(self) -> None:
-        """Remove the socket file of a daemon that is gone.
-
-        Raises:
-            ControlError: Another daemon answers there.
-        """
+        """Remove the socket file of a daemon that is gone."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             try:
                 probe.connect(str(self.path))

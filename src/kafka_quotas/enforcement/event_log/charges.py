@@ -90,10 +90,7 @@ class ChargeQueue:
         self.recorder(ChargeSource(connection=0, ip=request.ip, route=route))(charge)
 
     def take(self, count: int) -> list[tuple[ChargeSource, Charge]]:
-        """Take the oldest charges off the queue, at most `count`.
-
-        For one thread only.
-        """
+        """Take the oldest charges off the queue, at most `count`, in one thread only."""
         pop = self._queue.popleft
         taken = [pop() for _ in range(min(count, len(self._queue)))]
         self._bytes_taken += sum(_size(charge) for _, charge in taken)

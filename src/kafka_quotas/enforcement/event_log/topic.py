@@ -85,11 +85,6 @@ class EventTopic:
 
 
 def _opened(target: TopicTarget) -> "Producer":
-    """Return a producer for the topic.
-
-    Raises:
-        EventLogError: The producer does not accept the properties.
-    """
     from confluent_kafka import KafkaException, Producer  # noqa: PLC0415 - only daemons that log to a topic
 
     try:

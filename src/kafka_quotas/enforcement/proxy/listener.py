@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.enforcement.config.address import Address, ListenError
-from kafka_quotas.enforcement.config.broker_ports import BrokerPorts, address_of
+from kafka_quotas.enforcement.config.address import Address, ListenError, address_of
+from kafka_quotas.enforcement.config.broker_ports import BrokerPorts
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.principal_mapping import PrincipalMapping
 from kafka_quotas.enforcement.proxy.acceptor import bind

@@ -125,10 +125,7 @@ class StateSnapshotter:
         self._ending.set()
 
     async def _save_in_slices(self) -> None:
-        """Save the state while clients are served.
-
-        Slices are gathered in the event loop and written in a thread.
-        """
+        """Save the state while clients are served: gathered in the event loop, written in a thread."""
         replacement = state_file(self._path)
         file = await asyncio.to_thread(replacement.__enter__)
         try:
@@ -201,11 +198,7 @@ class StateSnapshotter:
         return True
 
     def _node_id(self, broker: NodeId | str) -> NodeId:
-        """Return the node id that a saved broker has now.
-
-        Raises:
-            StateError: The broker is a text other than that of the cluster.
-        """
+        """Return the node id that a saved broker has now."""
         if isinstance(broker, str):
             raise StateError(f"no broker is called {broker!r}")
         return self._bootstrap() if broker is None else broker
@@ -247,10 +240,7 @@ class StateSnapshotter:
                     yield SavedRate(broker=self._name(node_id), memory=memory)
 
     def _name(self, node_id: NodeId) -> NodeId:
-        """Return the node id to save, None for the bootstrap listener's broker.
-
-        That one may have another id after a restart.
-        """
+        # The bootstrap listener's broker may have another id after a restart.
         return None if node_id == self._bootstrap() else node_id
 
     def _log_failure(self, error: StateError) -> None:
@@ -267,9 +257,7 @@ def _sliced(saved: Iterator[Saved]) -> Iterator[list[Saved]]:
 
 
 def _span_ms(manager: ClientQuotaManager, mode: Mode) -> int:
-    """Return how long after its last record a bucket still counts.
-
-    Rates forget with their window, debts may last.
-    """
+    """Return how long after its last record a bucket still counts."""
+    # Rates forget with their window, debts may last.
     lasts = manager.quota_type is QuotaType.CONTROLLER_MUTATION or mode is Mode.SMOOTH
     return IDLE_MS if lasts else 2 * manager.window.samples * manager.window.window_ms

@@ -54,10 +54,7 @@ class ThrottleTable:
         self._name_bytes = 0
 
     def add(self, key: Throttled, throttle_ms: int) -> bool:
-        """Count a throttle time and return whether it is the first of its bucket.
-
-        A bucket that was moved to the others counts as new.
-        """
+        """Count a throttle time and return whether its bucket is new, or was moved to the others meanwhile."""
         self.totals[key[0]].add(throttle_ms)
         count = self.by_bucket.get(key)
         if count is not None:

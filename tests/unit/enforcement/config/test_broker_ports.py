@@ -3,9 +3,16 @@
 import pytest
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.enforcement.config.address import Address, ListenError, parse_addresses
-from kafka_quotas.enforcement.config.broker_ports import MAX_ADDRESSES, BrokerPorts, parse_broker_addresses, ports_of
-from kafka_quotas.enforcement.config.listener_settings import BrokerAddress, ListenerSettings
+from kafka_quotas.enforcement.config.address import (
+    MAX_ADDRESSES,
+    Address,
+    BrokerAddress,
+    ListenError,
+    parse_addresses,
+    parse_broker_addresses,
+)
+from kafka_quotas.enforcement.config.broker_ports import BrokerPorts, ports_of
+from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 
 UPSTREAM = (Address(host="broker-1", port=9092),)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.enforcement.config.address import Address
+from kafka_quotas.enforcement.config.address import Address, BrokerAddress
 from kafka_quotas.enforcement.config.api_access import ALL_APIS, ApiAccess, parse_api_access
 from kafka_quotas.enforcement.config.listener_file import (
     ListenerFiles,
@@ -15,7 +15,7 @@ from kafka_quotas.enforcement.config.listener_file import (
     read_listener,
     refuse_restart,
 )
-from kafka_quotas.enforcement.config.listener_settings import BrokerAddress, ListenerSettings
+from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 
 PLACES = "listen=0.0.0.0:19094\nupstream=broker-1:9094\n"
 MAIN = ListenerSettings(
