@@ -27,19 +27,17 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, new_limiter
 from kafka_quotas.core.quotas.simulation import replay as replay_in_core
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.engine.local import run_tasks, task_files
+from kafka_quotas.pipeline.engine.job import run_tasks, task_files
 from kafka_quotas.pipeline.engine.progress import ignore_progress
+from kafka_quotas.pipeline.engine.spark import run_on_files, run_on_rows, tables_by_task
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
+from kafka_quotas.pipeline.replay.job import replay_job, replay_tables
 from kafka_quotas.pipeline.replay.plan import Model, ReplayPlan
-from kafka_quotas.pipeline.replay.spark import replay_files, replay_found, replay_rows
-from kafka_quotas.pipeline.replay.tables import replay_tables
-from kafka_quotas.pipeline.replay.task import replay_task
 from kafka_quotas.pipeline.tables.layout import LAYOUT_FILE, LAYOUT_VERSION, MANIFEST_FILE, DataFolder, bucket_of
 from kafka_quotas.pipeline.tables.schemas import EVENTS
-from kafka_quotas.pipeline.usage.spark import usage_files, usage_found
-from kafka_quotas.pipeline.usage.tables import usage_tables
-from kafka_quotas.pipeline.usage.task import UsagePlan, usage_task
+from kafka_quotas.pipeline.usage.job import usage_job, usage_tables
+from kafka_quotas.pipeline.usage.task import UsagePlan
 
 Timed = Callable[[Callable[[], int]], None]
 """Runs something that tells how many events, or events by limits, it did, and remembers what that took."""
@@ -130,12 +128,10 @@ def run_case(case: str, data: Path) -> None:
 
 def usage(data: DataFolder, timed: Timed) -> None:
     """Measure the usage job on this machine."""
-    plan = UsagePlan(quotas=NOTHING, seconds=3600)
-    files = task_files(data, plan.told_apart_by())
+    job = usage_job(UsagePlan(quotas=NOTHING, seconds=3600))
 
     def work() -> int:
-        found = run_tasks(files, lambda slices: usage_task(slices, plan), stage="usage", watch=ignore_progress)
-        usage_tables(found)
+        usage_tables(run_tasks(job, task_files(data, job), watch=ignore_progress))
         return count(data)
 
     timed(work)
@@ -143,10 +139,14 @@ def usage(data: DataFolder, timed: Timed) -> None:
 
 def usage_spark(data: DataFolder, timed: Timed) -> None:
     """Measure the usage job on Spark, whose workers read the files."""
-    plan = UsagePlan(quotas=NOTHING, seconds=3600)
-    files = task_files(data, plan.told_apart_by())
+    job = usage_job(UsagePlan(quotas=NOTHING, seconds=3600))
     with session() as spark:
-        timed(lambda: usage_tables(usage_found(usage_files(spark, files, plan).toArrow())) and count(data))
+
+        def work() -> int:
+            usage_tables(tables_by_task(run_on_files(spark, task_files(data, job), job).toArrow(), job))
+            return count(data)
+
+        timed(work)
 
 
 def usage_duckdb(data: DataFolder, timed: Timed) -> None:
@@ -162,16 +162,10 @@ def usage_duckdb(data: DataFolder, timed: Timed) -> None:
 def replay(data: DataFolder, timed: Timed, *, limits: int = 1, shared: bool = False) -> None:
     """Measure a replay in a closed loop on this machine, by user (`shared`) so that no bucket of files stands alone."""
     plan = plan_of(limits, shared=shared)
+    job = replay_job(plan)
 
     def work() -> int:
-        files = task_files(data, plan.told_apart_by())
-        found = run_tasks(
-            files,
-            lambda slices: replay_task(slices, plan),
-            stage="replay",
-            watch=ignore_progress,
-            columns=plan.columns(),
-        )
+        found = run_tasks(job, task_files(data, job), watch=ignore_progress)
         return sum(replay_tables(found, plan).whatif["n"].to_pylist())
 
     timed(work)
@@ -180,15 +174,17 @@ def replay(data: DataFolder, timed: Timed, *, limits: int = 1, shared: bool = Fa
 def replay_spark(data: DataFolder, timed: Timed, *, bucketed: bool = True) -> None:
     """Measure the same on Spark: workers read the files, or rows are shuffled."""
     plan = plan_of(1)
-    files = task_files(data, plan.told_apart_by())
+    job = replay_job(plan)
+    files = task_files(data, job)
     with session() as spark:
 
         def work() -> int:
             if bucketed:
-                frame = replay_files(spark, files, plan)
+                frame = run_on_files(spark, files, job)
             else:
-                frame = replay_rows(spark.read.parquet(*(str(file) for own in files for file in own)), plan)
-            return sum(replay_tables(replay_found(frame.toArrow()), plan).whatif["n"].to_pylist())
+                frame = run_on_rows(spark.read.parquet(*(str(file) for own in files for file in own)), job)
+            found = tables_by_task(frame.toArrow(), job)
+            return sum(replay_tables(found, plan).whatif["n"].to_pylist())
 
         timed(work)
 

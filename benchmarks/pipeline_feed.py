@@ -22,10 +22,11 @@ from pipeline import cpu_seconds, machine_seconds
 
 from kafka_quotas.commands.pipeline.ingest import IngestRequest, IngestWatcher, ingest
 from kafka_quotas.commands.pipeline.stream import StreamRequest, StreamWatcher, stream
+from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.choice import Engine
 from kafka_quotas.pipeline.engine.progress import ignore_progress
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
-from kafka_quotas.pipeline.ingest.plan import IngestTerms
+from kafka_quotas.pipeline.ingest.plan import IngestSettings
 from kafka_quotas.pipeline.stream.job import BatchReport
 from kafka_quotas.pipeline.stream.source import FolderSource
 from kafka_quotas.pipeline.tables.schemas import EVENTS
@@ -64,7 +65,7 @@ def ingest_case(case: str, engine: Engine, folder: Path, lines: int) -> None:
         patterns=(),
         paths=(log,),
         out=folder / case,
-        terms=IngestTerms(cluster="c", broker_id=1, zone="UTC"),
+        settings=IngestSettings(cluster="c", broker_id=1, zone="UTC"),
         spark=SparkSettings(log_file=folder / "spark.log", master=f"local[{PROCESSORS}]"),
         engine=engine,
     )
@@ -89,6 +90,7 @@ def stream_case(folder: Path, events: int) -> None:
         target=folder / "live",
         checkpoint=folder / "checkpoint",
         spark=SparkSettings(log_file=folder / "spark.log", master=f"local[{PROCESSORS}]"),
+        quotas=Proposal(name="nothing", entries=()),
         batch_size=1,
     )
     stream(request, StreamWatcher(report=report, show=lambda _: None, stop=threading.Event()))

@@ -35,6 +35,26 @@ def test_no_retired_word_names_a_module_or_a_class() -> None:
     assert {name: place for name, place in names().items() if name in words} == {}
 
 
+def identifiers(source: str) -> set[str]:
+    """Every function, argument, variable and attribute of a module, without leading underscores."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        for field in ("name", "arg", "attr", "id"):
+            value = getattr(node, field, None)
+            found |= {value.strip("_")} if isinstance(value, str) else set()
+    return found
+
+
+def test_no_retired_word_names_a_function_or_a_variable_of_the_pipeline() -> None:
+    section = GLOSSARY.partition("## Pipeline")[2].partition("\n## ")[0]
+    words = {word.strip().replace(" ", "_") for word in re.findall(r"([a-z ]+)†", section)}
+    assert {"harvest", "told_apart_by"} <= words
+    words -= {"form", "spans", "waiting"}  # of manifests, of one bucket, and for a lock
+    rooms = (ROOT / "src" / "kafka_quotas" / room for room in ("pipeline", "commands/pipeline"))
+    found = {path.name: words & identifiers(path.read_text("utf-8")) for room in rooms for path in room.rglob("*.py")}
+    assert {name: used for name, used in found.items() if used} == {}
+
+
 def test_docstrings_do_not_begin_with_nothing() -> None:
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
     beginning = [

@@ -25,7 +25,7 @@ from kafka_quotas.commands.testbed.kafka_broker import VERSION, KafkaServerError
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.pipeline.engine.choice import require_libraries
-from kafka_quotas.pipeline.engine.java import find_java
+from kafka_quotas.pipeline.engine.spark_session import find_java
 from kafka_quotas.system_clock import SystemClock
 
 

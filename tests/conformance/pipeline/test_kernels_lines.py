@@ -93,10 +93,10 @@ class _KernelSensor:
         limit = UNLIMITED if bound is None else float(bound)
         state = (self.clocks, self.sums, 0, 0, op, value, limit, now_ms, *window)
         if self.tokens:
-            _, held, throttle_ms, _, level = judge.judge_tokens(*state)
+            _, held, throttle_ms, _, level = judge.admit_tokens(*state)
             return level, None, held, throttle_ms
         longest_ms = self.config.get("max_throttle_ms")
-        outcome = judge.judge_rate(*state, LONG_MAX if longest_ms is None else longest_ms)
+        outcome = judge.admit_rate(*state, LONG_MAX if longest_ms is None else longest_ms)
         _, held, throttle_ms, window_ms, level = outcome
         return level, window_ms, held, throttle_ms
 

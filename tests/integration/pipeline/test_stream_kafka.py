@@ -22,8 +22,8 @@ from tests.support.brokers.servers import Kafka
 from tests.support.daemon.process import running_daemon, set_quota
 
 from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.pipeline.stream.sink import TopicSink
 from kafka_quotas.pipeline.stream.source import TopicSource
-from kafka_quotas.pipeline.stream.topic_sink import TopicSink
 
 pytestmark = pytest.mark.timeout(900)
 _DEADLINE_S = 600.0

@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.tables.layout import LAYOUT_FILE, LAYOUT_VERSION, MANIFEST_FILE, bucket_of
+from kafka_quotas.pipeline.engine.job import Job, Tables, run_tasks, task_files
+from kafka_quotas.pipeline.engine.progress import ignore_progress
+from kafka_quotas.pipeline.tables.layout import LAYOUT_FILE, LAYOUT_VERSION, MANIFEST_FILE, DataFolder, bucket_of
 from kafka_quotas.pipeline.tables.schemas import EVENTS
 
 BASE_MS = 1_795_262_400_000
@@ -68,7 +70,7 @@ def random_events(count: int, *, seed: int = 1, clients: int = 12, seconds: int 
 
 
 def events_folder(path: Path, rows: Sequence[Mapping[str, Any]], *, buckets: int = 4, ingests: int = 1) -> Path:
-    """The folder, with the rows spread over so many ingests as files that are sorted by time."""
+    """The folder, with the rows spread over N ingests as files that are sorted by time."""
     path.mkdir(parents=True)
     (path / LAYOUT_FILE).write_text(json.dumps({"version": LAYOUT_VERSION, "buckets": buckets}))
     for ingest in range(ingests):
@@ -89,6 +91,11 @@ def _bucketed(rows: Sequence[Mapping[str, Any]], buckets: int) -> dict[int, pa.T
         key = {name: whole[name] for name in ("user", "client_id", "broker_id")}
         found.setdefault(bucket_of(**key, buckets=buckets), []).append(row)
     return {number: events_table(of_bucket) for number, of_bucket in found.items()}
+
+
+def run_here(job: Job, folder: Path) -> list[Tables]:
+    """The tables of each task of a job over a folder, on this machine."""
+    return run_tasks(job, task_files(DataFolder.open(folder), job), watch=ignore_progress)
 
 
 def proposal(name: str, *entries: tuple[Entity, Mapping[str, float]]) -> Proposal:

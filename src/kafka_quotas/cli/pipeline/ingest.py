@@ -18,8 +18,8 @@ from kafka_quotas.commands.pipeline.ingest import IngestRequest, IngestResult, I
 from kafka_quotas.commands.pipeline.ingest import ingest as run_ingest
 from kafka_quotas.core.formats.metric_names import BUILT_IN
 from kafka_quotas.pipeline.engine.choice import EngineChoice, require_libraries
-from kafka_quotas.pipeline.formats.detect import FileForm
-from kafka_quotas.pipeline.ingest.plan import IngestTerms
+from kafka_quotas.pipeline.formats.detect import InputFormat
+from kafka_quotas.pipeline.ingest.plan import IngestSettings
 
 _SHOWN_FAULTS = 10
 _TITLES = {
@@ -57,7 +57,7 @@ class IngestOptions:
     )
     broker_id: int | None = option("--broker-id N", min=0, help="The broker of all files whose path tells none.")
     cluster: str = option("--cluster NAME", default="default", help="The cluster's name, kept in every row.")
-    form: FileForm | None = option("--form", help="What all files are; without it each file's beginning tells.")
+    form: InputFormat | None = option("--form", help="What all files are; without it each file's beginning tells.")
     metric_names: Path | None = option(
         "--metric-names FILE", help="How an exporter names the quota metrics, as TOML; the usual styles are known."
     )
@@ -78,11 +78,11 @@ def ingest(
         patterns=tuple(asked.source or ()),
         paths=tuple(files or ()),
         out=asked.out,
-        terms=IngestTerms(
+        settings=IngestSettings(
             cluster=asked.cluster,
             broker_id=asked.broker_id,
             zone=asked.timezone,
-            form=asked.form,
+            input_format=asked.form,
             names=read_metric_names(asked.metric_names) if asked.metric_names else BUILT_IN,
         ),
         spark=engine.spark(),

@@ -9,7 +9,7 @@ from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.commands.pipeline.recommend import RecommendRequest
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.pipeline.buckets.default_scope import DefaultScope
+from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.choice import Engine
 from kafka_quotas.pipeline.engine.runner import EventsRequest
 from kafka_quotas.pipeline.engine.spark_settings import DEFAULT_MASTER, SparkSettings
@@ -123,7 +123,7 @@ class AdviceOptions:
         settings = windows.settings()
         return RecommendRequest(
             events=events,
-            per=self.default_of,
+            scope=self.default_of,
             tolerance=Tolerance(
                 clients_share=self.clients_share,
                 time_share=self.time_share,

@@ -11,15 +11,15 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 
 
-def proposal_of_file(path: str) -> Proposal:
-    """Return the quotas of a file, named after the file.
+def proposal_of_file(path: str, *more: str) -> Proposal:
+    """Return the quotas of one file or several together, named after the first.
 
     Raises:
-        UsageError: The file has problems.
+        UsageError: A file has problems.
     """
     entries = tuple(
         (each.entity, {key: value for key, value in each.quotas.items() if value is not None})
-        for each in declared([path]).entries
+        for each in declared([path, *more]).entries
     )
     return Proposal(name=path, entries=entries)
 

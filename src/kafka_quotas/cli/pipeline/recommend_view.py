@@ -8,7 +8,7 @@ from kafka_quotas.cli.output.render import Cell, Listing, Table, columns
 from kafka_quotas.cli.pipeline.proposals import amount_text, bucket_text
 from kafka_quotas.commands.pipeline.recommend import RecommendResult
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.pipeline.buckets.default_scope import DefaultScope
+from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.recommend.advice import Advice
 from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand
 from kafka_quotas.pipeline.recommend.evidence import recommendation_rows
@@ -23,7 +23,7 @@ def advice_listing(result: RecommendResult) -> Listing:
     found = result.recommendation
     documents = [
         {**row, "evidence": json.loads(row["evidence"])}
-        for row in recommendation_rows(found.cluster, found.advices, found.plan.per)
+        for row in recommendation_rows(found.cluster, found.advices, found.plan.scope)
     ]
     clients = {(each.user, each.client_id) for advice in found.advices for each in advice.demands}
     return Listing(
@@ -32,13 +32,13 @@ def advice_listing(result: RecommendResult) -> Listing:
             "events": result.events.count,
             "seconds": result.events.seconds,
             "cluster": found.cluster,
-            "default_of": found.plan.per.value,
+            "default_of": found.plan.scope.value,
             "quotas": documents,
         },
         items="quotas",
         table=Table(
             columns=_COLUMNS,
-            rows=[row for advice in found.advices for row in _advice_rows(advice, found.plan.per)],
+            rows=[row for advice in found.advices for row in _advice_rows(advice, found.plan.scope)],
             caption=f"from {result.events.count:,} events in {result.events.seconds:,} s, {len(clients):,} clients, "
             f"cluster {found.cluster}; every value is per broker\n"
             "held: share of active time held back; default: under the default alone",
@@ -81,11 +81,11 @@ def demand_listing(result: RecommendResult, name: str) -> Listing:
     """
     found = result.recommendation
     demands = [
-        (advice, each) for advice in found.advices for each in advice.demands if _named(each, found.plan.per) == name
+        (advice, each) for advice in found.advices for each in advice.demands if _named(each, found.plan.scope) == name
     ]
     if not demands:
         raise UsageError(
-            f"no events of {found.plan.per.value} {name} in cluster {found.cluster}",
+            f"no events of {found.plan.scope.value} {name} in cluster {found.cluster}",
             hint="kafka-quotas pipeline usage lists who there is",
         )
     client = bucket_text(demands[0][1].user, demands[0][1].client_id)
@@ -192,7 +192,7 @@ def warnings(result: RecommendResult) -> Iterator[str]:
                 f"note: {kind}: {amount_text(kind, advice.lowest_default)} would do as the default for what was used; "
                 "it is one whole fetch per second, for under less a consumer may get nothing at all"
             )
-        nameless = sum(not is_nameable(each, found.plan.per) for each in advice.overrides)
+        nameless = sum(not is_nameable(each, found.plan.scope) for each in advice.overrides)
         if nameless:
             yield f"warning: {kind}: a client without a name needs more than the default, and can have no other quota"
     for demand in found.exceeding:

@@ -19,8 +19,7 @@ from kafka_quotas.commands.pipeline.replay import ReplayRequest, ReplayResult
 from kafka_quotas.commands.pipeline.replay import replay as run_replay
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.time_format import format_instant
-from kafka_quotas.pipeline.buckets.default_scope import DefaultScope
-from kafka_quotas.pipeline.buckets.proposal import Proposal
+from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
 from kafka_quotas.pipeline.buckets.sweep import DEFAULT_STEPS, parse_sweep
 from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.engine.runner import EventsWatcher
@@ -119,7 +118,7 @@ def replay(
             models=tuple(Model) if asked.model is Models.BOTH else (Model(asked.model.value),),
             window=settings.client,
             controller_window=settings.controller,
-            spans=spans,
+            throttle_spans=spans,
         ),
         out=out,
     )
@@ -151,7 +150,7 @@ def _say_rest(result: ReplayResult, request: ReplayRequest) -> None:
         reason = "there are no events" if not result.events.count else "no recorded event falls under a proposed quota"
         write(f"note: nothing was replayed: {reason}", sys.stderr)
     if request.out is not None:
-        names = "entities, whatif and throttle_spans" if request.plan.spans else "entities and whatif"
+        names = "entities, whatif and throttle_spans" if request.plan.throttle_spans else "entities and whatif"
         write(f"note: the tables {names} are in {request.out}", sys.stderr)
 
 

@@ -9,7 +9,7 @@ from kafka_quotas.cli.pipeline.proposals import amount_text, bucket_text
 from kafka_quotas.cli.pipeline.report_summary import NEARLY_FULL, duration, key_figures, subtitle
 from kafka_quotas.commands.pipeline.report import ReportResult
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.buckets.default_scope import DefaultScope
+from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.recommend.advice import Advice, Override
 from kafka_quotas.pipeline.report.what_if import Points, WhatIf
 
@@ -169,7 +169,7 @@ def _what_if(result: ReportResult) -> ReportSection:
             caption=f"{_DOINGS[each.quota_type]}: the limit per broker{_in_unit(each.quota_type)} from left to right",
         )
         for each in result.what_ifs
-        if len(each.held_back_clients) > 1
+        if len(each.throttled_clients) > 1
     )
     share = result.recommendation.plan.tolerance.time_share
     return ReportSection(
@@ -188,7 +188,7 @@ def _what_if(result: ReportResult) -> ReportSection:
 
 
 def _curves(found: WhatIf) -> Iterator[Curve]:
-    yield Curve(name="clients slowed down", points=_percent(found.held_back_clients))
+    yield Curve(name="clients slowed down", points=_percent(found.throttled_clients))
     for each in found.neediest:
         yield Curve(name=bucket_text(each.user, each.client_id), points=_percent(each.points))
 
@@ -203,7 +203,7 @@ def _recommended(result: ReportResult) -> ReportSection:
     if not found.advices:
         return ReportSection(title=title, paragraphs=("Nothing that limits concern was used.",))
     tolerance = found.plan.tolerance
-    rows = tuple(row for advice in found.advices for row in _advice_rows(advice, found.plan.per))
+    rows = tuple(row for advice in found.advices for row in _advice_rows(advice, found.plan.scope))
     warned = tuple(
         f"Broker {load.broker_id} could be asked for {amount_text(advice.quota_type.value, load.demanded)} of "
         f"{_DOINGS[advice.quota_type].lower()} at once, more than {load.capacity_share:.0%} of its "
@@ -216,7 +216,7 @@ def _recommended(result: ReportResult) -> ReportSection:
         title=title,
         paragraphs=(
             (
-                f"One default for {_EACH[found.plan.per]}, as low as it can be while at most "
+                f"One default for {_EACH[found.plan.scope]}, as low as it can be while at most "
                 f"{tolerance.clients_share:.0%} of the clients need more. Those get a limit of their own, with a "
                 f"headroom of {tolerance.headroom - 1:.0%}. Nobody would be slowed down for more than "
                 f"{tolerance.time_share:.0%} of its active time. Every limit holds at each broker separately. A limit "

@@ -5,7 +5,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,11 +17,10 @@ from kafka_quotas.cli.options.windows import ClientWindow
 from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.cli.pipeline.options import EngineOptions
-from kafka_quotas.commands.declarative.reading import declared
-from kafka_quotas.commands.pipeline.stream import Entries, StreamRequest, StreamWatcher
+from kafka_quotas.cli.pipeline.proposals import proposal_of_file, proposal_of_store
+from kafka_quotas.commands.pipeline.stream import StreamRequest, StreamWatcher
 from kafka_quotas.commands.pipeline.stream import stream as run_stream
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.core.model.time_format import parse_duration_ms
 from kafka_quotas.core.model.units import format_number
 from kafka_quotas.pipeline.engine.choice import LIBRARIES, require_libraries
@@ -118,15 +117,14 @@ def stream(
             from_beginning=batches.from_beginning,
             properties=properties,
         )
-    stored, static = _quotas(target.quotas, store)
+    in_force = proposal_of_file(*target.quotas) if target.quotas else proposal_of_store(store)
     with _checkpoint(target.checkpoint, target.out) as kept, _stop_on_signals() as stop:
         request = StreamRequest(
             source=read_from,
             target=_target(target.out, batches.producer_config),
             checkpoint=kept,
             spark=engine.spark(),
-            quotas=stored,
-            static=static,
+            quotas=in_force,
             interval_s=None if batches.once else float(parse_duration_ms(batches.interval) / 1000),
             batch_size=batches.batch_size,
             lateness_ms=round(parse_duration_ms(batches.lateness)),
@@ -164,19 +162,6 @@ def _checkpoint(given: Path | None, out: str) -> Iterator[Path]:
         raise UsageError("a stream to a topic needs --checkpoint DIR", hint="a folder that lasts, one per stream")
     else:
         yield Path(out) / _CHECKPOINT
-
-
-def _quotas(files: list[str] | None, store: StoreOptions) -> tuple[Entries, Entries]:
-    """Return the quotas of files or else of the store, and those that are static configuration."""
-    if files:
-        found = declared(files).entries
-        entries: Entries = tuple(
-            (each.entity, {key: value for key, value in each.quotas.items() if value is not None}) for each in found
-        )
-        return entries, ()
-    with closing(store.choose().open()) as opened:
-        entries = tuple((entry.entity, entry.quotas) for entry in opened.describe(EVERYTHING))
-        return ((), entries) if opened.url.startswith("static:") else (entries, ())
 
 
 @contextmanager

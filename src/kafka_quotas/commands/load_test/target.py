@@ -24,7 +24,7 @@ from kafka_quotas.loadtest.scenario.model import PREFIX, Scenario, ScenarioTopic
 from kafka_quotas.loadtest.scenario.planning import Credentials, Environment, client_names, no_credentials
 from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities
 from kafka_quotas.loadtest.scenario.scaling import partitions_needed
-from kafka_quotas.pipeline.engine.java import find_java
+from kafka_quotas.pipeline.engine.spark_session import find_java
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Store

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice, choose_engine, require_libraries
 from kafka_quotas.pipeline.engine.progress import JobProgress, Watch
+from kafka_quotas.pipeline.engine.runner import EventsWatcher
 from kafka_quotas.pipeline.engine.spark_session import spark_errors, spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.formats.task import TaskCounts
 from kafka_quotas.pipeline.ingest.manifest import ReadFile, known_files, write_manifest
-from kafka_quotas.pipeline.ingest.plan import IngestPlan, IngestTerms, plan_ingest
+from kafka_quotas.pipeline.ingest.plan import IngestPlan, IngestSettings, plan_ingest
 from kafka_quotas.pipeline.ingest.source_pattern import FoundFile, find_files, find_paths
 from kafka_quotas.pipeline.ingest.staging import Staging, staging
 from kafka_quotas.pipeline.tables.layout import DEFAULT_BUCKETS, MANIFEST_FILE
 
 if TYPE_CHECKING:
-    from kafka_quotas.pipeline.ingest.quarantine import Fault
+    from kafka_quotas.pipeline.ingest.ingested_tables import Fault
 
 _BYTES_PER_EVENT = 1000
 """Approximate size of a request log's line, precise enough to choose an engine."""
@@ -34,7 +35,7 @@ class IngestRequest:
     paths: tuple[Path, ...]
     """Files and folders."""
     out: Path
-    terms: IngestTerms
+    settings: IngestSettings
     """Settings for all files."""
     spark: SparkSettings
     """Settings of Spark, for that engine."""
@@ -80,12 +81,10 @@ class IngestResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IngestWatcher:
+class IngestWatcher(EventsWatcher):
     """Callbacks for progress, for a wait for another ingest, and for the chosen engine."""
 
-    progress: Watch
     waiting: Callable[[], None]
-    chosen: Callable[[EngineChoice], None]
 
 
 def ingest(request: IngestRequest, watcher: IngestWatcher) -> IngestResult:
@@ -100,14 +99,16 @@ def ingest(request: IngestRequest, watcher: IngestWatcher) -> IngestResult:
     with staging(
         request.out, buckets=request.buckets, default_buckets=DEFAULT_BUCKETS, waiting=watcher.waiting
     ) as place:
-        plan = plan_ingest(found, terms=request.terms, known=known_files(place.data))
+        plan = plan_ingest(found, settings=request.settings, known=known_files(place.data))
         if not plan.files:
             return _result(request, plan, folder=None, choice=None, counts=())
         choice = choose_engine(request.engine, events=plan.size // _BYTES_PER_EVENT, master=request.master)
         watcher.chosen(choice)
         started_s = time.monotonic()
         counts = _run(plan, choice, request, place, watcher.progress)
-        faults = _count_faults(place.path)
+        from kafka_quotas.pipeline.ingest.ingested_tables import count_faults  # noqa: PLC0415 - loads Arrow
+
+        faults = count_faults(place.path)
         folder = _commit(place, plan, counts) if any(each.lines for each in counts) else None
         result = _result(request, plan, folder=folder, choice=choice, counts=counts)
         return replace(result, faults=faults, elapsed_s=time.monotonic() - started_s)
@@ -131,14 +132,14 @@ def _run(
 
     done: list[TaskCounts] = []
 
-    def tell(counts: TaskCounts) -> None:
+    def report(counts: TaskCounts) -> None:
         done.append(counts)
         rows = sum(each.lines for each in done)
         stage = "read" if len(done) < len(plan.tasks) else "sort and write"
         watch(JobProgress(stage=stage, done=len(done), total=len(plan.tasks), rows=rows))
 
     watch(JobProgress(stage="read", done=0, total=len(plan.tasks)))
-    return ingest_locally(plan.tasks, size=plan.size, buckets=place.data.buckets, folder=place.path, done=tell)
+    return ingest_locally(plan.tasks, size=plan.size, buckets=place.data.buckets, folder=place.path, done=report)
 
 
 def _run_on_spark(plan: IngestPlan, request: IngestRequest, place: Staging, watch: Watch) -> list[TaskCounts]:
@@ -187,9 +188,3 @@ def _result(
         empty=plan.empty,
         counts=_totals(counts),
     )
-
-
-def _count_faults(folder: Path) -> "tuple[Fault, ...]":
-    from kafka_quotas.pipeline.ingest.quarantine import count_faults  # noqa: PLC0415 - loads Arrow
-
-    return count_faults(folder)

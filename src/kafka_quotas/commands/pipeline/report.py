@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafka_quotas.commands.pipeline.jobs import FolderJobs
 from kafka_quotas.commands.pipeline.recommend import RecommendRequest, RecommendResult, recommend_from
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.engine.runner import EventsWatcher, RecordedEvents, open_events
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from kafka_quotas.pipeline.recommend.job import Recommendation
     from kafka_quotas.pipeline.report.traffic import HeatMap, Traffic
     from kafka_quotas.pipeline.report.what_if import WhatIf
-    from kafka_quotas.pipeline.usage.tables import UsageTables
+    from kafka_quotas.pipeline.usage.job import UsageTables
 
 _HEAT_ROWS = 12
 
@@ -55,39 +54,36 @@ def report(request: ReportRequest, watcher: EventsWatcher, *, step: Callable[[st
     with open_events(request.recommend.events, watcher) as events:
         advised = recommend_from(events, request.recommend, step=step)
         step("usage by quota")
-        from kafka_quotas.pipeline.usage.task import UsagePlan  # noqa: PLC0415 - loads the kernels
+        from kafka_quotas.pipeline.usage.job import usage  # noqa: PLC0415 - loads the kernels
+        from kafka_quotas.pipeline.usage.task import UsagePlan  # noqa: PLC0415
 
         plan = UsagePlan(quotas=request.quotas, seconds=events.recorded.seconds, window=request.recommend.window)
-        in_force = FolderJobs(events=events).usage(plan)
+        in_force = usage(events, plan)
     return _result(request, advised, in_force)
 
 
 def _result(request: ReportRequest, advised: RecommendResult, in_force: "UsageTables") -> ReportResult:
     from kafka_quotas.pipeline.report.time_slots import slots_of  # noqa: PLC0415 - loads the kernels
-    from kafka_quotas.pipeline.report.traffic import heat_map, limited_traffic, traffic_of  # noqa: PLC0415
+    from kafka_quotas.pipeline.report.traffic import (  # noqa: PLC0415
+        heat_map,
+        largest_clients,
+        limited_traffic,
+        traffic_of,
+    )
     from kafka_quotas.pipeline.report.what_if import what_if  # noqa: PLC0415
 
     events, own, cluster = advised.events, advised.recommendation.observed, advised.recommendation.cluster
     if events.first_ms is None or events.last_ms is None:
         raise UsageError("there are no events", hint="kafka-quotas pipeline ingest reads them")
     clients = traffic_of(own, cluster=cluster, seconds=events.seconds)
-    largest = _largest(clients)
     return ReportResult(
         events=events,
         quotas=request.quotas.name,
         clients=clients,
         limited=limited_traffic(traffic_of(in_force, cluster=cluster, seconds=events.seconds)),
-        heat=heat_map(own, slots_of(events.first_ms, events.last_ms), largest, cluster=cluster),
+        heat=heat_map(
+            own, slots_of(events.first_ms, events.last_ms), largest_clients(clients, _HEAT_ROWS), cluster=cluster
+        ),
         what_ifs=tuple(what_if(each) for each in advised.recommendation.advices),
         recommendation=advised.recommendation,
     )
-
-
-def _largest(clients: "tuple[Traffic, ...]") -> list[tuple[str | None, str | None]]:
-    """Return the clients that wrote and read the most bytes, the largest first."""
-    amounts: dict[tuple[str | None, str | None], float] = {}
-    for each in clients:
-        if each.quota_type.value in ("produce", "fetch"):
-            name = each.user, each.client_id
-            amounts[name] = amounts.get(name, 0.0) + each.amount
-    return sorted(amounts, key=lambda name: (-amounts[name], name[0] or "", name[1] or ""))[:_HEAT_ROWS]

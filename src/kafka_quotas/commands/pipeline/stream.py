@@ -3,15 +3,15 @@
 import fcntl
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 _IDENTITY: Final = ".kafka-quotas-id"
 
-Entries = tuple[tuple[Entity, Mapping[str, float]], ...]
-"""Entities and their quotas by key."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRequest:
@@ -40,9 +37,8 @@ class StreamRequest:
     """Folder or topic for the rows, None to show each batch."""
     checkpoint: Path
     spark: SparkSettings
-    quotas: Entries = ()
-    static: Entries = ()
-    """Quotas that rank below the others."""
+    quotas: Proposal
+    """Quotas in force."""
     interval_s: float | None = None
     """Seconds between batches, None to process the events that are there and end."""
     batch_size: int | None = None
@@ -76,15 +72,13 @@ def stream(request: StreamRequest, watcher: StreamWatcher) -> None:
     """Run the stream until it has processed all there is, or until `watcher.stop` is set.
 
     Raises:
-        KafkaQuotasError: Spark, the source or the target fails; the checkpoint then has the last position.
+        KafkaQuotasError: Spark, the source or the target fails. The checkpoint then has the last position.
     """
     require_libraries("pyspark", "pyarrow", "orjson")
     from kafka_quotas.pipeline.stream.job import StreamPlan, run_stream  # noqa: PLC0415 - loads Arrow
-    from kafka_quotas.pipeline.stream.quotas import LiveQuotas  # noqa: PLC0415
     from kafka_quotas.pipeline.stream.state import LiveState  # noqa: PLC0415
 
-    quotas = LiveQuotas(request.quotas, static=request.static)
-    state = LiveState(quotas, lateness_ms=request.lateness_ms, window=request.window)
+    state = LiveState(request.quotas, lateness_ms=request.lateness_ms, window=request.window)
     plan = StreamPlan(
         source=request.source,
         checkpoint=request.checkpoint.absolute(),
@@ -115,8 +109,7 @@ def _session(request: StreamRequest) -> "Iterator[SparkSession]":
 
 
 def _sink(request: StreamRequest, watcher: StreamWatcher) -> "Sink":
-    from kafka_quotas.pipeline.stream.sink import FolderSink, ShowSink  # noqa: PLC0415 - loads Arrow
-    from kafka_quotas.pipeline.stream.topic_sink import TopicSink  # noqa: PLC0415
+    from kafka_quotas.pipeline.stream.sink import FolderSink, ShowSink, TopicSink  # noqa: PLC0415 - loads Arrow
 
     if isinstance(request.target, Path):
         return FolderSink(request.target)

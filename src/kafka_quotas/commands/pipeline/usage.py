@@ -2,22 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.engine.runner import (
-    EventsRequest,
-    EventsWatcher,
-    Job,
-    OpenEvents,
-    RecordedEvents,
-    open_events,
-)
+from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, RecordedEvents, open_events
 
 if TYPE_CHECKING:
-    from kafka_quotas.pipeline.usage.tables import UsageTables
-    from kafka_quotas.pipeline.usage.task import UsagePlan
+    from kafka_quotas.pipeline.usage.job import UsageTables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,39 +40,12 @@ def usage(request: UsageRequest, watcher: EventsWatcher) -> UsageResult:
     """
     with open_events(request.events, watcher) as events:
         from kafka_quotas.pipeline.tables.arrow import write_tables  # noqa: PLC0415 - loads Arrow
-        from kafka_quotas.pipeline.usage.task import UsagePlan  # noqa: PLC0415 - loads the kernels
+        from kafka_quotas.pipeline.usage import job  # noqa: PLC0415 - loads the kernels
+        from kafka_quotas.pipeline.usage.task import UsagePlan  # noqa: PLC0415
 
-        tables = use(events, UsagePlan(quotas=request.quotas, seconds=events.recorded.seconds, window=request.window))
+        plan = UsagePlan(quotas=request.quotas, seconds=events.recorded.seconds, window=request.window)
+        tables = job.usage(events, plan)
     if request.out is not None:
         named = {"entities": tables.entities, "usage": tables.usage, "usage_profile": tables.profiles}
         write_tables(request.out, named)
     return UsageResult(events=events.recorded, tables=tables)
-
-
-def use(events: OpenEvents, plan: "UsagePlan") -> "UsageTables":
-    """Sum up open events and return the tables."""
-    from kafka_quotas.pipeline.usage.tables import usage_tables  # noqa: PLC0415 - loads Arrow
-
-    return usage_tables(events.run(_job(plan)))
-
-
-def _job(plan: "UsagePlan") -> Job:
-    from kafka_quotas.pipeline.tables.event_slices import COLUMNS  # noqa: PLC0415 - loads Arrow
-    from kafka_quotas.pipeline.usage.task import usage_task  # noqa: PLC0415 - loads the kernels
-
-    return Job(
-        name="usage",
-        told_apart_by=plan.told_apart_by(),
-        columns=COLUMNS,
-        task=lambda slices: usage_task(slices, plan),
-        on_files=lambda session, files: _on_spark().usage_files(session, files, plan),
-        on_rows=lambda frame: _on_spark().usage_rows(frame, plan),
-        found=lambda found: _on_spark().usage_found(found),
-    )
-
-
-def _on_spark() -> Any:
-    """Import the module of the job on Spark."""
-    from kafka_quotas.pipeline.usage import spark as usage_spark  # noqa: PLC0415 - loads PySpark
-
-    return usage_spark

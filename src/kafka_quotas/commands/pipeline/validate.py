@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafka_quotas.commands.pipeline.jobs import FolderJobs
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, RecordedEvents, open_events
-from kafka_quotas.pipeline.tables.schemas import METRICS
 
 if TYPE_CHECKING:
     from kafka_quotas.pipeline.buckets.proposal import Proposal
@@ -45,17 +43,13 @@ def validate(request: ValidateRequest, watcher: EventsWatcher) -> ValidationResu
         raise UsageError(f"the tolerance must be 0 or more, not {request.tolerance}", hint="--tolerance 0.1 is 10 %")
     with open_events(request.events, watcher) as events:
         from kafka_quotas.pipeline.validate import job  # noqa: PLC0415 - loads the kernels
-        from kafka_quotas.pipeline.validate.scraped_rates import scraped_rates  # noqa: PLC0415
 
-        found = job.validate(
-            FolderJobs(events=events),
-            scraped_rates(events.recorded.folder.files(METRICS)),
-            job.ValidatePlan(
-                quotas=request.quotas,
-                seconds=events.recorded.seconds,
-                tolerance=request.tolerance,
-                window=request.window,
-                controller_window=request.controller_window,
-            ),
+        plan = job.ValidatePlan(
+            quotas=request.quotas,
+            seconds=events.recorded.seconds,
+            tolerance=request.tolerance,
+            window=request.window,
+            controller_window=request.controller_window,
         )
+        found = job.validate(events, plan)
     return ValidationResult(events=events.recorded, validation=found)

@@ -5,7 +5,7 @@ therefore gives the same numbers, whatever its tasks were.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -16,24 +16,38 @@ from kafka_quotas.core.resolution.quota_resolver import AppliedQuota
 from kafka_quotas.pipeline.buckets.proposal import BucketName
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.schemas import ENTITIES
+from kafka_quotas.pipeline.tables.table import TableSchema
 
 NAMES: Final = ("cluster", "broker_id", "quota_type", "user", "client_id")
+SortKey = tuple[str, Literal["ascending", "descending"]]
 
 
 def bucket_schema() -> pa.Schema:
-    """Return the columns of buckets by name.
-
-    User and client-id are empty where clients share the bucket across them.
-    """
+    """Return the columns of buckets by name, where the name is empty that clients share the bucket across."""
     schema = ENTITIES.arrow_schema()
     return pa.schema([pa.field(name, schema.field(name).type) for name in (*NAMES, "matched_level", "quota")])
+
+
+def task_schema(table: TableSchema) -> pa.Schema:
+    """Return the columns of a table in the results of a task, which has numbers of its own.
+
+    `bucket`, a place in the task's buckets, takes the place of `entity_id`, and `proposal`, a place in the plan's
+    proposals, that of `scenario`.
+    """
+    numbered = {"entity_id": ("bucket", pa.int64()), "scenario": ("proposal", pa.int32())}
+    return pa.schema([numbered.get(field.name, (field.name, field.type)) for field in table.arrow_schema()])
+
+
+def columns_table(columns: Sequence[Any], schema: pa.Schema) -> pa.Table:
+    """Return the table of these columns, which are arrays or sequences of values."""
+    return pa.table([pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)], schema=schema)
 
 
 def bucket_table(
     names: Sequence[BucketName], matches: Sequence[AppliedQuota | None], quota_type: QuotaType
 ) -> pa.Table:
     """Return the buckets of one quota type with their limits."""
-    columns: list[Any] = [
+    columns = [
         [name.cluster for name in names],
         [name.broker_id for name in names],
         [quota_type.value] * len(names),
@@ -42,8 +56,7 @@ def bucket_table(
         [None if match is None else int(match.level) for match in matches],
         [None if match is None else match.limit for match in matches],
     ]
-    schema = bucket_schema()
-    return pa.table([pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)], schema=schema)
+    return columns_table(columns, bucket_schema())
 
 
 def entities_of(tasks: Sequence[pa.Table]) -> tuple[pa.Table, list[NDArray[np.int64]]]:
@@ -66,7 +79,25 @@ def entities_of(tasks: Sequence[pa.Table]) -> tuple[pa.Table, list[NDArray[np.in
     return pa.table(columns, schema=ENTITIES.arrow_schema()), np.split(ids, firsts[1:-1]) if tasks else []
 
 
-def numbered(found: pa.Table, ids: NDArray[np.int64]) -> pa.Table:
-    """Replace a task's own bucket numbers in its table with entity_id."""
-    place = found.schema.get_field_index("bucket")
-    return found.set_column(place, "entity_id", pa.array(ids[found["bucket"].to_numpy()], pa.int32()))
+def joined(
+    tasks: Sequence[pa.Table],
+    ids: Sequence[NDArray[np.int64]],
+    table: TableSchema,
+    *,
+    order: Sequence[SortKey],
+    proposals: Sequence[str] = (),
+) -> pa.Table:
+    """Join a table's parts from all tasks, sorted, with numbers of entities and names of proposals.
+
+    `ids` are the entity numbers of each task's buckets. In `order`, the columns to sort by, `proposal` is the plan's.
+    """
+    parts = [task_schema(table).empty_table(), *tasks]
+    found = pa.concat_tables(
+        part.append_column("entity_id", pa.array(own[part["bucket"].to_numpy()], pa.int32()))
+        for part, own in zip(parts, [np.empty(0, dtype=np.int64), *ids], strict=True)
+    ).sort_by(list(order))
+    if proposals:
+        names = pa.array(proposals, pa.string())
+        found = found.append_column("scenario", names.take(found["proposal"].combine_chunks()))
+    schema = table.arrow_schema()
+    return pa.table([found[name] for name in schema.names], schema=schema)

@@ -6,6 +6,7 @@ levels 1 to 8 and static ones below. Where no quota of a type is set at all, eve
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_quotas.core.model.entity import ABSENT, Entity
@@ -18,6 +19,28 @@ if TYPE_CHECKING:  # proposals are made from options before anybody knows whethe
     from numpy.typing import NDArray
 
     from kafka_quotas.pipeline.buckets.charges import ChargedClient
+
+
+class DefaultScope(StrEnum):
+    """The clients that a default quota holds for: each user, each client-id, or each pair of both."""
+
+    USER = "user"
+    CLIENT_ID = "client-id"
+    PAIR = "pair"
+
+    @property
+    def default_entity(self) -> Entity:
+        """The entity of the default."""
+        user = ABSENT if self is DefaultScope.CLIENT_ID else None
+        client_id = ABSENT if self is DefaultScope.USER else None
+        return Entity.of(user=user, client_id=client_id)
+
+    def entity(self, user: str | None, client_id: str | None) -> Entity:
+        """Return the entity of one client."""
+        return Entity.of(
+            user=ABSENT if self is DefaultScope.CLIENT_ID else user or "",
+            client_id=ABSENT if self is DefaultScope.USER else client_id or "",
+        )
 
 
 class BucketName(NamedTuple):
@@ -63,7 +86,7 @@ class ProposedQuotas:
         return self._resolver.enabled
 
     @property
-    def told_apart_by(self) -> frozenset[str]:
+    def partition_columns(self) -> frozenset[str]:
         """The columns that distinguish every two buckets: both, one, or none where that differs by client."""
         _, kinds, _, static = self.sharing
         if not self.limits or (kinds == {LevelKind.PAIR} and not static):
@@ -127,13 +150,10 @@ def _limits(entries: Iterable[tuple[Entity, Mapping[str, float]]], quota_type: Q
     return [(entity, quotas[key]) for entity, quotas in entries if key in quotas]
 
 
-def told_apart_by(proposals: Iterable[Proposal]) -> tuple[str, ...]:
-    """Return the columns whose equal values keep clients that may share a bucket together.
-
-    They hold for all of the proposals.
-    """
-    apart = frozenset({"user", "client_id"})
+def partition_columns(proposals: Iterable[Proposal]) -> tuple[str, ...]:
+    """Return the columns whose equal values keep together clients that may share any bucket."""
+    names = frozenset({"user", "client_id"})
     for proposal in proposals:
         for quota_type in QuotaType:
-            apart &= ProposedQuotas(proposal, quota_type).told_apart_by
-    return ("cluster", "broker_id", *sorted(apart, reverse=True))
+            names &= ProposedQuotas(proposal, quota_type).partition_columns
+    return ("cluster", "broker_id", *sorted(names, reverse=True))

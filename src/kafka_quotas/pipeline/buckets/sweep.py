@@ -7,8 +7,7 @@ from typing import Final
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, QuotaKey, suggest_key
 from kafka_quotas.core.model.units import format_quota_value, parse_quota_value
-from kafka_quotas.pipeline.buckets.default_scope import DefaultScope
-from kafka_quotas.pipeline.buckets.proposal import Proposal
+from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
 
 DEFAULT_STEPS: Final = 10
 MOST_STEPS: Final = 1000

@@ -1,6 +1,6 @@
 """The choice of the engine for a job, and the reason for it.
 
-Both give the same rows. The local one (Arrow, numba, DuckDB) is one process tree on this machine and faster there.
+Both give the same rows. The local one (Arrow, numba) is one process tree on this machine and faster there.
 Spark takes more than one machine should, on any master. The libraries come with the extra `spark`, which users who only
 set quotas do not need.
 """
@@ -54,7 +54,7 @@ def require_libraries(*names: str) -> None:
     """Check that libraries are installed, by default those of every job.
 
     Raises:
-        UsageError: One is not installed; the hint has the command that installs it.
+        UsageError: One is not installed. The hint has the command that installs it.
     """
     missing = [name for name in names or LIBRARIES if find_spec(name) is None]
     if missing:

@@ -1,4 +1,4 @@
-"""The progress of a job; for Spark it is polled from the session while the action runs in a thread."""
+"""The progress of a job, which for Spark is polled from the session while the action runs in a thread."""
 
 import threading
 from collections.abc import Callable

@@ -1,16 +1,19 @@
 """Spark sessions: local, on a cluster, or at a Connect server, all by one call.
 
-Contract: the output of Spark and its Java goes to a log file; executors receive the package as an archive and need not
-have it installed; the session is stopped at the end, also after Ctrl-C. Foreign errors leave as `KafkaQuotasError` in
+Contract: the output of Spark and its Java goes to a log file. Executors receive the package as an archive and need not
+have it installed. The session is stopped at the end, also after Ctrl-C. Foreign errors leave as `KafkaQuotasError` in
 one line, with the cause rather than the layers above it.
 """
 
 import os
+import re
+import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -19,7 +22,6 @@ from urllib.parse import urlsplit
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.engine.choice import require_libraries
-from kafka_quotas.pipeline.engine.java import find_java
 from kafka_quotas.pipeline.engine.spark_settings import (
     SparkSettings,
     connect_properties,
@@ -32,20 +34,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def write_package_archive(folder: Path) -> Path:
-    """Write a zip file with every Python module of the package to `folder` and return its path."""
-    root = Path(str(files("kafka_quotas")))
-    archive = folder / "kafka_quotas.zip"
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
-        for module in sorted(root.rglob("*.py")):
-            file.write(module, module.relative_to(root.parent))
-    return archive
-
-
 _APP_NAME: Final = "kafka-quotas"
 _CONNECT_PORT: Final = 15002
 _PY4J: Final = "An error occurred while calling"
 _PROBE_TIMEOUT_S: Final = 5.0
+_FULL: Final = "No space left on device"
+_MARKS: Final = ("Error: ", "Exception: ")
+_LONGEST: Final = 300
+OLDEST_JAVA: Final = 17
+_HINT: Final = (
+    f"install Java {OLDEST_JAVA} or 21 (apt install openjdk-{OLDEST_JAVA}-jre-headless) or set JAVA_HOME; "
+    "--engine local needs none"
+)
+_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+_ANSWER_TIMEOUT_S: Final = 60
 
 
 @contextmanager
@@ -53,7 +55,7 @@ def spark_session(settings: SparkSettings) -> "Iterator[SparkSession]":
     """Start a session for the block, and stop it afterwards.
 
     Raises:
-        KafkaQuotasError: Java is missing, nothing listens at the master's address, or Spark does not start; the log
+        KafkaQuotasError: Java is missing, nothing listens at the master's address, or Spark does not start. The log
             file has the details.
         UsageError: PySpark is not installed, or the master's address is invalid.
     """
@@ -66,6 +68,46 @@ def spark_session(settings: SparkSettings) -> "Iterator[SparkSession]":
             yield session
         finally:
             session.stop()
+
+
+def write_package_archive(folder: Path) -> Path:
+    """Write a zip file with every Python module of the package to `folder` and return its path."""
+    root = Path(str(files("kafka_quotas")))
+    archive = folder / "kafka_quotas.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+        for module in sorted(root.rglob("*.py")):
+            file.write(module, module.relative_to(root.parent))
+    return archive
+
+
+def find_java(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the `java` of JAVA_HOME, else of the PATH, after checking its version.
+
+    Raises:
+        KafkaQuotasError: There is none, it does not run, or it is older than Spark 4 needs.
+    """
+    home = environment.get("JAVA_HOME")
+    found = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environment.get("PATH"))
+    if found is None or not Path(found).is_file():
+        where = f"JAVA_HOME={home} holds no bin/java" if home else "there is no java on the PATH"
+        raise KafkaQuotasError(f"Spark needs Java: {where}", hint=_HINT)
+    version = _version_of(found)
+    if version < OLDEST_JAVA:
+        raise KafkaQuotasError(f"Spark needs Java {OLDEST_JAVA} or later, {found} is {version}", hint=_HINT)
+    return Path(found)
+
+
+def _version_of(java: str) -> int:
+    try:
+        answer = subprocess.run(  # noqa: S603 - the user's own Java, asked for its version
+            [java, "-version"], capture_output=True, text=True, timeout=_ANSWER_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise KafkaQuotasError(f"Spark needs Java: {java} does not run: {error}", hint=_HINT) from error
+    match = _VERSION.search(answer.stderr + answer.stdout)
+    if match is None:
+        raise KafkaQuotasError(f"Spark needs Java: {java} -version tells no version", hint=_HINT)
+    return int(match[1])
 
 
 def _start(settings: SparkSettings, archive: Path) -> "SparkSession":
@@ -149,11 +191,6 @@ def _first_line(error: Exception) -> str:
     """Return the first line with the cause: py4j's own only names the call."""
     lines = [line.strip(": ") for line in str(error).splitlines() if line.strip(": ")]
     return next((line for line in lines if not line.startswith(_PY4J)), type(error).__name__)
-
-
-_FULL: Final = "No space left on device"
-_MARKS: Final = ("Error: ", "Exception: ")
-_LONGEST: Final = 300
 
 
 @contextmanager

@@ -12,7 +12,7 @@ SNIFFED_BYTES: Final = 64 * 1024
 """First bytes of a file that decide its format."""
 
 
-class FileForm(StrEnum):
+class InputFormat(StrEnum):
     """The format of a file.
 
     The first three are read line by line and may grow, the others are whole documents.
@@ -29,30 +29,30 @@ class FileForm(StrEnum):
     @property
     def grows(self) -> bool:
         """Whether writers append lines to such a file, and lines once read need not be read again."""
-        return self in (FileForm.REQUEST_LOG, FileForm.DAEMON_EVENTS, FileForm.LIBRDKAFKA_STATS)
+        return self in (InputFormat.REQUEST_LOG, InputFormat.DAEMON_EVENTS, InputFormat.LIBRDKAFKA_STATS)
 
 
 _SIGNS: Final = (
-    (FileForm.LOAD_TEST, re.compile(rb'\APAR1|\A\s*\{\s*"schema":\s*"kafka-quotas\.load-test/')),
-    (FileForm.REQUEST_LOG, re.compile(re.escape(REQUEST_MARK))),
-    (FileForm.DAEMON_EVENTS, re.compile(rb'^\s*\{"v":', re.MULTILINE)),
-    (FileForm.LIBRDKAFKA_STATS, re.compile(rb'^\s*\{.*"client_id".*"brokers"\s*:', re.MULTILINE)),
-    (FileForm.JAVA_CLIENT, re.compile(rb"^[\w-]+-metrics:[\w.-]+:\{.*\}\s*:", re.MULTILINE)),
-    (FileForm.JSON_METRICS, re.compile(rb"\A\s*(?:\{\s*\"|\[\s*\{)")),
+    (InputFormat.LOAD_TEST, re.compile(rb'\APAR1|\A\s*\{\s*"schema":\s*"kafka-quotas\.load-test/')),
+    (InputFormat.REQUEST_LOG, re.compile(re.escape(REQUEST_MARK))),
+    (InputFormat.DAEMON_EVENTS, re.compile(rb'^\s*\{"v":', re.MULTILINE)),
+    (InputFormat.LIBRDKAFKA_STATS, re.compile(rb'^\s*\{.*"client_id".*"brokers"\s*:', re.MULTILINE)),
+    (InputFormat.JAVA_CLIENT, re.compile(rb"^[\w-]+-metrics:[\w.-]+:\{.*\}\s*:", re.MULTILINE)),
+    (InputFormat.JSON_METRICS, re.compile(rb"\A\s*(?:\{\s*\"|\[\s*\{)")),
     (
-        FileForm.PROMETHEUS,
+        InputFormat.PROMETHEUS,
         re.compile(rb"^(# (HELP|TYPE) \w|[a-zA-Z_:][\w:]*(\{.*\})?\s+([-+]?[\d.]|NaN|[-+]?Inf))", re.MULTILINE),
     ),
 )
 
 
-def sniff_form(head: bytes) -> FileForm | None:
+def detect_format(head: bytes) -> InputFormat | None:
     """Detect the format of a file by its first bytes, None for an unknown one."""
     found = next((form for form, sign in _SIGNS if sign.search(head)), None)
-    return found or (FileForm.REQUEST_LOG if has_offset(head.lstrip()) is not None else None)
+    return found or (InputFormat.REQUEST_LOG if has_offset(head.lstrip()) is not None else None)
 
 
 def needs_zone(head: bytes) -> bool:
-    """Check whether the time stamps in a request log lack the zone, by its first bytes."""
-    stamps = (has_offset(line) for line in head.splitlines())
-    return next((not has for has in stamps if has is not None), False)
+    """Check whether the timestamps in a request log lack the zone, by its first bytes."""
+    timestamps = (has_offset(line) for line in head.splitlines())
+    return next((not has for has in timestamps if has is not None), False)

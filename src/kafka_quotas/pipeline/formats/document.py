@@ -1,8 +1,8 @@
 """A file that is read as a whole: a scrape, or a client's metrics."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from kafka_quotas.pipeline.formats.detect import FileForm
+from kafka_quotas.pipeline.formats.detect import InputFormat
 from kafka_quotas.pipeline.formats.lines import read_blocks
 from kafka_quotas.pipeline.formats.metric_rows import java_rows, metric_rows
 from kafka_quotas.pipeline.formats.metric_sample import (
@@ -11,44 +11,41 @@ from kafka_quotas.pipeline.formats.metric_sample import (
     printed_samples,
     prometheus_samples,
 )
-from kafka_quotas.pipeline.formats.parsed_batch import ParsedBatch
 from kafka_quotas.pipeline.formats.rows import BadLineError
-from kafka_quotas.pipeline.formats.task import IngestTask
+from kafka_quotas.pipeline.formats.task import IngestTask, ParsedBatch
 
 
-def read_document(task: IngestTask, harvest: ParsedBatch) -> None:
+def read_document(task: IngestTask, parsed: ParsedBatch) -> None:
     """Add the rows of a file to the batch.
 
     Raises:
         OSError: The file can't be read.
     """
-    _DocumentReader(task, harvest).read_samples()
-    harvest.counts.read_to = task.path.stat().st_size
+    _DocumentReader(task, parsed).read_samples()
+    parsed.counts.read_to = task.path.stat().st_size
 
 
 class _DocumentReader:
-    def __init__(self, task: IngestTask, harvest: ParsedBatch) -> None:
+    def __init__(self, task: IngestTask, parsed: ParsedBatch) -> None:
         self._task = task
         self._src_file = str(task.path)
-        self._harvest = harvest
+        self._parsed = parsed
 
     def read_samples(self) -> None:
         """Add the figures about quotas to the batch, and count the others."""
-        samples = list(self._json_samples() if self._task.form is FileForm.JSON_METRICS else self._line_samples())
-        self._add(samples)
-        used = len(self._harvest.metrics) + len(self._harvest.client_throttle)
-        self._harvest.counts.unused = max(0, len(samples) - used)
-
-    def _add(self, samples: Sequence[TimedSample]) -> None:
-        task, src_file, harvest = self._task, self._src_file, self._harvest
+        task, src_file, parsed = self._task, self._src_file, self._parsed
+        samples = list(
+            self._json_samples() if self._task.input_format is InputFormat.JSON_METRICS else self._line_samples()
+        )
         broker = "" if task.broker_id is None else str(task.broker_id)
-        harvest.metrics += metric_rows(
+        parsed.metrics += metric_rows(
             samples, names=task.names, broker=broker, ts_ms=task.ts_ms, cluster=task.cluster, src_file=src_file
         )
-        harvest.client_throttle += java_rows(samples, ts_ms=task.ts_ms, cluster=task.cluster, src_file=src_file)
+        parsed.client_throttle += java_rows(samples, ts_ms=task.ts_ms, cluster=task.cluster, src_file=src_file)
+        parsed.counts.unused = max(0, len(samples) - len(parsed.metrics) - len(parsed.client_throttle))
 
     def _line_samples(self) -> Iterator[TimedSample]:
-        parse = printed_samples if self._task.form is FileForm.JAVA_CLIENT else prometheus_samples
+        parse = printed_samples if self._task.input_format is InputFormat.JAVA_CLIENT else prometheus_samples
         for number, line in self._lines():
             try:
                 yield from parse(line.decode())
@@ -73,7 +70,7 @@ class _DocumentReader:
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield the lines that are not blank, with their numbers."""
-        counts = self._harvest.counts
+        counts = self._parsed.counts
         for block in read_blocks(self._task.path):
             for line in block.lines:
                 counts.lines += 1
@@ -85,4 +82,4 @@ class _DocumentReader:
                     counts.blank += 1
 
     def _refuse(self, line: bytes, error: BadLineError, number: int) -> None:
-        self._harvest.refuse(line, error, src_file=self._src_file, line_no=number)
+        self._parsed.refuse(line, error, src_file=self._src_file, line_no=number)

@@ -1,7 +1,7 @@
 """The lines of a file with their offsets, from plain and from gzip files, from any offset.
 
-They come in blocks, because a log has millions. Invariants: at most `LONGEST_LINE` bytes of a line are held; offsets
-are those of the uncompressed file.
+They come in blocks, because a log has millions. Invariants: at most `LONGEST_LINE` bytes of a line are held. Offsets
+are those of the uncompressed file. Where a file can't be read, every function raises `OSError`.
 """
 
 import gzip
@@ -36,11 +36,7 @@ class Block(NamedTuple):
 
 
 def is_gzip(path: Path) -> bool:
-    """Check whether the file is gzip.
-
-    Raises:
-        OSError: The file can't be read.
-    """
+    """Check whether the file is gzip."""
     with path.open("rb") as file:
         return file.read(2) == _GZIP_MAGIC
 
@@ -49,9 +45,6 @@ def read_head(path: Path, size: int) -> bytes:
     """Read the first bytes of the uncompressed file.
 
     A damaged file yields as much as can be uncompressed.
-
-    Raises:
-        OSError: The file can't be read.
     """
     head = b""
     with closing(_open(path)) as file:
@@ -82,9 +75,6 @@ def read_blocks(path: Path, *, start: int = 0, end: int | None = None) -> Iterat
 
     Where `start` is within a line, that line belongs to the piece before. A damaged gzip file ends with a line that has
     a fault. An `end` of None is the end of the file.
-
-    Raises:
-        OSError: The file can't be read.
     """
     with closing(_open(path)) as file:
         offset = start
@@ -101,28 +91,15 @@ def read_blocks(path: Path, *, start: int = 0, end: int | None = None) -> Iterat
             yield Block(offset, [b""], offset, fault=f"the packed file is damaged: {error}")
 
 
-def count_lines_before(path: Path, offset: int) -> int:
-    """Count the lines that end before an offset of the uncompressed file.
-
-    Raises:
-        OSError: The file can't be read.
-    """
+def count_lines_before(path: Path, start: int) -> int:
+    """Count the lines that begin before an offset of the uncompressed file."""
     with closing(_open(path)) as file:
-        count, left = 0, offset
+        left, count = _seek_line(file, start), 0
+        file.seek(0)
         while left > 0 and (block := file.read(min(left, _BLOCK))):
             count += block.count(b"\n")
             left -= len(block)
         return count
-
-
-def first_line_offset(path: Path, start: int) -> int:
-    """Return the offset of the first line that begins at `start` or after it.
-
-    Raises:
-        OSError: The file can't be read.
-    """
-    with closing(_open(path)) as file:
-        return _seek_line(file, start)
 
 
 def _open(path: Path) -> _File:

@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.formats.lines import read_head
-from kafka_quotas.pipeline.formats.parsed_batch import ParsedBatch
 from kafka_quotas.pipeline.formats.rows import AMOUNT_LIMIT, BadLineError, ClientThrottleRow, EventRow
-from kafka_quotas.pipeline.formats.task import IngestTask
+from kafka_quotas.pipeline.formats.task import IngestTask, ParsedBatch
 
 PARQUET_MAGIC: Final = b"PAR1"
 _COLUMNS: Final = (
@@ -25,15 +24,36 @@ _COLUMNS: Final = (
 _CHARGED: Final = frozenset({*(each.value for each in QuotaType), "request_rate"})
 _SECOND_MS: Final = 1000
 _BATCH_ROWS: Final = 20_000
+_SHOWN_BYTES: Final = 4096
 
 
-def sample_batches(path: Path) -> Iterator[list[dict[str, Any]]]:
-    """Yield the rows of the file in batches.
+def read_load_test(task: IngestTask, parsed: ParsedBatch) -> Iterator[ParsedBatch]:
+    """Yield the rows in batches, as `parse_task` does.
 
     Raises:
-        BadLineError: The file is not a load test's samples.
         OSError: The file can't be read.
     """
+    counts, src_file = parsed.counts, str(task.path)
+    try:
+        if read_head(task.path, len(PARQUET_MAGIC)) != PARQUET_MAGIC:
+            raise BadLineError("this document has no events; samples.parquet beside it does")  # noqa: TRY301
+        for rows in _batches(task.path):
+            for row in rows:
+                try:
+                    _take(row, task, parsed)
+                except BadLineError as error:
+                    parsed.refuse(str(row).encode(), error, src_file=src_file, line_no=counts.lines + 1)
+                counts.lines += 1
+            yield parsed.counted()
+            parsed.clear()
+    except BadLineError as error:
+        counts.lines += 1
+        parsed.refuse(read_head(task.path, _SHOWN_BYTES), error, src_file=src_file, line_no=counts.lines)
+    counts.read_to = task.path.stat().st_size
+    yield parsed.counted()
+
+
+def _batches(path: Path) -> Iterator[list[dict[str, Any]]]:
     try:
         with pq.ParquetFile(path) as file:
             if missing := set(_COLUMNS) - set(file.schema_arrow.names):
@@ -44,23 +64,19 @@ def sample_batches(path: Path) -> Iterator[list[dict[str, Any]]]:
         raise BadLineError(f"broken Parquet: {error}") from error
 
 
-def sample_row(row: Mapping[str, Any], place: int, task: IngestTask) -> EventRow | ClientThrottleRow | None:
-    """Convert a row to an event or a second of throttling.
-
-    `place` is the row's position in the file.
-
-    Returns:
-        None for a charge of none of our quotas.
-
-    Raises:
-        BadLineError: A figure is out of range.
-    """
+def _take(row: Mapping[str, Any], task: IngestTask, parsed: ParsedBatch) -> None:
+    """Add a row as an event or a second of throttling, or count it where no job has its quota."""
     if row["kind"] == "second":
-        return _second(row, task)
-    if row["quota_type"] not in _CHARGED:
-        return None
-    if not (0 <= row["bytes"] < AMOUNT_LIMIT and row["mutations"] >= 0 and 0 <= row["throttle_ms"] < AMOUNT_LIMIT):
+        parsed.client_throttle.append(_second(row, task))
+    elif row["quota_type"] not in _CHARGED:
+        parsed.counts.unused += 1
+    elif not (0 <= row["bytes"] < AMOUNT_LIMIT and row["mutations"] >= 0 and 0 <= row["throttle_ms"] < AMOUNT_LIMIT):
         raise BadLineError("a figure out of range")
+    else:
+        parsed.events.append(_event(row, parsed.counts.lines, task))
+
+
+def _event(row: Mapping[str, Any], place: int, task: IngestTask) -> EventRow:
     broker_id = row["broker_id"] if row["broker_id"] >= 0 or task.broker_id is None else task.broker_id
     return EventRow(
         cluster=task.cluster,
@@ -97,45 +113,3 @@ def _second(row: Mapping[str, Any], task: IngestTask) -> ClientThrottleRow:
         source="load-test",
         src_file=str(task.path),
     )
-
-
-_SHOWN_BYTES: Final = 4096
-
-
-def read_load_test(task: IngestTask, harvest: ParsedBatch) -> Iterator[ParsedBatch]:
-    """Yield the rows in batches, as `parse_task` does.
-
-    Raises:
-        OSError: The file can't be read.
-    """
-    counts, src_file = harvest.counts, str(task.path)
-    try:
-        if read_head(task.path, len(PARQUET_MAGIC)) != PARQUET_MAGIC:
-            raise BadLineError("this document has no events; samples.parquet beside it does")  # noqa: TRY301
-        for rows in sample_batches(task.path):
-            _take(rows, task, harvest)
-            yield harvest.counted()
-            harvest.clear()
-    except BadLineError as error:
-        counts.lines += 1
-        harvest.refuse(read_head(task.path, _SHOWN_BYTES), error, src_file=src_file, line_no=counts.lines)
-    counts.read_to = task.path.stat().st_size
-    yield harvest.counted()
-
-
-def _take(rows: list[dict[str, Any]], task: IngestTask, harvest: ParsedBatch) -> None:
-    """Add the converted rows to the batch."""
-    counts = harvest.counts
-    for row in rows:
-        try:
-            found = sample_row(row, counts.lines, task)
-        except BadLineError as error:
-            harvest.refuse(str(row).encode(), error, src_file=str(task.path), line_no=counts.lines + 1)
-        else:
-            if found is None:
-                counts.unused += 1
-            elif isinstance(found, EventRow):
-                harvest.events.append(found)
-            else:
-                harvest.client_throttle.append(found)
-        counts.lines += 1

@@ -1,7 +1,7 @@
 """Metric samples with their times, from the formats that exporters and tools write.
 
 These are Prometheus' text (with or without times), a Prometheus server's response, Jolokia's response, JSON lines of
-samples, and the output of Kafka's own tools with `--print-metrics`.
+samples, and the output of Kafka's own tools with `--print-metrics`. What has none of these forms is a `BadLineError`.
 """
 
 import math
@@ -31,11 +31,7 @@ class TimedSample:
 
 
 def prometheus_samples(line: str) -> Iterator[TimedSample]:
-    """Yield the sample of a line of Prometheus' text, or none for a comment.
-
-    Raises:
-        BadLineError: The line is neither.
-    """
+    """Yield the sample of a line of Prometheus' text, or none for a comment."""
     if line.startswith("#") or not line.strip():
         return
     sample = next(parse_metrics(line), None)
@@ -46,11 +42,7 @@ def prometheus_samples(line: str) -> Iterator[TimedSample]:
 
 
 def printed_samples(line: str) -> Iterator[TimedSample]:
-    """Yield the sample of a line that Kafka's tools print.
-
-    Raises:
-        BadLineError: The line has none.
-    """
+    """Yield the sample of a line that Kafka's tools print."""
     match = _PRINTED.fullmatch(line.strip())
     if match is None:
         raise BadLineError("no metric as Kafka's tools print it")
@@ -59,11 +51,7 @@ def printed_samples(line: str) -> Iterator[TimedSample]:
 
 
 def json_samples(content: bytes) -> Iterator[TimedSample]:
-    """Yield the samples of a JSON document or line.
-
-    Raises:
-        BadLineError: The document has an unknown format.
-    """
+    """Yield the samples of a JSON document or line."""
     try:
         document = orjson.loads(content)
     except orjson.JSONDecodeError as error:

@@ -1,7 +1,7 @@
 """The charge of a logged request: estimated sizes, and the partitions of admin requests.
 
-The request log holds the size of the records only. The framing around them is computed from the message definitions;
-tagged fields that a client may add are unknown, which is why these sizes are called estimated. The log holds neither
+The request log holds the size of the records only. The framing around them is computed from the message definitions.
+Tagged fields that a client may add are unknown, which is why these sizes are called estimated. The log holds neither
 the partitions of a deleted topic nor the number before some were added: one per topic is counted then, and the figure
 is estimated.
 
@@ -11,7 +11,6 @@ fetch's charge; KIP-599 and `ReplicationControlManager` (Kafka 4.0) for partitio
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka_quotas.core.model.api_key import ApiKey
@@ -23,26 +22,18 @@ _INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"
 MUTATION_APIS: Final = frozenset({_CREATE_TOPICS, _DELETE_TOPICS, _CREATE_PARTITIONS})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MutationCount:
-    """Partitions charged to a request."""
-
-    partitions: int
-    is_estimated: bool
-
-
-def mutation_count(api_key: int, *, request: Mapping[str, Any], response: Mapping[str, Any]) -> MutationCount:
-    """Return the partitions charged to a request of `MUTATION_APIS`.
+def mutation_count(api_key: int, *, request: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[int, bool]:
+    """Return the partitions charged to a request of `MUTATION_APIS`, and whether they are estimated.
 
     Topics that the broker refused cost nothing.
     """
     if request.get("validateOnly"):  # a dry run changes no partitions
-        return MutationCount(partitions=0, is_estimated=False)
-    if api_key == _CREATE_TOPICS:
-        return _created(request, response)
+        return 0, False
     accepted = _accepted(response)
+    if api_key == _CREATE_TOPICS:
+        return _created(request, accepted)
     if api_key == _DELETE_TOPICS:
-        return MutationCount(partitions=len(accepted), is_estimated=bool(accepted))
+        return len(accepted), bool(accepted)
     return _added(request, accepted)
 
 
@@ -59,24 +50,21 @@ def is_of_broker(api_key: int, *, client_id: str, request: Mapping[str, Any]) ->
     return bool(names) and names <= _INTERNAL_TOPICS
 
 
-def _created(request: Mapping[str, Any], response: Mapping[str, Any]) -> MutationCount:
-    answered = {topic["name"]: topic for topic in _accepted(response)}
-    partitions, is_estimated = 0, False
-    for topic in request["topics"]:
-        answer = answered.get(topic["name"])
-        if answer is None:
-            continue
-        told = answer.get("numPartitions", -1)  # from version 5 on
-        count = told if told > 0 else max(topic["numPartitions"], len(topic.get("assignments") or ()))
-        is_estimated |= count < 1  # the broker's default, which is not logged
-        partitions += max(1, count)
-    return MutationCount(partitions=partitions, is_estimated=is_estimated)
+def _created(request: Mapping[str, Any], accepted: list[Mapping[str, Any]]) -> tuple[int, bool]:
+    logged = {topic["name"]: topic.get("numPartitions", -1) for topic in accepted}  # from version 5 on
+    counts = [
+        logged[name] if logged[name] > 0 else max(topic["numPartitions"], len(topic.get("assignments") or ()))
+        for topic in request["topics"]
+        if (name := topic["name"]) in logged
+    ]
+    # below 1 it is the broker's default, which is not logged
+    return sum(max(1, count) for count in counts), any(count < 1 for count in counts)
 
 
-def _added(request: Mapping[str, Any], accepted: list[Mapping[str, Any]]) -> MutationCount:
+def _added(request: Mapping[str, Any], accepted: list[Mapping[str, Any]]) -> tuple[int, bool]:
     names = {topic["name"] for topic in accepted}
     assignments = [topic.get("assignments") or () for topic in request["topics"] if topic["name"] in names]
-    return MutationCount(partitions=sum(max(1, len(each)) for each in assignments), is_estimated=not all(assignments))
+    return sum(max(1, len(each)) for each in assignments), not all(assignments)
 
 
 def _accepted(response: Mapping[str, Any]) -> list[Mapping[str, Any]]:

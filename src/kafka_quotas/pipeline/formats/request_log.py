@@ -1,7 +1,7 @@
 """A line of a broker's request log as an event.
 
-Both formats are read, Kafka 4's and 3.9's: `[stamp] DEBUG Completed request:{JSON} (kafka.request.logger)`. The stamp
-is the time after sending the response; the broker charges quotas before it queues the response for sending.
+Both formats are read, Kafka 4's and 3.9's: `[timestamp] DEBUG Completed request:{JSON} (kafka.request.logger)`. The
+timestamp is the time after sending the response, which the broker queues for sending after it charged quotas.
 
 **Source:** `RequestConvertToJson`, `RequestChannel.updateRequestMetrics` and `KafkaApis` (3.9, 4.0), KIP-13, KIP-124,
 KIP-599.
@@ -26,7 +26,7 @@ from kafka_quotas.pipeline.formats.request_charge import (
     share_fetch_response_bytes,
 )
 from kafka_quotas.pipeline.formats.rows import AMOUNT_LIMIT, BadLineError, EventRow
-from kafka_quotas.pipeline.formats.timestamp import StampReader
+from kafka_quotas.pipeline.formats.timestamp import TimestampReader
 
 _PRODUCE: Final = ApiKey.PRODUCE.value
 _FETCH: Final = ApiKey.FETCH.value
@@ -75,7 +75,7 @@ class LogOrigin:
     src_file: str
 
 
-def parse_request_line(line: bytes, *, offset: int, stamps: StampReader, origin: LogOrigin) -> EventRow | None:
+def parse_request_line(line: bytes, *, offset: int, timestamps: TimestampReader, origin: LogOrigin) -> EventRow | None:
     """Parse the event of a line.
 
     `offset` is the line's offset in its file.
@@ -93,7 +93,7 @@ def parse_request_line(line: bytes, *, offset: int, stamps: StampReader, origin:
     try:
         if entry["isForwarded"] is True:
             return None
-        return _event(entry, stamps.read_ms(line), offset, origin)
+        return _event(entry, timestamps.read_ms(line), offset, origin)
     except KeyError as error:
         raise BadLineError(f"the request lacks {error.args[0]}") from error
     except (TypeError, AttributeError, ValueError, OverflowError) as error:
@@ -169,21 +169,15 @@ def _charge(api_key: Any, entry: Mapping[str, Any], client_id: str) -> tuple[str
     if api_key == _SHARE_FETCH:
         return _FETCH_TYPE, share_fetch_response_bytes(entry["response"]), 0, True
     if api_key in MUTATION_APIS:
-        count = mutation_count(api_key, request=entry["request"], response=entry["response"])
-        return _MUTATION_TYPE, 0, count.partitions, count.is_estimated
+        return _MUTATION_TYPE, 0, *mutation_count(api_key, request=entry["request"], response=entry["response"])
     return _REQUEST_TYPE, 0, 0, False
 
 
 def _is_of_broker(api_key: int, client_id: str, request: Mapping[str, Any]) -> bool:
-    if api_key == _FETCH:
-        return _is_replica(request)
+    if api_key == _FETCH:  # of a follower, which `replicaState` holds from version 15 on
+        state = request.get("replicaState") or {}
+        return int(request.get("replicaId", state.get("replicaId", -1))) >= 0
     return api_key in _BROKER_APIS or is_of_broker(api_key, client_id=client_id, request=request)
-
-
-def _is_replica(request: Mapping[str, Any]) -> bool:
-    """Check whether a follower fetches, which `replicaState` holds from version 15 on."""
-    state = request.get("replicaState") or {}
-    return int(request.get("replicaId", state.get("replicaId", -1))) >= 0
 
 
 @lru_cache(maxsize=65_536)

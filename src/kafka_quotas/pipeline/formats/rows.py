@@ -14,6 +14,7 @@ AMOUNT_LIMIT = 2**62
 """Upper bound of figures: no broker counts that far, and columns could not hold sums of larger ones."""
 
 
+_SHOWN_LETTERS = 4096
 LAST_MS = 253_402_300_799_999
 """The end of the year 9999: later times have no date."""
 
@@ -77,3 +78,8 @@ class ClientThrottleRow(NamedTuple):
     samples: int | None
     source: str
     src_file: str
+
+
+def shown_text(line: bytes) -> str:
+    """Return the beginning of a line for the quarantine, with escapes for bytes that are no UTF-8."""
+    return line[: 4 * _SHOWN_LETTERS].decode("utf-8", "backslashreplace")[:_SHOWN_LETTERS]

@@ -1,10 +1,18 @@
-"""One piece of the work of an ingest: a file or a part of a large one, and how to read it."""
+"""One piece of an ingest: a file or a part of a large one, how to read it, and the rows it gives."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafka_quotas.core.formats.metric_names import MetricNames
-from kafka_quotas.pipeline.formats.detect import FileForm
+from kafka_quotas.pipeline.formats.detect import InputFormat
+from kafka_quotas.pipeline.formats.rows import (
+    BadLineError,
+    ClientThrottleRow,
+    EventRow,
+    MetricRow,
+    QuarantineRow,
+    shown_text,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,11 +24,11 @@ class IngestTask:
     file_number: int
     """Number of the file within its ingest."""
     path: Path
-    form: FileForm
+    input_format: InputFormat
     cluster: str
     broker_id: int | None
     zone: str | None
-    """Time zone of stamps without an offset."""
+    """Time zone of timestamps without an offset."""
     names: MetricNames
     ts_ms: int
     """Time of a scrape that has none, in ms since 1970."""
@@ -47,3 +55,37 @@ class TaskCounts:
     quarantined: int = 0
     read_to: int = 0
     """End offset of the last line processed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ParsedBatch:
+    """Parsed rows that wait for their consumer, and the counts of the whole task so far."""
+
+    counts: TaskCounts
+    events: list[EventRow] = field(default_factory=list)
+    metrics: list[MetricRow] = field(default_factory=list)
+    client_throttle: list[ClientThrottleRow] = field(default_factory=list)
+    quarantine: list[QuarantineRow] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return len(self.events) + len(self.metrics) + len(self.client_throttle) + len(self.quarantine)
+
+    def refuse(self, content: bytes, error: BadLineError, *, src_file: str, line_no: int) -> None:
+        """Put a line into quarantine."""
+        row = QuarantineRow(raw=shown_text(content), reason=str(error), src_file=src_file, line_no=line_no)
+        self.quarantine.append(row)
+
+    def counted(self) -> "ParsedBatch":
+        """Add the rows to the counts and return this batch, once before its rows are consumed."""
+        self.counts.events += len(self.events)
+        self.counts.metrics += len(self.metrics)
+        self.counts.client_throttle += len(self.client_throttle)
+        self.counts.quarantined += len(self.quarantine)
+        return self
+
+    def clear(self) -> None:
+        """Drop the rows and keep the counts."""
+        for rows in (self.events, self.metrics, self.client_throttle, self.quarantine):
+            rows.clear()

@@ -1,7 +1,7 @@
-"""Time stamps of log lines as milliseconds since 1970.
+"""Timestamps of log lines as milliseconds since 1970.
 
-Invariant: a stamp without an offset is local time of the given zone. Where clocks go back and it has two meanings, it
-is the earlier one.
+Invariant: a timestamp without an offset is local time of the given zone. Where clocks go back and it has two meanings,
+it is the earlier one.
 
 **Source:** log4j's `%d`, ISO 8601.
 """
@@ -12,15 +12,15 @@ from typing import Final
 
 from kafka_quotas.pipeline.formats.rows import BadLineError
 
-_STAMP: Final = re.compile(
+_TIMESTAMP: Final = re.compile(
     rb"\[?(?P<minute>\d{4}-\d\d-\d\d[ T]\d\d:\d\d):(?P<second>[0-5]\d)(?:[,.](?P<fraction>\d{1,9}))?"
     rb"(?P<offset>Z|[+-]\d\d:?\d\d)?"
 )
 _REMEMBERED_MINUTES: Final = 4 * 24 * 60
 
 
-class StampReader:
-    """Reads the stamp at the beginning of a line, in the given zone where it has no offset."""
+class TimestampReader:
+    """Reads the timestamp at the beginning of a line, in the given zone where it has no offset."""
 
     def __init__(self, zone: tzinfo | None) -> None:
         self._zone = zone
@@ -28,15 +28,14 @@ class StampReader:
         self._log4j_minutes: dict[bytes, int] = {}
 
     def read_ms(self, line: bytes) -> int:
-        """Return the stamp in ms since 1970.
+        """Return the timestamp in ms since 1970.
 
         Raises:
-            BadLineError: The line begins with no stamp or an impossible one, or the stamp needs a zone and none was
-                given.
+            BadLineError: The line begins with no timestamp or an impossible one, or it needs a zone and none was given.
         """
         if line[24:25] == b"]" and (known_ms := self._log4j_minutes.get(line[:18])) is not None:
             return known_ms + int(line[18:20]) * 1000 + int(line[21:24])  # `[2026-11-21 12:00:00,000]`, most often
-        match = _STAMP.match(line)
+        match = _TIMESTAMP.match(line)
         if match is None:
             raise BadLineError("no time stamp at the beginning")
         minute, second, fraction, offset = match.groups()
@@ -66,8 +65,8 @@ class StampReader:
 
 
 def has_offset(line: bytes) -> bool | None:
-    """Check whether the stamp at the beginning of a line has an offset, None where there is no stamp."""
-    match = _STAMP.match(line)
+    """Check whether the timestamp at the beginning of a line has an offset, None where there is none."""
+    match = _TIMESTAMP.match(line)
     return None if match is None else match["offset"] is not None
 
 

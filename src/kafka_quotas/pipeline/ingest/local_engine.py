@@ -6,6 +6,7 @@ others.
 """
 
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -14,16 +15,15 @@ from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
-from kafka_quotas.pipeline.ingest.arrow import BUCKET, INGESTED_TABLES, harvest_batches, staged_schema
-from kafka_quotas.pipeline.ingest.gc_pause import no_collection
-from kafka_quotas.pipeline.ingest.parse import parse_task
+from kafka_quotas.pipeline.ingest.ingested_tables import BUCKET, INGESTED_TABLES, arrow_batches, staged_schema
+from kafka_quotas.pipeline.ingest.parse import no_collection, parse_task
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.schemas import EVENTS
 from kafka_quotas.pipeline.tables.table import TableSchema
@@ -32,52 +32,41 @@ _Argument = TypeVar("_Argument")
 _Result = TypeVar("_Result")
 
 
-class Run(Protocol):
-    """Yields the results of a function over many arguments, in no order."""
-
-    def __call__(
-        self, function: Callable[[_Argument], _Result], arguments: Iterable[_Argument], /
-    ) -> Iterator[_Result]:
-        """Yield the results as they arrive, and raise what the function raises."""
-        ...
-
-
-@contextmanager
-def workers(wanted: int) -> Iterator[Run]:
-    """Start up to `wanted` processes for the block, at most one per core, and yield their runner.
-
-    One worker is this process itself.
-    """
-    processes = min(wanted, os.cpu_count() or 1)
-    if processes <= 1:
-        yield _run_here
-        return
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["kafka_quotas.pipeline.ingest.local_engine"])  # loaded once, not by each
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-
-        def run(function: Callable[[_Argument], _Result], arguments: Iterable[_Argument], /) -> Iterator[_Result]:
-            futures = [pool.submit(function, argument) for argument in arguments]
-            try:
-                for future in as_completed(futures):
-                    yield future.result()
-            except BrokenProcessPool as error:
-                raise KafkaQuotasError("a worker process was killed", hint="is there enough memory?") from error
-            finally:
-                for future in futures:
-                    future.cancel()
-
-        yield run
-
-
-def _run_here(function: Callable[[_Argument], _Result], arguments: Iterable[_Argument], /) -> Iterator[_Result]:
-    return map(function, arguments)
-
-
 _PIECES: Final = ".pieces"
 _PARALLEL_FROM_BYTES: Final = 8 * 1024 * 1024
 """Size below which one process reads faster than several start."""
 _ORDER: Final = [("ts_ms", "ascending"), ("src_file", "ascending"), ("src_offset", "ascending")]
+
+
+@contextmanager
+def _workers(wanted: int) -> Iterator[ProcessPoolExecutor | None]:
+    """Start up to `wanted` processes for the block, at most one per core. None is this process alone."""
+    processes = min(wanted, os.cpu_count() or 1)
+    if processes <= 1:
+        yield None
+        return
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["kafka_quotas.pipeline.ingest.local_engine"])  # loaded once, not by each
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        yield pool
+
+
+def _results(
+    pool: ProcessPoolExecutor | None, function: Callable[[_Argument], _Result], arguments: Iterable[_Argument]
+) -> Iterator[_Result]:
+    """Yield the results of a function over many arguments as they arrive, in no order."""
+    if pool is None:
+        yield from map(function, arguments)
+        return
+    futures = [pool.submit(function, argument) for argument in arguments]
+    try:
+        for future in as_completed(futures):
+            yield future.result()
+    except BrokenProcessPool as error:
+        raise KafkaQuotasError("a worker process was killed", hint="is there enough memory?") from error
+    finally:
+        for future in futures:
+            future.cancel()
 
 
 def ingest_locally(
@@ -101,16 +90,14 @@ def ingest_locally(
     pieces = folder / _PIECES
     pieces.mkdir()
     counts = []
-    with workers(len(tasks) if size >= _PARALLEL_FROM_BYTES else 1) as run:
-        for each in run(partial(_run_task, buckets=buckets, folder=pieces), tasks):
+    with _workers(len(tasks) if size >= _PARALLEL_FROM_BYTES else 1) as pool:
+        for each in _results(pool, partial(_run_task, buckets=buckets, folder=pieces), tasks):
             counts.append(each)
             done(each)
-        for _ in run(partial(_write_bucket, pieces=pieces, folder=folder), range(buckets)):
+        for _ in _results(pool, partial(_write_bucket, pieces=pieces, folder=folder), range(buckets)):
             pass
     _write_other_tables(pieces, folder)
-    for piece in pieces.iterdir():
-        piece.unlink()
-    pieces.rmdir()
+    shutil.rmtree(pieces)
     return sorted(counts, key=lambda each: each.number)
 
 
@@ -119,10 +106,10 @@ def _run_task(task: IngestTask, *, buckets: int, folder: Path) -> TaskCounts:
     batches: dict[TableSchema, list[pa.RecordBatch]] = {table: [] for table in INGESTED_TABLES}
     counts = TaskCounts(number=task.number)
     with no_collection():
-        for harvest in parse_task(task):
-            for table, batch in harvest_batches(harvest, buckets=buckets):
+        for parsed in parse_task(task):
+            for table, batch in arrow_batches(parsed, buckets=buckets):
                 batches[table].append(batch)
-            counts = harvest.counts
+            counts = parsed.counts
     for table, found in batches.items():
         if found:
             rows = pa.Table.from_batches(found)

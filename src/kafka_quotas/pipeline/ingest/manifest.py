@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.pipeline.formats.detect import FileForm
+from kafka_quotas.pipeline.formats.detect import InputFormat
 from kafka_quotas.pipeline.formats.lines import read_head
 from kafka_quotas.pipeline.tables.layout import MANIFEST_FILE, DataFolder
 
@@ -72,24 +72,26 @@ class KnownFiles:
     def find(self, file: ReadFile, head: bytes) -> ReadFile | None:
         """Return the entry of an earlier read of the file with this head, None if it is new."""
         place = _place(file)
-        if not FileForm(file.form).grows:
+        if not InputFormat(file.form).grows:
             return self._files.get((place, file.head_bytes, file.head_sha256))
         lengths = (length for length in self._lengths.get(place, ()) if length <= len(head))
         found = (self._files.get((place, length, _digest(head[:length]))) for length in lengths)
         return max((each for each in found if each is not None), key=lambda each: each.read_to, default=None)
 
 
-def describe_file(path: Path, *, form: FileForm, cluster: str, broker_id: int | None) -> tuple[ReadFile, bytes]:
+def describe_file(
+    path: Path, *, input_format: InputFormat, cluster: str, broker_id: int | None
+) -> tuple[ReadFile, bytes]:
     """Return the entry of a file that is unread so far, and its head.
 
     Raises:
         OSError: The file can't be read.
     """
     size = path.stat().st_size
-    head = read_head(path, HEAD_BYTES) if form.grows else path.read_bytes()
+    head = read_head(path, HEAD_BYTES) if input_format.grows else path.read_bytes()
     described = ReadFile(
         path=str(path),
-        form=form.value,
+        form=input_format.value,
         cluster=cluster,
         broker_id=broker_id,
         head_bytes=len(head),
@@ -130,7 +132,7 @@ def _read(path: Path) -> list[ReadFile]:
 
 
 def _place(file: ReadFile) -> _Place:
-    name = "" if FileForm(file.form).grows else Path(file.path).name
+    name = "" if InputFormat(file.form).grows else Path(file.path).name
     return _Place(form=file.form, cluster=file.cluster, broker_id=file.broker_id, name=name)
 
 

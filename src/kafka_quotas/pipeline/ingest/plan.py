@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames
-from kafka_quotas.pipeline.formats.detect import SNIFFED_BYTES, FileForm, needs_zone, sniff_form
+from kafka_quotas.pipeline.formats.detect import SNIFFED_BYTES, InputFormat, detect_format, needs_zone
 from kafka_quotas.pipeline.formats.lines import is_gzip, read_head, unpacked_size
 from kafka_quotas.pipeline.formats.task import IngestTask
 from kafka_quotas.pipeline.ingest.manifest import KnownFiles, ReadFile, describe_file
@@ -22,7 +22,7 @@ PIECE_BYTES: Final = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IngestTerms:
+class IngestSettings:
     """The user's settings for all files."""
 
     cluster: str
@@ -30,8 +30,8 @@ class IngestTerms:
     broker_id: int | None = None
     """Broker of files whose paths name none."""
     zone: str | None = None
-    """Time zone of stamps without an offset."""
-    form: FileForm | None = None
+    """Time zone of timestamps without an offset."""
+    input_format: InputFormat | None = None
     """Format of every file, None to detect it from the first bytes."""
     names: MetricNames = BUILT_IN
 
@@ -68,7 +68,7 @@ class IngestPlan:
         return sum(max(0, each.described.size - each.task.start) for each in self.files)
 
 
-def plan_ingest(found: Iterable[FoundFile], *, terms: IngestTerms, known: KnownFiles) -> IngestPlan:
+def plan_ingest(found: Iterable[FoundFile], *, settings: IngestSettings, known: KnownFiles) -> IngestPlan:
     """Plan the tasks for these files, the largest first.
 
     Raises:
@@ -81,43 +81,43 @@ def plan_ingest(found: Iterable[FoundFile], *, terms: IngestTerms, known: KnownF
         if _unpacked(each.path) == 0:
             empty += 1
             continue
-        planned = _plan_file(each, len(files), terms, known)
+        planned = _plan_file(each, len(files), settings, known)
         if planned is None:
             unchanged += 1
             continue
         files.append(planned)
         known.add(replace(planned.described, read_to=_unpacked(each.path)))  # met again under another name
-    return IngestPlan(files=tuple(files), tasks=_tasks(files), unchanged=unchanged, empty=empty)
+    pieces = [piece for file in files for piece in _pieces(file.task)]
+    tasks = tuple(replace(task, number=number) for number, task in enumerate(pieces))
+    return IngestPlan(files=tuple(files), tasks=tasks, unchanged=unchanged, empty=empty)
 
 
-def _plan_file(found: FoundFile, number: int, terms: IngestTerms, known: KnownFiles) -> PlannedFile | None:
+def _plan_file(found: FoundFile, number: int, settings: IngestSettings, known: KnownFiles) -> PlannedFile | None:
     """Plan the unread part of a file, None where there is none."""
     path = found.path.absolute()  # names of files are kept: what was read is what is found again
     try:
         beginning = read_head(path, SNIFFED_BYTES)
-        form = terms.form or sniff_form(beginning) or _refuse_form(path)
-        cluster, broker_id = (
-            found.cluster or terms.cluster,
-            found.broker_id if found.broker_id is not None else terms.broker_id,
-        )
-        described, head = describe_file(path, form=form, cluster=cluster, broker_id=broker_id)
+        input_format = settings.input_format or detect_format(beginning) or _refuse_format(path)
+        cluster = found.cluster or settings.cluster
+        broker_id = settings.broker_id if found.broker_id is None else found.broker_id
+        described, head = describe_file(path, input_format=input_format, cluster=cluster, broker_id=broker_id)
         modified_ms = round(path.stat().st_mtime * 1000)
     except OSError as error:
         raise _unreadable(path, error) from error
     before = known.find(described, head)
-    if before is not None and (not form.grows or _is_done(path, described.size, before)):
+    if before is not None and (not input_format.grows or _is_done(path, described.size, before)):
         return None
-    if form is FileForm.REQUEST_LOG:
-        _check_origin(path, beginning, broker_id, terms.zone)
+    if input_format is InputFormat.REQUEST_LOG:
+        _check_origin(path, beginning, broker_id, settings.zone)
     task = IngestTask(
         number=0,
         file_number=number,
         path=path,
-        form=form,
+        input_format=input_format,
         cluster=cluster,
         broker_id=broker_id,
-        zone=terms.zone,
-        names=terms.names,
+        zone=settings.zone,
+        names=settings.names,
         ts_ms=modified_ms if found.time_ms is None else found.time_ms,
         start=0 if before is None else before.read_to,
     )
@@ -147,19 +147,14 @@ def _check_origin(path: Path, beginning: bytes, broker_id: int | None, zone: str
         )
 
 
-def _refuse_form(path: Path) -> FileForm:
-    forms = ", ".join(FileForm)
-    raise UsageError(f"{path} is of no form that is known", hint=f"leave it out, or name one with --form: {forms}")
-
-
-def _tasks(files: Iterable[PlannedFile]) -> tuple[IngestTask, ...]:
-    pieces = [piece for file in files for piece in _pieces(file.task)]
-    return tuple(replace(task, number=number) for number, task in enumerate(pieces))
+def _refuse_format(path: Path) -> InputFormat:
+    names = ", ".join(InputFormat)
+    raise UsageError(f"{path} is of no form that is known", hint=f"leave it out, or name one with --form: {names}")
 
 
 def _pieces(task: IngestTask) -> list[IngestTask]:
     size = _unpacked(task.path)
-    if not task.form.grows or is_gzip(task.path) or size - task.start <= PIECE_BYTES:
+    if not task.input_format.grows or is_gzip(task.path) or size - task.start <= PIECE_BYTES:
         return [task]
     starts = range(task.start, size, PIECE_BYTES)
     return [

@@ -98,12 +98,12 @@ def _is_visible(path: Path, root: Path) -> bool:
 
 
 def _found(path: Path, match: re.Match[str]) -> FoundFile:
-    told = match.groupdict()
-    broker, time = told.get("broker_id"), told.get("time")
+    values = match.groupdict()
+    broker, time = values.get("broker_id"), values.get("time")
     return FoundFile(
         path=path,
         broker_id=None if broker is None else int(broker),
-        cluster=told.get("cluster"),
+        cluster=values.get("cluster"),
         time_ms=None if time is None else _time_ms(time, path),
     )
 

@@ -15,9 +15,8 @@ from pyspark.sql import types
 
 from kafka_quotas.pipeline.engine.progress import Watch, row_counter, run_watched
 from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
-from kafka_quotas.pipeline.ingest.arrow import BUCKET, INGESTED_TABLES, harvest_batches, staged_schema
-from kafka_quotas.pipeline.ingest.gc_pause import no_collection
-from kafka_quotas.pipeline.ingest.parse import parse_task
+from kafka_quotas.pipeline.ingest.ingested_tables import BUCKET, INGESTED_TABLES, arrow_batches, staged_schema
+from kafka_quotas.pipeline.ingest.parse import no_collection, parse_task
 from kafka_quotas.pipeline.tables.schemas import EVENTS
 from kafka_quotas.pipeline.tables.table import TableSchema
 
@@ -41,20 +40,20 @@ def ingest_on_spark(
     """
     rows = row_counter(session)
     parsed = parsed_rows(session, tasks, buckets=buckets, rows=rows).persist(StorageLevel.DISK_ONLY)
-    told = (lambda: int(rows.value)) if rows is not None else int
+    row_count = (lambda: int(rows.value)) if rows is not None else int
     try:
         collected = run_watched(
             session,
             parsed.where(f"{_COUNTS} is not null").select(f"{_COUNTS}.*").collect,
             stage="read",
             watch=watch,
-            rows=told,
+            rows=row_count,
         )
         counts = sorted((TaskCounts(**row.asDict()) for row in collected), key=lambda each: each.number)
         for table in INGESTED_TABLES:
             if any(getattr(each, _COUNTED[table.name]) for each in counts):
                 run_watched(
-                    session, _writer(parsed, table, folder), stage=f"write {table.name}", watch=watch, rows=told
+                    session, _writer(parsed, table, folder), stage=f"write {table.name}", watch=watch, rows=row_count
                 )
     finally:
         parsed.unpersist()
@@ -112,12 +111,12 @@ def _staged_spark_schema(table: TableSchema) -> types.StructType:
 def _wide_batches(task: IngestTask, buckets: int, rows: Any) -> Iterator[pa.RecordBatch]:
     """Yield the task's rows, each batch in the column of its table, and the counts last."""
     counts = TaskCounts(number=task.number)
-    for harvest in parse_task(task):
-        for table, batch in harvest_batches(harvest, buckets=buckets):
+    for parsed in parse_task(task):
+        for table, batch in arrow_batches(parsed, buckets=buckets):
             yield _widened({table.name: batch.to_struct_array()}, batch.num_rows)
         if rows is not None:
-            rows.add(harvest.size)
-        counts = harvest.counts
+            rows.add(parsed.size)
+        counts = parsed.counts
     values = {name: getattr(counts, name) for name in _COUNT_NAMES}
     yield _widened({_COUNTS: pa.array([values], _counts_type())}, 1)
 

@@ -38,7 +38,7 @@ class Staging:
         """Rename the staging folder to the next ingest, synced to disk, and return its path.
 
         Raises:
-            OSError: The ingest can't be stored; the data is unchanged.
+            OSError: The ingest can't be stored. The data is unchanged.
         """
         _sync_files(self.path)
         last = max((int(each.name.removeprefix("ingest=")) for each in self.data.ingests()), default=0)
@@ -90,14 +90,14 @@ def storage_error(path: Path, error: OSError) -> KafkaQuotasError:
 
 
 def _take(lock: int, waiting: Callable[[], None]) -> None:
-    told = False
+    notified = False
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if not told:
+            if not notified:
                 waiting()
-                told = True
+                notified = True
             time.sleep(_POLL_S)
         else:
             return

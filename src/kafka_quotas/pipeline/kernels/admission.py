@@ -1,10 +1,10 @@
-"""One operation on one limiter, on flat arrays, as `core.quotas.simulation` and the quota managers do it.
+"""One operation on one limiter, on flat arrays, as `core.quotas.simulation` and quota managers do it.
 
 `RECORD` records and then checks. `NOCHECK` only records (a negative value takes back). `STRICT` checks, and records a
 value that the bound admits. `CHECK` only checks. `FETCH` records, checks, and takes a refused value back.
 
-Invariants: the arithmetic and rounding are those of `core.metrics.throttle_time` and `core.metrics.token_bucket`;
-results are whole ms within 64 bits.
+Invariants: the arithmetic and rounding are those of `core.metrics.throttle_time` and `core.metrics.token_bucket`.
+Results are whole ms within 64 bits.
 
 **Source:** `Sensor.record`, `ClientQuotaManager`, `KafkaApis.handleFetchRequest`, `QuotaUtils`, `TokenBucket`,
 `ControllerMutationQuotaManager.throttleTimeMs` of Kafka 4.0.
@@ -93,7 +93,7 @@ FETCH: Final = 4
 
 
 @compiled
-def judge_rate(clocks, sums, c, s, op, value, bound, now_ms, samples, window_ms, longest_ms):
+def admit_rate(clocks, sums, c, s, op, value, bound, now_ms, samples, window_ms, longest_ms):
     """Apply one operation to a windowed rate and judge it against the bound.
 
     Returns:
@@ -120,7 +120,7 @@ def judge_rate(clocks, sums, c, s, op, value, bound, now_ms, samples, window_ms,
 
 
 @compiled
-def judge_tokens(clocks, sums, c, s, op, value, bound, now_ms, samples, window_ms):
+def admit_tokens(clocks, sums, c, s, op, value, bound, now_ms, samples, window_ms):
     """Apply one operation to a token bucket and judge it.
 
     Returns:

@@ -1,7 +1,7 @@
 """Limiters of many quota buckets under many limits: their state, and events run through them.
 
-Contract (for jobs): `Limiters(rule, bounds)` is fresh; `run` takes events in any number of calls and adds up the
-results; `trace` also returns them event by event. State carries over from call to call: a batch is one call, a stream
+Contract (for jobs): `Limiters(rule, bounds)` is fresh. `run` takes events in any number of calls and adds up the
+results. `trace` also returns them event by event. State carries over from call to call: a batch is one call, a stream
 is many. A row is a quota bucket, a column of `bounds` one proposed limit per row (`UNLIMITED` for none).
 
 Invariants: the events of one row must come in the order they happen in, over all calls. Rows may be mixed, and events
@@ -19,14 +19,12 @@ from kafka_quotas.core.model.quota_key import LONG_MAX
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
 from kafka_quotas.pipeline.kernels.admission import RECORD
-from kafka_quotas.pipeline.kernels.closed_loop import replay_waiting_records
 from kafka_quotas.pipeline.kernels.compiled import NUMBA, Kernel
-from kafka_quotas.pipeline.kernels.histogram import STEPS, percentiles_ms
 from kafka_quotas.pipeline.kernels.lockstep import replay_in_lockstep
-from kafka_quotas.pipeline.kernels.loop import replay_lanes, replay_records
+from kafka_quotas.pipeline.kernels.loop import replay_closed_loop, replay_lanes, replay_records
 from kafka_quotas.pipeline.kernels.order import events_by_row, order_by_row
 from kafka_quotas.pipeline.kernels.ring import FAR_MS, clocks_width, fresh_clocks, sums_width
-from kafka_quotas.pipeline.kernels.tally import AMOUNTS, COUNTS, FRESH
+from kafka_quotas.pipeline.kernels.tally import AMOUNTS, COUNTS, FRESH, STEPS, percentiles_ms
 
 Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]
@@ -215,11 +213,11 @@ class Limiters:
                 state = (self._clocks, self._sums, *tallies, *pool)
                 done = replay_records(*events, self.bounds, *settings, *state, done)
             elif plain:
-                waiting = (self._clocks, self._sums, self._free_ms, *tallies, *pool)
-                done = replay_waiting_records(*events, self.bounds, *settings, *waiting, done)
+                lanes = (self._clocks, self._sums, self._free_ms, *tallies, *pool)
+                done = replay_closed_loop(*events, self.bounds, *settings, *lanes, done)
             else:
-                lanes = (self._clocks, self._sums, self._free_ms, *tallies, *pool, traced, levels)
-                done = replay(*events, *general, self.bounds, *settings, *lanes, done)
+                lanes = (self._clocks, self._sums, self._free_ms, *tallies, *pool)
+                done = replay(*events, *general, self.bounds, *settings, *lanes, traced, levels, done)
             if done < rows.size:
                 self._pool = np.concatenate([self._pool, np.zeros_like(self._pool)])
 

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from kafka_quotas.core.model.quota_key import INT_MAX
 from kafka_quotas.core.quotas.simulation import MAX_ATTEMPTS, RETRY_BACKOFF_MS
 from kafka_quotas.pipeline.kernels.admission import CHECK, FETCH
-from kafka_quotas.pipeline.kernels.attempts import settle
 from kafka_quotas.pipeline.kernels.compiled import NUMBA
-from kafka_quotas.pipeline.kernels.histogram import STEPS, steps_of
 from kafka_quotas.pipeline.kernels.lockstep_admission import RateLanes, TokenLanes
+from kafka_quotas.pipeline.kernels.loop import run_attempts
 from kafka_quotas.pipeline.kernels.tally import (
     AMOUNT,
     AMOUNTS,
@@ -28,8 +27,10 @@ from kafka_quotas.pipeline.kernels.tally import (
     LONGEST_MS,
     PEAK,
     REFUSALS,
+    STEPS,
     THROTTLE_MS,
     THROTTLED,
+    steps_of,
 )
 
 _FEWEST_LANES: Final = 16
@@ -55,9 +56,9 @@ def replay_in_lockstep(
     lanes = (present[:, None].astype(np.int64) * limits + np.arange(limits)).ravel()
     if int(pool_used[0]) + int((slots[lanes] < 0).sum()) > len(pool):
         return begin
-    judge = TokenLanes if tokens else RateLanes
+    kind = TokenLanes if tokens else RateLanes
     lockstep = _Lockstep(
-        judge=judge(clocks, sums, samples=samples, window_ms=window_ms, longest_ms=longest_ms),
+        limiters=kind(clocks, sums, samples=samples, window_ms=window_ms, longest_ms=longest_ms),
         events=(times_ms[begin:], values[begin:], ops[begin:], op),
         rule=(tokens, closed, samples, window_ms, longest_ms),
         state=(clocks, sums, free_ms, counts, amounts, slots, pool, pool_used),
@@ -74,14 +75,14 @@ class _Lockstep:
     def __init__(
         self,
         *,
-        judge: RateLanes | TokenLanes,
+        limiters: RateLanes | TokenLanes,
         events: tuple[Any, ...],
         rule: tuple[Any, ...],
         state: tuple[Any, ...],
         outputs: tuple[Any, ...],
         bounds: NDArray[np.float64],
     ) -> None:
-        self._judge = judge
+        self._limiters = limiters
         self._times_ms, self._values, self._ops, self._op = events
         self._rule = rule
         self._closed = rule[1]
@@ -112,7 +113,7 @@ class _Lockstep:
         self._begin_events(active, lane, position)
         now, bound = self._now[active], self._bounds[lane]
         value = self._piece(op, bound, self._rest[active])
-        admitted, held, throttle_ms, span_ms, level = self._judge.judge(lane, op, value, bound, now)
+        admitted, held, throttle_ms, span_ms, level = self._limiters.admit(lane, op, value, bound, now)
         self._tally_attempt(active, lane, now, throttle_ms, level)
         self._amounts[lane, AMOUNT] += np.where(admitted & (op != CHECK), value, 0.0)
         self._counts[lane, REFUSALS] += ~admitted
@@ -153,15 +154,15 @@ class _Lockstep:
     ) -> None:
         self._amounts[lane, PEAK] = np.maximum(self._amounts[lane, PEAK], level)
         above = throttle_ms > 0
-        held_back, delay_ms = lane[above], throttle_ms[above]
+        throttled, delay_ms = lane[above], throttle_ms[above]
         self._throttled[active[above]] = True
-        self._counts[held_back, THROTTLE_MS] += delay_ms
-        self._counts[held_back, LONGEST_MS] = np.maximum(self._counts[held_back, LONGEST_MS], delay_ms)
-        self._counts[held_back, FIRST_MS] = np.minimum(self._counts[held_back, FIRST_MS], now[above])
-        new = held_back[self._slots[held_back] < 0]
+        self._counts[throttled, THROTTLE_MS] += delay_ms
+        self._counts[throttled, LONGEST_MS] = np.maximum(self._counts[throttled, LONGEST_MS], delay_ms)
+        self._counts[throttled, FIRST_MS] = np.minimum(self._counts[throttled, FIRST_MS], now[above])
+        new = throttled[self._slots[throttled] < 0]
         self._slots[new] = self._pool_used[0] + np.arange(new.size)
         self._pool_used[0] += new.size
-        self._pool.reshape(-1)[self._slots[held_back] * STEPS + steps_of(delay_ms)] += 1
+        self._pool.reshape(-1)[self._slots[throttled] * STEPS + steps_of(delay_ms)] += 1
 
     def _tally_events(self, done: Int64s, lane: Int64s, happened_ms: Int64s, position: Int64s) -> None:
         self._free_ms[lane] = self._now[done]
@@ -174,14 +175,14 @@ class _Lockstep:
     def _finish_singly(self, each: int) -> None:
         """Run the rest of one lane's events one by one."""
         lane = int(self._lane[each])
-        clock, total = _editable(self._judge.clocks[lane]), _editable(self._judge.sums[lane])
+        clock, total = _editable(self._limiters.clocks[lane]), _editable(self._limiters.sums[lane])
         counts, amounts = _editable(self._counts[lane]), _editable(self._amounts[lane])
         tokens, closed, samples, window_ms, longest_ms = self._rule
         bound, free_ms = float(self._bounds[lane]), int(self._free_ms[lane])
         for position in range(int(self._next[each]), int(self._last[each])):
             due_ms = int(self._times_ms[position])
             op = int(self._ops[position]) if self._ops.size else self._op
-            free_ms, *outcome, level = settle(
+            free_ms, *outcome, level = run_attempts(
                 clock, total, 0, 0, op, due_ms, max(due_ms, free_ms) if closed else due_ms,
                 float(self._values[position]), bound, tokens, closed, samples, window_ms, longest_ms,
                 counts, 0, amounts, 0, self._slots, self._pool, self._pool_used, lane,
@@ -191,12 +192,12 @@ class _Lockstep:
                 happened_ms, throttle_ms, span_ms, held = outcome
                 self._traced[line] = (throttle_ms, happened_ms, span_ms, held)
                 self._levels[line] = level
-        self._judge.clocks[lane], self._judge.sums[lane] = clock, total
+        self._limiters.clocks[lane], self._limiters.sums[lane] = clock, total
         self._counts[lane], self._amounts[lane] = counts, amounts
         self._free_ms[lane] = free_ms
         self._next[each] = self._last[each]
 
 
 def _editable(line: NDArray[Any]) -> Any:
-    """Copy a line of figures for `settle`: a list, which Python reads faster, or an array if compiled."""
+    """Copy a line of figures for `run_attempts`: a list, which Python reads faster, or a compiled array."""
     return line.copy() if NUMBA else line.tolist()

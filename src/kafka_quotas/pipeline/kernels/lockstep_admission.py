@@ -10,11 +10,21 @@ from numpy.typing import NDArray
 
 from kafka_quotas.core.model.quota_key import LONG_MAX
 from kafka_quotas.pipeline.kernels.admission import FETCH, NOCHECK, RECORD, STRICT
-from kafka_quotas.pipeline.kernels.ring import COMPLETE_MS, COUNT, EXPIRED_MS, FAR_MS, HEAD, INDEX, LATEST_MS, OLDEST_MS
+from kafka_quotas.pipeline.kernels.ring import (
+    COMPLETE_MS,
+    COUNT,
+    EXPIRED_MS,
+    FAR_MS,
+    HEAD,
+    INDEX,
+    LATEST_MS,
+    OLDEST_MS,
+    narrow32,
+)
 
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Judged = tuple[NDArray[np.bool_], NDArray[np.bool_], Int64s, Int64s, Floats]
+Admission = tuple[NDArray[np.bool_], NDArray[np.bool_], Int64s, Int64s, Floats]
 """Whether each is admitted and its bound holds, throttle time and window in ms, and the rate or the tokens."""
 
 
@@ -27,7 +37,7 @@ class RateLanes:
         self._samples, self._window_ms, self._longest_ms = samples, window_ms, longest_ms
         self._slots = np.arange(samples + 1)
 
-    def judge(self, lane: Int64s, op: Any, value: Floats, bound: Floats, now: Int64s) -> Judged:
+    def admit(self, lane: Int64s, op: Any, value: Floats, bound: Floats, now: Int64s) -> Admission:
         """Apply one operation to each lane's rate and judge it."""
         recording = (op == RECORD) | (op == FETCH) | (op == NOCHECK)
         checking = op != NOCHECK
@@ -70,8 +80,8 @@ class RateLanes:
 
     def _span(self, lane: Int64s, now: Int64s) -> Int64s:
         elapsed_ms = now - self.clocks[lane, OLDEST_MS]
-        whole = _narrow32(np.sign(elapsed_ms) * (np.abs(elapsed_ms) // self._window_ms))
-        short = _narrow32(self._samples - 1 - whole) * self._window_ms
+        whole = narrow32(np.sign(elapsed_ms) * (np.abs(elapsed_ms) // self._window_ms))
+        short = narrow32(self._samples - 1 - whole) * self._window_ms
         spans_ms: Int64s = np.maximum(elapsed_ms + np.where(whole < self._samples - 1, short, 0), 1)
         return spans_ms
 
@@ -120,7 +130,7 @@ class TokenLanes:
         self._burst_s = samples * (window_ms / 1000.0)
         self._longest_ms = longest_ms
 
-    def judge(self, lane: Int64s, op: Any, value: Floats, bound: Floats, now: Int64s) -> Judged:
+    def admit(self, lane: Int64s, op: Any, value: Floats, bound: Floats, now: Int64s) -> Admission:
         """Apply one operation to each lane's token bucket and judge it."""
         checking = op != NOCHECK
         self._take(lane, np.where((op == RECORD) | ~checking, value, 0.0), bound, now)
@@ -136,10 +146,6 @@ class TokenLanes:
         tokens = np.minimum(self.sums[lane, 0] + bound * ((now - self.clocks[lane, 0]) / 1000.0), burst)
         self.sums[lane, 0] = np.minimum(tokens - value, burst)
         self.clocks[lane, 0] = now
-
-
-def _narrow32(value: Int64s) -> Int64s:
-    return ((value + 0x8000_0000) & 0xFFFF_FFFF) - 0x8000_0000
 
 
 def _quotient(dividend: Floats, divisor: Floats) -> Floats:

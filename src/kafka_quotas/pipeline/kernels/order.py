@@ -40,7 +40,7 @@ def events_by_row(
 def sort_ties(rows: NDArray[np.int32], times_ms: Int64s, values: NDArray[np.float64]) -> None:
     """Sort the values of neighbours with the same row and time in place, the smallest first.
 
-    Engines differ in the order of events within one millisecond; this removes the difference.
+    Engines differ in the order of events within one millisecond, and this removes the difference.
     """
     if NUMBA:
         _sort_ties(rows, times_ms, values)

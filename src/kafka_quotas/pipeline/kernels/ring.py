@@ -83,7 +83,7 @@ def record_and_sum(clocks, sums, c, s, value, now_ms, samples, window_ms):
     The result is that of `record_rate` followed by `measure_sum`.
     """
     if now_ms >= clocks[c + COMPLETE_MS] or now_ms >= clocks[c + EXPIRED_MS]:
-        settle_slots(clocks, sums, c, s, now_ms, samples, window_ms)
+        advance_slots(clocks, sums, c, s, now_ms, samples, window_ms)
     index = clocks[c + INDEX]
     sums[s + 1 + index] += value
     clocks[c + HEAD + 2 * index + 1] = now_ms
@@ -125,7 +125,7 @@ def turn(clocks, sums, c, s, now_ms, samples, window_ms):
 
 
 @compiled
-def settle_slots(clocks, sums, c, s, now_ms, samples, window_ms):
+def advance_slots(clocks, sums, c, s, now_ms, samples, window_ms):
     """Move on from a complete slot and reset expired slots, before a value is recorded.
 
     The record that follows keeps the current slot from expiring, which is why it counts as recorded to already.

@@ -105,13 +105,7 @@ class SecondsMeter(Limiters):
         )
         state = (self._clocks, self._sums, window.samples, window.window_ms)
         count = add_up_seconds(*charges, places, figures, *state, *out)
-        return SecondCells(
-            rows=out.rows[:count].copy(),
-            seconds=out.seconds[:count].copy(),
-            figures=out.figures[:, :count].copy(),
-            amounts=out.amounts[:count].copy(),
-            rates=out.rates[:count].copy(),
-        )
+        return SecondCells._make(column[..., :count].copy() for column in out)
 
     def _add_in_numpy(
         self, rows: NDArray[np.int32], times_ms: Int64s, amounts: Floats, *, events: Int64s, figures: Int64s

@@ -11,6 +11,7 @@ of cores. Broker -1 is every broker without an entry of its own. DISK is ignored
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from kafka_quotas.core.errors import UsageError
@@ -54,11 +55,23 @@ class Capacities:
         return self.by_broker.get(broker_id) or self.by_broker.get(_DEFAULT_BROKER)
 
 
+def read_capacities(path: Path) -> Capacities:
+    """Read a file of capacities.
+
+    Raises:
+        UsageError: The file can't be read, is no capacity file, or names no broker.
+    """
+    try:
+        return parse_capacities(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"can't read {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
 def parse_capacities(text: str, source: str) -> Capacities:
     """Parse the capacities in a file.
 
     Raises:
-        UsageError: The text is no capacity file or names no broker; the message names `source`.
+        UsageError: The text is no capacity file or names no broker. The message names `source`.
     """
     try:
         entries = json.loads(text)["brokerCapacities"]

@@ -2,40 +2,51 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kafka_quotas.pipeline.buckets.default_scope import DefaultScope
+from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.recommend.advice import Advice, Override
 from kafka_quotas.pipeline.recommend.quota_file import is_nameable
+from kafka_quotas.pipeline.tables.schemas import RECOMMENDATION
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
-def recommendation_rows(cluster: str, advices: Sequence[Advice], per: DefaultScope) -> list[dict[str, Any]]:
+def recommendation_table(cluster: str, advices: Sequence[Advice], scope: DefaultScope) -> "pa.Table":
+    """Return the table `recommendation`."""
+    import pyarrow as pa  # noqa: PLC0415 - the command's help must not load it
+
+    rows = recommendation_rows(cluster, advices, scope)
+    return pa.Table.from_pylist(rows, schema=RECOMMENDATION.arrow_schema())
+
+
+def recommendation_rows(cluster: str, advices: Sequence[Advice], scope: DefaultScope) -> list[dict[str, Any]]:
     """Return the rows of the table `recommendation`.
 
     Clients without a name are in it as overrides that can't be set.
     """
     rows = []
     for advice in advices:
+        common = {"cluster": cluster, "quota_type": advice.quota_type.value}
         peak = max(each.peak for each in advice.demands if each.needed(advice.tolerance.time_share) <= advice.default)
         rows.append(
             {
-                "cluster": cluster,
-                "quota_type": advice.quota_type.value,
+                **common,
                 "kind": "default",
                 "user": None,
                 "client_id": None,
                 "value": advice.default,
-                "evidence": json.dumps(default_evidence(advice)),
+                "evidence": json.dumps(_default_evidence(advice)),
                 "throttled_share": advice.largest_tolerated_share,
                 "headroom": advice.default / peak,
             }
         )
         for each in advice.overrides:
-            evidence = override_evidence(advice, each) | {"can_be_set": is_nameable(each, per)}
+            evidence = _override_evidence(advice, each) | {"can_be_set": is_nameable(each, scope)}
             rows.append(
                 {
-                    "cluster": cluster,
-                    "quota_type": advice.quota_type.value,
+                    **common,
                     "kind": "override",
                     "user": each.demand.user,
                     "client_id": each.demand.client_id,
@@ -48,7 +59,7 @@ def recommendation_rows(cluster: str, advices: Sequence[Advice], per: DefaultSco
     return rows
 
 
-def default_evidence(advice: Advice) -> dict[str, Any]:
+def _default_evidence(advice: Advice) -> dict[str, Any]:
     """Return the figures that decided the default."""
     tolerance = advice.tolerance
     return {
@@ -63,7 +74,7 @@ def default_evidence(advice: Advice) -> dict[str, Any]:
     }
 
 
-def override_evidence(advice: Advice, override: Override) -> dict[str, Any]:
+def _override_evidence(advice: Advice, override: Override) -> dict[str, Any]:
     """Return the figures that decided a client's override."""
     demand, share = override.demand, advice.tolerance.time_share
     return {

@@ -1,6 +1,6 @@
 """The recommendation from recorded events: usage, two sweeps of limits, advice, and its replay.
 
-Contract: the job knows neither engine nor files; the caller passes how to run the jobs `usage` and `replay`.
+Every step is a job of its own, `usage` or `replay`, over the same open events.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.buckets.default_scope import DefaultScope
-from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.jobs import Jobs
+from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
+from kafka_quotas.pipeline.engine.runner import OpenEvents
 from kafka_quotas.pipeline.recommend.advice import Advice, Tolerance, advise
 from kafka_quotas.pipeline.recommend.capacity import Capacities
 from kafka_quotas.pipeline.recommend.demand import Demand
-from kafka_quotas.pipeline.recommend.observed import clusters_of, demands_of, held_back_shares, with_trials
-from kafka_quotas.pipeline.recommend.quota_file import recommended_proposal
-from kafka_quotas.pipeline.recommend.trials import RECOMMENDED, finer_limits, first_limits, sweep, told_apart
+from kafka_quotas.pipeline.recommend.observed import clusters_of, demands_of, throttled_shares, with_trials
+from kafka_quotas.pipeline.recommend.quota_file import recommended_proposal, recommended_text
+from kafka_quotas.pipeline.recommend.trials import RECOMMENDED, finer_limits, first_limits, sweep, unlimited_clients
+from kafka_quotas.pipeline.replay.job import replay
 from kafka_quotas.pipeline.replay.plan import Model, ReplayPlan
-from kafka_quotas.pipeline.usage.tables import UsageTables
+from kafka_quotas.pipeline.usage.job import UsageTables, usage
 from kafka_quotas.pipeline.usage.task import UsagePlan
 
 Demands = tuple[Demand, ...]
@@ -31,7 +31,8 @@ class RecommendPlan:
 
     cluster: str | None
     """Cluster to recommend for, None for the only one with events."""
-    per: DefaultScope
+    scope: DefaultScope
+    """Clients that get a quota each."""
     seconds: int
     """Length of the recording."""
     tolerance: Tolerance
@@ -54,7 +55,7 @@ class Recommendation:
     """Clients that the advised quotas together would throttle for longer than tolerated."""
 
 
-def recommend(jobs: Jobs, plan: RecommendPlan, *, step: Callable[[str], None]) -> Recommendation:
+def recommend(events: OpenEvents, plan: RecommendPlan, *, step: Callable[[str], None]) -> Recommendation:
     """Recommend the quotas of one cluster.
 
     `step` is called with the name of each step as it begins.
@@ -63,20 +64,32 @@ def recommend(jobs: Jobs, plan: RecommendPlan, *, step: Callable[[str], None]) -
         UsageError: The cluster has no events, or none was named and there are several.
     """
     step("usage of each client")
-    observed = jobs.usage(UsagePlan(quotas=told_apart(plan.per), seconds=plan.seconds, window=plan.window))
+    observed = usage(events, UsagePlan(quotas=unlimited_clients(plan.scope), seconds=plan.seconds, window=plan.window))
     cluster = _cluster(plan.cluster, clusters_of(observed))
     demands = demands_of(observed, cluster=cluster, seconds=plan.seconds)
     step("a sweep over all limits")
     limits = first_limits(demands)
-    demands = _tried(jobs, plan, cluster, demands, limits)
+    demands = _tried(events, plan, cluster, demands, limits)
     step("a sweep around the default")
     lowest = {each.quota_type: each.lowest_default for each in _advices(demands, plan)}
-    demands = _tried(jobs, plan, cluster, demands, finer_limits(limits, lowest))
+    demands = _tried(events, plan, cluster, demands, finer_limits(limits, lowest))
     step("a replay of the recommendation")
     unverified = Recommendation(
         plan=plan, cluster=cluster, observed=observed, advices=_advices(demands, plan), exceeding=()
     )
-    return _verified(jobs, unverified)
+    return _verified(events, unverified)
+
+
+def recommended_file(found: Recommendation, *, events: int) -> str:
+    """Return the text of the file for `apply` with the quotas recommended from a number of events."""
+    plan, tolerance = found.plan, found.plan.tolerance
+    heading = [
+        f"Recommended from {events:,} events of {plan.seconds:,} seconds, cluster {found.cluster}.",
+        f"At most {tolerance.clients_share:.2%} of the clients need more than the default.",
+        f"Nobody is held back for more than {tolerance.time_share:.2%} of its active time.",
+        "Every limit holds at each broker for itself.",
+    ]
+    return "".join(recommended_text(found.advices, plan.scope, heading=heading))
 
 
 def _cluster(named: str | None, known: Sequence[str]) -> str:
@@ -91,13 +104,13 @@ def _cluster(named: str | None, known: Sequence[str]) -> str:
 
 
 def _tried(
-    jobs: Jobs, plan: RecommendPlan, cluster: str, demands: Demands, limits: Mapping[QuotaType, Sequence[float]]
+    events: OpenEvents, plan: RecommendPlan, cluster: str, demands: Demands, limits: Mapping[QuotaType, Sequence[float]]
 ) -> Demands:
     """Replay these limits and add them to the demands as trials."""
-    return with_trials(demands, jobs.replay(_replay(plan, sweep(plan.per, limits))), cluster=cluster)
+    return with_trials(demands, replay(events, _replay_plan(plan, sweep(plan.scope, limits))), cluster=cluster)
 
 
-def _replay(plan: RecommendPlan, proposals: tuple[Proposal, ...]) -> ReplayPlan:
+def _replay_plan(plan: RecommendPlan, proposals: tuple[Proposal, ...]) -> ReplayPlan:
     return ReplayPlan(
         proposals=proposals, models=(Model.CLOSED,), window=plan.window, controller_window=plan.controller_window
     )
@@ -108,14 +121,14 @@ def _advices(demands: Demands, plan: RecommendPlan) -> tuple[Advice, ...]:
     return tuple(each for each in found if each is not None)
 
 
-def _verified(jobs: Jobs, found: Recommendation) -> Recommendation:
+def _verified(events: OpenEvents, found: Recommendation) -> Recommendation:
     """Replay the whole recommendation and put the resulting shares into it."""
     if not found.advices:
         return found
     plan = found.plan
-    tables = jobs.replay(_replay(plan, (recommended_proposal(found.advices, plan.per),)))
+    tables = replay(events, _replay_plan(plan, (recommended_proposal(found.advices, plan.scope),)))
     demands = [demand for advice in found.advices for demand in advice.demands]
-    shares = held_back_shares(demands, tables, cluster=found.cluster)
+    shares = throttled_shares(demands, tables, cluster=found.cluster)
     replayed = tuple(
         replace(
             advice,

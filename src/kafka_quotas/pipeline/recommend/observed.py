@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand, Trial
+from kafka_quotas.pipeline.replay.job import ReplayTables
 from kafka_quotas.pipeline.replay.plan import Model
-from kafka_quotas.pipeline.replay.tables import ReplayTables
-from kafka_quotas.pipeline.usage.tables import UsageTables
+from kafka_quotas.pipeline.usage.job import UsageTables
 
 _NAME: Final = ("cluster", "quota_type", "user", "client_id")
 Name = tuple[str, str, str | None, str | None]
@@ -64,7 +64,7 @@ def with_trials(demands: Iterable[Demand], tables: ReplayTables, *, cluster: str
     )
 
 
-def held_back_shares(demands: Iterable[Demand], tables: ReplayTables, *, cluster: str) -> dict[int, float]:
+def throttled_shares(demands: Iterable[Demand], tables: ReplayTables, *, cluster: str) -> dict[int, float]:
     """Return the share of its active time for which each client is throttled at its worst broker.
 
     The tables are those of a replay of one proposal.

@@ -10,24 +10,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.buckets.default_scope import DefaultScope
-from kafka_quotas.pipeline.buckets.proposal import Proposal
+from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
 from kafka_quotas.pipeline.recommend.demand import Demand
 
 RECOMMENDED: Final = (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.REQUEST, QuotaType.CONTROLLER_MUTATION)
 """Quota types that brokers enforce, in display order."""
 
 
-def defaults(name: str, per: DefaultScope, limits: Mapping[QuotaType, float]) -> Proposal:
+def defaults(name: str, scope: DefaultScope, limits: Mapping[QuotaType, float]) -> Proposal:
     """Return the proposal with these limits as its only quotas, as defaults for every client."""
     return Proposal(
-        name=name, entries=((per.default_entity, {kind.key.name: value for kind, value in limits.items()}),)
+        name=name, entries=((scope.default_entity, {kind.key.name: value for kind, value in limits.items()}),)
     )
 
 
-def told_apart(per: DefaultScope) -> Proposal:
+def unlimited_clients(scope: DefaultScope) -> Proposal:
     """Return the proposal that gives every client a bucket of its own and limits none."""
-    return defaults("clients", per, {kind: float(kind.key.unlimited) for kind in RECOMMENDED})
+    return defaults("clients", scope, {kind: float(kind.key.unlimited) for kind in RECOMMENDED})
 
 
 STEPS: Final = 24
@@ -74,13 +73,13 @@ def spread(low: float, high: float, steps: int) -> list[float]:
     return [low * ratio**step for step in range(steps - 1)] + [high]
 
 
-def sweep(per: DefaultScope, limits: Mapping[QuotaType, Sequence[float]]) -> tuple[Proposal, ...]:
+def sweep(scope: DefaultScope, limits: Mapping[QuotaType, Sequence[float]]) -> tuple[Proposal, ...]:
     """Return the steps as proposals for one pass.
 
     A quota type with fewer limits ends with its last one.
     """
     count = max((len(each) for each in limits.values()), default=0)
     return tuple(
-        defaults(f"step-{step:03}", per, {kind: each[min(step, len(each) - 1)] for kind, each in limits.items()})
+        defaults(f"step-{step:03}", scope, {kind: each[min(step, len(each) - 1)] for kind, each in limits.items()})
         for step in range(count)
     )

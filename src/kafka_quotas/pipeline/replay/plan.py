@@ -6,7 +6,7 @@ from enum import StrEnum
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.charges import columns_read
-from kafka_quotas.pipeline.buckets.proposal import Proposal, ProposedQuotas, told_apart_by
+from kafka_quotas.pipeline.buckets.proposal import Proposal, ProposedQuotas, partition_columns
 from kafka_quotas.pipeline.kernels.admission import FETCH, RECORD, STRICT
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule
 
@@ -32,7 +32,7 @@ class ReplayPlan:
     """Window of the brokers' rates."""
     controller_window: QuotaWindow = DEFAULT_WINDOW
     """Window of the controller's mutation quota."""
-    spans: bool = False
+    throttle_spans: bool = False
     """Whether to record when each proposal throttled each bucket, which costs a pass for each."""
 
     def rule(self, quota_type: QuotaType, model: Model) -> LimiterRule:
@@ -59,6 +59,6 @@ class ReplayPlan:
         """Return the columns of events that the replay reads."""
         return columns_read(each for each in QuotaType if self.limits(each))
 
-    def told_apart_by(self) -> tuple[str, ...]:
+    def partition_columns(self) -> tuple[str, ...]:
         """Return the columns whose equal values keep clients that may share a bucket in one task."""
-        return told_apart_by(self.proposals)
+        return partition_columns(self.proposals)

@@ -1,11 +1,10 @@
 """One task of a replay: a stream of slices through the limiters of every proposal, and the results.
 
 Contract: a task knows neither engine nor files. All events of clients that may share a bucket are in one task. A slice
-begins at or after the end of the one before. Buckets are numbered within the task: `bucket` is a place in `buckets`.
+begins at or after the end of the one before.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -14,47 +13,26 @@ from numpy.typing import NDArray
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.charges import ChargedClient, Charges, ClientNumbers, charges_of
-from kafka_quotas.pipeline.buckets.entities import bucket_table
+from kafka_quotas.pipeline.buckets.entities import bucket_table, columns_table, task_schema
 from kafka_quotas.pipeline.buckets.proposal import BucketName, BucketRows, ProposedQuotas
+from kafka_quotas.pipeline.engine.job import Tables
 from kafka_quotas.pipeline.kernels import tally
 from kafka_quotas.pipeline.kernels.limiters import Limiters
 from kafka_quotas.pipeline.replay.plan import ReplayPlan
-from kafka_quotas.pipeline.replay.spans import HoldCollector, span_schema, span_table
+from kafka_quotas.pipeline.replay.throttle_spans import SpanCollector, span_table
+from kafka_quotas.pipeline.tables.schemas import THROTTLE_SPANS, WHATIF
 
-PERCENTILES: Final = (("p50_ms", 0.5), ("p95_ms", 0.95), ("p99_ms", 0.99))
+_PERCENTILES: Final = (0.5, 0.95, 0.99)
 _ALGORITHMS: Final = {True: "token-bucket", False: "rate"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskReplay:
-    """The results of a task: a row for each proposal, model and bucket with events."""
+def replay_task(slices: Iterable[pa.Table], plan: ReplayPlan) -> Tables:
+    """Replay the events under every proposal, by every model.
 
-    buckets: pa.Table
-    """Buckets with events."""
-    outcomes: pa.Table
-    """Figures by proposal, model and bucket."""
-    spans: pa.Table
-    """Throttled times of buckets, empty unless the plan asks for them."""
-
-
-def outcome_schema() -> pa.Schema:
-    """Return the columns of outcomes, where `proposal` is the proposal's number in the plan."""
-    columns = [
-        ("bucket", pa.int64()),
-        ("proposal", pa.int32()),
-        ("quota", pa.float64()),
-        ("algorithm", pa.string()),
-        ("model", pa.string()),
-        *((name, pa.int64()) for name in ("n", "throttled_n", "refused_n", "throttle_ms", "max_ms", "first_ms")),
-        ("delay_ms", pa.int64()),
-        *((name, pa.float64()) for name, _ in PERCENTILES),
-        ("achieved_rate", pa.float64()),
-    ]
-    return pa.schema([pa.field(name, kind) for name, kind in columns])
-
-
-def replay_task(slices: Iterable[pa.Table], plan: ReplayPlan) -> TaskReplay:
-    """Replay the events under every proposal, by every model."""
+    Returns:
+        The tables `buckets`, `outcomes` (a row for each proposal, model and bucket with events), and `throttle_spans`,
+        empty unless the plan asks for it. `bucket` is a place in `buckets`, `proposal` one in the plan's proposals.
+    """
     clients = ClientNumbers()
     passes = {each: list(_passes(plan, each)) for each in QuotaType if plan.limits(each)}
     for events in slices:
@@ -64,27 +42,30 @@ def replay_task(slices: Iterable[pa.Table], plan: ReplayPlan) -> TaskReplay:
                 each.run(charges, clients.clients)
     first = 0
     buckets = [bucket_table([], [], QuotaType.PRODUCE)]
-    outcomes, spans = [outcome_schema().empty_table()], [span_schema().empty_table()]
+    outcomes, spans = [task_schema(WHATIF).empty_table()], [task_schema(THROTTLE_SPANS).empty_table()]
     for quota_type, of_type in passes.items():
         names: dict[BucketName, int] = {}
         for each in of_type:
             outcomes += each.outcomes(names, first)
-            spans += each.spans(names, first)
+            spans += each.throttle_spans(names, first)
         buckets.append(bucket_table(list(names), [None] * len(names), quota_type))
         first += len(names)
-    tables = (pa.concat_tables(each) for each in (buckets, outcomes, spans))
-    return TaskReplay(**dict(zip(("buckets", "outcomes", "spans"), tables, strict=True)))
+    return {
+        "buckets": pa.concat_tables(buckets),
+        "outcomes": pa.concat_tables(outcomes),
+        "throttle_spans": pa.concat_tables(spans),
+    }
 
 
 def _passes(plan: ReplayPlan, quota_type: QuotaType) -> Iterator["_Pass"]:
     """Yield one pass for all proposals with equal sharing of buckets.
 
-    A sweep is one pass. With spans every proposal has a pass of its own.
+    A sweep is one pass. With throttle spans every proposal has a pass of its own.
     """
     by_sharing: dict[Any, list[int]] = {}
     quotas = plan.quotas(quota_type)
     for number, each in enumerate(quotas):
-        by_sharing.setdefault((each.sharing, number if plan.spans else None), []).append(number)
+        by_sharing.setdefault((each.sharing, number if plan.throttle_spans else None), []).append(number)
     for numbers in by_sharing.values():
         if quotas[numbers[0]].limits:
             yield _Pass(plan, quota_type, numbers, [quotas[number] for number in numbers])
@@ -102,7 +83,8 @@ class _Pass:
         self._row_of_client = np.empty(0, dtype=np.int32)
         nothing = np.empty((0, len(quotas)))
         self._limiters = {model: Limiters(plan.rule(quota_type, model), nothing) for model in plan.models}
-        self._held_back = {model: HoldCollector(each) for model, each in self._limiters.items()} if plan.spans else {}
+        collected = self._limiters if plan.throttle_spans else {}
+        self._collectors = {model: SpanCollector(each) for model, each in collected.items()}
 
     def run(self, charges: Charges, clients: Sequence[ChargedClient]) -> None:
         """Run the charges through the limiters of each model."""
@@ -112,7 +94,7 @@ class _Pass:
             for limiters in self._limiters.values():
                 limiters.rebound(bounds)
         rows = self._row_of_client[charges.clients]
-        for each in (self._held_back or self._limiters).values():
+        for each in (self._collectors or self._limiters).values():
             each.run(rows, charges.times_ms, charges.amounts)
 
     def outcomes(self, names: dict[BucketName, int], first: int) -> Iterator[pa.Table]:
@@ -125,13 +107,13 @@ class _Pass:
         used = self._used()
         buckets = self._numbers(used, names, first)
         for model, limiters in self._limiters.items():
-            percentiles = [limiters.percentiles_ms(share)[used] for _, share in PERCENTILES]
+            percentiles = [limiters.percentiles_ms(share)[used] for share in _PERCENTILES]
             longest_ms = limiters.counts[used, :, tally.LONGEST_MS]  # the middle of the last step may lie beyond
             for place, proposal in enumerate(self._proposals):
                 quotas = [self._buckets.matches[row][place] for row in used.tolist()]
                 columns = [
-                    buckets,
                     np.full(used.size, proposal, dtype=np.int32),
+                    buckets,
                     [None if match is None else match.limit for match in quotas],
                     [_ALGORITHMS[limiters.rule.tokens]] * used.size,
                     [model.value] * used.size,
@@ -139,16 +121,16 @@ class _Pass:
                     *(np.minimum(each[:, place], longest_ms[:, place]) for each in percentiles),
                     _achieved(limiters, used, place),
                 ]
-                yield _outcome_table(columns)
+                yield columns_table(columns, task_schema(WHATIF))
 
-    def spans(self, names: dict[BucketName, int], first: int) -> Iterator[pa.Table]:
-        """Yield one table for each model, if the plan asks for spans, with buckets numbered as for `outcomes`."""
+    def throttle_spans(self, names: dict[BucketName, int], first: int) -> Iterator[pa.Table]:
+        """Yield one table for each model, if the plan asks for it, with buckets numbered as for `outcomes`."""
         used = self._used()
         buckets = np.zeros(len(self._buckets.names), dtype=np.int64)
         buckets[used] = self._numbers(used, names, first)
-        for model, held_back in self._held_back.items():
+        for model, collector in self._collectors.items():
             proposal, reason = self._proposals[0], self._quota_type.value
-            yield span_table(held_back.spans(), buckets, proposal=proposal, model=model.value, reason=reason)
+            yield span_table(collector.spans(), buckets, proposal=proposal, model=model.value, reason=reason)
 
     def _used(self) -> NDArray[np.int64]:
         """Return the rows with events."""
@@ -183,8 +165,3 @@ def _achieved(limiters: Limiters, used: NDArray[np.int64], place: int) -> NDArra
     span_ms = np.maximum(counts[:, tally.END_MS] - counts[:, tally.BEGIN_MS], limiters.rule.window.window_ms)
     rates: NDArray[np.float64] = amounts / (span_ms / 1000.0)
     return rates
-
-
-def _outcome_table(columns: Sequence[Any]) -> pa.Table:
-    schema = outcome_schema()
-    return pa.table([pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)], schema=schema)

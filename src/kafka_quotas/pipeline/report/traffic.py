@@ -1,5 +1,6 @@
 """Usage by client, over all brokers and by broker, and by time: from the tables of the job `usage`."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -11,7 +12,7 @@ import pyarrow as pa
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.report.time_slots import Slots
 from kafka_quotas.pipeline.tables.arrow import compute as pc
-from kafka_quotas.pipeline.usage.tables import UsageTables
+from kafka_quotas.pipeline.usage.job import UsageTables
 
 _TOTALS: Final = ("bytes", "requests", "thread_ms", "mutations", "throttle_ms")
 _LONGEST_S: Final = 3600
@@ -44,7 +45,7 @@ class Traffic:
     @property
     def used(self) -> float | None:
         """The 99th percentile of the rate by the limit, None without a limit."""
-        return None if self.limit is None else self.p99 / self.limit if self.limit else float("inf")
+        return _used(self.p99, self.limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +94,16 @@ def limited_traffic(traffic: Sequence[Traffic]) -> tuple[Traffic, ...]:
     return tuple(each for each in traffic if each.limit is not None or (each.throttle_ms and not is_explained(each)))
 
 
+def largest_clients(traffic: Sequence[Traffic], count: int) -> list[Name]:
+    """Return up to `count` clients that wrote and read the most bytes, the largest first."""
+    amounts: dict[Name, float] = {}
+    for each in traffic:
+        if each.quota_type in (QuotaType.PRODUCE, QuotaType.FETCH):
+            name = each.user, each.client_id
+            amounts[name] = amounts.get(name, 0.0) + each.amount
+    return sorted(amounts, key=lambda name: (-amounts[name], name[0] or "", name[1] or ""))[:count]
+
+
 def heat_map(tables: UsageTables, slots: Slots, clients: Sequence[Name], *, cluster: str) -> HeatMap:
     """Compute the heat map of these clients of a cluster, summed over their brokers."""
     rows = {name: place for place, name in enumerate(clients)}
@@ -120,7 +131,7 @@ def _totals(usage: pa.Table) -> dict[int, dict[str, Any]]:
 
 
 def _traffic(quota_type: QuotaType, name: Name, rows: Sequence[dict[str, Any]], seconds: int) -> Traffic:
-    nearest = max(rows, key=lambda row: (row["p99"] / row["quota"] if row["quota"] else 0.0, row["p99"]))
+    nearest = max(rows, key=lambda row: (_used(row["p99"], row["quota"]) or 0.0, row["p99"]))
     amount = sum(_amount(quota_type, row) for row in rows)
     return Traffic(
         quota_type=quota_type,
@@ -134,6 +145,12 @@ def _traffic(quota_type: QuotaType, name: Name, rows: Sequence[dict[str, Any]], 
         throttled_share=max(row["throttled_share"] for row in rows),
         requests=sum(row["requests"] for row in rows),
     )
+
+
+def _used(p99: float, limit: float | None) -> float | None:
+    if limit is None:
+        return None
+    return p99 / limit if limit else math.inf
 
 
 def _amount(quota_type: QuotaType, row: dict[str, Any]) -> float:

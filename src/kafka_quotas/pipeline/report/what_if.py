@@ -33,7 +33,7 @@ class WhatIf:
     """The recommended default."""
     time_share: float
     """Tolerated share of active time, 0 to 1."""
-    held_back_clients: Points
+    throttled_clients: Points
     """Limit, and share of the clients throttled for longer than tolerated."""
     neediest: tuple[ClientCurve, ...]
     """Curves of the neediest clients."""
@@ -48,7 +48,7 @@ def what_if(advice: Advice) -> WhatIf:
         quota_type=advice.quota_type,
         default=advice.default,
         time_share=share,
-        held_back_clients=tuple(
+        throttled_clients=tuple(
             (limit, sum(each.throttled_share(limit) > share for each in demands) / len(demands)) for limit in limits
         ),
         neediest=tuple(_curve(each, limits) for each in demands[: -_SHOWN_CLIENTS - 1 : -1]),

@@ -71,7 +71,7 @@ def run_stream(
     """Run the stream until it has processed all there is (`interval_s` None) or `stop` is set.
 
     Raises:
-        KafkaQuotasError: A batch failed; the checkpoint is as before it.
+        KafkaQuotasError: A batch failed. The checkpoint is as before it.
     """
     batches = _Batches(plan, state=state, sink=sink, report=report)
     stream = read_stream(session, plan.source, batch_size=plan.batch_size)

@@ -11,50 +11,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafka_quotas.pipeline.formats.event_log import parse_daemon_line
-from kafka_quotas.pipeline.formats.rows import BadLineError, EventRow
+from kafka_quotas.pipeline.formats.rows import BadLineError, EventRow, shown_text
+from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, EVENTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-CHARGE_COLUMNS: Final = (
-    "cluster",
-    "broker_id",
-    "ts_ms",
-    "user",
-    "client_id",
-    "quota_type",
-    "bytes",
-    "thread_ms",
-    "mutations",
-    "throttle_ms",
-    "is_exempt",
-)
-"""Columns of events that the live state needs."""
 RAW: Final = "raw"
 REASON: Final = "reason"
-_TYPES: Final = (
-    pa.string(),
-    pa.int32(),
-    pa.int64(),
-    pa.string(),
-    pa.string(),
-    pa.string(),
-    pa.int64(),
-    pa.float64(),
-    pa.int32(),
-    pa.int64(),
-    pa.bool_(),
+_CHARGES: Final = pa.schema(
+    [(field.name, field.type) for field in EVENTS.arrow_schema() if field.name in CHARGE_COLUMNS]
 )
-_CHARGES: Final = pa.schema(list(zip(CHARGE_COLUMNS, _TYPES, strict=True)))
+_PARSED: Final = pa.schema([*_CHARGES, (RAW, pa.string()), (REASON, pa.string())])
 _TEXTS: Final = [field.name for field in _CHARGES if field.type == pa.string()]
 _CODED: Final = pa.dictionary(pa.int32(), pa.string())
 _CHARGES_OF_FILES: Final = pa.schema([field.with_type(_CODED) if field.name in _TEXTS else field for field in _CHARGES])
-_SPARK_SCHEMA: Final = (
-    "cluster string, broker_id int, ts_ms long, user string, client_id string, quota_type string, bytes long, "
-    "thread_ms double, mutations int, throttle_ms long, is_exempt boolean, raw string, reason string"
-)
-_SHOWN_LETTERS: Final = 4096
-_PLACES: Final = tuple(EventRow._fields.index(name) for name in CHARGE_COLUMNS)
+_PLACES: Final = tuple(EventRow._fields.index(name) for name in _CHARGES.names)
 
 
 def charges_of_lines(lines: "DataFrame") -> "DataFrame":
@@ -62,7 +34,9 @@ def charges_of_lines(lines: "DataFrame") -> "DataFrame":
 
     Lines that are no charges come as rows with the columns raw and reason.
     """
-    return lines.mapInArrow(_parse_batches, _SPARK_SCHEMA)
+    from kafka_quotas.pipeline.engine.spark import spark_schema  # noqa: PLC0415 - loads PySpark
+
+    return lines.mapInArrow(_parse_batches, spark_schema(_PARSED))
 
 
 def files_of_events(events: "DataFrame") -> "DataFrame":
@@ -79,11 +53,11 @@ def read_charges(names: Iterable[str]) -> pa.Table:
         OSError: A file can't be read.
     """
     paths = sorted(unquote(urlsplit(name).path) for name in names)
-    files = [path for path in paths if set(CHARGE_COLUMNS) <= set(pq.read_schema(path).names)]  # there are other tables
+    files = [path for path in paths if set(_CHARGES.names) <= set(pq.read_schema(path).names)]  # there are other tables
     tables = [
         pq.ParquetFile(path, read_dictionary=_TEXTS)
-        .read(columns=list(CHARGE_COLUMNS))
-        .select(CHARGE_COLUMNS)
+        .read(columns=_CHARGES.names)
+        .select(_CHARGES.names)
         .cast(_CHARGES_OF_FILES)
         for path in files
     ]
@@ -91,18 +65,16 @@ def read_charges(names: Iterable[str]) -> pa.Table:
 
 
 def _parse_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    schema = pa.schema([*_CHARGES, (RAW, pa.string()), (REASON, pa.string())])
     for batch in batches:
-        rows = [_parse(line) for line in batch.column(0).to_pylist()]
-        columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        rows = [_parse(line or b"") for line in batch.column(0).to_pylist()]
+        columns = zip(*rows, strict=True) if rows else ((),) * len(_PARSED)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, _PARSED, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=_PARSED)
 
 
-def _parse(line: bytes | None) -> tuple[Any, ...]:
+def _parse(line: bytes) -> tuple[Any, ...]:
     try:
-        event = parse_daemon_line(line or b"", offset=0, src_file="")
+        event = parse_daemon_line(line, offset=0, src_file="")
     except BadLineError as error:
-        raw = (line or b"")[: 4 * _SHOWN_LETTERS].decode("utf-8", "backslashreplace")[:_SHOWN_LETTERS]
-        return (*(None,) * len(CHARGE_COLUMNS), raw, str(error))
+        return (*(None,) * len(_PLACES), shown_text(line), str(error))
     return (*(event[place] for place in _PLACES), None, None)

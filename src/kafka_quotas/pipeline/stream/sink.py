@@ -1,15 +1,26 @@
 """Where the rows of a batch go: a folder of Parquet, a topic, or a viewer.
 
-Contract: after a crash a batch may be written again, with equal rows; the target then holds them once.
+Contract: after a crash a batch may be written again, with equal rows. The target then holds them once.
 """
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.pipeline.buckets.entities import NAMES
+from kafka_quotas.pipeline.stream.source import TopicSource
+from kafka_quotas.pipeline.tables.arrow import replace_folder
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Producer
+
+_TIMEOUT_S: Final = 30.0
 
 
 class Sink(Protocol):
@@ -64,13 +75,86 @@ def replace_batch(folder: Path, rows: pa.Table, *, batch_id: int) -> None:
     Raises:
         OSError: A file can't be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    target, new, old = (folder / f"{prefix}batch={batch_id}" for prefix in ("", ".new-", ".old-"))
-    for left in (new, old):
-        shutil.rmtree(left, ignore_errors=True)
-    new.mkdir()
+    new = folder / f".new-batch={batch_id}"
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
     pq.write_table(rows, new / "part-0.parquet", compression="zstd")
-    if target.exists():
-        target.rename(old)
-    new.rename(target)
-    shutil.rmtree(old, ignore_errors=True)
+    replace_folder(new, folder / f"batch={batch_id}")
+
+
+class TopicSink:
+    """Writes each batch to a topic in one transaction: a row is a JSON record, keyed by its bucket.
+
+    Kafka's transactions do not cover our own checkpoint: after a crash between the two, the batch is run again. Every
+    transaction therefore commits, besides its records, the number of its batch, as the offset of a consumer group with
+    the stream's name. A batch that the group has passed is in the topic already. A consumer with
+    `isolation.level=read_committed` sees every batch once, whatever else is written to the topic.
+
+    **Source:** KIP-98, KIP-447.
+    """
+
+    def __init__(self, topic: TopicSource, *, name: str) -> None:
+        self._topic = topic
+        self._name = name
+        self._producer: Producer | None = None
+        self._group: Consumer | None = None
+        self._next = 0
+
+    def write(self, rows: pa.Table, *, batch_id: int) -> None:
+        """Write the batch in one transaction, unless the topic has it already.
+
+        Raises:
+            KafkaQuotasError: The topic does not take the batch.
+        """
+        from confluent_kafka import KafkaException, TopicPartition  # noqa: PLC0415 - only streams to a topic
+
+        try:
+            producer, group = self._open()
+            if batch_id < self._next:
+                return
+            producer.begin_transaction()
+            self._produce(producer, rows)
+            passed = [TopicPartition(self._topic.topic, 0, batch_id + 1)]
+            producer.send_offsets_to_transaction(passed, group.consumer_group_metadata(), _TIMEOUT_S)
+            producer.commit_transaction(_TIMEOUT_S)
+        except KafkaException as error:
+            raise _failed(self._topic, error) from error
+        self._next = batch_id + 1
+
+    def close(self) -> None:
+        """Close the consumer group."""
+        if self._group is not None:
+            self._group.close()
+
+    def _produce(self, producer: "Producer", rows: pa.Table) -> None:
+        for row in rows.to_pylist():
+            key = json.dumps([row[name] for name in NAMES])
+            while True:
+                try:
+                    producer.produce(self._topic.topic, json.dumps(row), key=key)
+                except BufferError:
+                    producer.poll(1.0)
+                else:
+                    break
+
+    def _open(self) -> "tuple[Producer, Consumer]":
+        """Return the producer and the group.
+
+        Once the transactional id is initialised no other producer commits under it, which makes the group's offset
+        final.
+        """
+        if self._producer is None or self._group is None:
+            from confluent_kafka import Consumer, Producer, TopicPartition  # noqa: PLC0415 - loads librdkafka
+
+            settings = {**self._topic.properties, "bootstrap.servers": self._topic.bootstrap, "log_level": 0}
+            producer = Producer({**settings, "transactional.id": self._name, "linger.ms": 20})
+            producer.init_transactions(_TIMEOUT_S)
+            group = Consumer({**settings, "group.id": self._name, "isolation.level": "read_committed"})
+            (passed,) = group.committed([TopicPartition(self._topic.topic, 0)], timeout=_TIMEOUT_S)
+            self._next = max(passed.offset, 0)  # below 0 where there is none
+            self._producer, self._group = producer, group
+        return self._producer, self._group
+
+
+def _failed(topic: TopicSource, error: Exception) -> KafkaQuotasError:
+    return KafkaQuotasError(f"cannot write to {topic}: {error}", hint="do the brokers of that topic run?")

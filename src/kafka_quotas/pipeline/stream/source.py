@@ -3,7 +3,7 @@
 Spark reads topics with jars whose coordinates follow from the installed PySpark.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.pipeline.tables.schemas import EVENTS
+from kafka_quotas.pipeline.tables.layout import LAYOUT_FILE
+from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, EVENTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,10 +26,7 @@ def connector_packages(given: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def missing_connector(packages: tuple[str, ...], error: KafkaQuotasError) -> KafkaQuotasError:
-    """Return the error for Spark not starting with these packages.
-
-    Most often they can't be fetched.
-    """
+    """Return the error for Spark not starting with these packages: most often they can't be fetched."""
     return KafkaQuotasError(
         f"Spark did not start with {', '.join(packages)}: can these jars be fetched, with all they depend on?",
         hint=f"{error.hint}; --packages takes another version, --spark-conf spark.jars=FILES what is there already",
@@ -83,14 +81,46 @@ def parse_source(text: str) -> Source:
     """Return the source that a text names.
 
     Raises:
-        UsageError: The folder does not exist, or the topic can't be parsed.
+        UsageError: The folder does not exist or has events in both kinds of files, or the topic can't be parsed.
     """
     if text.startswith(SCHEME):
         return parse_topic(text)
     folder = Path(text)
     if not folder.is_dir():
         raise UsageError(f"there is no folder {text}", hint=_HINT)
-    return FolderSource(folder=folder.absolute(), is_parquet=any(folder.rglob("*.parquet")))
+    return FolderSource(folder=folder.absolute(), is_parquet=_is_parquet(folder))
+
+
+def _is_parquet(folder: Path) -> bool:
+    """Check whether a folder has its events in Parquet files, which other files do not decide.
+
+    Raises:
+        UsageError: It has `.jsonl` files as well, which a stream of Parquet would leave out.
+    """
+    is_ingested = (folder / LAYOUT_FILE).exists()
+    is_parquet = is_ingested or any(_has_events(file) for file in _visible_files(folder, "*.parquet"))
+    if is_parquet and any(_visible_files(folder, "*.jsonl")):
+        raise UsageError(
+            f"{folder} has events in .parquet files and also .jsonl files", hint=f"move either away; {_HINT}"
+        )
+    return is_parquet
+
+
+def _visible_files(folder: Path, pattern: str) -> Iterator[Path]:
+    """Yield the files that Spark finds, which skips names that begin with a dot or an underscore."""
+    for file in folder.rglob(pattern):
+        if not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts):
+            yield file
+
+
+def _has_events(file: Path) -> bool:
+    import pyarrow as pa  # noqa: PLC0415 - the command's help must not load it
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    try:
+        return set(CHARGE_COLUMNS) <= set(pq.read_schema(file).names)
+    except (OSError, pa.ArrowException):
+        return False  # a stray file of another kind, or one that is still being written
 
 
 def read_stream(session: "SparkSession", source: Source, *, batch_size: int | None) -> "DataFrame":
@@ -112,8 +142,8 @@ def read_stream(session: "SparkSession", source: Source, *, batch_size: int | No
         reader = reader.option("maxFilesPerTrigger", batch_size)
     reader = reader.option("recursiveFileLookup", "true")
     if source.is_parquet:
-        columns = [field for field in EVENTS.spark_schema() if field.name != "dt"]
-        schema = EVENTS.spark_schema().__class__(columns)
-        return reader.schema(schema).option("pathGlobFilter", "*.parquet").parquet(source.folder.as_uri())
+        schema = EVENTS.spark_schema()
+        stored = type(schema)([field for field in schema if field.name != "dt"])
+        return reader.schema(stored).option("pathGlobFilter", "*.parquet").parquet(source.folder.as_uri())
     lines = reader.option("pathGlobFilter", "*.jsonl").text(source.folder.as_uri())
     return lines.selectExpr("cast(value as binary) as value")

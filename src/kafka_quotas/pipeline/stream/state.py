@@ -6,7 +6,7 @@ run of the batch give the same rows. Lateness is judged by each broker's own clo
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.stream.charges import StreamCharges, charges_of
-from kafka_quotas.pipeline.stream.quotas import LiveQuotas
+from kafka_quotas.pipeline.buckets.charges import ChargedClient, Charges, ClientNumbers, charges_of, numbers
+from kafka_quotas.pipeline.buckets.proposal import BucketName, Proposal, ProposedQuotas
 from kafka_quotas.pipeline.stream.type_state import LiveType
 from kafka_quotas.pipeline.tables.schemas import LIVE
 
@@ -34,19 +34,23 @@ _Broker = tuple[str, int]
 class LiveState:
     """The live state of all quota types."""
 
-    def __init__(self, quotas: LiveQuotas, *, lateness_ms: int, window: QuotaWindow = DEFAULT_WINDOW) -> None:
+    def __init__(self, quotas: Proposal, *, lateness_ms: int, window: QuotaWindow = DEFAULT_WINDOW) -> None:
         self._lateness_ms = lateness_ms
         self._window = window
-        self._types = {each: LiveType(each, quotas, window) for each in QuotaType}
+        self._types = {each: LiveType(each, ProposedQuotas(quotas, each), window) for each in QuotaType}
         self._clocks_ms: dict[_Broker, int] = {}
 
     def take(self, events: pa.Table, *, batch_id: int) -> pa.Table:
         """Apply a batch of events to the state and return its rows of `live`."""
         columns: dict[str, list[Any]] = {name: [] for name in LIVE.column_names}
         seen_ms: dict[_Broker, int] = {}
-        for charges in charges_of(events):
-            self._see(charges, seen_ms)
-            reported = self._types[charges.quota_type].take(charges, self._late(charges))
+        numbered = ClientNumbers()
+        of_event, throttle_ms = numbered.of(events), numbers(events["throttle_ms"])
+        clients = numbered.clients
+        for charges in charges_of(events, of_event, lambda _: True):
+            self._see(charges, clients, seen_ms)
+            live, late = self._types[charges.quota_type], self._late(charges, clients)
+            reported = live.take(charges, clients, throttle_ms=throttle_ms[charges.events], late=late)
             for name, values in reported.items():
                 columns[name] += values
         for broker, at_ms in seen_ms.items():
@@ -103,22 +107,18 @@ class LiveState:
         self._clocks_ms = {(cluster, broker_id): at_ms for cluster, broker_id, at_ms in about["clocks"]}
         for each, live in self._types.items():
             own = {name.removeprefix(each.value): arrays[name] for name in arrays if name.startswith(f"{each.value}_")}
-            live.restore([tuple(bucket) for bucket in about["buckets"][each.value]], own)
+            live.restore((BucketName(*bucket) for bucket in about["buckets"][each.value]), own)
 
-    def _see(self, charges: StreamCharges, seen_ms: dict[_Broker, int]) -> None:
+    def _see(self, charges: Charges, clients: Sequence[ChargedClient], seen_ms: dict[_Broker, int]) -> None:
         """Note the latest time of each broker's events in this batch."""
-        latest_ms = np.full(len(charges.names), _LONG_AGO_MS)
+        latest_ms = np.full(len(clients), _LONG_AGO_MS)
         np.maximum.at(latest_ms, charges.clients, charges.times_ms)
-        for (cluster, broker_id, _, _), at_ms in zip(charges.names, latest_ms.tolist(), strict=True):
-            broker = (cluster, broker_id)
-            seen_ms[broker] = max(at_ms, seen_ms.get(broker, _LONG_AGO_MS))
+        for client, at_ms in zip(clients, latest_ms.tolist(), strict=True):
+            seen_ms[client[:2]] = max(at_ms, seen_ms.get(client[:2], _LONG_AGO_MS))
 
-    def _late(self, charges: StreamCharges) -> NDArray[np.bool_]:
-        """Return which charges are late.
-
-        A charge is late where it is older, by more than the lateness, than its broker's clock before this batch.
-        """
-        horizons = [self._clocks_ms.get(name[:2], _LONG_AGO_MS) - self._lateness_ms for name in charges.names]
+    def _late(self, charges: Charges, clients: Sequence[ChargedClient]) -> NDArray[np.bool_]:
+        """Return which charges are more than the lateness older than their broker's clock before this batch."""
+        horizons = [self._clocks_ms.get(each[:2], _LONG_AGO_MS) - self._lateness_ms for each in clients]
         late: NDArray[np.bool_] = charges.times_ms < np.array(horizons, dtype=np.int64)[charges.clients]
         return late
 

@@ -3,7 +3,7 @@
 Its limiters report rates and can be saved and restored as arrays.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
 from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.core.resolution.quota_resolver import Bucket
+from kafka_quotas.pipeline.buckets.charges import ChargedClient, Charges
+from kafka_quotas.pipeline.buckets.proposal import BucketName, ProposedQuotas
 from kafka_quotas.pipeline.kernels import tally
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
 from kafka_quotas.pipeline.kernels.ring import measure_rates
-from kafka_quotas.pipeline.stream.charges import Client, StreamCharges
-from kafka_quotas.pipeline.stream.quotas import LiveQuotas
 
 _SAVED: Final = ("_clocks", "_sums", "_free_ms", "_counts", "_amounts", "_slots", "_pool", "_pool_used")
 
@@ -83,35 +84,38 @@ class _Sums:
 class LiveType:
     """Buckets by cluster, broker, user and client-id, with rows numbered in order of appearance."""
 
-    def __init__(self, quota_type: QuotaType, quotas: LiveQuotas, window: QuotaWindow = DEFAULT_WINDOW) -> None:
+    def __init__(self, quota_type: QuotaType, quotas: ProposedQuotas, window: QuotaWindow = DEFAULT_WINDOW) -> None:
         self._type = quota_type
         self._quotas = quotas
         self._limiters = LiveLimiters(quota_type, window)
-        self._rows: dict[Client, int] = {}
+        self._rows: dict[BucketName, int] = {}
         self._bounds: list[float | None] = []
-        self._row_of_client: dict[Client, int] = {}
+        self._row_of_client: dict[ChargedClient, int] = {}
         self._latest_ms: Int64s = np.empty(0, dtype=np.int64)
         self._total_events: Int64s = np.empty(0, dtype=np.int64)
         self._total_amount = np.empty(0)
 
     @property
-    def buckets(self) -> list[Client]:
+    def buckets(self) -> list[BucketName]:
         """The buckets by row."""
         return list(self._rows)
 
-    def take(self, charges: StreamCharges, late: NDArray[np.bool_]) -> dict[str, list[Any]]:
+    def take(
+        self, charges: Charges, clients: Sequence[ChargedClient], *, throttle_ms: Int64s, late: NDArray[np.bool_]
+    ) -> dict[str, list[Any]]:
         """Apply charges to their buckets and return these buckets' rows of `live`, without the batch's number.
 
         Late charges are counted but not applied. Other charges that are older than the bucket's latest are applied at
         that time, as a broker's clock would have it.
+        `throttle_ms` is the recorded throttle time of each charge, and charges have the numbers of `clients`.
         """
-        rows = self._rows_of(charges)
+        rows = self._rows_of(charges, clients)
         prompt = rows[~late]
         times_ms = np.maximum(charges.times_ms[~late], self._latest_ms[prompt])
         before = self._limiters.counts[:, 0, :].copy()
         self._limiters.run(prompt.astype(np.int32), times_ms, charges.amounts[~late])
         np.maximum.at(self._latest_ms, prompt, times_ms)
-        taken, missed = self._sums(rows, charges, ~late), self._sums(rows, charges, late)
+        taken, missed = (self._sums(rows, charges, throttle_ms, picked) for picked in (~late, late))
         self._total_events += taken.events + missed.events
         self._total_amount += taken.amount + missed.amount
         return self._report(np.flatnonzero(taken.events + missed.events), before, taken, missed)
@@ -120,20 +124,20 @@ class LiveType:
         """Return the state as arrays, to be saved with `buckets`."""
         return {name: getattr(self, name) for name in _OWN_ARRAYS} | self._limiters.arrays()
 
-    def restore(self, buckets: list[Client], arrays: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, buckets: Iterable[BucketName], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore saved buckets and arrays under today's quotas."""
-        for cluster, broker_id, user, client_id in buckets:
-            self._add((cluster, broker_id, user, client_id), self._quotas.resolve(self._type, user, client_id)[2])
+        for bucket in buckets:
+            self._add(bucket, self._quotas.bucket(bucket.user, bucket.client_id))
         self._limiters.restore(arrays, self._bounds)
         for name in _OWN_ARRAYS:
             setattr(self, name, arrays[name])
 
-    def _rows_of(self, charges: StreamCharges) -> Int64s:
+    def _rows_of(self, charges: Charges, clients: Sequence[ChargedClient]) -> Int64s:
         """Return the row of each charge, and add rows for new buckets."""
         known = len(self._bounds)
-        present = np.flatnonzero(np.bincount(charges.clients, minlength=len(charges.names)))
-        row_of_number = np.zeros(len(charges.names), dtype=np.int64)
-        row_of_number[present] = [self._row(charges.names[number]) for number in present]
+        present = np.flatnonzero(np.bincount(charges.clients, minlength=len(clients)))
+        row_of_number = np.zeros(len(clients), dtype=np.int64)
+        row_of_number[present] = [self._row(clients[number]) for number in present.tolist()]
         added = len(self._bounds) - known
         if added:
             self._limiters.limit(self._bounds)
@@ -142,41 +146,41 @@ class LiveType:
             self._total_amount = np.concatenate([self._total_amount, np.zeros(added)])
         return row_of_number[charges.clients]
 
-    def _row(self, client: Client) -> int:
+    def _row(self, client: ChargedClient) -> int:
         row = self._row_of_client.get(client)
         if row is None:
-            cluster, broker_id, user, client_id = client
-            bucket_user, bucket_client_id, limit = self._quotas.resolve(self._type, user, client_id)
-            row = self._add((cluster, broker_id, bucket_user, bucket_client_id), limit)
+            bucket = self._quotas.bucket(client.user, client.client_id)
+            row = self._add(BucketName(client.cluster, client.broker_id, *bucket), bucket)
             self._row_of_client[client] = row
         return row
 
-    def _add(self, bucket: Client, limit: float | None) -> int:
-        if bucket not in self._rows:
-            self._rows[bucket] = len(self._bounds)
-            self._bounds.append(limit)
-        return self._rows[bucket]
+    def _add(self, name: BucketName, bucket: Bucket) -> int:
+        if name not in self._rows:
+            match = self._quotas.match(bucket)
+            self._rows[name] = len(self._bounds)
+            self._bounds.append(None if match is None else match.limit)
+        return self._rows[name]
 
-    def _sums(self, rows: Int64s, charges: StreamCharges, picked: NDArray[np.bool_]) -> _Sums:
+    def _sums(self, rows: Int64s, charges: Charges, throttle_ms: Int64s, picked: NDArray[np.bool_]) -> _Sums:
         size = len(self._bounds)
         return _Sums(
             events=np.bincount(rows[picked], minlength=size),
             amount=np.bincount(rows[picked], weights=charges.amounts[picked], minlength=size).astype(np.float64),
-            observed_ms=np.bincount(rows[picked], weights=charges.throttle_ms[picked], minlength=size).astype(np.int64),
+            observed_ms=np.bincount(rows[picked], weights=throttle_ms[picked], minlength=size).astype(np.int64),
         )
 
     def _report(self, rows: Int64s, before: Int64s, taken: _Sums, missed: _Sums) -> dict[str, list[Any]]:
         counts = self._limiters.counts[rows, 0, :]
         gained = counts - before[rows]
         latest_ms, end_ms = self._latest_ms[rows], counts[:, tally.END_MS]
-        reckoned = latest_ms > _LONG_AGO_MS
-        rates = self._limiters.rates(rows[reckoned], latest_ms[reckoned])
-        rate_of = dict(zip(rows[reckoned].tolist(), rates.tolist(), strict=True))
+        is_known = latest_ms > _LONG_AGO_MS
+        rates = self._limiters.rates(rows[is_known], latest_ms[is_known])
+        rate_of = dict(zip(rows[is_known].tolist(), rates.tolist(), strict=True))
         buckets = self.buckets
         named = [buckets[row] for row in rows]
         held = (counts[:, tally.THROTTLED] > 0) & (end_ms > latest_ms)
         return {
-            "ts_ms": np.where(reckoned, latest_ms, 0).tolist(),
+            "ts_ms": np.where(is_known, latest_ms, 0).tolist(),
             "cluster": [name[0] for name in named],
             "broker_id": [name[1] for name in named],
             "quota_type": [self._type.value] * rows.size,

@@ -1,7 +1,7 @@
 """Tables of a job as Parquet in a folder: `OUT/<table>/*.parquet`, for Spark and Arrow alike.
 
 Invariant: a table appears, or replaces an earlier one, by a rename of its whole folder. Arrow creates its functions
-over columns when it is loaded, where no type checker can follow; `compute` is untyped for that reason.
+over columns when it is loaded, where no type checker can follow: `compute` is untyped for that reason.
 """
 
 import os
@@ -18,8 +18,7 @@ from kafka_quotas.core.errors import KafkaQuotasError
 
 compute: Final[Any] = pyarrow.compute
 
-
-_PART = "part-0.parquet"
+_PART: Final = "part-0.parquet"
 
 
 def write_tables(out: Path, tables: Mapping[str, pa.Table]) -> None:
@@ -34,11 +33,28 @@ def write_tables(out: Path, tables: Mapping[str, pa.Table]) -> None:
             (staging / name).mkdir(parents=True)
             pq.write_table(table, staging / name / _PART, compression="zstd")
         for name in tables:
-            if (out / name).exists():
-                (out / name).rename(staging / f"{name}.old")
-            (staging / name).rename(out / name)
+            replace_folder(staging / name, out / name)
     except (OSError, pa.ArrowException) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise KafkaQuotasError(f"cannot write tables to {out}: {reason}") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def replace_folder(new: Path, target: Path) -> None:
+    """Rename a finished folder to `target`, in place of the one that is there.
+
+    Raises:
+        OSError: The folder can't be renamed, and the earlier one is there as before.
+    """
+    old = target.with_name(f".old-{target.name}")
+    shutil.rmtree(old, ignore_errors=True)
+    if target.exists():
+        target.rename(old)
+    try:
+        new.rename(target)
+    except OSError:
+        if old.exists():
+            old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

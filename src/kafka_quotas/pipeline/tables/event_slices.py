@@ -1,9 +1,10 @@
 """Files of events as one stream of slices in order of time, in bounded memory.
 
 Invariants: a slice begins at or after the end of the one before. It holds whole seconds, and sums by the second are
-complete. Within a slice the files follow each other, each sorted by ts_ms; a consumer that needs order sorts only the
+complete. Within a slice the files follow each other, each sorted by ts_ms. A consumer that needs order sorts only the
 columns that it needs. Memory does not grow with the files. A file that is not sorted, which no ingest writes, is sorted
 in memory. A file that declares its order (`sorting_columns`, as ours do) is not checked.
+Where a file can't be read, every function raises `KafkaQuotasError`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.kernels.order import is_ordered
+from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS
 
 SLICE_ROWS: Final = 1 << 20
 """About how many events are read at a time, over all open files."""
@@ -25,38 +27,21 @@ _FEWEST_ROWS: Final = 1 << 15
 _SECOND_MS: Final = 1000
 _ENDLESS_MS: Final = 1 << 62
 _TEXTS: Final = ("cluster", "user", "client_id", "quota_type")
-COLUMNS: Final = (
-    "cluster",
-    "broker_id",
-    "ts_ms",
-    "user",
-    "client_id",
-    "quota_type",
-    "bytes",
-    "thread_ms",
-    "mutations",
-    "throttle_ms",
-    "is_exempt",
-)
-"""Columns that jobs over events read."""
 
 
 def event_slices(
-    files: Sequence[Path], *, columns: Sequence[str] = COLUMNS, slice_rows: int = SLICE_ROWS
+    files: Sequence[Path], *, columns: Sequence[str] = CHARGE_COLUMNS, slice_rows: int = SLICE_ROWS
 ) -> Iterator[pa.Table]:
     """Yield the events of the files in slices.
 
     `columns` are the columns to read, `ts_ms` among them.
-
-    Raises:
-        KafkaQuotasError: A file can't be read.
     """
-    waiting = sorted((span for path in files if (span := _FileSpan(path)).rows), key=lambda span: span.first_ms)
+    unread = sorted((span for path in files if (span := _FileSpan(path)).rows), key=lambda span: span.first_ms)
     streams: list[_Stream] = []
-    while waiting or streams:
-        while waiting and waiting[0].first_ms <= min((each.known_until_ms for each in streams), default=_ENDLESS_MS):
-            span = waiting.pop(0)
-            overlapping = 1 + sum(each.first_ms <= span.last_ms for each in waiting) + len(streams)
+    while unread or streams:
+        while unread and unread[0].first_ms <= min((each.known_until_ms for each in streams), default=_ENDLESS_MS):
+            span = unread.pop(0)
+            overlapping = 1 + sum(each.first_ms <= span.last_ms for each in unread) + len(streams)
             streams.append(_Stream(span.path, columns, max(slice_rows // overlapping, _FEWEST_ROWS)))
         until_ms = min(each.known_until_ms for each in streams)
         if parts := [part for each in streams if (part := each.take(until_ms)) is not None]:
@@ -68,21 +53,13 @@ def event_slices(
 
 
 def time_range_ms(files: Sequence[Path]) -> tuple[int, int] | None:
-    """Return the first and the last time in the files in ms, None where there are no events.
-
-    Raises:
-        KafkaQuotasError: A file can't be read.
-    """
+    """Return the first and the last time in the files in ms, None where there are no events."""
     spans = [span for span in map(_FileSpan, files) if span.rows]
     return (min(span.first_ms for span in spans), max(span.last_ms for span in spans)) if spans else None
 
 
 def event_count(files: Sequence[Path]) -> int:
-    """Count the events in the files.
-
-    Raises:
-        KafkaQuotasError: A file can't be read.
-    """
+    """Count the events in the files."""
     return sum(_FileSpan(path).rows for path in files)
 
 

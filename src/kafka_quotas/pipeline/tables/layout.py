@@ -44,7 +44,7 @@ LAYOUT_VERSION = 1
 class EventsBucket:
     """The files of one bucket, the oldest ingest and day first.
 
-    Each file is sorted; together they are not.
+    Each file is sorted, but not all of them together.
     """
 
     number: int

@@ -4,28 +4,21 @@ Invariants: times are milliseconds since 1970 in UTC, amounts are whole bytes or
 of one thread. A missing user or client-id is the empty text, as for Kafka's quotas. All is per broker.
 """
 
+from collections.abc import Callable
+
 from kafka_quotas.pipeline.tables.table import ColumnType, TableColumn, TableSchema
 
 
-def _text(name: str, doc: str, *, nullable: bool = False) -> TableColumn:
-    return TableColumn(name=name, type=ColumnType.STRING, doc=doc, nullable=nullable)
+def _columns_of(kind: ColumnType) -> Callable[..., TableColumn]:
+    def column(name: str, doc: str, *, unit: str = "", nullable: bool = False) -> TableColumn:
+        return TableColumn(name=name, type=kind, doc=doc, unit=unit, nullable=nullable)
+
+    return column
 
 
-def _flag(name: str, doc: str) -> TableColumn:
-    return TableColumn(name=name, type=ColumnType.BOOL, doc=doc)
-
-
-def _int(name: str, doc: str, *, unit: str = "", nullable: bool = False) -> TableColumn:
-    return TableColumn(name=name, type=ColumnType.INT32, doc=doc, unit=unit, nullable=nullable)
-
-
-def _long(name: str, doc: str, *, unit: str = "", nullable: bool = False) -> TableColumn:
-    return TableColumn(name=name, type=ColumnType.INT64, doc=doc, unit=unit, nullable=nullable)
-
-
-def _float(name: str, doc: str, *, unit: str = "", nullable: bool = False) -> TableColumn:
-    return TableColumn(name=name, type=ColumnType.FLOAT64, doc=doc, unit=unit, nullable=nullable)
-
+_text, _flag, _date = (_columns_of(each) for each in (ColumnType.STRING, ColumnType.BOOL, ColumnType.DATE))
+_short, _int, _long = (_columns_of(each) for each in (ColumnType.INT16, ColumnType.INT32, ColumnType.INT64))
+_float = _columns_of(ColumnType.FLOAT64)
 
 _CLUSTER = _text("cluster", "the name the cluster was given at ingest")
 _BROKER = _int("broker_id", "the broker, whose quotas are its own; -1 where unknown")
@@ -39,26 +32,23 @@ EVENTS = TableSchema(
     "is exempt. Request logs give one row per request, the daemon's event log one per charge: counting rows by these "
     "two rules counts requests in both.",
     columns=(
-        TableColumn(
-            name="dt", type=ColumnType.DATE, doc="the day of ts_ms in UTC; the name of a folder, not in the files"
-        ),
+        _date("dt", "the day of ts_ms in UTC; the name of a folder, not in the files"),
         _CLUSTER,
         _BROKER,
         _long("ts_ms", "when the quota was charged", unit="ms since 1970 UTC"),
         _text("user", "the principal's name without its type; ANONYMOUS where nobody logged in"),
         _text("client_id", "the client-id; empty where the client sent none"),
-        _text("ip", "the client's address; empty where the source does not tell"),
-        TableColumn(
-            name="quota_type",
-            type=ColumnType.STRING,
-            doc="produce, fetch or controller_mutation where that is charged; request where request time is all; "
+        _text("ip", "the client's address; empty where the source does not name it"),
+        _text(
+            "quota_type",
+            "produce, fetch or controller_mutation where that is charged; request where request time is all; "
             "request_rate for the daemon's own quota of requests, one per row",
         ),
         _long("bytes", "the request's size for produce, the response's for fetch, else 0", unit="bytes"),
         _float("thread_ms", "time of broker threads; null where this row is no charge of it", unit="ms", nullable=True),
         _int("mutations", "partitions created, added or deleted", unit="partitions"),
         _long("throttle_ms", "the throttle time that the broker answered with", unit="ms"),
-        TableColumn(name="api_key", type=ColumnType.INT16, doc="Kafka's number of the request, -1 where unknown"),
+        _short("api_key", "Kafka's number of the request, -1 where unknown"),
         _flag("is_exempt", "held against no quota: traffic of brokers, what they make for themselves included"),
         _flag("is_estimated", "`bytes` is estimated"),
         _flag("is_thread_estimated", "`thread_ms` is estimated"),
@@ -67,6 +57,12 @@ EVENTS = TableSchema(
         _long("src_offset", "where the line begins in the unpacked file; orders equal ts_ms", unit="bytes"),
     ),
 )
+
+CHARGE_COLUMNS = (
+    *("cluster", "broker_id", "ts_ms", "user", "client_id", "quota_type"),
+    *("bytes", "thread_ms", "mutations", "throttle_ms", "is_exempt"),
+)
+"""Columns of events that the charges of quotas follow from."""
 
 QUARANTINE = TableSchema(
     name="quarantine",
@@ -85,7 +81,7 @@ METRICS = TableSchema(
     columns=(
         _long("ts_ms", "when it was scraped", unit="ms since 1970 UTC"),
         _CLUSTER,
-        _text("broker", "the broker's id or address, as the scrape tells it"),
+        _text("broker", "the broker's id or address, as the scrape names it"),
         _TYPE,
         _text("user", "the user of the quota that matched; empty where the quota is not per user"),
         _text("client_id", "the client-id of the quota that matched; empty where it is not per client-id"),
@@ -103,9 +99,9 @@ CLIENT_THROTTLE = TableSchema(
         _CLUSTER,
         _text("client_id", "the client-id"),
         _text("broker", "the broker's id or address; empty where the statistics are over all brokers"),
-        _float("throttle_ms", "average throttle time; the largest where no average is told", unit="ms"),
+        _float("throttle_ms", "average throttle time; the largest where there is no average", unit="ms"),
         _float("max_throttle_ms", "largest throttle time", unit="ms"),
-        _long("samples", "responses it is an average of; null where the source can't tell", nullable=True),
+        _long("samples", "responses it is an average of; null where the source does not count them", nullable=True),
         _text("source", "librdkafka, java or load-test"),
         _SRC_FILE,
     ),
@@ -114,7 +110,7 @@ CLIENT_THROTTLE = TableSchema(
 LIVE = TableSchema(
     name="live",
     doc="One row is one quota bucket at one broker at the end of one batch of the stream that had events of it. A "
-    "bucket that is not told apart by user or client-id has the empty text there.",
+    "bucket that is not per user or per client-id has the empty text there.",
     columns=(
         _long("batch_id", "the batch, from 0"),
         _long("ts_ms", "the bucket's latest event so far", unit="ms since 1970 UTC"),
@@ -128,10 +124,10 @@ LIVE = TableSchema(
         _float("rate", "Kafka's own rate at ts_ms, in the unit of the quota key; for mutations the tokens"),
         _float("quota", "the limit in the unit of its key; null for none", nullable=True),
         _long("throttled_events", "events in this batch that the quota throttles"),
-        _long("throttle_ms", "sum of their throttle times as reckoned", unit="ms"),
+        _long("throttle_ms", "sum of their throttle times, computed", unit="ms"),
         _long("throttled_until_ms", "until when the bucket is held back; null if it isn't at ts_ms", nullable=True),
         _long("observed_throttle_ms", "sum of the throttle times that the events carry", unit="ms"),
-        _long("late_events", "events in this batch that came too late to be reckoned with"),
+        _long("late_events", "events in this batch that came too late for the rate"),
         _float("late_amount", "what these took"),
         _long("total_events", "events since the stream began, late ones included"),
         _float("total_amount", "what all of them took"),
@@ -140,7 +136,7 @@ LIVE = TableSchema(
 
 ENTITIES = TableSchema(
     name="entities",
-    doc="One row is one quota bucket at one broker: whoever shares a limit there, or one client where nothing is set.",
+    doc="One row is one quota bucket at one broker: clients that share a limit there, or one client without any.",
     columns=(
         _int("entity_id", "dense number for the kernels, from 0"),
         _CLUSTER,
@@ -148,11 +144,7 @@ ENTITIES = TableSchema(
         _TYPE,
         _text("user", "the user; null where the bucket is not per user", nullable=True),
         _text("client_id", "the client-id; null where the bucket is not per client-id", nullable=True),
-        _int(
-            "matched_level",
-            "1 to 8 in Kafka's order, 9 and 10 static; null where nothing is set",
-            nullable=True,
-        ),
+        _int("matched_level", "1 to 8 in Kafka's order, 9 and 10 static; null where nothing is set", nullable=True),
         _float("quota", "the limit in the unit of its key; null for none", nullable=True),
     ),
 )
@@ -243,18 +235,3 @@ RECOMMENDATION = TableSchema(
         _float("headroom", "limit by observed peak"),
     ),
 )
-
-TABLES = (
-    EVENTS,
-    QUARANTINE,
-    METRICS,
-    CLIENT_THROTTLE,
-    LIVE,
-    ENTITIES,
-    USAGE,
-    USAGE_PROFILE,
-    WHATIF,
-    THROTTLE_SPANS,
-    RECOMMENDATION,
-)
-"""Every table, in the order in which jobs make them."""

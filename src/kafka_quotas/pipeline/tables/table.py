@@ -1,6 +1,6 @@
 """The declaration of a table of the pipeline, and its schema for Arrow and for Spark.
 
-Invariants: column order is the order in files; a table's columns have different names.
+Invariants: column order is the order in files. A table's columns have different names.
 """
 
 from dataclasses import dataclass
@@ -9,19 +9,23 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
 
 class ColumnType(Enum):
-    """The types of columns."""
+    """The types of columns: the names of Arrow's function and of Spark's class for each."""
 
-    BOOL = "bool"
-    INT16 = "int16"
-    INT32 = "int32"
-    INT64 = "int64"
-    FLOAT64 = "float64"
-    STRING = "string"
-    DATE = "date"
+    BOOL = ("bool_", "BooleanType")
+    INT16 = ("int16", "ShortType")
+    INT32 = ("int32", "IntegerType")
+    INT64 = ("int64", "LongType")
+    FLOAT64 = ("float64", "DoubleType")
+    STRING = ("string", "StringType")
+    DATE = ("date32", "DateType")
+
+    def __init__(self, arrow: str, spark: str) -> None:
+        self.arrow = arrow
+        self.spark = spark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,30 +60,12 @@ class TableSchema:
         """Return the schema for Arrow and Parquet files."""
         import pyarrow as pa  # noqa: PLC0415 - the command's help must not load it
 
-        types = {
-            ColumnType.BOOL: pa.bool_(),
-            ColumnType.INT16: pa.int16(),
-            ColumnType.INT32: pa.int32(),
-            ColumnType.INT64: pa.int64(),
-            ColumnType.FLOAT64: pa.float64(),
-            ColumnType.STRING: pa.string(),
-            ColumnType.DATE: pa.date32(),
-        }
-        return pa.schema([pa.field(each.name, types[each.type], nullable=each.nullable) for each in self.columns])
+        kinds = ((each, getattr(pa, each.type.arrow)()) for each in self.columns)
+        return pa.schema([pa.field(each.name, kind, nullable=each.nullable) for each, kind in kinds])
 
     def spark_schema(self) -> "StructType":
         """Return the schema for Spark."""
         from pyspark.sql import types  # noqa: PLC0415 - the command's help must not load it
 
-        spark_types: dict[ColumnType, DataType] = {
-            ColumnType.BOOL: types.BooleanType(),
-            ColumnType.INT16: types.ShortType(),
-            ColumnType.INT32: types.IntegerType(),
-            ColumnType.INT64: types.LongType(),
-            ColumnType.FLOAT64: types.DoubleType(),
-            ColumnType.STRING: types.StringType(),
-            ColumnType.DATE: types.DateType(),
-        }
-        return types.StructType(
-            [types.StructField(each.name, spark_types[each.type], nullable=each.nullable) for each in self.columns]
-        )
+        kinds = ((each, getattr(types, each.type.spark)()) for each in self.columns)
+        return types.StructType([types.StructField(each.name, kind, nullable=each.nullable) for each, kind in kinds])

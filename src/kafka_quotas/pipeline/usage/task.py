@@ -1,7 +1,10 @@
 """One task of the usage job: a stream of slices into cells and profiles of every bucket.
 
 Contract: a task knows neither engine nor files. All events of clients that may share a bucket are in one task. A slice
-begins at or after the end of the one before. Buckets are numbered within the task: `bucket` is a place in `buckets`.
+begins at or after the end of the one before.
+
+Invariants: cells are sorted by row, then by time, each once. Bytes, requests, thread time (in ns), partitions and
+throttle times are whole numbers, which add up alike in any order.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,26 +17,32 @@ from numpy.typing import NDArray
 
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.buckets.charges import ChargedClient, Charges, ClientNumbers, charges_of
-from kafka_quotas.pipeline.buckets.entities import bucket_table
-from kafka_quotas.pipeline.buckets.proposal import BucketRows, Proposal, ProposedQuotas, told_apart_by
-from kafka_quotas.pipeline.kernels.seconds import SecondCells, SecondsMeter
-from kafka_quotas.pipeline.usage.cells import (
-    BYTES,
-    MUTATIONS,
-    NANOS,
-    REQUESTS,
-    THROTTLE_MS,
-    THROTTLED,
-    Cells,
-    cells_by_second,
-    event_figures,
-    widened,
+from kafka_quotas.pipeline.buckets.charges import (
+    ChargedClient,
+    Charges,
+    ClientNumbers,
+    charges_of,
+    numbers,
+    thread_nanos,
 )
+from kafka_quotas.pipeline.buckets.entities import bucket_table, columns_table, task_schema
+from kafka_quotas.pipeline.buckets.proposal import BucketRows, Proposal, ProposedQuotas, partition_columns
+from kafka_quotas.pipeline.engine.job import Tables
+from kafka_quotas.pipeline.kernels.seconds import SecondCells, SecondsMeter
+from kafka_quotas.pipeline.tables.schemas import USAGE, USAGE_PROFILE
+
+BYTES: Final = 0
+NANOS: Final = 1
+MUTATIONS: Final = 2
+THROTTLE_MS: Final = 3
+THROTTLED: Final = 4
+REQUESTS: Final = 5
+
+Int64s = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 WINDOWS_S: Final = (1, 60, 3600)
-_PERCENTILES: Final = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
-_PROFILE: Final = (*(name for name, _ in _PERCENTILES), "max", "active_share", "burst_ratio", "throttled_share")
+_PERCENTILES: Final = (0.5, 0.95, 0.99)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,55 +56,60 @@ class UsagePlan:
     window: QuotaWindow = DEFAULT_WINDOW
     """Window of the brokers' rates."""
 
-    def told_apart_by(self) -> tuple[str, ...]:
+    def partition_columns(self) -> tuple[str, ...]:
         """Return the columns whose equal values keep clients that may share a bucket in one task."""
-        return told_apart_by([self.quotas])
+        return partition_columns([self.quotas])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskUsage:
-    """The results of a task: its buckets, and cells and profiles by number of the bucket."""
+def usage_task(slices: Iterable[pa.Table], plan: UsagePlan) -> Tables:
+    """Sum up the usage of every charged bucket by windows, and compute its profile.
 
-    buckets: pa.Table
-    usage: pa.Table
-    profiles: pa.Table
-
-
-def usage_task(slices: Iterable[pa.Table], plan: UsagePlan) -> TaskUsage:
-    """Sum up the usage of every charged bucket by windows, and compute its profile."""
+    Returns:
+        The tables `buckets`, `usage` and `profiles`, where `bucket` is a place in `buckets`.
+    """
     clients = ClientNumbers()
     meters = {each: _Meter(plan, each) for each in QuotaType}
     for events in slices:
-        numbers, figures = clients.of(events), event_figures(events)
-        for charges in charges_of(events, numbers, meters.__contains__):
+        of_event, figures = clients.of(events), _event_figures(events)
+        for charges in charges_of(events, of_event, meters.__contains__):
             meters[charges.quota_type].add(charges, clients.clients, figures)
-    first, buckets, usage, profiles = 0, [], [usage_schema().empty_table()], [profile_schema().empty_table()]
+    first, buckets = 0, [bucket_table([], [], QuotaType.PRODUCE)]
+    usage, profiles = [task_schema(USAGE).empty_table()], [task_schema(USAGE_PROFILE).empty_table()]
     for meter in meters.values():
         if meter.is_used:
             cells, own = meter.cells_and_buckets()
-            usage += [_usage_table(widened(cells, window_s), window_s, first) for window_s in WINDOWS_S]
+            usage += [_usage_table(_widened(cells, window_s), window_s, first) for window_s in WINDOWS_S]
             profiles.append(_profile_table(cells, plan.seconds, first))
             buckets.append(own)
             first += own.num_rows
-    return TaskUsage(
-        buckets=pa.concat_tables(buckets) if buckets else bucket_table([], [], QuotaType.PRODUCE),
-        usage=pa.concat_tables(usage),
-        profiles=pa.concat_tables(profiles),
-    )
+    return {
+        "buckets": pa.concat_tables(buckets),
+        "usage": pa.concat_tables(usage),
+        "profiles": pa.concat_tables(profiles),
+    }
 
 
-def usage_schema() -> pa.Schema:
-    """Return the columns of cells, where `peak_rate` is in the unit of the quota key."""
-    figures = [("bytes", pa.int64()), ("requests", pa.int64()), ("thread_ms", pa.float64()), ("mutations", pa.int64())]
-    times = [("bucket", pa.int64()), ("window_start_ms", pa.int64()), ("window_s", pa.int32())]
-    return pa.schema(
-        [*times, *figures, ("peak_rate", pa.float64()), ("throttle_ms", pa.int64()), ("throttled", pa.int64())]
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cells:
+    """Sums by bucket and window, in parallel arrays."""
 
+    rows: Int64s
+    """Buckets by row."""
+    windows: Int64s
+    """Windows, numbered from 1970 on."""
+    figures: Int64s
+    """Sums, one line per kind."""
+    amounts: Floats
+    """Charged amount in the unit of the quota key times seconds."""
+    peaks: Floats
+    """Largest rate over one second, in the unit of the quota key."""
+    rates: Floats
+    """Largest of Kafka's own rates within the window."""
 
-def profile_schema() -> pa.Schema:
-    """Return the columns of profiles."""
-    return pa.schema([("bucket", pa.int64()), *((name, pa.float64()) for name in _PROFILE)])
+    @property
+    def starts(self) -> Int64s:
+        """The start of each row's cells."""
+        return _starts(self.rows)
 
 
 class _Meter:
@@ -124,7 +138,7 @@ class _Meter:
 
     def cells_and_buckets(self) -> tuple[Cells, pa.Table]:
         """Return all cells by the second and their buckets, once: the collected parts are freed."""
-        cells = cells_by_second(self._parts)
+        cells = _cells_by_second(self._parts)
         self._parts.clear()
         used = cells.rows[cells.starts]  # a client of one quota type need not be one of another
         names = [self._rows.names[row] for row in used.tolist()]
@@ -146,7 +160,7 @@ def _usage_table(cells: Cells, window_s: int, first: int) -> pa.Table:
         cells.figures[THROTTLE_MS],
         cells.figures[THROTTLED],
     ]
-    return pa.table(columns, schema=usage_schema())
+    return columns_table(columns, task_schema(USAGE))
 
 
 def _profile_table(cells: Cells, seconds: int, first: int) -> pa.Table:
@@ -157,18 +171,61 @@ def _profile_table(cells: Cells, seconds: int, first: int) -> pa.Table:
     throttled = np.add.reduceat((cells.figures[THROTTLED] > 0).astype(np.int64), starts)
     with np.errstate(invalid="ignore", divide="ignore"):
         bursts = np.where(amounts > 0, peaks / (amounts / counts), 1.0)
-    columns: list[Any] = [
+    columns = [
         cells.rows[starts] + first,
-        *(rates[starts + _ranks(counts, share)] for _, share in _PERCENTILES),
+        *(rates[starts + _ranks(counts, share)] for share in _PERCENTILES),
         rates[starts + counts - 1],
         counts / seconds,
         bursts,
         throttled / counts,
     ]
-    return pa.table(columns, schema=profile_schema())
+    return columns_table(columns, task_schema(USAGE_PROFILE))
 
 
 def _ranks(counts: NDArray[np.int64], share: float) -> NDArray[np.int64]:
     """Return the rank of a percentile among N sorted values, for each N in `counts`."""
     ranks: NDArray[np.int64] = np.maximum(np.ceil(counts * share).astype(np.int64) - 1, 0)
     return ranks
+
+
+def _event_figures(events: pa.Table) -> Int64s:
+    """Return the figures of a slice's events that cells sum, a line per kind from `BYTES` to `THROTTLED`."""
+    throttle_ms = numbers(events["throttle_ms"])
+    lines = [
+        numbers(events["bytes"]),
+        thread_nanos(events),
+        numbers(events["mutations"]),
+        throttle_ms,
+        throttle_ms > 0,
+    ]
+    return np.stack([line.astype(np.int64, copy=False) for line in lines])
+
+
+def _cells_by_second(parts: Sequence[SecondCells]) -> Cells:
+    """Join parts without a common row and second into sorted cells."""
+    found = SecondCells._make(np.concatenate(columns, axis=-1) for columns in zip(*parts, strict=True))
+    order = np.lexsort((found.seconds, found.rows)) if len(parts) > 1 else slice(None)
+    rows, seconds, figures, amounts, rates = SecondCells._make(column[..., order] for column in found)
+    return Cells(rows=rows, windows=seconds, figures=figures, amounts=amounts, peaks=amounts, rates=rates)
+
+
+def _widened(cells: Cells, factor: int) -> Cells:
+    """Sum cells over windows that are `factor` times as long."""
+    windows = cells.windows // factor
+    starts = _starts(cells.rows, windows)
+    return Cells(
+        rows=cells.rows[starts],
+        windows=windows[starts],
+        figures=np.add.reduceat(cells.figures, starts, axis=1),
+        amounts=np.add.reduceat(cells.amounts, starts),
+        peaks=np.maximum.reduceat(cells.peaks, starts),
+        rates=np.maximum.reduceat(cells.rates, starts),
+    )
+
+
+def _starts(rows: NDArray[Any], windows: Int64s | None = None) -> Int64s:
+    """Return the start of each row, or of each row and window, in arrays sorted by both."""
+    differs = rows[1:] != rows[:-1]
+    if windows is not None:
+        differs |= windows[1:] != windows[:-1]
+    return np.flatnonzero(np.concatenate([[True], differs]))

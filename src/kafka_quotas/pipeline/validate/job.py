@@ -1,30 +1,67 @@
 """The comparison of recorded events with their own replay under the quotas in force.
 
-Contract: the job knows neither engine nor files. Recorded requests already include the effect of throttling, which is
-why the open model is replayed. The broker answers a throttled fetch empty and takes its charge back, and no log has its
-size: throttle times of fetches can't be compared, but the admitted amount must fit the quota.
+Recorded requests already include the effect of throttling, which is why the open model is replayed. The broker answers
+a throttled fetch empty and takes its charge back, and no log has its size: throttle times of fetches can't be compared,
+but the admitted amount must fit the quota.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Final
 
 import pyarrow as pa
 
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.pipeline.buckets.entities import NAMES
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.jobs import Jobs
+from kafka_quotas.pipeline.engine.runner import OpenEvents
+from kafka_quotas.pipeline.replay.job import ReplayTables, replay
 from kafka_quotas.pipeline.replay.plan import Model, ReplayPlan
-from kafka_quotas.pipeline.replay.tables import ReplayTables
-from kafka_quotas.pipeline.usage.tables import UsageTables
+from kafka_quotas.pipeline.tables.schemas import METRICS
+from kafka_quotas.pipeline.usage.job import UsageTables, usage
 from kafka_quotas.pipeline.usage.task import UsagePlan
 from kafka_quotas.pipeline.validate.check import BucketCheck, RateCheck, ThrottleCheck, Verdict
-from kafka_quotas.pipeline.validate.scraped_rates import Bucket, rate_checks
-from kafka_quotas.pipeline.validate.shared_requests import LimitedBucket, SharedRequests, Throttled
+from kafka_quotas.pipeline.validate.scraped_rates import Bucket, rate_checks, scraped_rates
 
-_NAMES: Final = ("cluster", "broker_id", "quota_type", "user", "client_id")
 Row = dict[str, Any]
+_ANY: Final = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throttled:
+    """The number of throttled requests, and the sum of their throttle times."""
+
+    requests: int = 0
+    total_ms: int = 0
+
+    def __add__(self, other: "Throttled") -> "Throttled":
+        return Throttled(requests=self.requests + other.requests, total_ms=self.total_ms + other.total_ms)
+
+
+class SharedRequests:
+    """The throttling that other quotas may add to a bucket's requests.
+
+    Request time is charged for all of them. A bucket has an empty name where its requests are of any user or client-id.
+    """
+
+    def __init__(self, at_most: Mapping[Bucket, Throttled]) -> None:
+        self._found: dict[object, list[Throttled]] = defaultdict(list)
+        for (cluster, broker_id, kind, *names), throttled in at_most.items():
+            for user, client_id in product(*((name, _ANY) for name in names)):
+                self._found[cluster, broker_id, kind == QuotaType.REQUEST.value, user, client_id].append(throttled)
+
+    def of(self, bucket: Bucket) -> list[Throttled]:
+        """Return the most that each other quota may add to requests of the bucket, empty where there is none."""
+        cluster, broker_id, kind, *names = bucket
+        users, client_ids = ((name, "") if name else (_ANY,) for name in names)
+        return [
+            added
+            for user, client_id in product(users, client_ids)
+            for added in self._found.get((cluster, broker_id, kind != QuotaType.REQUEST.value, user, client_id), ())
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,31 +94,35 @@ class Validation:
         return bool(self.having(Verdict.MET)) and not self.having(Verdict.MISSED)
 
 
-def validate(jobs: Jobs, scrapes: pa.Table, plan: ValidatePlan) -> Validation:
-    """Compare recorded events with their replay.
+def validate(events: OpenEvents, plan: ValidatePlan) -> Validation:
+    """Compare open events with their replay, and the rates that were scraped with those of the events.
 
-    `scrapes` are byte rates of the table `metrics`.
+    Raises:
+        KafkaQuotasError: A file can't be read, or Spark does not start or fails.
     """
-    usage = jobs.usage(UsagePlan(quotas=plan.quotas, seconds=plan.seconds, window=plan.window))
-    replayed = jobs.replay(
+    scrapes = scraped_rates(events.recorded.folder.files(METRICS))
+    used = usage(events, UsagePlan(quotas=plan.quotas, seconds=plan.seconds, window=plan.window))
+    replayed = replay(
+        events,
         ReplayPlan(
             proposals=(plan.quotas,),
             models=(Model.OPEN,),
             window=plan.window,
             controller_window=plan.controller_window,
-        )
+        ),
     )
     simulated = _simulated(replayed)
-    rates = rate_checks(scrapes, usage, plan.window)
-    rows = _rows(usage)
-    shared = SharedRequests(_bucket(row, simulated) for row in rows if row["quota"] is not None)
+    rates = rate_checks(scrapes, used, plan.window)
+    rows = _rows(used)
+    shared = SharedRequests({_name(row): _at_most(row, simulated) for row in rows if row["quota"] is not None})
     checks = []
     for row in rows:
-        others = shared.of(_bucket(row, simulated))
+        name = _name(row)
+        others = shared.of(name)
         is_unexplained = row["observed"].total_ms > 0 and not others
-        if row["quota"] is not None or _name(row) in rates or is_unexplained:
-            throttle = _throttle(row, simulated.get(_name(row), Throttled()), sum(others, Throttled()), plan.seconds)
-            checks.append(_check(row, throttle, rates.get(_name(row))))
+        if row["quota"] is not None or name in rates or is_unexplained:
+            throttle = _throttle(row, simulated.get(name, Throttled()), sum(others, Throttled()), plan.seconds)
+            checks.append(_check(row, throttle, rates.get(name)))
     return Validation(plan=plan, buckets=tuple(checks))
 
 
@@ -130,20 +171,11 @@ def _check(row: Row, throttle: ThrottleCheck | None, rate: RateCheck | None) -> 
     )
 
 
-def _bucket(row: Row, simulated: Mapping[Bucket, Throttled]) -> LimitedBucket:
-    """Return the bucket with the most that its quota may have added.
-
-    That is the replayed throttling or, for fetches, the observed one.
-    """
+def _at_most(row: Row, simulated: Mapping[Bucket, Throttled]) -> Throttled:
+    """Return the most that a quota may have added: the replayed or, for fetches, the observed throttling."""
     is_fetch = row["quota_type"] == QuotaType.FETCH.value
-    return LimitedBucket(
-        cluster=row["cluster"],
-        broker_id=row["broker_id"],
-        quota_type=QuotaType(row["quota_type"]),
-        user=row["user"],
-        client_id=row["client_id"],
-        at_most=row["observed"] if is_fetch else simulated.get(_name(row), Throttled()),
-    )
+    found: Throttled = row["observed"] if is_fetch else simulated.get(_name(row), Throttled())
+    return found
 
 
 def _observed(usage: pa.Table) -> dict[int, Throttled]:
@@ -166,5 +198,5 @@ def _simulated(tables: ReplayTables) -> dict[Bucket, Throttled]:
 
 
 def _name(row: Row) -> Bucket:
-    cluster, broker_id, kind, user, client_id = (row[name] for name in _NAMES)
+    cluster, broker_id, kind, user, client_id = (row[name] for name in NAMES)
     return cluster, broker_id, kind, user or "", client_id or ""

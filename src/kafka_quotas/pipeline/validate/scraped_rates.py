@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.pipeline.tables.arrow import compute as pc
-from kafka_quotas.pipeline.usage.tables import UsageTables
+from kafka_quotas.pipeline.usage.job import UsageTables
 from kafka_quotas.pipeline.validate.check import RateCheck
 
 _METRIC: Final = "byte_rate"

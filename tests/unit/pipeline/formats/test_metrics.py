@@ -9,7 +9,7 @@ from tests.support.pipeline.logs import table_rows
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.pipeline.formats.detect import FileForm, sniff_form
+from kafka_quotas.pipeline.formats.detect import InputFormat, detect_format
 from kafka_quotas.pipeline.ingest.source_pattern import find_files
 from kafka_quotas.pipeline.tables.schemas import CLIENT_THROTTLE, METRICS
 
@@ -171,20 +171,20 @@ def test_a_scrape_is_known_again_and_another_of_the_same_content_is_not(tmp_path
 @pytest.mark.parametrize(
     ("head", "form"),
     [
-        (b"[2026-11-21 12:00:00,000] INFO no request yet\n", FileForm.REQUEST_LOG),
-        (b'{"v":1,"ts_ms":5}\n', FileForm.DAEMON_EVENTS),
-        (EXPORTER.encode(), FileForm.PROMETHEUS),
-        (JAVA_PRINTED.encode(), FileForm.JAVA_CLIENT),
-        (json.dumps(STATS).encode(), FileForm.LIBRDKAFKA_STATS),
-        (b'{\n "schema": "kafka-quotas.load-test/2"', FileForm.LOAD_TEST),
-        (b"PAR1\x15\x04", FileForm.LOAD_TEST),
-        (JOLOKIA.encode(), FileForm.JSON_METRICS),
+        (b"[2026-11-21 12:00:00,000] INFO no request yet\n", InputFormat.REQUEST_LOG),
+        (b'{"v":1,"ts_ms":5}\n', InputFormat.DAEMON_EVENTS),
+        (EXPORTER.encode(), InputFormat.PROMETHEUS),
+        (JAVA_PRINTED.encode(), InputFormat.JAVA_CLIENT),
+        (json.dumps(STATS).encode(), InputFormat.LIBRDKAFKA_STATS),
+        (b'{\n "schema": "kafka-quotas.load-test/2"', InputFormat.LOAD_TEST),
+        (b"PAR1\x15\x04", InputFormat.LOAD_TEST),
+        (JOLOKIA.encode(), InputFormat.JSON_METRICS),
         (b"Dear diary,\ntoday I\n", None),
         (bytes(range(256)), None),
     ],
 )
-def test_a_files_form_is_told_by_its_beginning(head: bytes, form: FileForm | None) -> None:
-    assert sniff_form(head) is form
+def test_a_files_form_is_told_by_its_beginning(head: bytes, form: InputFormat | None) -> None:
+    assert detect_format(head) is form
 
 
 @pytest.mark.parametrize(

@@ -12,35 +12,29 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quota_files.declarations import declarations
 from kafka_quotas.core.quota_files.document import document_of
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.buckets.default_scope import DefaultScope
+from kafka_quotas.pipeline.buckets.proposal import DefaultScope
+from kafka_quotas.pipeline.engine.job import Job, Tables
+from kafka_quotas.pipeline.engine.runner import OpenEvents
 from kafka_quotas.pipeline.recommend.advice import Tolerance
 from kafka_quotas.pipeline.recommend.evidence import recommendation_rows
 from kafka_quotas.pipeline.recommend.job import Recommendation, RecommendPlan, recommend
 from kafka_quotas.pipeline.recommend.quota_file import recommended_limits, recommended_text
-from kafka_quotas.pipeline.replay.plan import ReplayPlan
-from kafka_quotas.pipeline.replay.tables import ReplayTables, replay_tables
-from kafka_quotas.pipeline.replay.task import replay_task
 from kafka_quotas.pipeline.tables.schemas import EVENTS, RECOMMENDATION
-from kafka_quotas.pipeline.usage.tables import UsageTables, usage_tables
-from kafka_quotas.pipeline.usage.task import UsagePlan, usage_task
 
 SECONDS = 120
 START_MS = 1_700_000_000_000
 Row = dict[str, object]
 
 
-class MemoryJobs:
-    """The jobs over events in memory, in one task."""
+class MemoryEvents(OpenEvents):
+    """Open events in memory, over which each job is one task."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         schema = pa.schema([field for field in EVENTS.arrow_schema() if field.name != "dt"])
         self._events = pa.Table.from_pylist(list(rows), schema=schema).sort_by("ts_ms")
 
-    def usage(self, plan: UsagePlan) -> UsageTables:
-        return usage_tables([usage_task([self._events], plan)])
-
-    def replay(self, plan: ReplayPlan) -> ReplayTables:
-        return replay_tables([replay_task([self._events], plan)], plan)
+    def run(self, job: Job) -> list[Tables]:
+        return [job.task([self._events])]
 
 
 def produced(
@@ -74,12 +68,12 @@ def produced(
 
 
 def advised(
-    rows: Iterable[Row], *, per: DefaultScope = DefaultScope.USER, tolerance: Tolerance | None = None
+    rows: Iterable[Row], *, scope: DefaultScope = DefaultScope.USER, tolerance: Tolerance | None = None
 ) -> Recommendation:
     plan = RecommendPlan(
-        cluster="c", per=per, seconds=SECONDS, tolerance=tolerance or Tolerance(clients_share=0.2, time_share=0.01)
+        cluster="c", scope=scope, seconds=SECONDS, tolerance=tolerance or Tolerance(clients_share=0.2, time_share=0.01)
     )
-    return recommend(MemoryJobs(rows), plan, step=lambda _: None)
+    return recommend(MemoryEvents(rows), plan, step=lambda _: None)
 
 
 @pytest.fixture(scope="module")
@@ -145,24 +139,24 @@ def test_a_burst_that_the_window_takes_in_needs_no_limit_of_its_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("per", "entity"),
+    ("scope", "entity"),
     [
         (DefaultScope.USER, Entity.of(user=None)),
         (DefaultScope.CLIENT_ID, Entity.of(client_id=None)),
         (DefaultScope.PAIR, Entity.of(user=None, client_id=None)),
     ],
 )
-def test_the_default_is_of_what_was_asked_for(per: DefaultScope, entity: Entity) -> None:
-    result = advised(produced("alice", 10_000), per=per)
+def test_the_default_is_of_what_was_asked_for(scope: DefaultScope, entity: Entity) -> None:
+    result = advised(produced("alice", 10_000), scope=scope)
 
-    assert list(recommended_limits(result.advices, per)) == [entity]
+    assert list(recommended_limits(result.advices, scope)) == [entity]
 
 
 def test_a_client_without_a_name_is_told_and_left_out_of_the_file() -> None:
     rows = [row | {"client_id": ""} for row in produced("x", 900_000)]
     for number in range(1, 5):
         rows += produced(f"small-{number}", 10_000)
-    result = advised(rows, per=DefaultScope.CLIENT_ID)
+    result = advised(rows, scope=DefaultScope.CLIENT_ID)
 
     assert list(recommended_limits(result.advices, DefaultScope.CLIENT_ID)) == [Entity.of(client_id=None)]
     evidence = [
@@ -187,10 +181,10 @@ def test_another_cluster_is_not_looked_at() -> None:
 )
 def test_an_unclear_cluster_is_refused(clusters: tuple[str, ...], named: str | None, message: str) -> None:
     rows = [row for cluster in clusters for row in produced("alice", 10_000, cluster=cluster)]
-    plan = RecommendPlan(cluster=named, per=DefaultScope.USER, seconds=SECONDS, tolerance=Tolerance())
+    plan = RecommendPlan(cluster=named, scope=DefaultScope.USER, seconds=SECONDS, tolerance=Tolerance())
 
     with pytest.raises(UsageError, match=f"^{message}$"):
-        recommend(MemoryJobs(rows), plan, step=lambda _: None)
+        recommend(MemoryEvents(rows), plan, step=lambda _: None)
 
 
 def test_exempt_traffic_is_not_looked_at() -> None:

@@ -7,22 +7,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.pipeline.events import BASE_MS, events_folder, events_table, proposal, random_events
+from tests.support.pipeline.events import BASE_MS, events_folder, events_table, proposal, random_events, run_here
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, new_limiter, replay
-from kafka_quotas.pipeline.buckets.default_scope import DefaultScope
+from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.buckets.sweep import parse_sweep
-from kafka_quotas.pipeline.engine.local import run_tasks, task_files
-from kafka_quotas.pipeline.engine.progress import ignore_progress
+from kafka_quotas.pipeline.replay.job import ReplayTables, replay_job, replay_tables
 from kafka_quotas.pipeline.replay.plan import Model, ReplayPlan
-from kafka_quotas.pipeline.replay.tables import ReplayTables, replay_tables
-from kafka_quotas.pipeline.replay.task import replay_task
-from kafka_quotas.pipeline.tables.arrow import write_tables
-from kafka_quotas.pipeline.tables.event_slices import COLUMNS, event_slices, time_range_ms
+from kafka_quotas.pipeline.tables.event_slices import event_slices, time_range_ms
 from kafka_quotas.pipeline.tables.layout import DataFolder
+from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS
 
 PAIRS = proposal("pairs", (Entity.of(user=None, client_id=None), {"producer_byte_rate": 9_000.0}))
 USERS = proposal(
@@ -35,9 +32,7 @@ USERS = proposal(
 
 def replayed(folder: Path, *proposals, models=tuple(Model)) -> ReplayTables:
     plan = ReplayPlan(proposals=proposals, models=models)
-    files = task_files(DataFolder.open(folder), plan.told_apart_by())
-    found = run_tasks(files, lambda slices: replay_task(slices, plan), stage="replay", watch=ignore_progress)
-    return replay_tables(found, plan)
+    return replay_tables(run_here(replay_job(plan), folder), plan)
 
 
 def rows_of(tables: ReplayTables, **wanted) -> list[dict]:
@@ -189,7 +184,7 @@ def test_a_file_is_believed_to_be_sorted_where_its_statistics_agree(tmp_path: Pa
     with pq.ParquetWriter(file, events.schema, sorting_columns=by_time) as writer:
         for begin in (200, 0, 100):
             writer.write_table(events.slice(begin, 100))
-    assert pa.concat_tables(list(event_slices([file]))).to_pylist() == events.select(COLUMNS).to_pylist()
+    assert pa.concat_tables(list(event_slices([file]))).to_pylist() == events.select(CHARGE_COLUMNS).to_pylist()
     (read,) = event_slices([file], columns=("ts_ms", "bytes"))
     assert read.column_names == ["ts_ms", "bytes"]
 
@@ -200,13 +195,3 @@ def test_a_half_written_file_is_named(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:-60])
     with pytest.raises(KafkaQuotasError, match=r"cannot read .*part-0\.parquet"):
         replayed(folder, PAIRS)
-
-
-def test_tables_take_the_place_of_earlier_ones(tmp_path: Path) -> None:
-    for count in (3, 5):
-        write_tables(tmp_path / "out", {"numbers": pa.table({"n": list(range(count))})})
-    assert pq.read_table(tmp_path / "out" / "numbers").num_rows == 5
-    assert [each.name for each in (tmp_path / "out").iterdir()] == ["numbers"]
-    (tmp_path / "file").write_text("")
-    with pytest.raises(KafkaQuotasError, match="cannot write tables"):
-        write_tables(tmp_path / "file", {"numbers": pa.table({"n": [1]})})

@@ -8,38 +8,23 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support.pipeline.events import proposal
 
-from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.pipeline.stream.lines import read_charges
-from kafka_quotas.pipeline.stream.quotas import LiveQuotas
 from kafka_quotas.pipeline.stream.sink import replace_batch
-from kafka_quotas.pipeline.stream.source import parse_source, parse_topic
 from kafka_quotas.pipeline.stream.state import LiveState
-from kafka_quotas.pipeline.tables.schemas import LIVE
+from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, EVENTS, LIVE
 
 START_MS = 1_795_262_400_000
 STORED = [
     (Entity.of(user="alice"), {"producer_byte_rate": 20_000.0, "request_percentage": 5.0}),
     (Entity.of(user=None, client_id=None), {"producer_byte_rate": 50_000.0}),
 ]
-SCHEMA = pa.schema(
-    [
-        ("cluster", pa.string()),
-        ("broker_id", pa.int32()),
-        ("ts_ms", pa.int64()),
-        ("user", pa.string()),
-        ("client_id", pa.string()),
-        ("quota_type", pa.string()),
-        ("bytes", pa.int64()),
-        ("thread_ms", pa.float64()),
-        ("mutations", pa.int32()),
-        ("throttle_ms", pa.int64()),
-        ("is_exempt", pa.bool_()),
-    ]
-)
+SCHEMA = pa.schema([(each.name, each.type) for each in EVENTS.arrow_schema() if each.name in CHARGE_COLUMNS])
 
 
 def event(ts_ms: int, **fields: Any) -> dict[str, Any]:
@@ -63,7 +48,7 @@ def batch(events: Iterable[dict[str, Any]]) -> pa.Table:
 
 
 def state(*, lateness_ms: int = 5000, window: QuotaWindow | None = None) -> LiveState:
-    return LiveState(LiveQuotas(STORED), lateness_ms=lateness_ms, window=window or QuotaWindow())
+    return LiveState(proposal("stored", *STORED), lateness_ms=lateness_ms, window=window or QuotaWindow())
 
 
 def traffic(seed: int, *, first_ms: int, count: int = 400) -> list[dict[str, Any]]:
@@ -209,11 +194,3 @@ def test_twenty_thousand_buckets_in_one_batch() -> None:
     rows = state().take(batch(events), batch_id=0)
     assert rows.num_rows == 20_000
     assert set(rows["total_events"].to_pylist()) == {1}
-
-
-@pytest.mark.parametrize("text", ["kafka://", "kafka://host:9092", "kafka:///topic", "kafka://h:1/a/b"])
-def test_a_topic_is_a_host_and_a_name(text: str) -> None:
-    with pytest.raises(UsageError, match="not a topic"):
-        parse_topic(text)
-    with pytest.raises(UsageError):
-        parse_source(text)

@@ -5,19 +5,16 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from tests.support.pipeline.events import BASE_MS, events_folder, events_table, proposal, random_events
+from tests.support.pipeline.events import BASE_MS, events_folder, events_table, proposal, random_events, run_here
 
 from kafka_quotas.core.metrics.rate import Rate
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.charges import ChargedClient
-from kafka_quotas.pipeline.buckets.proposal import BucketRows, ProposedQuotas, told_apart_by
-from kafka_quotas.pipeline.engine.local import run_tasks, task_files
-from kafka_quotas.pipeline.engine.progress import ignore_progress
+from kafka_quotas.pipeline.buckets.proposal import BucketRows, ProposedQuotas, partition_columns
 from kafka_quotas.pipeline.kernels import seconds as seconds_meter
-from kafka_quotas.pipeline.tables.layout import DataFolder
-from kafka_quotas.pipeline.usage.tables import UsageTables, usage_tables
+from kafka_quotas.pipeline.usage.job import UsageTables, usage_job, usage_tables
 from kafka_quotas.pipeline.usage.task import UsagePlan, usage_task
 
 NOTHING = proposal("nothing")
@@ -26,8 +23,7 @@ USERS = proposal("users", (Entity.of(user=None), {"producer_byte_rate": 20_000.0
 
 def used(folder: Path, quotas=NOTHING, *, seconds: int = 120) -> UsageTables:
     plan = UsagePlan(quotas=quotas, seconds=seconds)
-    files = task_files(DataFolder.open(folder), plan.told_apart_by())
-    return usage_tables(run_tasks(files, lambda slices: usage_task(slices, plan), stage="usage", watch=ignore_progress))
+    return usage_tables(run_here(usage_job(plan), folder))
 
 
 def charged(rows: list[dict], quota_type: str) -> list[dict]:
@@ -131,12 +127,12 @@ def test_no_events_give_empty_tables(tmp_path: Path) -> None:
     tables = used(events_folder(tmp_path / "none", []))
     assert [table.num_rows for table in (tables.entities, tables.usage, tables.profiles)] == [0, 0, 0]
     exempt = [{"is_exempt": True, "bytes": 5}, {"quota_type": "request", "thread_ms": None}]
-    assert usage_task([events_table(exempt)], UsagePlan(quotas=NOTHING, seconds=1)).buckets.num_rows == 0
+    assert usage_task([events_table(exempt)], UsagePlan(quotas=NOTHING, seconds=1))["buckets"].num_rows == 0
 
 
 def test_an_event_of_nothing_bursts_like_its_mean() -> None:
     rows = [{"ts_ms": BASE_MS, "bytes": 0}]
-    (profile,) = usage_task([events_table(rows)], UsagePlan(quotas=NOTHING, seconds=1)).profiles.to_pylist()
+    (profile,) = usage_task([events_table(rows)], UsagePlan(quotas=NOTHING, seconds=1))["profiles"].to_pylist()
     assert (profile["burst_ratio"], profile["max"], profile["active_share"]) == (1.0, 0.0, 1.0)
 
 
@@ -153,7 +149,7 @@ def test_an_event_of_nothing_bursts_like_its_mean() -> None:
 )
 def test_what_keeps_sharers_together_follows_from_the_levels_in_use(entities, columns) -> None:
     quotas = proposal("any", *((entity, {"producer_byte_rate": 1.0}) for entity in entities))
-    assert told_apart_by([quotas]) == ("cluster", "broker_id", *columns)
+    assert partition_columns([quotas]) == ("cluster", "broker_id", *columns)
     clients = [ChargedClient("c", 1, user, client) for user in ("a", "b", "") for client in ("x", "y", "")]
     buckets = BucketRows([ProposedQuotas(quotas, QuotaType.PRODUCE)])
     rows = buckets.grow(clients)
@@ -166,7 +162,7 @@ def test_what_keeps_sharers_together_follows_from_the_levels_in_use(entities, co
 def test_static_quotas_are_found_below_all_others() -> None:
     static = ((Entity.of(client_id=None), {"producer_byte_rate": 7.0}),)
     quotas = ProposedQuotas(proposal("static").__class__(name="s", entries=(), static=static), QuotaType.PRODUCE)
-    assert quotas.told_apart_by == {"client_id"}
+    assert quotas.partition_columns == {"client_id"}
     assert quotas.match(quotas.bucket("a", "x")).limit == 7.0
     assert ProposedQuotas(NOTHING, QuotaType.PRODUCE).match(("a", "x")) is None
 

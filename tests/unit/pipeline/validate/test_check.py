@@ -14,10 +14,10 @@ from tests.support.processes.run_cli import run_cli
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.report.time_slots import slots_of
-from kafka_quotas.pipeline.usage.tables import UsageTables
+from kafka_quotas.pipeline.usage.job import UsageTables
 from kafka_quotas.pipeline.validate.check import BucketCheck, RateCheck, ThrottleCheck, Verdict
+from kafka_quotas.pipeline.validate.job import SharedRequests, Throttled
 from kafka_quotas.pipeline.validate.scraped_rates import rate_checks
-from kafka_quotas.pipeline.validate.shared_requests import LimitedBucket, SharedRequests, Throttled
 
 IN_FORCE = str(ROOT / "examples/request-log/quotas.yaml")
 WINDOW = ("--quota-window-num", "3")
@@ -162,29 +162,24 @@ def test_scraped_rates_are_compared_where_the_window_is_full() -> None:
     assert found == {("c", 1, "produce", "alice", ""): RateCheck(scrapes=2, scraped=500.0, reckoned=500.0)}
 
 
-def bucket(kind: QuotaType, user: str | None, client_id: str | None, at_most_ms: int = 0) -> LimitedBucket:
-    at_most = Throttled(requests=1, total_ms=at_most_ms)
-    return LimitedBucket(cluster="c", broker_id=1, quota_type=kind, user=user, client_id=client_id, at_most=at_most)
-
-
-def added_ms(shared: SharedRequests, of: LimitedBucket) -> list[int]:
-    return sorted(each.total_ms for each in shared.of(of))
+def added_ms(shared: SharedRequests, kind: str, user: str, client_id: str) -> list[int]:
+    return sorted(each.total_ms for each in shared.of(("c", 1, kind, user, client_id)))
 
 
 def test_requests_are_shared_with_quotas_of_request_time_alone() -> None:
     shared = SharedRequests(
-        [
-            bucket(QuotaType.REQUEST, "alice", None, 1),
-            bucket(QuotaType.REQUEST, "bob", "app", 2),
-            bucket(QuotaType.PRODUCE, "alice", "app", 4),
-            bucket(QuotaType.FETCH, None, "app", 8),
-        ]
+        {
+            ("c", 1, "request", "alice", ""): Throttled(requests=1, total_ms=1),
+            ("c", 1, "request", "bob", "app"): Throttled(requests=1, total_ms=2),
+            ("c", 1, "produce", "alice", "app"): Throttled(requests=1, total_ms=4),
+            ("c", 1, "fetch", "", "app"): Throttled(requests=1, total_ms=8),
+        }
     )
-    assert added_ms(shared, bucket(QuotaType.PRODUCE, "alice", "app")) == [1]
-    assert added_ms(shared, bucket(QuotaType.PRODUCE, None, "app")) == [1, 2]
-    assert added_ms(shared, bucket(QuotaType.PRODUCE, "carol", "app")) == []
-    assert added_ms(shared, bucket(QuotaType.REQUEST, "alice", None)) == [4, 8]
-    assert added_ms(shared, bucket(QuotaType.REQUEST, "bob", "other")) == []
+    assert added_ms(shared, "produce", "alice", "app") == [1]
+    assert added_ms(shared, "produce", "", "app") == [1, 2]
+    assert added_ms(shared, "produce", "carol", "app") == []
+    assert added_ms(shared, "request", "alice", "") == [4, 8]
+    assert added_ms(shared, "request", "bob", "other") == []
 
 
 def test_a_recommendation_has_its_document_and_explains_each_client(data: str, tmp_path: Path) -> None:

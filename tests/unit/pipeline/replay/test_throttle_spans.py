@@ -10,8 +10,8 @@ from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, new_limiter, replay
+from kafka_quotas.pipeline.replay.job import ReplayTables, replay_tables
 from kafka_quotas.pipeline.replay.plan import Model, ReplayPlan
-from kafka_quotas.pipeline.replay.tables import ReplayTables, replay_tables
 from kafka_quotas.pipeline.replay.task import replay_task
 
 ALL = {
@@ -25,8 +25,8 @@ LOOSE = proposal("loose", (Entity.of(user=None, client_id=None), {"producer_byte
 
 
 def spans_of(rows: list[dict], *, slices: int, spans: bool = True) -> ReplayTables:
-    """The tables of a replay in so many slices."""
-    plan = ReplayPlan(proposals=(PAIRS, LOOSE), spans=spans)
+    """The tables of a replay in N slices."""
+    plan = ReplayPlan(proposals=(PAIRS, LOOSE), throttle_spans=spans)
     events = events_table(rows).sort_by("ts_ms")
     length = -(-events.num_rows // slices)
     parts = [events.slice(begin, length) for begin in range(0, events.num_rows, length)]
@@ -52,13 +52,13 @@ def test_spans_are_where_the_decisions_of_core_throttle() -> None:
                     found[-1][1:] = max(end_ms, each.t_ms + delay_ms), events_so_far + 1, max(longest_ms, delay_ms)
                 elif delay_ms > 0:
                     found.append([each.t_ms, each.t_ms + delay_ms, 1, delay_ms])
-            told = [
+            recorded = [
                 [row[name] for name in ("start_ms", "end_ms", "events", "delay_ms")]
-                for row in tables.spans.to_pylist()
+                for row in tables.throttle_spans.to_pylist()
                 if (row["scenario"], row["entity_id"], row["model"]) == ("pairs", entity["entity_id"], model)
             ]
-            assert told == found
-            seen += len(told)
+            assert recorded == found
+            seen += len(recorded)
     assert seen > 10
 
 
@@ -67,9 +67,9 @@ def test_spans_agree_with_the_table_of_what_ifs_for_all_quota_types(slices: int)
     rows = random_events(2_500, seed=8)
     tables, without = spans_of(rows, slices=slices), spans_of(rows, slices=1, spans=False)
     assert tables.whatif.equals(without.whatif)
-    assert without.spans.num_rows == 0
+    assert without.throttle_spans.num_rows == 0
     by_name: dict[tuple, list[dict]] = {}
-    for row in tables.spans.to_pylist():
+    for row in tables.throttle_spans.to_pylist():
         by_name.setdefault((row["scenario"], row["entity_id"], row["model"]), []).append(row)
     for row in tables.whatif.to_pylist():
         own = by_name.pop((row["scenario"], row["entity_id"], row["model"]), [])
@@ -78,7 +78,7 @@ def test_spans_agree_with_the_table_of_what_ifs_for_all_quota_types(slices: int)
         assert all(before["end_ms"] < after["start_ms"] for before, after in pairwise(own))
         assert max((each["delay_ms"] for each in own), default=0) >= row["max_ms"]
     assert not by_name
-    assert set(tables.spans["reason"].to_pylist()) == {"produce", "fetch", "request", "controller_mutation"}
+    assert set(tables.throttle_spans["reason"].to_pylist()) == {"produce", "fetch", "request", "controller_mutation"}
 
 
 def test_spans_are_written_where_they_are_asked_for(tmp_path: Path) -> None:

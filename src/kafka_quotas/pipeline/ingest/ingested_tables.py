@@ -1,12 +1,15 @@
-"""Rows as Arrow batches with the declared schemas, and for events the bucket of each."""
+"""The tables of an ingest: rows as Arrow batches (events with their buckets), and counts of quarantine."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from kafka_quotas.pipeline.formats.parsed_batch import ParsedBatch
 from kafka_quotas.pipeline.formats.rows import EventRow
+from kafka_quotas.pipeline.formats.task import ParsedBatch
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.layout import bucket_of
 from kafka_quotas.pipeline.tables.schemas import CLIENT_THROTTLE, EVENTS, METRICS, QUARANTINE
@@ -24,14 +27,14 @@ def staged_schema(table: TableSchema) -> pa.Schema:
     return schema.append(pa.field(BUCKET, pa.int32(), nullable=False)) if table is EVENTS else schema
 
 
-def harvest_batches(harvest: ParsedBatch, *, buckets: int) -> Iterator[tuple[TableSchema, pa.RecordBatch]]:
+def arrow_batches(parsed: ParsedBatch, *, buckets: int) -> Iterator[tuple[TableSchema, pa.RecordBatch]]:
     """Yield a batch for each table that has rows."""
-    if harvest.events:
-        yield EVENTS, _event_batch(harvest.events, buckets)
+    if parsed.events:
+        yield EVENTS, _event_batch(parsed.events, buckets)
     for table, rows in (
-        (QUARANTINE, harvest.quarantine),
-        (METRICS, harvest.metrics),
-        (CLIENT_THROTTLE, harvest.client_throttle),
+        (QUARANTINE, parsed.quarantine),
+        (METRICS, parsed.metrics),
+        (CLIENT_THROTTLE, parsed.client_throttle),
     ):
         if rows:
             yield table, _batch(staged_schema(table), list(zip(*rows, strict=True)))
@@ -59,3 +62,30 @@ def _batch(schema: pa.Schema, columns: Sequence[Sequence[object] | pa.Array]) ->
         for column, field in zip(columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A reason for which lines of a file are in quarantine."""
+
+    src_file: str
+    reason: str
+    lines: int
+    first_line_no: int
+    """Number of the first such line."""
+
+
+def count_faults(ingest: Path) -> tuple[Fault, ...]:
+    """Return the faults of the lines in an ingest's folder, the most frequent first."""
+    folder = ingest / QUARANTINE.name
+    if not folder.is_dir():
+        return ()
+    rows = pq.read_table(folder, columns=["src_file", "reason", "line_no"])
+    grouped = rows.group_by(["src_file", "reason"]).aggregate([("line_no", "count"), ("line_no", "min")])
+    faults = [
+        Fault(
+            src_file=row["src_file"], reason=row["reason"], lines=row["line_no_count"], first_line_no=row["line_no_min"]
+        )
+        for row in grouped.to_pylist()
+    ]
+    return tuple(sorted(faults, key=lambda fault: (-fault.lines, fault.src_file, fault.first_line_no)))

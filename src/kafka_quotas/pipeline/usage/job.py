@@ -1,0 +1,55 @@
+"""The job `usage`: the tables `entities`, `usage` and `usage_profile` of open events."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+
+from kafka_quotas.pipeline.buckets.entities import SortKey, bucket_schema, entities_of, joined, task_schema
+from kafka_quotas.pipeline.engine.job import Job, Tables
+from kafka_quotas.pipeline.engine.runner import OpenEvents
+from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, USAGE, USAGE_PROFILE
+from kafka_quotas.pipeline.usage.task import UsagePlan, usage_task
+
+_ORDER: Final[tuple[SortKey, ...]] = tuple((name, "ascending") for name in ("entity_id", "window_s", "window_start_ms"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageTables:
+    """The tables `entities` (with the quotas in force), `usage` and `usage_profile`."""
+
+    entities: pa.Table
+    usage: pa.Table
+    profiles: pa.Table
+
+
+def usage(events: OpenEvents, plan: UsagePlan) -> UsageTables:
+    """Sum up open events.
+
+    Raises:
+        KafkaQuotasError: A file can't be read, or Spark does not start or fails.
+    """
+    return usage_tables(events.run(usage_job(plan)))
+
+
+def usage_job(plan: UsagePlan) -> Job:
+    """Return the job that sums up the usage of a plan's quotas."""
+    return Job(
+        name="usage",
+        partition_columns=plan.partition_columns(),
+        columns=CHARGE_COLUMNS,
+        task=partial(usage_task, plan=plan),
+        schemas={"buckets": bucket_schema(), "usage": task_schema(USAGE), "profiles": task_schema(USAGE_PROFILE)},
+    )
+
+
+def usage_tables(tasks: Sequence[Tables]) -> UsageTables:
+    """Build the tables, sorted by entity, then by the length of the window and time."""
+    entities, ids = entities_of([each["buckets"] for each in tasks])
+    return UsageTables(
+        entities=entities,
+        usage=joined([each["usage"] for each in tasks], ids, USAGE, order=_ORDER),
+        profiles=joined([each["profiles"] for each in tasks], ids, USAGE_PROFILE, order=_ORDER[:1]),
+    )
