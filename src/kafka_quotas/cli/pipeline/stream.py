@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
-from kafka_quotas.cli.options.stores import StoreOptions, StoreOrContext
+from kafka_quotas.cli.options.stores import StoreOrContext
 from kafka_quotas.cli.options.windows import ClientWindow
 from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.output.view import Output
