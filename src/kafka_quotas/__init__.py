@@ -71,10 +71,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used.
-
-    `kafka-quotas --help` imports this package too and needs none of them.
-    """
+    """Import a public name when it is first used, which `kafka-quotas --help` never does."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 - only a program that uses the names pays for it

@@ -152,7 +152,7 @@ class Fortnight:
     def _held(self) -> Held:
         gc.collect()
         return Held(
-            buckets=sum(len(self._broker.manager(kind).memories()) for kind in ENFORCED),
+            buckets=sum(len(self._broker.manager(kind).snapshots()) for kind in ENFORCED),
             objects=len(gc.get_objects()),
             blocks=sys.getallocatedblocks(),
             timers=sum(1 for _, _, each in self._due if each.pair.session.state.wake_at_ms is not None),

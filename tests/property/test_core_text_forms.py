@@ -19,7 +19,7 @@ from kafka_quotas.core.java import double as java_double
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.ip_address import ipv4_literal, ipv6_literal
 from kafka_quotas.core.model.sanitizer import DEFAULT_NAME, desanitize, sanitize
-from kafka_quotas.core.model.units import format_number
+from kafka_quotas.core.model.value_format import format_number
 
 NAMES = st.text()
 DEFAULT_OR_NAME = st.none() | NAMES

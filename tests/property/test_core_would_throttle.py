@@ -31,4 +31,4 @@ def test_a_question_is_answered_as_a_record_and_leaves_no_trace(
         told_ms = [manager.record_and_throttle_ms("alice", "app", value, now_ms) for manager in (asks, records)]
         assert told_ms[0] == told_ms[1]
         assert asks.buckets(now_ms) == records.buckets(now_ms)
-        assert asks.memories() == records.memories()
+        assert asks.snapshots() == records.snapshots()

@@ -18,13 +18,12 @@ from kafka_quotas.cli.load_test.views.live import live_watcher
 from kafka_quotas.cli.load_test.views.view import print_load
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.output.render import Cell, Table, columns, is_terminal, print_table, write
-from kafka_quotas.cli.output.values import in_words
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.commands.demo import CLIENTS, DURATION_S, WINDOW, DemoClient, DemoTestBed
 from kafka_quotas.commands.demo import demo as run_demo
 from kafka_quotas.commands.quotas.alter import AlterResult
 from kafka_quotas.commands.quotas.describe import EffectiveResult
-from kafka_quotas.core.model.units import format_bytes
+from kafka_quotas.core.model.value_format import format_byte_rate, format_bytes, format_quota
 from kafka_quotas.core.resolution.effective import EffectiveQuota
 from kafka_quotas.loadtest.result.hgrm import SUFFIX
 from kafka_quotas.loadtest.result.result import LoadResult
@@ -65,7 +64,7 @@ class Narrator:
             self._loading = True
             heading(self._stream, f"Load for {DURATION_S:.0f} s, after a window of warm-up")
             for client in CLIENTS:
-                offers = "all it can" if client.offers is None else f"{format_bytes(client.offers)}/s"
+                offers = "all it can" if client.offers is None else format_byte_rate(client.offers)
                 quota = "no quota" if client.quota is None else f"quota {format_bytes(client.quota)}/s"
                 self._tell(f"{client.client_id:<10} {client.direction.value}s {offers}, {quota}")
         if self._watcher is not None:
@@ -107,7 +106,7 @@ def _limits(result: EffectiveResult) -> Table:
 
 
 def _limit(quota: EffectiveQuota) -> list[Cell]:
-    return [quota.key.name, in_words(quota.key.name, quota.limit or 0.0), str(quota.level), str(quota.entity)]
+    return [quota.key.name, format_quota(quota.key.name, quota.limit or 0.0), str(quota.level), str(quota.entity)]
 
 
 _INTERRUPTED = 130

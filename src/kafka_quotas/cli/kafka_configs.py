@@ -15,7 +15,7 @@ from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.kafka_configs import DEPRECATION_LINES, KafkaConfigsResult, run_kafka_configs
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.kafka_configs.arguments import Action, KafkaConfigsCommand, checked_options, command_of
-from kafka_quotas.core.kafka_configs.messages import OURS, controllers_not_asked, told_lines, unreadable_file, warnings
+from kafka_quotas.core.kafka_configs.messages import OURS, controllers_not_asked, error_lines, unreadable_file, warnings
 from kafka_quotas.core.kafka_configs.options import OPTIONS, KafkaConfigsError
 from kafka_quotas.stores.acceptance import name_resolves
 from kafka_quotas.stores.files.property_file import read_properties
@@ -164,5 +164,5 @@ def _version_line() -> str:
 
 
 def _error_lines(error: KafkaQuotasError, *, arguments: Sequence[str]) -> list[str]:
-    lines = told_lines(error, arguments) if isinstance(error, KafkaConfigsError) else [error.message]
+    lines = error_lines(error, arguments) if isinstance(error, KafkaConfigsError) else [error.message]
     return [*lines, f"hint: {error.hint}"] if error.hint else lines

@@ -9,13 +9,13 @@ from fractions import Fraction
 from typing import Final, Protocol
 
 from kafka_quotas.commands.quotas.alter import AlterResult, alter
-from kafka_quotas.commands.quotas.client import QuestionedClient
 from kafka_quotas.commands.quotas.describe import EffectiveResult, effective
 from kafka_quotas.commands.testbed.daemon_process import running_daemon, work_folder
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaKey
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.resolution.client import QuotaClient
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.throttle_cycles import Direction
 from kafka_quotas.loadtest.plan.workload import Workload
@@ -111,7 +111,7 @@ def demo(observer: DemoObserver, *, clock: Clock) -> LoadResult:
         observer.servers_run(
             DemoTestBed(cluster=cluster.bootstrap, daemon=daemon.bootstrap, store_url=store.url, window=WINDOW)
         )
-        observer.applies(effective(store, clients=[QuestionedClient(client_id=client.client_id) for client in CLIENTS]))
+        observer.applies(effective(store, clients=[QuotaClient(client_id=client.client_id) for client in CLIENTS]))
         return run_load(_plan(daemon.bootstrap), clock=clock, watcher=observer.load_runs)
 
 

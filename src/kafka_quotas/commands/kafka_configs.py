@@ -16,7 +16,7 @@ from pathlib import Path
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.changes.validation import SCRAM_MECHANISMS
 from kafka_quotas.core.errors import KafkaQuotasError, StoreUnreachableError, UsageError
-from kafka_quotas.core.java.hash_order import as_hash_map
+from kafka_quotas.core.java.strings import as_hash_map
 from kafka_quotas.core.kafka_configs.arguments import Action, KafkaConfigsCommand, describe_lines
 from kafka_quotas.core.kafka_configs.messages import OURS, TIMED_OUT, ZOOKEEPER_TIMED_OUT, broker_failure
 from kafka_quotas.core.kafka_configs.options import KafkaConfigsError

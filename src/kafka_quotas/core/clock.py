@@ -1,10 +1,14 @@
-"""The clock as an argument: a `Clock` or a `now_ms` of every function that needs the time.
+"""The clock as an argument, a `Clock` or a `now_ms` of every function that needs the time, and instants as text.
 
-Times are whole milliseconds since the epoch, as in Kafka's `org.apache.kafka.common.utils.Time`.
+Times are whole milliseconds since the epoch, as in Kafka's `org.apache.kafka.common.utils.Time`. Their text is that of
+journals, always UTC: `2026-11-21T15:15:42.123Z`.
 The system's own clock is `kafka_quotas.system_clock.SystemClock`: the core never reads it.
 """
 
-from typing import Protocol
+from datetime import UTC, datetime, timedelta
+from typing import Final, Protocol
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Clock(Protocol):
@@ -12,7 +16,6 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Return milliseconds since the epoch, which may stay the same or go back."""
-        ...
 
 
 class VirtualClock:
@@ -29,3 +32,21 @@ class VirtualClock:
         """Move the clock by `delta_ms` (negative: back) and return the new time."""
         self._now_ms += delta_ms
         return self._now_ms
+
+
+def format_instant(time_ms: int) -> str:
+    """Return milliseconds since the epoch as ISO 8601 text in UTC, to the millisecond."""
+    moment = _EPOCH + timedelta(milliseconds=time_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parse_instant(text: str) -> int:
+    """Return the milliseconds since the epoch that an ISO 8601 text with a zone means.
+
+    Raises:
+        ValueError: The text is no such instant.
+    """
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no zone")
+    return (moment - _EPOCH) // timedelta(milliseconds=1)

@@ -15,9 +15,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from kafka_quotas.cli.charts.text_chart import Panel, Series, Style, panels, print_chart, time_range, value_label
+from kafka_quotas.cli.charts.text_chart import Panel, Series, Style, panels, print_chart, time_range
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.model.value_format import format_axis_value
 
 PLOT_SUFFIXES: Final = (".png", ".svg")
 
@@ -120,7 +121,7 @@ def _draw_panel(axes: Any, panel: Panel, *, span_s: float) -> None:
     axes.set_ylim(panel.low - (room if panel.low < 0 else 0), panel.high + room)
     label = f"{panel.series[0].name} ({panel.unit})" if len(panel.series) == 1 else panel.unit
     axes.set_ylabel(label, color=_INK)
-    axes.yaxis.set_major_formatter(lambda value, _: value_label(value, panel.unit))
+    axes.yaxis.set_major_formatter(lambda value, _: format_axis_value(value, panel.unit))
     axes.grid(visible=True, color=_FAINT, linewidth=0.7)
     axes.set_axisbelow(True)
     axes.tick_params(colors=_INK, length=0)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka_quotas.cli.charts.plot import draw_panels, require_matplotlib
-from kafka_quotas.cli.charts.text_chart import Series, panels, value_label
+from kafka_quotas.cli.charts.text_chart import Series, panels
+from kafka_quotas.core.model.value_format import format_axis_value
 
 _INK: Final = "#2b3440"
 _FAINT: Final = "#d9dee5"
@@ -123,7 +124,7 @@ def _draw_bars(axes: Any, bars: Sequence[Bar], unit: str) -> None:
             axes.plot([each.limit, each.limit], [place - 0.42, place + 0.42], color=_INK, linewidth=2.2)
     axes.set_yticks(list(places), [_short(each.name) for each in bars])
     axes.invert_yaxis()
-    axes.xaxis.set_major_formatter(lambda value, _: value_label(value, unit))
+    axes.xaxis.set_major_formatter(lambda value, _: format_axis_value(value, unit))
     _plain(axes, grid_axis="x")
 
 
@@ -140,7 +141,7 @@ def _draw_curves(axes: Any, curves: Sequence[Curve], x_unit: str, y_name: str, *
     if log_x:
         axes.set_xscale("log", subs=())  # a label at each minor tick is too many, and they'd be powers
         axes.xaxis.set_major_locator(_log_ticks(curves))
-    axes.xaxis.set_major_formatter(lambda value, _: value_label(value, x_unit))
+    axes.xaxis.set_major_formatter(lambda value, _: format_axis_value(value, x_unit))
     axes.set_ylabel(y_name, color=_INK)
     _plain(axes, grid_axis="both")
     if curves:
@@ -170,7 +171,7 @@ def _draw_heat(
     axes.tick_params(colors=_INK, length=0)
     axes.spines[:].set_visible(False)
     scale = figure.colorbar(mesh, ax=axes, pad=0.01, aspect=12)
-    scale.ax.yaxis.set_major_formatter(lambda value, _: value_label(value, unit))
+    scale.ax.yaxis.set_major_formatter(lambda value, _: format_axis_value(value, unit))
     scale.outline.set_visible(False)
 
 

@@ -11,12 +11,11 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final, TextIO
 
-from kafka_quotas.core.model.units import format_bytes, format_number
+from kafka_quotas.core.model.value_format import format_axis_value
 
 Point = tuple[float, float]
 """A time in seconds and the value at that time."""
 
-BYTES_UNITS: Final = ("bytes", "bytes/s")
 """Units whose values are labelled with a decimal prefix (`5 MB/s`)."""
 
 
@@ -136,17 +135,6 @@ def time_range(drawn: Sequence[Panel]) -> tuple[float, float]:
     return start, end if end > start else start + 0.001
 
 
-def value_label(value: float, unit: str) -> str:
-    """Format a value for an axis or a legend with three or four digits.
-
-    A number of bytes has a prefix.
-    """
-    if unit in BYTES_UNITS:
-        return format_bytes(value) + unit.removeprefix("bytes")
-    rounded = float(f"{value:.4g}")
-    return f"{rounded:.4g}" if abs(rounded) >= 1e6 else format_number(rounded)
-
-
 def _panel(unit: str, group: tuple[Series, ...]) -> Panel:
     values = [value for series in group for _, value in series.points if math.isfinite(value)]
     low, high = min([0.0, *values]), max([0.0, *values])
@@ -190,9 +178,9 @@ def _panel_lines(
                 _draw(grid, column, value, panel=panel, series=series, index=index, marks=marks)
     for row, cells in enumerate(grid):
         steps = height - row + round(panel.low / step)
-        label = value_label(steps * step, panel.unit) if steps % 2 == 0 else ""
+        label = format_axis_value(steps * step, panel.unit) if steps % 2 == 0 else ""
         yield [(f"{label[:10]:>10} {marks.axis}", ""), *cells]
-    floor = value_label(panel.low, panel.unit) if round(panel.low / step) % 2 == 0 else ""
+    floor = format_axis_value(panel.low, panel.unit) if round(panel.low / step) % 2 == 0 else ""
     yield [(f"{floor[:10]:>10} {marks.corner}{marks.floor * width}", "")]
 
 
@@ -270,6 +258,6 @@ def _fill_gaps(columns: list[float | None], placed: list[int], *, hold: bool) ->
 
 def _time_axis(start: float, end: float, width: int) -> str:
     room = width - _MARGIN
-    first, middle, last = (f"{value_label(time, 's')} s" for time in (start, (start + end) / 2, end))
+    first, middle, last = (f"{format_axis_value(time, 's')} s" for time in (start, (start + end) / 2, end))
     line = f"{first:<{room // 2 - len(middle) // 2}}{middle}"
     return " " * _MARGIN + line + f"{last:>{room - len(line)}}"

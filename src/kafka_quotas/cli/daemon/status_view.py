@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Listing, Table, columns
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, Unit
-from kafka_quotas.core.model.units import format_bytes
+from kafka_quotas.core.model.value_format import format_byte_rate, format_bytes
 from kafka_quotas.enforcement.quotas.reload import Reloaded, reloaded_to_json
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, status_to_json
 
@@ -59,7 +59,7 @@ def status_listing(status: DaemonStatus) -> Listing:
 def _rate(quota: str, value: float) -> str:
     unit = next((key.unit for key in (*QUOTA_KEYS.values(), REQUEST_RATE) if key.name == quota), None)
     if unit is None or unit is Unit.BYTES_PER_SECOND:
-        return f"{format_bytes(value)}/s"
+        return format_byte_rate(value)
     return f"{value:.4g} {unit.value}"
 
 

@@ -15,6 +15,7 @@ from kafka_quotas.cli.output.view import TABLE_VIEW
 from kafka_quotas.commands.declarative.files import ValidateResult
 from kafka_quotas.commands.declarative.files import validate as run_validate
 from kafka_quotas.core.errors import UsageError, VerdictError
+from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.core.quota_files.schema import json_schema
 
 Files = Annotated[
@@ -42,19 +43,14 @@ def validate(
         view = replace(output, limit=output.limit_or(DEFAULT_ROWS)) if output.is_table else output
         print_listing(_listing(result), view)
     else:
-        write(f"{_count(result.files, 'file')}, {_count(result.entities, 'entity')}: in order", sys.stdout)
+        write(f"{format_count(result.files, 'file')}, {format_count(result.entities, 'entity')}: in order", sys.stdout)
     if result.invalid_entries:
-        marked = _count(result.invalid_entries, "entity")
+        marked = format_count(result.invalid_entries, "entity")
         write(f"note: {marked} marked invalid, which apply takes with --allow-invalid only", sys.stderr)
     if result.unused_values:
         write(f"note: no entry asks for the values {', '.join(result.unused_values)}", sys.stderr)
     if result.problems:
-        raise VerdictError(f"{_count(len(result.problems), 'problem')} in {_count(result.files, 'file')}")
-
-
-def _count(number: int, noun: str) -> str:
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number} {noun if number == 1 else plural}"
+        raise VerdictError(f"{format_count(len(result.problems), 'problem')} in {format_count(result.files, 'file')}")
 
 
 def _listing(result: ValidateResult) -> Listing:

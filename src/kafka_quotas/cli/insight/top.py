@@ -19,19 +19,11 @@ from kafka_quotas.cli.output.render import (
     write,
 )
 from kafka_quotas.cli.output.selection import check_columns, selected
-from kafka_quotas.cli.output.values import (
-    client_text,
-    limit_text,
-    plain,
-    rate_text,
-    share_text,
-    short_key,
-    throttle_text,
-    usage_data,
-)
+from kafka_quotas.cli.output.values import client_text, plain_value, short_key, usage_data
 from kafka_quotas.cli.output.view import TABLE_VIEW, View
 from kafka_quotas.commands.insight.top import SortBy, TopResult, TopRow
 from kafka_quotas.commands.insight.top import top as run_top
+from kafka_quotas.core.model.value_format import format_limit, format_rate, format_share, format_throttle_time
 
 _COLUMNS = columns("client, quota!, broker, rate>!, limit>!, used>!, throttle>!, level>")
 _RECORD_TITLES = ("user", "client-id", "key", "broker", "rate", "limit", "share", "throttle_ms", "level", "entity")
@@ -121,17 +113,17 @@ def _cells(row: TopRow) -> list[Cell]:
         client_text(usage.user, usage.client_id),
         short_key(usage.key),
         usage.broker,
-        rate_text(usage.key, usage.observed),
-        limit_text(usage.key, row.limit),
-        share_text(row.share),
-        throttle_text(usage.throttle_ms),
+        format_rate(usage.key, usage.observed),
+        format_limit(usage.key, row.limit),
+        format_share(row.share),
+        format_throttle_time(usage.throttle_ms),
         row.level,
     ]
 
 
 def _record(row: TopRow) -> list[Cell]:
     usage = row.usage
-    limit = None if row.limit is None else plain(usage.key, row.limit)
+    limit = plain_value(usage.key, row.limit)
     entity = None if row.entity is None else str(row.entity)
     who = [usage.user, usage.client_id, usage.key, usage.broker]
     return [*who, usage.observed, limit, row.share, usage.throttle_ms, row.level, entity]
@@ -143,7 +135,7 @@ def _data(row: TopRow) -> dict[str, Json]:
         "user": usage.user,
         "client-id": usage.client_id,
         "key": usage.key,
-        "limit": None if row.limit is None else plain(usage.key, row.limit),
+        "limit": plain_value(usage.key, row.limit),
         "level": row.level,
         "entity": None if row.entity is None else row.entity.to_mapping(),
         "throttled": row.held_back,

@@ -14,7 +14,7 @@ from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, takes_every_letter, write
 from kafka_quotas.cli.output.static_note import print_static_note
-from kafka_quotas.cli.output.values import in_words, plain
+from kafka_quotas.cli.output.values import plain_value
 from kafka_quotas.cli.output.view import TABLE_VIEW
 from kafka_quotas.commands.insight.tree import Branch, TreeResult
 from kafka_quotas.commands.insight.tree import tree as run_tree
@@ -22,6 +22,7 @@ from kafka_quotas.commands.quotas.quota_status import QuotaStatus, StoredQuotaSt
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
+from kafka_quotas.core.model.value_format import format_quota
 
 app = typer.Typer(add_completion=False)
 
@@ -83,7 +84,7 @@ def _branch_text(branch: Branch) -> str:
         return name
     standing = branch.standing
     level = "" if standing.level is None else f"level {standing.level}, "
-    return f"{name}: {in_words(standing.key, standing.limit)} ({level}{_mark(standing)})"
+    return f"{name}: {format_quota(standing.key, standing.limit)} ({level}{_mark(standing)})"
 
 
 def _mark(standing: StoredQuotaStatus) -> str:
@@ -111,7 +112,7 @@ def _listing(result: TreeResult) -> Listing:
                     standing.key,
                     standing.level,
                     str(standing.entity),
-                    plain(standing.key, standing.limit),
+                    plain_value(standing.key, standing.limit),
                     standing.stand.value,
                     None if standing.shadowed_by is None else str(standing.shadowed_by),
                 )
@@ -126,7 +127,7 @@ def _data(standing: StoredQuotaStatus) -> dict[str, Json]:
         "key": standing.key,
         "level": standing.level,
         "entity": standing.entity.to_mapping(),
-        "value": plain(standing.key, standing.limit),
+        "value": plain_value(standing.key, standing.limit),
         "stand": standing.stand.value,
         "shadowed_by": None if standing.shadowed_by is None else standing.shadowed_by.to_mapping(),
     }

@@ -14,21 +14,18 @@ from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.options.usage import UsageOptions, store_for
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, folded, plain_columns, print_listing, write
-from kafka_quotas.cli.output.values import (
-    client_text,
-    in_words,
-    limit_text,
-    plain,
-    rate_text,
-    share_text,
-    short_key,
-    throttle_text,
-    usage_data,
-)
+from kafka_quotas.cli.output.values import client_text, plain_value, short_key, usage_data
 from kafka_quotas.cli.output.view import TABLE_VIEW
 from kafka_quotas.commands.insight.why import KeyAnswer, WhyResult
 from kafka_quotas.commands.insight.why import why as run_why
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.value_format import (
+    format_limit,
+    format_quota,
+    format_rate,
+    format_share,
+    format_throttle_time,
+)
 from kafka_quotas.core.resolution.usage import share_used
 
 app = typer.Typer(add_completion=False)
@@ -75,14 +72,14 @@ def verdict(result: WhyResult) -> Iterator[str]:
     key, limit = culprit.quota.key.name, culprit.limit
     on = "" if culprit.quota.entity is None else f", set on {culprit.quota.entity}"
     yield (
-        f"yes: {key} holds {who} back: {rate_text(key, max(usage.observed for usage in culprit.usages))} "
-        f"against {in_words(key, limit or 0.0)}{on}, throttled for {throttle_text(culprit.throttle_ms)}"
+        f"yes: {key} holds {who} back: {format_rate(key, max(usage.observed for usage in culprit.usages))} "
+        f"against {format_quota(key, limit or 0.0)}{on}, throttled for {format_throttle_time(culprit.throttle_ms)}"
     )
     yield f"the bucket is used by {culprit.quota.shared_with}; the limit holds per broker"
     if culprit.ends_at is not None:
         yield (
-            f"{key}={_config(culprit.ends_at)} ({rate_text(key, culprit.ends_at)}) would end it at the present demand; "
-            "a client that was held back may ask for more"
+            f"{key}={_config(culprit.ends_at)} ({format_rate(key, culprit.ends_at)}) would end it at the present "
+            "demand; a client that was held back may ask for more"
         )
 
 
@@ -92,7 +89,7 @@ def _innocent(result: WhyResult, who: str) -> Iterator[str]:
         yield f"not known: no rates were seen for {who}"
         return
     most = max(shares, key=lambda answer: answer.share or 0.0, default=None)
-    used = "it has no limit" if most is None else f"at most {share_text(most.share)} of {most.quota.key.name} is used"
+    used = "it has no limit" if most is None else f"at most {format_share(most.share)} of {most.quota.key.name} is used"
     yield f"no: no quota holds {who} back now; {used}"
 
 
@@ -129,20 +126,20 @@ def _rows(answer: KeyAnswer) -> Iterator[list[Cell]]:
     """Yield one row per broker, or one row without figures where no broker reported any."""
     quota = answer.quota
     key = quota.key.name
-    limit = limit_text(key, answer.limit)
+    limit = format_limit(key, answer.limit)
     head: list[Cell] = [short_key(key), limit, "" if quota.entity is None else f"level {quota.level}: {quota.entity}"]
     if not answer.usages:
         yield [*head, "", "", "", ""]
     for number, usage in enumerate(answer.usages):
-        used = share_text(share_used(usage.observed, answer.limit))
-        figures = [usage.broker, rate_text(key, usage.observed), used, throttle_text(usage.throttle_ms)]
+        used = format_share(share_used(usage.observed, answer.limit))
+        figures = [usage.broker, format_rate(key, usage.observed), used, format_throttle_time(usage.throttle_ms)]
         yield [*(["", "", ""] if number else head), *figures]
 
 
 def _records(answer: KeyAnswer) -> Iterator[list[Cell]]:
     """Yield the same rows for machines, each complete in itself."""
     quota = answer.quota
-    limit = None if answer.limit is None else plain(quota.key.name, answer.limit)
+    limit = plain_value(quota.key.name, answer.limit)
     head: list[Cell] = [quota.key.name, limit, quota.level, None if quota.entity is None else str(quota.entity)]
     for usage in answer.usages:
         share = share_used(usage.observed, answer.limit)
@@ -156,7 +153,7 @@ def _data(answer: KeyAnswer) -> dict[str, Json]:
     key = quota.key.name
     return {
         "key": key,
-        "limit": None if answer.limit is None else plain(key, answer.limit),
+        "limit": plain_value(key, answer.limit),
         "level": quota.level,
         "entity": None if quota.entity is None else quota.entity.to_mapping(),
         "shared_with": quota.shared_with,

@@ -8,8 +8,7 @@ import typer
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.commands.load_test.typed_scenario import one_for_each
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.time_format import parse_duration_ms
-from kafka_quotas.core.model.units import parse_bytes
+from kafka_quotas.core.model.units import parse_bytes, parse_duration_ms
 from kafka_quotas.loadtest.judge.expectation import Expectation, parse_expectation
 from kafka_quotas.loadtest.plan.offered_rate import AS_FAST_AS_POSSIBLE, parse_offered_rate
 from kafka_quotas.loadtest.plan.plan import MAX_RECORD_SIZE, ClientName, parse_entity_name

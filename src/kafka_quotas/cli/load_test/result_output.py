@@ -24,10 +24,10 @@ from kafka_quotas.cli.load_test.views.view import load_listing, print_load
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import envelope, write
-from kafka_quotas.cli.output.values import duration_text
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.commands.load_test.request import ScenarioResult
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.result.hgrm import hgrm_files
 from kafka_quotas.loadtest.result.reading import RUN_FILE
 from kafka_quotas.loadtest.result.result import LoadResult, ProbeResult
@@ -173,8 +173,8 @@ def probes_text(result: LoadResult) -> str:
     unseen = f", {count - len(waits)} never in time" if len(waits) < count else ""
     middle, longest = waits[len(waits) // 2], waits[-1]
     return (
-        f"a later topic took {duration_text(middle * 1000)} to be visible (median of {count}), "
-        f"{duration_text(longest * 1000)} at most{unseen}"
+        f"a later topic took {format_duration_us(middle * 1000)} to be visible (median of {count}), "
+        f"{format_duration_us(longest * 1000)} at most{unseen}"
     )
 
 

@@ -6,7 +6,6 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Final
 
-from kafka_quotas.commands.throttle.arithmetic import PERCENT
 from kafka_quotas.commands.windows import WindowSettings
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
@@ -17,8 +16,8 @@ from kafka_quotas.core.model.quota_window import (
     WINDOW_SIZE_SECONDS,
     QuotaWindow,
 )
-from kafka_quotas.core.model.time_format import parse_duration_ms
-from kafka_quotas.core.model.units import parse_bytes, parse_quota_value
+from kafka_quotas.core.model.units import parse_bytes, parse_duration_ms, parse_quota_value
+from kafka_quotas.core.model.value_format import PERCENT
 
 _MOST: Final = 1e15
 """A larger figure than any quota, amount or duration that means something; doubles are exact up to here."""

@@ -10,7 +10,7 @@ from kafka_quotas.cli.framework.store_choice import Origin, Setting
 from kafka_quotas.cli.output.render import warn
 from kafka_quotas.commands.quotas.history import JournalWriter, new_run_id
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.time_format import parse_duration_ms
+from kafka_quotas.core.model.units import parse_duration_ms
 from kafka_quotas.stores.files.journal import Journal, default_journal_path
 from kafka_quotas.stores.url import absolute_path
 from kafka_quotas.system_clock import SystemClock

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from kafka_quotas.core.model.units import format_number
+from kafka_quotas.core.model.value_format import format_number
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 """What JSON can hold. Infinities and NaN, which it can't, are written as the texts Java uses."""

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Sequence
 
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Cell, Column, Table, columns, plain_columns, print_table, write
-from kafka_quotas.cli.output.values import in_words, plain, record_kinds
+from kafka_quotas.cli.output.values import plain_value, record_kinds
 from kafka_quotas.commands.declarative.plan import DeclaredPlan
 from kafka_quotas.core.changes.blast_radius import Affected, BlastRadius, ClientQuotas
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.model.entity import ENTITY_TYPES, Entity
+from kafka_quotas.core.model.value_format import format_quota
 
 CHANGE_COLUMNS = columns("entity, key!, old>, new>")
 _RADIUS_COLUMNS = columns("client, key!, before, after")
@@ -29,7 +30,10 @@ def changes_table(changes: Sequence[PlannedChange], *, limit: int = 0) -> Table:
     shown = changes[:limit] if limit else changes
     return Table(
         columns=CHANGE_COLUMNS,
-        rows=[(str(each.entity), each.key, _words(each.key, each.old), _words(each.key, each.new)) for each in shown],
+        rows=[
+            (str(each.entity), each.key, format_quota(each.key, each.old), format_quota(each.key, each.new))
+            for each in shown
+        ],
         caption=_cut(len(changes), len(shown)),
     )
 
@@ -82,7 +86,7 @@ def radius_documents(radius: BlastRadius) -> list[Json]:
     """
     return [
         {
-            "client": {kind: name for kind, name in each.client.parts if name is not None},
+            "client": {kind: name for kind, name in each.client.parts if isinstance(name, str)},
             "key": each.key,
             "before": _standing_document(each.key, each.before),
             "after": _standing_document(each.key, each.after),
@@ -125,19 +129,10 @@ def left_alone_documents(found: DeclaredPlan) -> list[Json]:
     ]
 
 
-def plain_value(key: str, value: float | None) -> int | float | None:
-    """Return a value as a plain number, None where it is not set."""
-    return None if value is None else plain(key, value)
-
-
-def _words(key: str, value: float | None) -> str:
-    return "not set" if value is None else in_words(key, value)
-
-
 def _standing(affected: Affected, standing: ClientQuotas) -> str:
     if standing.limit is None:
         return "unlimited"
-    return f"{in_words(affected.key, standing.limit)} by {standing.entity}"
+    return f"{format_quota(affected.key, standing.limit)} by {standing.entity}"
 
 
 def _standing_document(key: str, standing: ClientQuotas) -> Json:

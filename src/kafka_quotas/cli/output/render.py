@@ -12,7 +12,7 @@ from kafka_quotas.cli.output.json_text import Json, json_text
 from kafka_quotas.cli.output.selection import selected
 from kafka_quotas.cli.output.table import Cell, Column, Listing, Table, columns, plain_columns
 from kafka_quotas.cli.output.view import Output, View
-from kafka_quotas.core.model.units import format_number
+from kafka_quotas.core.model.value_format import format_number
 
 __all__ = [  # a command makes and prints listings by this one import
     "SCHEMA_PREFIX",

@@ -3,11 +3,9 @@
 from contextlib import closing
 
 from kafka_quotas.cli.options.stores import StoreOptions
-from kafka_quotas.cli.output.values import in_words
 from kafka_quotas.commands.declarative.reading import declared
 from kafka_quotas.core.model.entity import shown_name
 from kafka_quotas.core.model.quota_filter import EVERYTHING
-from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 
 
@@ -41,14 +39,6 @@ def proposal_in_force(quotas: str | None, store: StoreOptions) -> Proposal:
     if quotas is not None:
         return proposal_of_file(quotas)
     return proposal_of_store(store)
-
-
-def amount_text(quota_type: str, value: float | None) -> str:
-    """Format a rate or a limit of a quota type, such as `1.5 MB/s`, `12%` or `3/s`, None as an empty text."""
-    if value is None:
-        return ""
-    key = QuotaType(quota_type).key.name
-    return in_words(key, value if value >= 1000 else float(f"{value:.4g}"))
 
 
 def bucket_text(user: str | None, client_id: str | None) -> str:

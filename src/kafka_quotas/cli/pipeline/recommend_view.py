@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Cell, Listing, Table, columns
-from kafka_quotas.cli.pipeline.proposals import amount_text, bucket_text
+from kafka_quotas.cli.pipeline.proposals import bucket_text
 from kafka_quotas.commands.pipeline.recommend import RecommendResult
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.value_format import format_typed_rate
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.recommend.advice import Advice
 from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand
@@ -52,8 +53,8 @@ def _advice_rows(advice: Advice, per: DefaultScope) -> Iterator[list[Cell]]:
     yield [
         str(per.default_entity),
         kind,
-        amount_text(kind, advice.default),
-        amount_text(kind, max((each.peak for each in advice.demands[: len(advice.demands) - own]), default=0.0)),
+        format_typed_rate(kind, advice.default),
+        format_typed_rate(kind, max((each.peak for each in advice.demands[: len(advice.demands) - own]), default=0.0)),
         "",
         "",
         f"{advice.largest_tolerated_share:.1%}",
@@ -64,8 +65,8 @@ def _advice_rows(advice: Advice, per: DefaultScope) -> Iterator[list[Cell]]:
         yield [
             name,
             kind,
-            amount_text(kind, each.limit),
-            amount_text(kind, each.demand.peak),
+            format_typed_rate(kind, each.limit),
+            format_typed_rate(kind, each.demand.peak),
             str(each.demand.busiest(share).broker_id),
             f"{each.demand.skew(len(advice.loads)):.2f}",
             f"{each.throttled_share:.1%}",
@@ -115,11 +116,11 @@ def _why(advice: Advice, demand: Demand) -> str:
     kind = advice.quota_type.value
     override = next((each for each in advice.overrides if each.demand is demand), None)
     if override is not None:
-        return f"{amount_text(kind, override.limit)} of its own: {override_reason(advice, override)}"
+        return f"{format_typed_rate(kind, override.limit)} of its own: {override_reason(advice, override)}"
     held_back = demand.throttled_share(advice.default)
     return (
-        f"{amount_text(kind, advice.default)} as everybody: {advice.quota_type.key.name}: its peak is "
-        f"{amount_text(kind, demand.peak)}; the default holds it back for {held_back:.1%} of its active time"
+        f"{format_typed_rate(kind, advice.default)} as everybody: {advice.quota_type.key.name}: its peak is "
+        f"{format_typed_rate(kind, demand.peak)}; the default holds it back for {held_back:.1%} of its active time"
     )
 
 
@@ -128,7 +129,7 @@ def _demand_rows(advice: Advice, demand: Demand) -> Iterator[list[Cell]]:
     limit = advice.limits().get((demand.user, demand.client_id))
     for broker in demand.brokers:
         for value, share, note in _tried(advice, broker, limit):
-            yield [str(broker.broker_id), kind, amount_text(kind, value), f"{share:.1%}", note]
+            yield [str(broker.broker_id), kind, format_typed_rate(kind, value), f"{share:.1%}", note]
 
 
 def _tried(advice: Advice, broker: BrokerDemand, limit: float | None) -> list[tuple[float, float, str]]:
@@ -184,13 +185,14 @@ def warnings(result: RecommendResult) -> Iterator[str]:
             if load.fits is False:
                 assert load.capacity is not None
                 yield (
-                    f"warning: {kind}: clients may ask broker {load.broker_id} for {amount_text(kind, load.demanded)}, "
-                    f"more than {load.capacity_share:.0%} of its {amount_text(kind, load.capacity)}"
+                    f"warning: {kind}: clients may ask broker {load.broker_id} for "
+                    f"{format_typed_rate(kind, load.demanded)}, more than {load.capacity_share:.0%} of its "
+                    f"{format_typed_rate(kind, load.capacity)}"
                 )
         if advice.is_raised:
             yield (
-                f"note: {kind}: {amount_text(kind, advice.lowest_default)} would do as the default for what was used; "
-                "it is one whole fetch per second, for under less a consumer may get nothing at all"
+                f"note: {kind}: {format_typed_rate(kind, advice.lowest_default)} would do as the default for what was "
+                "used; it is one whole fetch per second, for under less a consumer may get nothing at all"
             )
         nameless = sum(not is_nameable(each, found.plan.scope) for each in advice.overrides)
         if nameless:

@@ -14,11 +14,12 @@ from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, plain_
 from kafka_quotas.cli.output.view import TABLE_VIEW, View
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions
 from kafka_quotas.cli.pipeline.progress import engine_notes, job_progress
-from kafka_quotas.cli.pipeline.proposals import amount_text, bucket_text, proposal_of_file, proposal_of_store
+from kafka_quotas.cli.pipeline.proposals import bucket_text, proposal_of_file, proposal_of_store
 from kafka_quotas.commands.pipeline.replay import ReplayRequest, ReplayResult
 from kafka_quotas.commands.pipeline.replay import replay as run_replay
+from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.time_format import format_instant
+from kafka_quotas.core.model.value_format import format_typed_rate
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
 from kafka_quotas.pipeline.buckets.sweep import DEFAULT_STEPS, parse_sweep
 from kafka_quotas.pipeline.engine.choice import require_libraries
@@ -207,11 +208,11 @@ def _cells(row: dict[str, object]) -> list[Cell]:
         str(row["broker_id"]),
         quota_type,
         bucket_text(_text(row["user"]), _text(row["client_id"])),
-        "unlimited" if row["quota"] is None else amount_text(quota_type, _number(row["quota"])),
+        "unlimited" if row["quota"] is None else format_typed_rate(quota_type, _number(row["quota"])),
         f"{events:,.0f}",
         f"{throttled / events:.1%}" if events else "",
         *(f"{_number(row[name]) / 1000:.3g}" if throttled else "" for name in ("p50_ms", "p99_ms", "max_ms")),
-        amount_text(quota_type, _number(row["achieved_rate"])),
+        format_typed_rate(quota_type, _number(row["achieved_rate"])),
         format_instant(first) if isinstance(first, int) else "",
     ]
 

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 from kafka_quotas.cli.charts.html_page import ReportChart, ReportPage, ReportSection, ReportTable
 from kafka_quotas.cli.charts.svg import Bar, Curve, Mark, bars_svg, curves_svg, heat_svg
-from kafka_quotas.cli.pipeline.proposals import amount_text, bucket_text
-from kafka_quotas.cli.pipeline.report_summary import NEARLY_FULL, duration, key_figures, subtitle
+from kafka_quotas.cli.pipeline.proposals import bucket_text
+from kafka_quotas.cli.pipeline.report_summary import NEARLY_FULL, key_figures, subtitle
 from kafka_quotas.commands.pipeline.report import ReportResult
+from kafka_quotas.core.model.value_format import format_duration_s, format_typed_rate
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.recommend.advice import Advice, Override
@@ -86,7 +87,9 @@ def _when(result: ReportResult) -> ReportSection:
     if not names:
         return ReportSection(title="When?", paragraphs=("Nothing was written or read.",))
     by_day = heat.slots.first is None
-    caption = "by the hour of the day (UTC)" if by_day else f"in steps of {duration(heat.slots.length_s)} (UTC)"
+    caption = (
+        "by the hour of the day (UTC)" if by_day else f"in steps of {format_duration_s(heat.slots.length_s)} (UTC)"
+    )
     chart = heat_svg(names, heat.slots.names, heat.rates, unit="bytes/s")
     return ReportSection(
         title="When?",
@@ -130,8 +133,8 @@ def _limits_table(limited: "list[Traffic]") -> ReportTable:
         (
             _name(each),
             _DOINGS[each.quota_type],
-            amount_text(each.quota_type.value, each.p99),
-            amount_text(each.quota_type.value, each.limit) or "none here",
+            format_typed_rate(each.quota_type.value, each.p99),
+            format_typed_rate(each.quota_type.value, each.limit) or "none here",
             "" if each.used is None else f"{each.used:.0%}",
             f"{each.throttled_share:.0%}",
             _standing(each),
@@ -205,9 +208,9 @@ def _recommended(result: ReportResult) -> ReportSection:
     tolerance = found.plan.tolerance
     rows = tuple(row for advice in found.advices for row in _advice_rows(advice, found.plan.scope))
     warned = tuple(
-        f"Broker {load.broker_id} could be asked for {amount_text(advice.quota_type.value, load.demanded)} of "
+        f"Broker {load.broker_id} could be asked for {format_typed_rate(advice.quota_type.value, load.demanded)} of "
         f"{_DOINGS[advice.quota_type].lower()} at once, more than {load.capacity_share:.0%} of its "
-        f"{amount_text(advice.quota_type.value, load.capacity)}."
+        f"{format_typed_rate(advice.quota_type.value, load.capacity)}."
         for advice in found.advices
         for load in advice.loads
         if load.fits is False
@@ -245,10 +248,16 @@ def _advice_rows(advice: Advice, per: DefaultScope) -> Iterator[tuple[str, ...]]
         reason += f", who would wait in at most {advice.tolerance.time_share:.0%} of their time"
     if advice.is_raised:
         reason += "; less might stop a consumer that meets a large record"
-    yield (_EACH[per], doing, amount_text(kind, advice.default), amount_text(kind, peak), reason)
+    yield (_EACH[per], doing, format_typed_rate(kind, advice.default), format_typed_rate(kind, peak), reason)
     for each in advice.overrides:
         name = bucket_text(each.demand.user, each.demand.client_id)
-        yield name, doing, amount_text(kind, each.limit), amount_text(kind, each.demand.peak), _why(each, advice)
+        yield (
+            name,
+            doing,
+            format_typed_rate(kind, each.limit),
+            format_typed_rate(kind, each.demand.peak),
+            _why(each, advice),
+        )
 
 
 def _why(override: Override, advice: Advice) -> str:
@@ -265,8 +274,8 @@ def _method(result: ReportResult) -> ReportSection:
         paragraphs=(
             (
                 f"From {result.events.count:,} events that brokers or the daemon recorded in "
-                f"{duration(result.events.seconds)}. What happens at other times is not in them: record a whole "
-                "working day, or better a week, before limits are set for good."
+                f"{format_duration_s(result.events.seconds)}. What happens at other times is not in them: record a "
+                "whole working day, or better a week, before limits are set for good."
             ),
             (
                 "Request logs tell the size of records, not of requests; what frames them is estimated. Broker time "

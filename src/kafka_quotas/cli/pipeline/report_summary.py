@@ -3,9 +3,8 @@
 from datetime import UTC, datetime
 
 from kafka_quotas.cli.charts.html_page import KeyFigure, Mood
-from kafka_quotas.cli.pipeline.proposals import amount_text
 from kafka_quotas.commands.pipeline.report import ReportResult
-from kafka_quotas.core.model.units import format_bytes
+from kafka_quotas.core.model.value_format import format_bytes, format_count, format_duration_s, format_typed_rate
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.recommend.advice import Advice
 
@@ -18,7 +17,7 @@ def subtitle(result: ReportResult) -> str:
     first, last = result.events.first_ms or 0, result.events.last_ms or 0
     return (
         f"Cluster {result.recommendation.cluster}, {_moment(first)} to {_moment(last)} UTC "
-        f"({duration(result.events.seconds)}), {result.events.count:,} recorded events"
+        f"({format_duration_s(result.events.seconds)}), {result.events.count:,} recorded events"
     )
 
 
@@ -55,7 +54,7 @@ def _held_back(result: ReportResult) -> KeyFigure:
         return KeyFigure(label="Slowed down by limits", value="nobody", mood=Mood.GOOD)
     worst = max(held, key=lambda each: each.throttled_share)
     note = f"the longest in {worst.throttled_share:.0%} of its active seconds"
-    return KeyFigure(label="Slowed down by limits", value=_clients_text(len(names)), note=note, mood=Mood.WATCH)
+    return KeyFigure(label="Slowed down by limits", value=_client_count(len(names)), note=note, mood=Mood.WATCH)
 
 
 def _near(result: ReportResult) -> KeyFigure:
@@ -75,11 +74,13 @@ def _near(result: ReportResult) -> KeyFigure:
 def _recommended(advice: Advice) -> KeyFigure:
     verb = "Write" if advice.quota_type is QuotaType.PRODUCE else "Read"
     own = len(advice.overrides)
-    note = "is enough for everybody" if not own else f"and {_clients_text(own)} with a limit of its own"
+    note = "is enough for everybody" if not own else f"and {_client_count(own)} with a limit of its own"
     if own > 1:
-        note = f"and {_clients_text(own)} with limits of their own"
+        note = f"and {_client_count(own)} with limits of their own"
     return KeyFigure(
-        label=f"{verb} limit to set, per broker", value=amount_text(advice.quota_type.value, advice.default), note=note
+        label=f"{verb} limit to set, per broker",
+        value=format_typed_rate(advice.quota_type.value, advice.default),
+        note=note,
     )
 
 
@@ -96,16 +97,8 @@ def _capacity(result: ReportResult) -> tuple[KeyFigure, ...]:
     return (KeyFigure(label="Brokers can carry it", value="yes", note=note, mood=Mood.GOOD),)
 
 
-def duration(seconds: int) -> str:
-    """Format a length of time in words: `40 seconds`, `25 minutes`, `7.5 hours`, `12 days`."""
-    for name, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{float(f'{seconds / length:.2g}'):g} {name}"
-    return f"{seconds} second{'s' if seconds != 1 else ''}"
-
-
-def _clients_text(count: int) -> str:
-    return f"{count:,} client{'s' if count != 1 else ''}"
+def _client_count(count: int) -> str:
+    return format_count(count, "client", separator=",")
 
 
 def _moment(time_ms: int) -> str:

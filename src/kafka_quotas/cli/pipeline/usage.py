@@ -12,9 +12,10 @@ from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, plain_
 from kafka_quotas.cli.output.view import TABLE_VIEW, View
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions
 from kafka_quotas.cli.pipeline.progress import engine_notes, job_progress
-from kafka_quotas.cli.pipeline.proposals import amount_text, bucket_text, proposal_in_force
+from kafka_quotas.cli.pipeline.proposals import bucket_text, proposal_in_force
 from kafka_quotas.commands.pipeline.usage import UsageRequest, UsageResult
 from kafka_quotas.commands.pipeline.usage import usage as run_usage
+from kafka_quotas.core.model.value_format import format_typed_rate
 from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.engine.runner import EventsWatcher
 
@@ -99,8 +100,8 @@ def _cells(row: dict[str, Any]) -> list[Cell]:
         str(row["broker_id"]),
         quota_type,
         bucket_text(row["user"], row["client_id"]),
-        *(amount_text(quota_type, row[name]) for name in ("p50", "p95", "p99", "max")),
-        amount_text(quota_type, quota),
+        *(format_typed_rate(quota_type, row[name]) for name in ("p50", "p95", "p99", "max")),
+        format_typed_rate(quota_type, quota),
         "" if quota is None else f"{row['p99'] / quota:.0%}",
         f"{row['active_share']:.1%}",
         f"{row['burst_ratio']:.3g}",

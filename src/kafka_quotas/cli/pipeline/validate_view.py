@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Cell, Listing, Table, columns
-from kafka_quotas.cli.pipeline.proposals import amount_text, bucket_text
+from kafka_quotas.cli.pipeline.proposals import bucket_text
 from kafka_quotas.commands.pipeline.validate import ValidationResult
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.model.value_format import format_typed_rate
 from kafka_quotas.pipeline.validate.check import BucketCheck, ThrottleCheck, Verdict
 
 if TYPE_CHECKING:
@@ -55,16 +56,16 @@ def _cells(check: BucketCheck, tolerance: float, *, has_rates: bool) -> list[Cel
         f"{check.observed_throttled:,}" if throttle is None else _counts(throttle),
     ]
     rates = [
-        "" if rate is None else amount_text(kind, rate.scraped),
-        "" if rate is None else amount_text(kind, rate.reckoned),
+        "" if rate is None else format_typed_rate(kind, rate.scraped),
+        "" if rate is None else format_typed_rate(kind, rate.reckoned),
         "" if rate is None else _share(rate.error),
     ]
     return [
         str(check.broker_id),
         kind,
         bucket_text(check.user, check.client_id),
-        amount_text(kind, check.limit),
-        amount_text(kind, check.peak),
+        format_typed_rate(kind, check.limit),
+        format_typed_rate(kind, check.peak),
         *compared,
         *(rates if has_rates else ()),
         check.verdict(tolerance).value,

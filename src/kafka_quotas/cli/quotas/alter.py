@@ -17,16 +17,17 @@ from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Listing, Table, columns, is_terminal, print_listing, print_table, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
-from kafka_quotas.cli.output.values import in_words, plain
+from kafka_quotas.cli.output.values import plain_value
 from kafka_quotas.cli.output.view import TABLE_VIEW, View
 from kafka_quotas.cli.quotas.exempt import Exempt, exempt_user, exempted_user
 from kafka_quotas.commands.quotas.alter import AlterResult, Checker
 from kafka_quotas.commands.quotas.alter import alter as run_alter
 from kafka_quotas.commands.quotas.cluster import warning_of_old_brokers
+from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import BROKER, CLIENT_ID, IP, TOPIC, USER
 from kafka_quotas.core.model.quota_filter import FilterComponent, Match
-from kafka_quotas.core.model.time_format import format_instant
+from kafka_quotas.core.model.value_format import format_quota
 
 app = typer.Typer(add_completion=False)
 
@@ -173,20 +174,18 @@ def _who_checked(result: AlterResult) -> str:
 
 
 def _old_and_new(result: AlterResult) -> Table:
-    rows = [(change.key, _shown(change.key, change.old), _shown(change.key, change.new)) for change in result.changes]
+    rows = [
+        (change.key, format_quota(change.key, change.old), format_quota(change.key, change.new))
+        for change in result.changes
+    ]
     return Table(columns=_COLUMNS, rows=rows, caption=f"{result.entity}{' (dry run)' if result.dry_run else ''}")
 
 
-def _shown(key: str, value: float | None) -> str:
-    return "not set" if value is None else in_words(key, value)
-
-
-def _plain(key: str, value: float | None) -> int | float | None:
-    return None if value is None else plain(key, value)
-
-
 def _listing(result: AlterResult) -> Listing:
-    rows = [(change.key, _plain(change.key, change.old), _plain(change.key, change.new)) for change in result.changes]
+    rows = [
+        (change.key, plain_value(change.key, change.old), plain_value(change.key, change.new))
+        for change in result.changes
+    ]
     return Listing(
         noun="alter",
         items="changes",

@@ -15,7 +15,7 @@ from kafka_quotas.cli.options.entity import EntityOptions, selected_filter
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.render import Listing, Table, columns, plain_columns, print_listing, write
 from kafka_quotas.cli.output.static_note import print_static_note
-from kafka_quotas.cli.output.values import in_words, plain, record_kinds
+from kafka_quotas.cli.output.values import plain_value, record_kinds
 from kafka_quotas.cli.output.view import TABLE_VIEW, View
 from kafka_quotas.cli.quotas.effective_options import EffectiveOptions, clients_asked, parse_history
 from kafka_quotas.cli.quotas.effective_view import print_effective
@@ -25,6 +25,7 @@ from kafka_quotas.commands.quotas.describe import describe as run_describe
 from kafka_quotas.commands.quotas.describe import effective as run_effective
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.value_format import format_quota
 
 app = typer.Typer(add_completion=False)
 
@@ -93,18 +94,23 @@ def _listing(result: DescribeResult) -> Listing:
             "entries": [
                 {
                     "entity": entry.entity.to_mapping(),
-                    "quotas": {key: plain(key, value) for key, value in sorted(entry.quotas.items())},
+                    "quotas": {key: plain_value(key, value) for key, value in sorted(entry.quotas.items())},
                 }
                 for entry in result.entries
             ]
         },
         table=Table(
             columns=columns("entity, key!, value>!, in words>!"),
-            rows=[(str(entity), key, plain(key, value), in_words(key, value)) for entity, key, value in quotas],
+            rows=[
+                (str(entity), key, plain_value(key, value), format_quota(key, value)) for entity, key, value in quotas
+            ],
         ),
         records=Table(
             columns=plain_columns((*kinds, "defaults", "key", "value")),
-            rows=[(*_named(entity, kinds), _defaults(entity), key, plain(key, value)) for entity, key, value in quotas],
+            rows=[
+                (*_named(entity, kinds), _defaults(entity), key, plain_value(key, value))
+                for entity, key, value in quotas
+            ],
         ),
     )
 

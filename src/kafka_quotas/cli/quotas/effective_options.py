@@ -6,10 +6,10 @@ from pathlib import Path
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.entity import EntityOptions, selected_parts
 from kafka_quotas.cli.options.usage import UsageOptions
-from kafka_quotas.commands.quotas.client import QuestionedClient
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER
 from kafka_quotas.core.model.quota_filter import Match
+from kafka_quotas.core.resolution.client import QuotaClient
 from kafka_quotas.core.resolution.quota_resolver import LEVEL_PATHS, LevelKind
 
 _KINDS: dict[str, LevelKind] = {kind.value: kind for kind in LevelKind} | {
@@ -81,7 +81,7 @@ class EffectiveOptions:
         return [name for name, value in spelled.items() if value] + self.usage.named
 
 
-def clients_asked(named: EntityOptions, order: Sequence[str], asked: EffectiveOptions) -> tuple[QuestionedClient, ...]:
+def clients_asked(named: EntityOptions, order: Sequence[str], asked: EffectiveOptions) -> tuple[QuotaClient, ...]:
     """Return the clients that the options name, none for all that the store knows.
 
     Raises:
@@ -105,10 +105,10 @@ def clients_asked(named: EntityOptions, order: Sequence[str], asked: EffectiveOp
     if asked.no_client_id and CLIENT_ID in parts:
         raise UsageError("--client and --no-client-id exclude each other", hint="leave out one of them")
     names = {entity_type: part.name for entity_type, part in parts.items()}
-    client = QuestionedClient(
+    client = QuotaClient(
         user=names.get(USER), client_id="" if asked.no_client_id else names.get(CLIENT_ID), ip=names.get(IP)
     )
-    if client == QuestionedClient():
+    if client == QuotaClient():
         raise UsageError("no client is named", hint="--user NAME, --client ID, --no-client-id, --ip ADDRESS, or --all")
     return (client,)
 
@@ -128,7 +128,7 @@ def parse_history(texts: Sequence[str]) -> tuple[LevelKind, ...]:
     return tuple(kinds)
 
 
-def read_clients(path: Path) -> tuple[QuestionedClient, ...]:
+def read_clients(path: Path) -> tuple[QuotaClient, ...]:
     """Read the clients of a CSV file.
 
     Its columns user, client-id (empty: the client sends none) and ip are all optional.
@@ -153,10 +153,10 @@ def read_clients(path: Path) -> tuple[QuestionedClient, ...]:
 _HEADER = "it must be CSV in UTF-8 with a header of the columns user, client-id and ip, at least one of them"
 
 
-def _client(path: Path, number: int, row: dict[str, str | None]) -> QuestionedClient:
+def _client(path: Path, number: int, row: dict[str, str | None]) -> QuotaClient:
     if None in row or not set(row) <= {"user", "client-id", "ip"}:
         raise UsageError(f"{path}, line {number}: unknown columns", hint=_HEADER)
     user, client_id, ip = row.get("user") or None, row.get("client-id"), row.get("ip") or None
     if user is None and ip is None and not client_id:
         raise UsageError(f"{path}, line {number}: nobody is named", hint=_HEADER)
-    return QuestionedClient(user=user, client_id=client_id if user or client_id else None, ip=ip)
+    return QuotaClient(user=user, client_id=client_id if user or client_id else None, ip=ip)

@@ -18,12 +18,13 @@ from kafka_quotas.cli.output.render import (
     print_table,
     write,
 )
-from kafka_quotas.cli.output.values import in_words, plain, rate_text, share_text, throttle_text, usage_data
+from kafka_quotas.cli.output.values import plain_value, usage_data
 from kafka_quotas.cli.output.view import TABLE_VIEW, Output, View
-from kafka_quotas.commands.quotas.client import Other, QuestionedClient
 from kafka_quotas.commands.quotas.cluster import ClusterView
 from kafka_quotas.commands.quotas.describe import ClientOutcome, EffectiveResult
 from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE, QuotaKey
+from kafka_quotas.core.model.value_format import format_quota, format_rate, format_share, format_throttle_time
+from kafka_quotas.core.resolution.client import Other, QuotaClient
 from kafka_quotas.core.resolution.effective import NOTHING_MATCHED, EffectiveQuota, Overridden
 from kafka_quotas.core.resolution.usage import Usage, is_held_back, share_used, usage_under
 
@@ -94,8 +95,8 @@ def _cells(quota: EffectiveQuota) -> list[Cell]:
     if quota.limit is None:
         return ["unlimited", "", "", ""]
     return [
-        plain(quota.key.name, quota.limit),
-        in_words(quota.key.name, quota.limit),
+        plain_value(quota.key.name, quota.limit),
+        format_quota(quota.key.name, quota.limit),
         str(quota.level),
         str(quota.entity),
     ]
@@ -106,7 +107,7 @@ def _details(quota: EffectiveQuota, cluster: ClusterView | None) -> Iterator[str
         yield f"  {scope(quota.key)}; bucket used by {quota.shared_with}"
         yield from (f"  {line}" for line in _arithmetic(quota, cluster))
     for lost in quota.overridden:
-        yield f"  overrides level {lost.level}, {lost.entity}: {in_words(quota.key.name, lost.limit)}"
+        yield f"  overrides level {lost.level}, {lost.entity}: {format_quota(quota.key.name, lost.limit)}"
     yield from (f"  warning: {warning}" for warning in quota.warnings if warning != NOTHING_MATCHED)
 
 
@@ -114,10 +115,10 @@ def _seen(quota: EffectiveQuota, usages: Usages) -> Iterator[str]:
     found = () if usages is None else usage_under(quota, usages)
     for usage in found:
         limit = quota.limit if usage.limit is None else usage.limit
-        share = share_text(share_used(usage.observed, limit))
-        throttled = f", throttled for {throttle_text(usage.throttle_ms)}" if is_held_back(usage, limit) else ""
+        share = format_share(share_used(usage.observed, limit))
+        throttled = f", throttled for {format_throttle_time(usage.throttle_ms)}" if is_held_back(usage, limit) else ""
         used = f", {share} used" if share else ""
-        yield f"  at broker {usage.broker}: {rate_text(usage.key, usage.observed)}{used}{throttled}"
+        yield f"  at broker {usage.broker}: {format_rate(usage.key, usage.observed)}{used}{throttled}"
     if usages is not None and not found:
         yield "  no rates were seen"
 
@@ -135,10 +136,10 @@ def _arithmetic(quota: EffectiveQuota, cluster: ClusterView | None) -> Iterator[
         return
     total, of_topic = cluster.total(quota.key, quota.limit), cluster.topic_total(quota.key, quota.limit)
     if total is not None:
-        line = f"x {cluster.brokers} brokers = up to {in_words(quota.key.name, total)}"
+        line = f"x {cluster.brokers} brokers = up to {format_quota(quota.key.name, total)}"
         if of_topic is not None:
             leads = f"topic {cluster.topic} leads on {cluster.leading_brokers}"
-            line += f"; {leads}: {in_words(quota.key.name, of_topic)}"
+            line += f"; {leads}: {format_quota(quota.key.name, of_topic)}"
         yield line
 
 
@@ -184,7 +185,7 @@ def _total(quota: EffectiveQuota, cluster: ClusterView | None) -> list[str]:
     if cluster is None:
         return []
     total = cluster.total(quota.key, quota.limit)
-    return ["" if total is None else in_words(quota.key.name, total)]
+    return ["" if total is None else format_quota(quota.key.name, total)]
 
 
 def _odd(result: EffectiveResult) -> Iterator[str]:
@@ -248,18 +249,16 @@ def _usage_data(quota: EffectiveQuota, usages: Usages) -> dict[str, Json]:
 
 
 def _overridden_data(key: QuotaKey, lost: Overridden) -> dict[str, Json]:
-    return {"level": lost.level, "entity": lost.entity.to_mapping(), "limit": plain(key.name, lost.limit)}
+    return {"level": lost.level, "entity": lost.entity.to_mapping(), "limit": plain_value(key.name, lost.limit)}
 
 
 def _plain(quota: EffectiveQuota) -> int | float | None:
-    return None if quota.limit is None else plain(quota.key.name, quota.limit)
+    return plain_value(quota.key.name, quota.limit)
 
 
-def _any_other(client: QuestionedClient) -> Iterator[str]:
+def _any_other(client: QuotaClient) -> Iterator[str]:
     """Yield the parts that stand for any name that nothing is stored for."""
-    for kind, name in (("user", client.user), ("client-id", client.client_id), ("ip", client.ip)):
-        if isinstance(name, Other):
-            yield kind
+    return (kind for kind, name in client.parts if isinstance(name, Other))
 
 
 def _text(name: str | Other | None) -> str | None:

@@ -9,12 +9,13 @@ import typer
 
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, write
-from kafka_quotas.cli.output.values import in_words, plain
+from kafka_quotas.cli.output.values import plain_value
 from kafka_quotas.cli.output.view import View
 from kafka_quotas.commands.quotas.history import JournalWriter
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import USER, shown_name
 from kafka_quotas.core.model.quota_filter import FilterComponent, Match
+from kafka_quotas.core.model.value_format import format_quota
 
 if TYPE_CHECKING:
     from kafka_quotas.commands.quotas.exempt import ExemptResult
@@ -88,8 +89,8 @@ def _listing(result: "ExemptResult") -> Listing:
                 {
                     "entity": change.entity.to_mapping(),
                     "key": change.key,
-                    "old": _plain(change.key, change.old),
-                    "new": _plain(change.key, change.new),
+                    "old": plain_value(change.key, change.old),
+                    "new": plain_value(change.key, change.new),
                 }
                 for change in changes
             ],
@@ -97,16 +98,13 @@ def _listing(result: "ExemptResult") -> Listing:
         table=Table(
             columns=columns("entity, key!, old>, new>"),
             rows=[
-                (str(change.entity), change.key, _words(change.key, change.old), _words(change.key, change.new))
+                (
+                    str(change.entity),
+                    change.key,
+                    format_quota(change.key, change.old),
+                    format_quota(change.key, change.new),
+                )
                 for change in changes
             ],
         ),
     )
-
-
-def _plain(key: str, value: float | None) -> int | float | None:
-    return None if value is None else plain(key, value)
-
-
-def _words(key: str, value: float | None) -> str:
-    return "not set" if value is None else in_words(key, value)

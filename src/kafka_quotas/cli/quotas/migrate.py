@@ -12,11 +12,12 @@ from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.progress import ApplyProgress
 from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, print_table, warn, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
-from kafka_quotas.cli.output.values import plain_value, told_value
+from kafka_quotas.cli.output.values import plain_value
 from kafka_quotas.cli.output.view import TABLE_VIEW
 from kafka_quotas.commands.quotas.migrate import Counts, MigratedQuota, MigrationOutcome, MigrationResult
 from kafka_quotas.commands.quotas.migrate import migrate as run_migrate
 from kafka_quotas.core.errors import VerdictError
+from kafka_quotas.core.model.value_format import format_quota
 from kafka_quotas.stores.store import Store
 
 _COLUMNS = columns("entity, key!, from>, to>, outcome, reason")
@@ -134,8 +135,8 @@ def _table(result: MigrationResult, quotas: list[MigratedQuota]) -> Table:
             (
                 str(quota.entity),
                 quota.key,
-                told_value(quota.key, quota.source),
-                told_value(quota.key, quota.target),
+                format_quota(quota.key, quota.source),
+                format_quota(quota.key, quota.target),
                 _word(quota.outcome, result),
                 None if quota.error is None else quota.error.message,
             )

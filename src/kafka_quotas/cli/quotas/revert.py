@@ -14,7 +14,6 @@ from kafka_quotas.cli.options.journal import Reason, open_journal, recorder_for
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView
 from kafka_quotas.cli.output.render import print_listing, warn, write
 from kafka_quotas.cli.output.selection import check_columns
-from kafka_quotas.cli.output.values import told_value
 from kafka_quotas.cli.output.view import TABLE_VIEW, View
 from kafka_quotas.cli.quotas.revert_view import (
     DONE_COLUMNS,
@@ -30,6 +29,7 @@ from kafka_quotas.commands.quotas.revert import revert as run_revert
 from kafka_quotas.core.changes.plan_file import KeptPlan, plan_text
 from kafka_quotas.core.changes.revert import stores_with_undos
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.model.value_format import format_quota
 from kafka_quotas.stores.store import Store
 from kafka_quotas.system_clock import SystemClock
 
@@ -161,7 +161,7 @@ def _told_proposal(proposal: RevertProposal, out: Path | None) -> int:
 def _told_result(result: RevertResult) -> int:
     """Report failures and quotas left alone, and return the exit code, 1 for any failure."""
     for change, found in result.left_alone:
-        now = told_value(change.key, found)
+        now = format_quota(change.key, found)
         write(
             f"note: left alone, changed since: {change.key} of {change.entity} in {result.store_url} is {now}",
             sys.stderr,

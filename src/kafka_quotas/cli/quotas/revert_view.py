@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Column, Listing, Table, columns
-from kafka_quotas.cli.output.values import change_document, plain_value, told_value
+from kafka_quotas.cli.output.values import change_document, plain_value
 from kafka_quotas.commands.quotas.history import HistoryResult
 from kafka_quotas.commands.quotas.revert import RevertProposal, RevertResult
 from kafka_quotas.core.changes.journal_entry import JournalEntry
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.changes.revert import settled_ids
-from kafka_quotas.core.model.time_format import format_instant
+from kafka_quotas.core.clock import format_instant
+from kafka_quotas.core.model.value_format import format_quota
 
 _SHOWN_CHANGES = 3
 _RECORD_COLUMNS = columns("id, time, command, user, store, entity, key, old, new, reason, undo_at, reverts, confirmed")
@@ -90,8 +91,8 @@ def _table(rows: Sequence[tuple[PlannedChange, str]], columns: Sequence[Column])
             (
                 str(change.entity),
                 change.key,
-                told_value(change.key, change.old),
-                told_value(change.key, change.new),
+                format_quota(change.key, change.old),
+                format_quota(change.key, change.new),
                 text,
             )
             for change, text in rows
@@ -134,7 +135,8 @@ def _tail_of(entry: JournalEntry) -> tuple[str | None, ...]:
 
 def _changes_in_words(entry: JournalEntry) -> str:
     words = [
-        f"{change.entity}: {change.key} {told_value(change.key, change.old)} -> {told_value(change.key, change.new)}"
+        f"{change.entity}: {change.key} "
+        f"{format_quota(change.key, change.old)} -> {format_quota(change.key, change.new)}"
         for change in entry.changes[:_SHOWN_CHANGES]
     ]
     more = len(entry.changes) - len(words)

@@ -14,13 +14,15 @@ from kafka_quotas.cli.output.plan_view import change_records
 from kafka_quotas.cli.output.render import Listing, Table, columns, plain_columns, warn, write
 from kafka_quotas.cli.output.row_stream import RowStream
 from kafka_quotas.cli.output.selection import check_columns
-from kafka_quotas.cli.output.values import change_document, told_value
+from kafka_quotas.cli.output.values import change_document
 from kafka_quotas.cli.output.view import TABLE_VIEW
 from kafka_quotas.commands.quotas.watch import RETRY_S, SeenChange, WatchBounds
 from kafka_quotas.commands.quotas.watch import watch as run_watch
+from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.errors import StoreUnreachableError, UsageError
 from kafka_quotas.core.model.entity import ENTITY_TYPES, THRESHOLD_TYPES
-from kafka_quotas.core.model.time_format import format_instant, parse_duration_ms
+from kafka_quotas.core.model.units import parse_duration_ms
+from kafka_quotas.core.model.value_format import format_quota
 from kafka_quotas.system_clock import SystemClock
 
 app = typer.Typer(add_completion=False)
@@ -90,7 +92,7 @@ def _tell_lost(error: StoreUnreachableError) -> None:
 
 def _listing(seen: SeenChange, store_url: str) -> Listing:
     change, time_text = seen.change, format_instant(seen.time_ms)
-    told = f"{told_value(change.key, change.old)} -> {told_value(change.key, change.new)}"
+    told = f"{format_quota(change.key, change.old)} -> {format_quota(change.key, change.new)}"
     (record,) = change_records([change], kinds=_KINDS).rows
     return Listing(
         noun="change",

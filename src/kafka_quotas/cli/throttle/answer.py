@@ -15,8 +15,9 @@ from kafka_quotas.cli.output.render import (
     write,
 )
 from kafka_quotas.cli.output.view import Output
-from kafka_quotas.commands.throttle.arithmetic import Calculation, CalculatorAnswer, Given, Step, quantity
+from kafka_quotas.commands.throttle.arithmetic import Calculation, CalculatorAnswer, Given, Step
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.model.value_format import format_amount
 
 
 def print_answer(
@@ -24,7 +25,7 @@ def print_answer(
 ) -> None:
     """Print the answer in the given form."""
     if output in (Output.TABLE, Output.MARKDOWN):
-        given = [f"{each.name} {quantity(each.value, each.unit)}" for each in answer.given]
+        given = [f"{each.name} {format_amount(each.value, each.unit)}" for each in answer.given]
         write(f"{', '.join(given)}; window {window.samples} x {window.window_s} s ({window_origin})", sys.stdout)
         sys.stdout.write("\n")
         print_tables(answer_tables(answer), output)
@@ -62,7 +63,7 @@ def _side_by_side(calculations: Sequence[Calculation]) -> Table:
     return Table(
         columns=[Column(title="figure"), *(Column(title=each.title, figures=True) for each in calculations)],
         rows=[
-            [steps[0].name, *(quantity(step.value, step.unit) for step in steps)]
+            [steps[0].name, *(format_amount(step.value, step.unit) for step in steps)]
             for steps in zip(*(each.steps for each in calculations), strict=True)
         ],
     )
@@ -71,7 +72,7 @@ def _side_by_side(calculations: Sequence[Calculation]) -> Table:
 def _arithmetic(calculation: Calculation) -> Table:
     return Table(
         columns=columns("figure, arithmetic, result>"),
-        rows=[[step.name, step.arithmetic, quantity(step.value, step.unit)] for step in calculation.steps],
+        rows=[[step.name, step.arithmetic, format_amount(step.value, step.unit)] for step in calculation.steps],
         caption=calculation.title,
     )
 

@@ -11,7 +11,6 @@ from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.cli.throttle.answer import print_tables, window_data, without_noise
-from kafka_quotas.commands.throttle.arithmetic import MS, quantity
 from kafka_quotas.commands.throttle.compare import (
     AlgorithmComparison,
     ComparedOutcome,
@@ -27,6 +26,7 @@ from kafka_quotas.commands.throttle.mutation import (
     Burst,
     delay_formula,
 )
+from kafka_quotas.core.model.value_format import MS, format_amount
 from kafka_quotas.core.quotas.simulation import MUTATION_ALGORITHMS, Algorithm
 
 _FINE = 400
@@ -49,9 +49,8 @@ def show_comparison(burst: Burst, output: Output, *, window_origin: str, chart: 
     comparison = throttle_compare(burst)
     print_comparison(comparison, output, window_origin=window_origin)
     if chart or plots:
-        title = (
-            f"A burst of {quantity(burst.partitions, PARTITIONS)} under {quantity(burst.quota, PARTITIONS_PER_SECOND)}"
-        )
+        quota = format_amount(burst.quota, PARTITIONS_PER_SECOND)
+        title = f"A burst of {format_amount(burst.partitions, PARTITIONS)} under {quota}"
         show_chart(fine_series(comparison), output, title=title, chart=chart, plots=plots)
 
 
@@ -60,10 +59,8 @@ def print_comparison(comparison: AlgorithmComparison, output: Output, *, window_
     burst = comparison.burst
     if output in (Output.TABLE, Output.MARKDOWN):
         window = f"window {burst.window.samples} x {burst.window.window_s} s ({window_origin})"
-        figures = (
-            f"quota {quantity(burst.quota, PARTITIONS_PER_SECOND)}, burst {quantity(burst.partitions, PARTITIONS)}"
-        )
-        write(f"{figures}; {window}", sys.stdout)
+        quota = format_amount(burst.quota, PARTITIONS_PER_SECOND)
+        write(f"quota {quota}, burst {format_amount(burst.partitions, PARTITIONS)}; {window}", sys.stdout)
         sys.stdout.write("\n")
         print_tables([_outcome_table(comparison), _state_table(comparison)], output)
         write(f"\n{_LEGEND}", sys.stdout)
@@ -129,13 +126,13 @@ def _outcome_table(comparison: AlgorithmComparison) -> Table:
 
 def _outcome_row(comparison: AlgorithmComparison, compared: ComparedOutcome) -> list[Cell]:
     outcome = compared.outcome
-    state = quantity(outcome.level, "tokens" if outcome.unit == PARTITIONS else "/s").replace(" /s", "/s")
+    state = format_amount(outcome.level, "tokens" if outcome.unit == PARTITIONS else "/s").replace(" /s", "/s")
     return [
         outcome.algorithm,
         state,
-        f"{delay_formula(comparison.burst, outcome)} = {quantity(outcome.delay_ms, MS)}",
-        quantity(outcome.admitted_after_ms, MS),
-        "never" if compared.retried_ms is None else quantity(compared.retried_ms, MS),
+        f"{delay_formula(comparison.burst, outcome)} = {format_amount(outcome.delay_ms, MS)}",
+        format_amount(outcome.admitted_after_ms, MS),
+        "never" if compared.retried_ms is None else format_amount(compared.retried_ms, MS),
     ]
 
 
@@ -143,7 +140,7 @@ def _state_table(comparison: AlgorithmComparison) -> Table:
     return Table(
         columns=columns(", ".join(f"{title}>" for title in ("time after", *MUTATION_ALGORITHMS))),
         rows=[
-            [quantity(row.after_ms, MS), *(_state(*pair) for pair in zip(row.levels, row.admits, strict=True))]
+            [format_amount(row.after_ms, MS), *(_state(*pair) for pair in zip(row.levels, row.admits, strict=True))]
             for row in comparison.states
         ],
     )
@@ -151,7 +148,7 @@ def _state_table(comparison: AlgorithmComparison) -> Table:
 
 def _state(level: float, admits: bool) -> str:
     """Format a level, with a mark if it admits a request."""
-    return f"{quantity(level, '').strip()} {'*' if admits else ' '}"
+    return f"{format_amount(level, '').strip()} {'*' if admits else ' '}"
 
 
 def _outcome_records(comparison: AlgorithmComparison) -> Table:

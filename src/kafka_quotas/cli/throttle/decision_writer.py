@@ -15,7 +15,7 @@ from kafka_quotas.cli.output.json_text import Json, json_text
 from kafka_quotas.cli.output.render import SCHEMA_PREFIX, cell_text, yaml_text
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.cli.throttle.answer import without_noise
-from kafka_quotas.commands.throttle.arithmetic import MS, quantity
+from kafka_quotas.core.model.value_format import MS, format_amount
 from kafka_quotas.core.quotas.simulation import SimulatedDecision
 
 FIELDS = ("t_ms", "due_ms", "amount", "op", "attempt", "verdict", "level", "after", "window_ms", "throttle_ms")
@@ -165,7 +165,7 @@ class _TextWriter:
                 verdict(decision),
                 self._figure(outcome.level, self._level_unit),
                 self._figure(outcome.after, self._level_unit),
-                quantity(outcome.throttle_ms, MS) if outcome.throttle_ms else "-",
+                format_amount(outcome.throttle_ms, MS) if outcome.throttle_ms else "-",
             )
         )
 
@@ -176,7 +176,7 @@ class _TextWriter:
         pass
 
     def _figure(self, value: float, unit: str) -> str:
-        return quantity(value, unit).strip()
+        return format_amount(value, unit).strip()
 
     def _row(self, cells: tuple[str, ...]) -> None:
         if self._markdown:

@@ -18,12 +18,12 @@ from kafka_quotas.cli.output.render import Listing, Table, columns, print_listin
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.cli.throttle.answer import window_data, without_noise
 from kafka_quotas.cli.throttle.decision_writer import NOUN, DecisionWriter, Units, decision_writer
-from kafka_quotas.commands.throttle.arithmetic import MS, PERCENT, quantity
 from kafka_quotas.commands.throttle.event_file import EventFormat, read_events
 from kafka_quotas.commands.throttle.simulate import Course, CoursePoint, Simulation, SimulationSummary, Tally
 from kafka_quotas.commands.throttle.simulate import simulate as run_simulation
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.model.value_format import MS, PERCENT, format_amount
 from kafka_quotas.core.quotas.simulation import (
     MUTATION_ALGORITHMS,
     Algorithm,
@@ -168,7 +168,7 @@ class _View:
 
     def sentence(self, summary: SimulationSummary) -> str:
         """Return the totals in words."""
-        total, longest = quantity(summary.total_delay_ms, MS), quantity(summary.longest_delay_ms, MS)
+        total, longest = format_amount(summary.total_delay_ms, MS), format_amount(summary.longest_delay_ms, MS)
         return (
             f"{summary.decisions} decisions: {summary.admitted} admitted, {summary.refused} refused, "
             f"{summary.delayed} of all with a delay\n"
@@ -194,7 +194,7 @@ class _View:
         ]
 
     def _rate(self, value: float) -> str:
-        return quantity(value, self._per_second).replace(" /s", "/s")
+        return format_amount(value, self._per_second).replace(" /s", "/s")
 
     def _head(self) -> Mapping[str, Json]:
         simulation = self._simulation

@@ -19,7 +19,7 @@ from kafka_quotas.core.model.quota_key import (
     ValueType,
 )
 from kafka_quotas.core.model.threshold import is_threshold_entity
-from kafka_quotas.core.model.units import format_bytes, format_number
+from kafka_quotas.core.model.value_format import format_bytes, format_number
 from kafka_quotas.core.resolution.ip_resolver import canonical_address
 from kafka_quotas.stores.store import QuotaEntry
 

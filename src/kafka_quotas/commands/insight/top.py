@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kafka_quotas.commands.insight.usage_source import UsageReading
-from kafka_quotas.commands.quotas.client import OTHER, SyntheticNames
 from kafka_quotas.commands.quotas.quota_status import resolver_of
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
+from kafka_quotas.core.resolution.client import OTHER, SyntheticNames
 from kafka_quotas.core.resolution.effective import EffectiveQuota, EffectiveQuotas
 from kafka_quotas.core.resolution.quota_resolver import Level
 from kafka_quotas.core.resolution.usage import Usage, is_held_back, share_used

@@ -17,7 +17,7 @@ from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
-from kafka_quotas.core.model.units import format_quota_value
+from kafka_quotas.core.model.value_format import format_quota_value
 from kafka_quotas.loadtest.run.journal import QUOTAS, RunJournal
 from kafka_quotas.loadtest.run.quota_override import changes_to, make_changes, revert_changes
 from kafka_quotas.loadtest.run.topics import TopicAdmin

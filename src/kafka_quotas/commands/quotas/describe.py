@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kafka_quotas.commands.quotas.client import QuestionedClient, SyntheticNames, clients_of_store, outcomes_of_user
 from kafka_quotas.commands.quotas.cluster import ClusterView
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter
 from kafka_quotas.core.model.threshold import refuse_elsewhere
+from kafka_quotas.core.resolution.client import QuotaClient, SyntheticNames, clients_of_store, outcomes_of_user
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas
 from kafka_quotas.core.resolution.ip_resolver import is_address
 from kafka_quotas.core.resolution.quota_resolver import LevelKind
@@ -47,7 +47,7 @@ _REMEMBERED = "this is the answer of a broker that has also seen quotas of these
 class ClientOutcome:
     """The effective quotas of one client, by quota key."""
 
-    client: QuestionedClient
+    client: QuotaClient
     quotas: tuple[EffectiveQuota, ...]
 
 
@@ -70,7 +70,7 @@ class EffectiveResult:
 def effective(
     store: Store,
     *,
-    clients: Sequence[QuestionedClient],
+    clients: Sequence[QuotaClient],
     history: Sequence[LevelKind] = (),
     cluster: ClusterView | None = None,
     warnings: Sequence[str] = (),
@@ -95,17 +95,17 @@ def effective(
     )
 
 
-def _spelled_out(clients: Sequence[QuestionedClient], entries: Sequence[QuotaEntry]) -> list[QuestionedClient]:
+def _spelled_out(clients: Sequence[QuotaClient], entries: Sequence[QuotaEntry]) -> list[QuotaClient]:
     """Return the clients to resolve, with a user alone replaced by the distinct kinds of its clients."""
     entities = [entry.entity for entry in entries]
     if not clients:
         return clients_of_store(entities)
-    asked: list[QuestionedClient] = []
+    asked: list[QuotaClient] = []
     for client in clients:
         if isinstance(client.user, str) and client.client_id is None:
             asked += outcomes_of_user(client.user, entities)
             if client.ip is not None:
-                asked.append(QuestionedClient(ip=client.ip))
+                asked.append(QuotaClient(ip=client.ip))
         else:
             asked.append(client)
     return asked
@@ -122,7 +122,7 @@ def _resolver(url: str, entries: Sequence[QuotaEntry], history: Sequence[LevelKi
     return EffectiveQuotas(pairs, history_levels=history)
 
 
-def _quotas(resolver: EffectiveQuotas, probes: SyntheticNames, client: QuestionedClient) -> tuple[EffectiveQuota, ...]:
+def _quotas(resolver: EffectiveQuotas, probes: SyntheticNames, client: QuotaClient) -> tuple[EffectiveQuota, ...]:
     found: tuple[EffectiveQuota, ...] = ()
     if client.user is not None or client.client_id is not None:
         user = ANONYMOUS if client.user is None else probes.text(client.user)
@@ -130,7 +130,7 @@ def _quotas(resolver: EffectiveQuotas, probes: SyntheticNames, client: Questione
     return found if client.ip is None else (*found, resolver.for_ip(probes.text(client.ip)))
 
 
-def _name_warnings(asked: Sequence[QuestionedClient], entries: Sequence[QuotaEntry]) -> Iterator[str]:
+def _name_warnings(asked: Sequence[QuotaClient], entries: Sequence[QuotaEntry]) -> Iterator[str]:
     """Yield what remains unknown about addresses without a resolver of host names."""
     addresses = [client.ip for client in asked if isinstance(client.ip, str)]
     for ip in dict.fromkeys(addresses):
@@ -142,7 +142,7 @@ def _name_warnings(asked: Sequence[QuestionedClient], entries: Sequence[QuotaEnt
         yield _HOST_NAMES.format(names=", ".join(names))
 
 
-def _notes(clients: Sequence[QuestionedClient], history: Sequence[LevelKind]) -> list[str]:
+def _notes(clients: Sequence[QuotaClient], history: Sequence[LevelKind]) -> list[str]:
     notes = [_REMEMBERED.format(levels=", ".join(kind.value for kind in history)) if history else _FRESH]
     if any(client.user is None and client.client_id is not None for client in clients):
         notes.append(_ANONYMOUS)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kafka_quotas.commands.quotas.client import QuestionedClient, SyntheticNames, outcomes_of_user
 from kafka_quotas.commands.quotas.history import JournalWriter
 from kafka_quotas.core.changes.plan import PlannedChange, planned
 from kafka_quotas.core.changes.validation import our_refusals
@@ -11,6 +10,7 @@ from kafka_quotas.core.errors import KafkaQuotasError, StoreError
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
+from kafka_quotas.core.resolution.client import QuotaClient, SyntheticNames, outcomes_of_user
 from kafka_quotas.core.resolution.effective import EffectiveQuotas
 from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
 
@@ -25,7 +25,7 @@ class ExemptResult:
     store_url: str
     user: str
     changes: tuple[PlannedChange, ...]
-    checked: tuple[QuestionedClient, ...]
+    checked: tuple[QuotaClient, ...]
     """The kinds of clients that were checked to be unlimited."""
     dry_run: bool
 
@@ -86,7 +86,7 @@ def _changes(entries: Sequence[QuotaEntry], user: str) -> Iterator[PlannedChange
                 yield PlannedChange(entity=entity, key=key, old=old, new=unlimited)
 
 
-def _checked(user: str, content: Mapping[Entity, Mapping[str, float]]) -> tuple[QuestionedClient, ...]:
+def _checked(user: str, content: Mapping[Entity, Mapping[str, float]]) -> tuple[QuotaClient, ...]:
     """Check every distinct kind of client of the user, and return them.
 
     Raises:

@@ -8,10 +8,9 @@ from typing import Final
 
 from kafka_quotas.core.changes.journal_entry import JournalEntry, new_entry_id
 from kafka_quotas.core.changes.plan import PlannedChange
-from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.clock import Clock, parse_instant
 from kafka_quotas.core.errors import KafkaQuotasError, StoreError, UnconfirmedError, UsageError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.time_format import parse_instant
 from kafka_quotas.stores.files.journal import Journal
 
 _WHOLE_ID: Final = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)-[0-9a-f]{6}")

@@ -4,15 +4,6 @@ Invariants: values are plain numbers in the unit named beside them; the arithmet
 """
 
 from dataclasses import dataclass
-from typing import Final
-
-from kafka_quotas.core.model.time_format import format_duration_ms
-from kafka_quotas.core.model.units import format_bytes, format_number
-
-MS: Final = "ms"
-BYTES: Final = "bytes"
-BYTES_PER_SECOND: Final = "bytes/s"
-PERCENT: Final = "%"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,15 +50,3 @@ class CalculatorAnswer:
     given: tuple[Given, ...]
     calculations: tuple[Calculation, ...]
     notes: tuple[str, ...] = ()
-
-
-def quantity(value: float, unit: str) -> str:
-    """Format a value with its unit for people, with at most six digits.
-
-    Examples are `60 MB`, `2 s`, `0.1 %`, `500 partitions`.
-    """
-    if unit == MS:
-        return format_duration_ms(value)
-    if unit in (BYTES, BYTES_PER_SECOND):
-        return format_bytes(value) + unit.removeprefix(BYTES)
-    return f"{format_number(float(f'{value:.6g}'))} {unit}"

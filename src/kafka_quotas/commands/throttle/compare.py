@@ -84,10 +84,7 @@ def _compared(burst: Burst, algorithm: Algorithm) -> ComparedOutcome:
 
 
 def _times(burst: Burst, outcomes: tuple[BurstOutcome, ...]) -> tuple[int, ...]:
-    """Return the times for rows, in ms.
-
-    They are every turning point, the sample before it, and some at even distances.
-    """
+    """Return the times for rows in ms: every turning point, the sample before it, and some evenly."""
     turns = {time for outcome in outcomes for time in (outcome.delay_ms, outcome.admitted_after_ms)}
     size_ms = burst.window.window_ms
     end_ms = max(*turns, size_ms)

@@ -68,7 +68,6 @@ def read_events(
 
 
 def _form_of_name(name: str) -> EventFormat | None:
-    """Return the format by the suffix of a name, None for another suffix."""
     suffix = Path(name).suffix.lower()
     if suffix in (".jsonl", ".ndjson", ".json"):
         return EventFormat.JSONL
@@ -153,7 +152,6 @@ def _fields(text: str) -> list[str]:
 
 
 def _check_names(names: list[str]) -> None:
-    """Check that the names are among `COLUMNS`, with at least the first two."""
     missing = [name for name in COLUMNS[:2] if name not in names]
     if missing:
         raise _BadEventError(f"no {' and no '.join(missing)}")
@@ -197,6 +195,5 @@ def _operation(value: object, allowed: Sequence[EventOperation]) -> EventOperati
 
 
 def _shown(value: object) -> str:
-    """Format a value for a one-line message, cut where it is long."""
     text = repr(value) if isinstance(value, str | int | float | None) else type(value).__name__
     return text if len(text) <= 40 else text[:37] + "..."

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from kafka_quotas.commands.throttle.arithmetic import MS, Calculation, CalculatorAnswer, Given, Step, quantity
+from kafka_quotas.commands.throttle.arithmetic import Calculation, CalculatorAnswer, Given, Step
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import LONG_MAX
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.model.units import format_number
+from kafka_quotas.core.model.value_format import MS, format_amount, format_rounded
 from kafka_quotas.core.quotas.simulation import Algorithm, EventOperation, SimulatedLimiter, full_bucket_ms, new_limiter
 
 PARTITIONS = "partitions"
@@ -174,10 +174,7 @@ def _admitted_after_ms(burst: Burst, algorithm: Algorithm, delay_ms: int) -> int
 
 
 def _first(admitted: Callable[[int], bool], refused_ms: int, later_ms: int) -> int:
-    """Return the first time at which `admitted` holds.
-
-    It does not hold at `refused_ms`, and holds for ever once it does.
-    """
+    """Return the first time after `refused_ms` at which `admitted` holds, which then does for ever."""
     while not admitted(later_ms):
         refused_ms, later_ms = later_ms, 2 * later_ms
         if later_ms > LONG_MAX:
@@ -192,7 +189,6 @@ def _first(admitted: Callable[[int], bool], refused_ms: int, later_ms: int) -> i
 
 
 def _calculation(burst: Burst, outcome: BurstOutcome) -> Calculation:
-    """Return the outcome with the document's formula for each figure."""
     steps = _bucket_steps(burst, outcome) if outcome.unit == PARTITIONS else _rate_steps(burst, outcome)
     return Calculation(
         method=outcome.algorithm.value,
@@ -213,30 +209,27 @@ def _calculation(burst: Burst, outcome: BurstOutcome) -> Calculation:
 
 
 def delay_formula(burst: Burst, outcome: BurstOutcome) -> str:
-    """Return the formula of the delay with its figures.
-
-    Examples are `60 / 5` for a bucket, `(5.6 - 5) / 5 x 100 s` for a rate.
-    """
-    quota, level = _plain(burst.quota), _plain(outcome.level)
+    """Return the formula of the delay with its figures, such as `60 / 5` or `(5.6 - 5) / 5 x 100 s`."""
+    quota, level = format_rounded(burst.quota, 6), format_rounded(outcome.level, 6)
     if outcome.unit == PARTITIONS:
-        return f"{_plain(-outcome.level)} / {quota}" if outcome.level < 0 else f"{level} tokens"
+        return f"{format_rounded(-outcome.level, 6)} / {quota}" if outcome.level < 0 else f"{level} tokens"
     if outcome.delay_ms == 0:
         return f"{level} against {quota}"
-    return f"({level} - {quota}) / {quota} x {quantity(burst.window_ms, MS)}"
+    return f"({level} - {quota}) / {quota} x {format_amount(burst.window_ms, MS)}"
 
 
 def _bucket_steps(burst: Burst, outcome: BurstOutcome) -> tuple[Step, ...]:
-    window = f"{burst.window.samples} x {quantity(burst.window.window_ms, MS)}"
+    window = f"{burst.window.samples} x {format_amount(burst.window.window_ms, MS)}"
     return (
         Step(
             name="full bucket",
-            arithmetic=f"{_plain(burst.quota)}/s x {window}",
+            arithmetic=f"{format_rounded(burst.quota, 6)}/s x {window}",
             value=burst.credit,
             unit=PARTITIONS,
         ),
         Step(
             name="tokens after the burst",
-            arithmetic=f"{_plain(burst.credit)} - {_plain(burst.partitions)}",
+            arithmetic=f"{format_rounded(burst.credit, 6)} - {format_rounded(burst.partitions, 6)}",
             value=outcome.level,
             unit=PARTITIONS,
         ),
@@ -246,18 +239,18 @@ def _bucket_steps(burst: Burst, outcome: BurstOutcome) -> tuple[Step, ...]:
 def _rate_steps(burst: Burst, outcome: BurstOutcome) -> tuple[Step, ...]:
     samples, per_sample = burst.window.samples, burst.quota * burst.window.window_s
     if outcome.algorithm is Algorithm.RATE:
-        current, spread = burst.partitions, f"one sample of {_plain(burst.partitions)}"
+        current, spread = burst.partitions, f"one sample of {format_rounded(burst.partitions, 6)}"
     elif outcome.algorithm is Algorithm.SPREAD_EVEN:
         current = burst.partitions / samples
-        spread = f"{samples} samples of {_plain(current)}"
+        spread = f"{samples} samples of {format_rounded(current, 6)}"
     else:
         current = max(0.0, burst.partitions - (samples - 1) * per_sample)
-        spread = f"{samples - 1} samples of up to {_plain(per_sample)}, one of {_plain(current)}"
+        spread = f"{samples - 1} samples of up to {format_rounded(per_sample, 6)}, one of {format_rounded(current, 6)}"
     return (
         Step(name="current sample", arithmetic=spread, value=current, unit=PARTITIONS),
         Step(
             name="rate after the burst",
-            arithmetic=f"{_plain(burst.partitions)} / {quantity(burst.window_ms, MS)}",
+            arithmetic=f"{format_rounded(burst.partitions, 6)} / {format_amount(burst.window_ms, MS)}",
             value=outcome.level,
             unit=PARTITIONS_PER_SECOND,
         ),
@@ -270,18 +263,20 @@ def _strict(burst: Burst, others: OtherDelays) -> Calculation:
     first, second = (
         limiter.apply(EventOperation.STRICT, amount, burst.window_ms) for amount in (burst.partitions, 1.0)
     )
-    refused = f"{ERROR_89}, wait {_plain(-second.level)} / {_plain(burst.quota)}"
-    admitted = f"admitted: {_plain(second.level)} tokens >= 0"
+    refused = f"{ERROR_89}, wait {format_rounded(-second.level, 6)} / {format_rounded(burst.quota, 6)}"
+    admitted = f"admitted: {format_rounded(second.level, 6)} tokens >= 0"
     left_ms = max(others.request_throttle_ms, second.throttle_ms - others.waited_ms)
     request, wait, waited = (
-        quantity(value_ms, MS) for value_ms in (others.request_throttle_ms, second.throttle_ms, others.waited_ms)
+        format_amount(value_ms, MS) for value_ms in (others.request_throttle_ms, second.throttle_ms, others.waited_ms)
     )
     return Calculation(
         method="strict",
         title="strict: CreateTopics v6, CreatePartitions v3, DeleteTopics v5 and later",
         source=SOURCES[Algorithm.TOKEN_BUCKET],
         steps=(
-            Step(name="the burst", arithmetic=f"admitted: {_plain(first.level)} tokens >= 0", value=0, unit=MS),
+            Step(
+                name="the burst", arithmetic=f"admitted: {format_rounded(first.level, 6)} tokens >= 0", value=0, unit=MS
+            ),
             Step(
                 name="a request right after",
                 arithmetic=admitted if second.admitted else refused,
@@ -299,7 +294,7 @@ def _permissive(burst: Burst) -> Calculation:
     outcome = fresh_limiter(burst, Algorithm.TOKEN_BUCKET).apply(
         EventOperation.RECORD, burst.partitions, burst.window_ms
     )
-    muted = f"accepted, connection muted for {_plain(-outcome.after)} / {_plain(burst.quota)}"
+    muted = f"accepted, connection muted for {format_rounded(-outcome.after, 6)} / {format_rounded(burst.quota, 6)}"
     return Calculation(
         method="permissive",
         title="permissive: older versions, and topics created by Metadata requests",
@@ -307,14 +302,12 @@ def _permissive(burst: Burst) -> Calculation:
         steps=(
             Step(
                 name="the burst",
-                arithmetic=muted if outcome.throttle_ms else f"accepted: {_plain(outcome.after)} tokens left",
+                arithmetic=muted
+                if outcome.throttle_ms
+                else f"accepted: {format_rounded(outcome.after, 6)} tokens left",
                 value=outcome.throttle_ms,
                 unit=MS,
             ),
         ),
         delay_ms=outcome.throttle_ms,
     )
-
-
-def _plain(value: float) -> str:
-    return format_number(float(f"{value:.6g}"))

@@ -5,20 +5,12 @@ Invariants: the shipped figures come from replaying the traffic through the same
 
 from dataclasses import dataclass
 
-from kafka_quotas.commands.throttle.arithmetic import (
-    BYTES,
-    BYTES_PER_SECOND,
-    MS,
-    Calculation,
-    CalculatorAnswer,
-    Given,
-    Step,
-    quantity,
-)
+from kafka_quotas.commands.throttle.arithmetic import Calculation, CalculatorAnswer, Given, Step
 from kafka_quotas.commands.throttle.steady_traffic import Moment, after_steady_traffic
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.metrics.throttle_time import throttle_time_ms
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.core.model.value_format import BYTES, BYTES_PER_SECOND, MS, format_amount
 
 KIP_13 = "KIP-13, delay time in QuotaViolationException"
 KIP_13_SAMPLES = 10
@@ -58,10 +50,7 @@ def throttle_rate(traffic: RateTraffic, window: QuotaWindow) -> CalculatorAnswer
 
 
 def _observed(traffic: RateTraffic, observed: float, window: QuotaWindow) -> CalculatorAnswer:
-    """Calculate the delay of an observed rate over the given window.
-
-    Without one it is calculated over the shortest and the usual longest window.
-    """
+    """Calculate over the given window, or without one over the shortest and the usual longest one."""
     given = (
         Given(name="quota", value=traffic.quota, unit=BYTES_PER_SECOND),
         Given(name="observed", value=observed, unit=BYTES_PER_SECOND),
@@ -112,11 +101,12 @@ def _kip_13(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Calculat
     window_ms = samples * window.window_ms
     before = (samples - 1) * traffic.steady * window.window_s
     produced, allowed = before + burst, traffic.quota * window_ms / 1000
-    written = f"{samples - 1} x {quantity(traffic.steady * window.window_s, BYTES)} + {quantity(burst, BYTES)}"
-    delay_ms = max(0, throttle_time_ms(produced / (window_ms / 1000), traffic.quota, window_ms))
-    difference = (
-        f"({quantity(produced, BYTES)} - {quantity(allowed, BYTES)}) / {quantity(traffic.quota, BYTES_PER_SECOND)}"
+    written = (
+        f"{samples - 1} x {format_amount(traffic.steady * window.window_s, BYTES)} + {format_amount(burst, BYTES)}"
     )
+    delay_ms = max(0, throttle_time_ms(produced / (window_ms / 1000), traffic.quota, window_ms))
+    quota = format_amount(traffic.quota, BYTES_PER_SECOND)
+    difference = f"({format_amount(produced, BYTES)} - {format_amount(allowed, BYTES)}) / {quota}"
     return Calculation(
         method="kip-13",
         title="KIP-13",
@@ -124,7 +114,7 @@ def _kip_13(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Calculat
         steps=(
             Step(
                 name="window",
-                arithmetic=f"{samples} x {quantity(window.window_ms, MS)}",
+                arithmetic=f"{samples} x {format_amount(window.window_ms, MS)}",
                 value=window_ms,
                 unit=MS,
             ),
@@ -132,7 +122,7 @@ def _kip_13(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Calculat
             _allowed(traffic.quota, window_ms),
             Step(
                 name="rate",
-                arithmetic=f"{quantity(produced, BYTES)} / {quantity(window_ms, MS)}",
+                arithmetic=f"{format_amount(produced, BYTES)} / {format_amount(window_ms, MS)}",
                 value=produced / (window_ms / 1000),
                 unit=BYTES_PER_SECOND,
             ),
@@ -143,10 +133,7 @@ def _kip_13(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Calculat
 
 
 def _kip_13_samples(window: QuotaWindow) -> int:
-    """Return how many samples KIP-13 would count.
-
-    Its default N of 10 shipped as 11, the current sample included.
-    """
+    """Return how many samples KIP-13 would count: its N of 10 shipped as 11, the current one included."""
     return KIP_13_SAMPLES if window.samples == DEFAULT_WINDOW.samples else window.samples
 
 
@@ -166,9 +153,9 @@ def _rate_steps(rate: float, quota: float, window_ms: int, *, produced_known: bo
     """Return the steps from a rate over a window to the delay: X = (O - T) / T * W."""
     delay_ms = max(0, throttle_time_ms(rate, quota, window_ms))
     rate_text, quota_text, window_text = (
-        quantity(rate, BYTES_PER_SECOND),
-        quantity(quota, BYTES_PER_SECOND),
-        quantity(window_ms, MS),
+        format_amount(rate, BYTES_PER_SECOND),
+        format_amount(quota, BYTES_PER_SECOND),
+        format_amount(window_ms, MS),
     )
     produced = rate * window_ms / 1000
     window_rule = "since the oldest sample kept began" if produced_known else "as given by the quota window"
@@ -183,7 +170,7 @@ def _rate_steps(rate: float, quota: float, window_ms: int, *, produced_known: bo
         _allowed(quota, window_ms),
         Step(
             name="rate",
-            arithmetic=f"{quantity(produced, BYTES)} / {window_text}" if produced_known else "observed",
+            arithmetic=f"{format_amount(produced, BYTES)} / {window_text}" if produced_known else "observed",
             value=rate,
             unit=BYTES_PER_SECOND,
         ),
@@ -201,14 +188,13 @@ def _rate_steps(rate: float, quota: float, window_ms: int, *, produced_known: bo
 def _allowed(quota: float, window_ms: int) -> Step:
     return Step(
         name="bound",
-        arithmetic=f"{quantity(quota, BYTES_PER_SECOND)} x {quantity(window_ms, MS)}",
+        arithmetic=f"{format_amount(quota, BYTES_PER_SECOND)} x {format_amount(window_ms, MS)}",
         value=quota * window_ms / 1000,
         unit=BYTES,
     )
 
 
 def _whole_samples(window: QuotaWindow) -> int:
-    """Return the number of samples that are whole at any time: all but the current one."""
     return max(window.samples - 1, 1)
 
 
@@ -221,8 +207,8 @@ def _longest_ms(window: QuotaWindow) -> int:
 
 
 def _kept(window: QuotaWindow) -> str:
-    shortest_ms = _whole_samples(window) * window.window_ms
+    shortest = format_amount(_whole_samples(window) * window.window_ms, MS)
     return (
         "Kafka divides by the time since the oldest sample kept began: "
-        f"at least {quantity(shortest_ms, MS)}, under steady traffic up to {quantity(_longest_ms(window), MS)}"
+        f"at least {shortest}, under steady traffic up to {format_amount(_longest_ms(window), MS)}"
     )

@@ -5,10 +5,11 @@ Invariants: n % is n % of one thread; delays are at most one sample of the quota
 
 from dataclasses import dataclass
 
-from kafka_quotas.commands.throttle.arithmetic import MS, PERCENT, Calculation, CalculatorAnswer, Given, Step, quantity
+from kafka_quotas.commands.throttle.arithmetic import Calculation, CalculatorAnswer, Given, Step
 from kafka_quotas.commands.throttle.steady_traffic import Moment, after_steady_traffic
 from kafka_quotas.core.metrics.throttle_time import throttle_time_ms
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.model.value_format import MS, PERCENT, format_amount
 
 KIP_124 = "KIP-124, request quotas"
 SHIPPED = "Kafka 4.x: ClientRequestQuotaManager, QuotaUtils.boundedThrottleTime"
@@ -63,11 +64,12 @@ def _notes(load: RequestLoad) -> tuple[str, ...]:
     capacity = _capacity(load)
     if load.quota <= capacity:
         return ()
-    return (f"the quota is above the broker's capacity of {quantity(capacity, PERCENT)}: it never holds anybody back",)
+    return (
+        f"the quota is above the broker's capacity of {format_amount(capacity, PERCENT)}: it never holds anybody back",
+    )
 
 
 def _capacity(load: RequestLoad) -> float:
-    """Return the capacity of all threads of a broker, in % of one thread."""
     return (load.io_threads + load.network_threads) * 100.0
 
 
@@ -77,7 +79,7 @@ def _steady(load: RequestLoad) -> float:
 
 def _worth(load: RequestLoad, window: QuotaWindow) -> Calculation:
     """Calculate the quota in time per window, in threads, and as a share of the broker."""
-    window_text, quota_text = quantity(window.window_ms, MS), quantity(load.quota, PERCENT)
+    window_text, quota_text = format_amount(window.window_ms, MS), format_amount(load.quota, PERCENT)
     threads, capacity = load.io_threads + load.network_threads, _capacity(load)
     return Calculation(
         method="worth",
@@ -99,7 +101,7 @@ def _worth(load: RequestLoad, window: QuotaWindow) -> Calculation:
             ),
             Step(
                 name="share of capacity",
-                arithmetic=f"{quota_text} / {quantity(capacity, PERCENT)}",
+                arithmetic=f"{quota_text} / {format_amount(capacity, PERCENT)}",
                 value=load.quota / threads,
                 unit=PERCENT,
             ),
@@ -118,19 +120,19 @@ def _ceiling(load: RequestLoad, connections: int, request_ms: float, window: Quo
         steps=(
             Step(
                 name="C * R",
-                arithmetic=f"{connections} connections x {quantity(request_ms, MS)}",
+                arithmetic=f"{connections} connections x {format_amount(request_ms, MS)}",
                 value=held_ms,
                 unit=MS,
             ),
             Step(
                 name="most per window",
-                arithmetic=f"max({quantity(allowed_ms, MS)}, {quantity(held_ms, MS)})",
+                arithmetic=f"max({format_amount(allowed_ms, MS)}, {format_amount(held_ms, MS)})",
                 value=most_ms,
                 unit=MS,
             ),
             Step(
                 name="most in per cent",
-                arithmetic=f"{quantity(most_ms, MS)} / {quantity(window.window_ms, MS)}",
+                arithmetic=f"{format_amount(most_ms, MS)} / {format_amount(window.window_ms, MS)}",
                 value=most_ms / window.window_ms * 100,
                 unit=PERCENT,
             ),
@@ -141,7 +143,8 @@ def _ceiling(load: RequestLoad, connections: int, request_ms: float, window: Quo
 def _kip_124(load: RequestLoad, stall_ms: float, window: QuotaWindow) -> Calculation:
     """Calculate by KIP-124, with all usage within one sample of the window."""
     steady_ms = _steady(load) * window.window_ms / 100
-    used = f"{quantity(_steady(load), PERCENT)} x {quantity(window.window_ms, MS)} + {quantity(stall_ms, MS)}"
+    steady = f"{format_amount(_steady(load), PERCENT)} x {format_amount(window.window_ms, MS)}"
+    used = f"{steady} + {format_amount(stall_ms, MS)}"
     rate = (steady_ms + stall_ms) / window.window_ms * 100
     return Calculation(
         method="kip-124",
@@ -167,7 +170,6 @@ def _shipped(load: RequestLoad, stall_ms: float, window: QuotaWindow) -> Calcula
 
 
 def _delays(load: RequestLoad, rate: float, window_ms: int, window: QuotaWindow) -> tuple[int, int]:
-    """Return the delay unbounded and bounded, in ms."""
     unbounded_ms = max(0, throttle_time_ms(rate, load.quota, window_ms))
     return unbounded_ms, min(unbounded_ms, window.window_ms)
 
@@ -175,10 +177,14 @@ def _delays(load: RequestLoad, rate: float, window_ms: int, window: QuotaWindow)
 def _delay_steps(load: RequestLoad, rate: float, window_ms: int, *, used: str, window: QuotaWindow) -> tuple[Step, ...]:
     unbounded_ms, bounded_ms = _delays(load, rate, window_ms, window)
     used_ms = rate * window_ms / 100
-    rate_text, quota_text, window_text = quantity(rate, PERCENT), quantity(load.quota, PERCENT), quantity(window_ms, MS)
+    rate_text, quota_text, window_text = (
+        format_amount(rate, PERCENT),
+        format_amount(load.quota, PERCENT),
+        format_amount(window_ms, MS),
+    )
     return (
         Step(name="thread time used", arithmetic=used, value=used_ms, unit=MS),
-        Step(name="usage", arithmetic=f"{quantity(used_ms, MS)} / {window_text}", value=rate, unit=PERCENT),
+        Step(name="usage", arithmetic=f"{format_amount(used_ms, MS)} / {window_text}", value=rate, unit=PERCENT),
         Step(
             name="delay, unbounded",
             arithmetic=f"({rate_text} - {quota_text}) / {quota_text} x {window_text}"
@@ -189,7 +195,7 @@ def _delay_steps(load: RequestLoad, rate: float, window_ms: int, *, used: str, w
         ),
         Step(
             name="delay",
-            arithmetic=f"min({quantity(unbounded_ms, MS)}, {quantity(window.window_ms, MS)})",
+            arithmetic=f"min({format_amount(unbounded_ms, MS)}, {format_amount(window.window_ms, MS)})",
             value=bounded_ms,
             unit=MS,
         ),

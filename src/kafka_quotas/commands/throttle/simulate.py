@@ -131,10 +131,7 @@ class Tally:
 
 
 class Course:
-    """The course of a replay, thinned as it grows.
-
-    Of neighbours the point with the higher delay or level stays.
-    """
+    """The course of a replay, thinned as it grows by keeping the point of higher delay or level."""
 
     def __init__(self) -> None:
         self._points: list[CoursePoint] = []

@@ -12,31 +12,14 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.changes.plan import Content, Plan
-from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Absent, Entity, shown_name
+from kafka_quotas.core.model.entity import Absent, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, QuotaKey
+from kafka_quotas.core.resolution.client import OTHER, Name, QuotaClient, unused_name
 from kafka_quotas.core.resolution.ip_resolver import IpQuotaResolver
 from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, QuotaResolver
 
 MOST_COMBINATIONS: Final = 100_000
 """The maximum number of combinations of users with client-ids per quota key."""
-ANY_OTHER: Final = "(any other)"
-_NONE: Final = "(none)"
-
-
-class KnownClient(NamedTuple):
-    """A client as pairs (type, name).
-
-    A name of None is any other, an empty client-id is none.
-    """
-
-    parts: tuple[tuple[str, str | None], ...]
-
-    def __str__(self) -> str:
-        return ", ".join(f"{kind} {_shown(name)}" for kind, name in self.parts)
-
-
-def _shown(name: str | None) -> str:
-    return ANY_OTHER if name is None else shown_name(name) if name else _NONE
 
 
 class ClientQuotas(NamedTuple):
@@ -51,7 +34,7 @@ class ClientQuotas(NamedTuple):
 class Affected(NamedTuple):
     """A client and a quota key whose effective quota changes."""
 
-    client: KnownClient
+    client: QuotaClient
     key: str
     before: ClientQuotas
     after: ClientQuotas
@@ -115,7 +98,7 @@ class _Comparison:
             not isinstance(entity.client_id, Absent) for side in (before, after) for entity in side
         )
         taken = {name for entity in entities for _, name in entity.parts}
-        self._other = _free_name(taken)
+        self._other = unused_name(taken)
         self._users = list(dict.fromkeys(entity.user for entity in entities if isinstance(entity.user, str)))
         self._client_ids = list(
             dict.fromkeys(
@@ -162,7 +145,8 @@ class _Comparison:
     ) -> Iterator[Affected]:
         for client_id, (before, after) in found:
             if before != after:
-                yield Affected(KnownClient(((USER, user), (CLIENT_ID, client_id))), self._key, before, after)
+                client = QuotaClient(user=_or_other(user), client_id=_or_other(client_id))
+                yield Affected(client, self._key, before, after)
 
     def _crossings(self, touched: set[Entity]) -> dict[str, list[str]]:
         """Return the client-ids with quotas of their own to look at together with a user.
@@ -188,6 +172,10 @@ class _Comparison:
         return _of(before, pair), _of(after, pair)
 
 
+def _or_other(name: str | None) -> Name:
+    return OTHER if name is None else name
+
+
 def _of(resolver: QuotaResolver, pair: tuple[str, str]) -> ClientQuotas:
     return _standing(resolver.match(resolver.bucket(*pair)) if resolver.enabled else None)
 
@@ -207,16 +195,8 @@ def _affected_addresses(key: QuotaKey, before: _Limits, after: _Limits) -> Itera
             resolver.update(entity, limit)
     entities = sorted({*before, *after}, key=lambda entity: entity.sort_key)
     names = list(dict.fromkeys(entity.ip for entity in entities if isinstance(entity.ip, str)))
-    other = _free_name(set(names))
+    other = unused_name(set(names))
     for name in (*names, None):
         old, new = (_standing(resolver.match(other if name is None else name)) for resolver in sides)
         if old != new:
-            yield Affected(KnownClient(((IP, name),)), key.name, old, new)
-
-
-def _free_name(taken: "set[str | None] | set[str]") -> str:
-    """Return a name without stored quotas."""
-    name = ANY_OTHER
-    while name in taken:
-        name += "'"
-    return name
+            yield Affected(QuotaClient(ip=_or_other(name)), key.name, old, new)

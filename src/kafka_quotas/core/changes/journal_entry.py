@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.changes.plan_file import change_document, change_from
+from kafka_quotas.core.clock import format_instant, parse_instant
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.time_format import format_instant, parse_instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

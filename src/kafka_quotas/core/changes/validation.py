@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.formats.zookeeper import WHOLE_NUMBER_TOLERANCE, format_value
-from kafka_quotas.core.java.hash_order import as_hash_map
+from kafka_quotas.core.java.strings import as_hash_map
 from kafka_quotas.core.model.entity import CLIENT_ID, ENTITY_TYPES, IP, USER, Entity
 from kafka_quotas.core.model.ip_address import is_address_or_host
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, QuotaKey, Unit, ValueType, suggest_key
@@ -25,7 +25,7 @@ from kafka_quotas.core.model.threshold import (
     unmeant_threshold_entity,
     unmeant_threshold_key,
 )
-from kafka_quotas.core.model.units import format_number
+from kafka_quotas.core.model.value_format import format_number
 
 Pairs = Iterable[tuple[str | None, str | None]]
 """An entity as Kafka's requests carry it: (type, name), name None for a default."""

@@ -107,11 +107,13 @@ def usages_of(samples: Iterable[MetricSample], *, names: MetricNames, broker: st
     for sample in samples:
         for place, attribute in _placed(sample, compiled):
             if math.isfinite(sample.value):
-                told = next((sample.labels[label] for label in names.broker_labels if sample.labels.get(label)), broker)
-                found.setdefault((told, *place), {})[attribute] = sample.value
+                named = next(
+                    (sample.labels[label] for label in names.broker_labels if sample.labels.get(label)), broker
+                )
+                found.setdefault((named, *place), {})[attribute] = sample.value
     return [
         Usage(
-            broker=told,
+            broker=named,
             key=_KEYS[kind][0],
             user=_raw(user),
             client_id=client_id,
@@ -119,7 +121,7 @@ def usages_of(samples: Iterable[MetricSample], *, names: MetricNames, broker: st
             throttle_ms=figures.get(_THROTTLE_TIME),
             limit=figures.get(_LIMITS.get(kind, f"{_KEYS[kind][1]}_limit")),
         )
-        for (told, kind, user, client_id), figures in found.items()
+        for (named, kind, user, client_id), figures in found.items()
         if _KEYS[kind][1] in figures
     ]
 
@@ -142,7 +144,6 @@ def _placed(
 
 
 def _raw(user: str) -> str:
-    """Return the raw user of a sanitized tag."""
     try:
         return desanitize(user)
     except InvalidQuotaError:

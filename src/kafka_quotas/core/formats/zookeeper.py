@@ -55,10 +55,7 @@ def znode_path(entity: Entity) -> str:
 
 
 def parent_paths(entity: Entity) -> tuple[str, ...]:
-    """Return the empty znodes above an entity's znode, outermost first.
-
-    Only a user's client-id has any.
-    """
+    """Return the empty znodes above an entity's znode, outermost first, which only a user's client-id has."""
     pieces = entity_path(entity).split("/")
     return tuple(f"{CONFIG_ROOT}/{'/'.join(pieces[:depth])}" for depth in range(2, len(pieces)))
 

@@ -30,7 +30,6 @@ def property_pairs(text: str) -> list[tuple[str, str]]:
 
 
 def _logical_lines(text: str) -> list[str]:
-    """Return the lines with continuations joined, without comments and blank lines."""
     lines: list[str] = []
     pending = ""
     for physical in re.split(r"\r\n|\r|\n", text):

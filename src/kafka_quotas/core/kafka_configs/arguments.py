@@ -72,10 +72,7 @@ class KafkaConfigsCommand:
 
     @property
     def completed_line(self) -> str:
-        """The line that reports the altered entity.
-
-        Of a pair it names one half only, as the original does.
-        """
+        """The line that reports the altered entity, of a pair one half only, as the original does."""
         kind, name = self.types[0], self.names[0]
         if self.options.has("zookeeper"):
             user = f"user-principal '{name}'" if name else "default user-principal"

@@ -94,7 +94,6 @@ def _check_connection(options: Options) -> None:
 
 
 def _check_names(options: Options, types: Sequence[str], resolves: Callable[[str], bool]) -> None:
-    """Refuse broker ids that are no numbers and invalid addresses."""
     if {BROKERS, BROKER_LOGGERS} & set(types):
         for broker_id in _given_values(options, "entity-name", "broker", "broker-logger"):
             if not _INTEGER.fullmatch(broker_id) or not -INT_MAX - 1 <= int(broker_id) <= INT_MAX:

@@ -9,7 +9,7 @@ themselves are dropped. The last value of a key counts. In a file brackets are k
 import re
 from collections.abc import Callable, Mapping
 
-from kafka_quotas.core.java.hash_order import as_hash_map
+from kafka_quotas.core.java.strings import as_hash_map
 from kafka_quotas.core.kafka_configs.options import KafkaConfigsError, Options
 
 LoadProperties = Callable[[str], Mapping[str, str]]

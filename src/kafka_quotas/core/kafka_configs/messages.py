@@ -21,10 +21,7 @@ _NAME_OPTIONS = ("entity-name", *NAMED_FLAGS)
 
 
 def warnings(command: KafkaConfigsCommand) -> list[str]:
-    """Return the warnings to print before an alteration, each in one line.
-
-    Other actions have none.
-    """
+    """Return the warnings to print before an alteration, each in one line, none for other actions."""
     if command.action is not Action.ALTER:
         return []
     return [*_about_names(command), *_about_values(command), *_about_ignored_words(command)]
@@ -70,7 +67,7 @@ _ODD_CLASSES = {
     "SSL_AUTHENTICATION_FAILED": "SslAuthenticationException",
     "UNKNOWN_SERVER_ERROR": "UnknownServerException",
 }
-_TOLD_BY_TEXT_ALONE = (
+_TEXT_ALONE = (
     USAGE,
     NOT_SUPPORTED,
     ILLEGAL_ARGUMENT,
@@ -112,10 +109,10 @@ def unreadable_file(path: str, error: UsageError) -> KafkaConfigsError:
     return KafkaConfigsError(error.message, error_class=OURS, hint=error.hint)
 
 
-def told_lines(error: KafkaConfigsError, arguments: Sequence[str]) -> list[str]:
+def error_lines(error: KafkaConfigsError, arguments: Sequence[str]) -> list[str]:
     """Return the lines on standard error for an error of a command with these arguments."""
     joptsimple = error.error_class.startswith("joptsimple.")
-    if joptsimple or error.error_class in _TOLD_BY_TEXT_ALONE:
+    if joptsimple or error.error_class in _TEXT_ALONE:
         lines = [error.message]
     else:
         reason = f"{error.error_class}: {error.message}" if error.error_class else error.message

@@ -44,19 +44,19 @@ class EwmaMeter:
         return self._uncounted != 0.0
 
     @property
-    def memory(self) -> tuple[float, ...]:
-        """The snapshot for `remember`: the last tick (ms), whether there was one, the uncounted, the rate."""
+    def snapshot(self) -> tuple[float, ...]:
+        """The snapshot for `restore`: the last tick (ms), whether there was one, the uncounted, the rate."""
         return (float(self._ticked_ms), float(self._ticked), self._uncounted, self._rate)
 
-    def remember(self, memory: tuple[float, ...], shift_ms: int) -> None:
+    def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
         """Restore the state of another meter, with all its times moved by `shift_ms`.
 
         Raises:
             ValueError: Figures that are no snapshot of a meter.
         """
-        ticked_ms, ticked, uncounted, rate = memory
-        if not all(map(math.isfinite, memory)):
-            raise ValueError(f"no figures of a meter: {memory}")
+        ticked_ms, ticked, uncounted, rate = snapshot
+        if not all(map(math.isfinite, snapshot)):
+            raise ValueError(f"no figures of a meter: {snapshot}")
         self._ticked_ms = int(ticked_ms) + shift_ms
         self._ticked = bool(ticked)
         self._uncounted = uncounted

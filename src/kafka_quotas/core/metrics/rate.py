@@ -21,10 +21,7 @@ class Rate(WindowedSum):
         return total / (self.window_ms(now_ms) / 1000.0)
 
     def window_ms(self, now_ms: int) -> int:
-        """Return the window in ms that a rate measured now is divided by.
-
-        If there is no sample yet, the first one starts now.
-        """
+        """Return the window in ms that a rate measured now is divided by, starting the first sample if needed."""
         if not self._slots:
             self._advance(now_ms)
         elif now_ms >= self._expired_ms or now_ms - self._last_ms >= self._expire_ms:
@@ -64,10 +61,7 @@ class CountRate(Rate):
 
 
 class SimpleRate(Rate):
-    """A rate over the time since the oldest sample's start, as in Kafka's replication quotas.
-
-    That time counts as one window at least.
-    """
+    """A rate over the time since the oldest sample's start, at least one window, as of replication quotas."""
 
     __slots__ = ()
 

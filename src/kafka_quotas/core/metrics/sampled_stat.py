@@ -99,21 +99,21 @@ class WindowedSum:
         return tuple(Sample(int(slots[at]), int(slots[at + 1]), slots[at + 2]) for at in range(0, len(slots), 3))
 
     @property
-    def memory(self) -> tuple[float, ...]:
-        """The snapshot for `remember`: the index of the current slot, then start, last record and sum of each."""
+    def snapshot(self) -> tuple[float, ...]:
+        """The snapshot for `restore`: the index of the current slot, then start, last record and sum of each."""
         self._store_current()
         return (float(self._index), *self._slots)
 
-    def remember(self, memory: tuple[float, ...], shift_ms: int) -> None:
+    def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
         """Restore the ring from the snapshot of another, with all its times moved by `shift_ms`.
 
         Raises:
             ValueError: Figures that are no ring of these dimensions.
         """
-        index, slots = int(memory[0]), array("d", memory[1:])
+        index, slots = int(snapshot[0]), array("d", snapshot[1:])
         count, surplus = divmod(len(slots), 3)
         if surplus or count > self._samples + 1 or not 0 <= index < max(count, 1):
-            raise ValueError(f"{len(memory)} figures are no ring of {self._samples} samples")
+            raise ValueError(f"{len(snapshot)} figures are no ring of {self._samples} samples")
         for at in range(0, len(slots), 3):
             slots[at] += shift_ms
             slots[at + 1] += shift_ms
@@ -127,7 +127,6 @@ class WindowedSum:
         self._load_current()
 
     def _purge(self, now_ms: int) -> None:
-        """Reset every slot whose last record is out of the window."""
         self._store_current()
         self._reset_expired(now_ms)
         self._load_current()
@@ -170,7 +169,6 @@ class WindowedSum:
         self._slots[at + 2] = 0.0
 
     def _store_current(self) -> None:
-        """Write the current slot back to the arrays."""
         if self._slots:
             self._slots[3 * self._index + 1] = self._last_ms
             self._slots[3 * self._index + 2] = self._value
@@ -196,10 +194,7 @@ class WindowedSum:
 
 @lru_cache(maxsize=64)
 def _spans_ms(samples: int, window_ms: int) -> tuple[int, int, int]:
-    """Return the length of one window, of all, and of all but one.
-
-    The cache lets rings share the number objects, which saves memory.
-    """
+    """Return the length of one window, of all, and of all but one, with rings sharing the objects."""
     return window_ms, samples * window_ms, (samples - 1) * window_ms
 
 

@@ -42,15 +42,12 @@ class Stat(Protocol):
 
     def record(self, value: float, now_ms: int) -> None:
         """Record a value."""
-        ...
 
     def measure(self, now_ms: int) -> float:
         """Return the measured value, which may change the state."""
-        ...
 
     def reconfigure(self, samples: int, window_ms: int) -> None:
         """Set the window, keeping what was recorded."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +72,7 @@ class Sensor:
 
     @property
     def quota(self) -> Quota | None:
-        """The quota, or None.
-
-        Its bound also refills a token bucket.
-        """
+        """The quota, or None, whose bound also refills a token bucket."""
         return self._quota
 
     @quota.setter

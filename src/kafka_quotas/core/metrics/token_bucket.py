@@ -11,10 +11,7 @@ from kafka_quotas.core.model.quota_key import LONG_MAX
 
 
 class TokenBucket:
-    """The tokens of one bucket.
-
-    A strict quota admits nothing more while they are below 0.
-    """
+    """The tokens of one bucket, below 0 while a strict quota admits nothing more."""
 
     __slots__ = ("_bound", "_burst", "_last_ms", "_per_second", "_samples", "_tokens", "_window_ms")
 
@@ -48,17 +45,17 @@ class TokenBucket:
         self.bound = self._bound
 
     @property
-    def memory(self) -> tuple[float, ...]:
-        """The snapshot for `remember`: the tokens and the time of that count."""
+    def snapshot(self) -> tuple[float, ...]:
+        """The snapshot for `restore`: the tokens and the time of that count."""
         return (self._tokens, float(self._last_ms))
 
-    def remember(self, memory: tuple[float, ...], shift_ms: int) -> None:
+    def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
         """Restore the state of another bucket, with its time moved by `shift_ms`.
 
         Raises:
             ValueError: Figures of another kind of bucket.
         """
-        self._tokens, last_ms = memory
+        self._tokens, last_ms = snapshot
         self._last_ms = int(last_ms) + shift_ms
 
     def measure(self, now_ms: int) -> float:
@@ -70,10 +67,7 @@ class TokenBucket:
         return tokens
 
     def record(self, value: float, now_ms: int) -> None:
-        """Refill the bucket and take a value out.
-
-        A negative value goes back in, up to the burst.
-        """
+        """Refill the bucket and take a value out, or put a negative one back in, up to the burst."""
         if self._bound is None:
             return
         tokens = self.measure(now_ms) - value

@@ -44,10 +44,7 @@ _TYPE_ORDER = {entity_type: index for index, entity_type in enumerate((*ENTITY_T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entity:
-    """An entity as pairs (type, name), hashable and equal by its parts.
-
-    A name of None is the default.
-    """
+    """An entity as pairs (type, name) with None for the default, hashable and equal by its parts."""
 
     parts: tuple[tuple[str, str | None], ...]
 
@@ -118,10 +115,7 @@ class Entity:
 
     @property
     def topic(self) -> str | Absent | None:
-        """The topic's name, or `ABSENT` for none.
-
-        Topics have no default, so None is invalid.
-        """
+        """The topic's name, or `ABSENT` for none. Topics have no default, so None is invalid."""
         return self.part(TOPIC)
 
     @property
@@ -146,5 +140,5 @@ def shown_name(name: str) -> str:
 
 
 def _odd(name: str) -> bool:
-    """Return whether a name needs quotes (blank ends, commas, control characters, empty)."""
+    """Return whether a name needs quotes."""
     return not name or not name.isprintable() or any(mark in name for mark in " ,'\"") or name.startswith("default")

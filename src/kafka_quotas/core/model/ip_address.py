@@ -39,10 +39,7 @@ def is_address_or_host(name: str, resolves: Callable[[str], bool]) -> bool:
 
 
 def ipv4_literal(text: str) -> bytes | None:
-    """Return the four bytes of an IPv4 address of one to four decimal parts, or None.
-
-    The last part fills the remaining bytes.
-    """
+    """Return the bytes of an IPv4 address of one to four decimal parts, the last filling up, or None."""
     if len(text) > _IPV4_LENGTH or not _IPV4.fullmatch(text):
         return None
     *leading, last = map(int, text.split("."))

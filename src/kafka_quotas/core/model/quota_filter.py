@@ -77,10 +77,7 @@ def filter_verdict_kraft(quota_filter: QuotaFilter) -> InvalidQuotaError | None:
 
 
 def filter_verdict_local(quota_filter: QuotaFilter) -> InvalidQuotaError | None:
-    """Return the local store's error for a filter, or None.
-
-    It is that of a KRaft broker, except for the thresholds that only the local store has.
-    """
+    """Return the local store's error for a filter, a KRaft broker's but for thresholds, or None."""
     kinds = [component.entity_type for component in quota_filter.components]
     if any(kind in THRESHOLD_TYPES for kind in kinds):
         if len(kinds) > 1:
@@ -133,7 +130,6 @@ def _component_matches(component: FilterComponent, entity: Entity) -> bool:
 
 
 def _kraft_component_verdict(component: FilterComponent, seen: set[str]) -> InvalidQuotaError | None:
-    """Return the error of one component, given the types before it, or None."""
     kind, match = component.entity_type, component.match
     if not kind:
         return InvalidQuotaError("Invalid empty entity type.")

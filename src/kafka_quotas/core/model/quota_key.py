@@ -1,4 +1,4 @@
-"""The quota keys: one table for parsing, validation, help texts and documentation.
+"""The quota keys and types: one table for parsing, validation, help texts and documentation.
 
 Invariants: names are Kafka's own (4.x). A key is valid on the entity kinds of its row and on no other. The batch and
 fetch sizes are the clients' defaults: a quota far below them delays or starves clients.
@@ -131,10 +131,7 @@ QUOTA_KEYS: dict[str, QuotaKey] = {
 
 
 def suggest_key(name: str) -> QuotaKey | None:
-    """Return the key that `name` probably means, or None.
-
-    It is a known draft or misspelling, or a name close to it.
-    """
+    """Return the key that `name` probably means by a known misspelling or a close name, or None."""
     folded = name.strip().lower()
     for key in QUOTA_KEYS.values():
         if folded == key.name or folded in key.misspellings:
@@ -143,3 +140,37 @@ def suggest_key(name: str) -> QuotaKey | None:
 
     close = get_close_matches(folded, list(QUOTA_KEYS), n=1, cutoff=0.7)
     return QUOTA_KEYS[close[0]] if close else None
+
+
+class QuotaType(Enum):
+    """The kinds of quotas, one per quota manager."""
+
+    PRODUCE = "produce"
+    FETCH = "fetch"
+    REQUEST = "request"
+    CONTROLLER_MUTATION = "controller_mutation"
+    REQUEST_RATE = "request_rate"
+    """Requests counted, which brokers don't limit."""
+
+    @property
+    def key(self) -> QuotaKey:
+        """The quota key under which limits of this type are stored."""
+        return _KEYS[self]
+
+
+_KEYS = {
+    QuotaType.PRODUCE: PRODUCER_BYTE_RATE,
+    QuotaType.FETCH: CONSUMER_BYTE_RATE,
+    QuotaType.REQUEST: REQUEST_PERCENTAGE,
+    QuotaType.CONTROLLER_MUTATION: CONTROLLER_MUTATION_RATE,
+    QuotaType.REQUEST_RATE: REQUEST_RATE,
+}
+
+
+class RateAlgorithm(Enum):
+    """The algorithms of rates other than those of controller mutations."""
+
+    WINDOW = "window"
+    """Kafka's sliding window."""
+    SMOOTH = "smooth"
+    """A bucket of one second."""

@@ -11,7 +11,7 @@ import unicodedata
 from urllib.parse import quote
 
 from kafka_quotas.core.errors import InvalidQuotaError
-from kafka_quotas.core.java.utf8 import decode_utf8
+from kafka_quotas.core.java.strings import decode_utf8
 
 DEFAULT_NAME = "<default>"
 """The node name of a default entity; never a sanitized name."""
@@ -20,10 +20,7 @@ _ESCAPED = re.compile(r"(?:%..)+|[%+]", re.DOTALL)
 
 
 def sanitize(name: str) -> str:
-    """Return the name percent-encoded in upper-case hex.
-
-    Letters, digits, `.`, `-` and `_` stay, lone surrogates become `?`.
-    """
+    """Return the name percent-encoded in upper-case hex, but for letters, digits, `.`, `-` and `_`."""
     # `quote` never encodes a tilde, Java always does; one in its output can only come from the name itself.
     return quote(name.encode("utf-8", "replace"), safe="").replace("~", "%7E")
 

@@ -130,10 +130,7 @@ def refuse_elsewhere(store_url: str, entity: Entity) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdSettings:
-    """The threshold of each topic that has one, and the total of each broker by node id.
-
-    A total under None is that of all other brokers.
-    """
+    """The threshold of each topic that has one, and the total of each broker by node id (None: others)."""
 
     topics: Mapping[str, float] = field(default_factory=dict)
     totals: Mapping[str | None, float] = field(default_factory=dict)

@@ -1,14 +1,16 @@
-"""Figures with units, parsed exactly and written plainly.
+"""Figures and lengths of time with units, parsed exactly.
 
 k/M/G/T and kB/MB/GB/TB are powers of 1000, Ki/Mi/Gi/Ti of 1024, with an optional B and an optional `/s` or `ps`.
 A lower-case b is bits and needs `/s` or `ps` (`8Mbps` = 1,000,000 bytes/s). `%` belongs to request_percentage only.
-Arithmetic is exact (fractions). The result is the double that Kafka stores.
+A length of time needs a unit: `250us`, `100ms`, `1.5s`, `10min`, `2h`. Arithmetic is exact (fractions); of a quota the
+result is the double that Kafka stores.
 """
 
 import re
 from fractions import Fraction
+from typing import Final
 
-from kafka_quotas.core.errors import InvalidQuotaError
+from kafka_quotas.core.errors import InvalidQuotaError, UsageError
 from kafka_quotas.core.model.quota_key import QuotaKey, Unit, ValueType
 
 UNLIMITED = "unlimited"
@@ -20,6 +22,14 @@ _RATE = re.compile(_NUMBER + r"\s*(?P<per>/s)?", re.ASCII)
 _POWERS = {"k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 _BYTES_HINT = "examples: 1048576, 10MiB, 2M (2,000,000), 80Mbps (bits), unlimited"
 _NON_FINITE = {"nan", "inf", "infinity", "+inf", "-inf", "+infinity", "-infinity"}
+_DURATION_UNITS_MS: Final = {
+    "us": Fraction(1, 1000),
+    "ms": Fraction(1),
+    "s": Fraction(1000),
+    "min": Fraction(60_000),
+    "h": Fraction(3_600_000),
+}
+_DURATION = re.compile(r"(?P<number>\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})\s*(?P<unit>us|ms|s|min|h)", re.ASCII)
 
 
 def parse_bytes(text: str) -> Fraction:
@@ -46,6 +56,18 @@ def parse_bytes(text: str) -> Fraction:
     return value
 
 
+def parse_duration_ms(text: str) -> Fraction:
+    """Return the exact milliseconds of a text such as `100ms`, `1.5s` or `10min`.
+
+    Raises:
+        UsageError: Any other text, such as a negative figure or one without a unit.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"not a length of time: {text!r}", hint="examples: 250us, 100ms, 1.5s, 10min, 2h")
+    return Fraction(match["number"]) * _DURATION_UNITS_MS[match["unit"]]
+
+
 def parse_quota_value(key: QuotaKey, text: str) -> float:
     """Return the value that `text` means for `key`, as the double that Kafka stores.
 
@@ -70,7 +92,6 @@ def parse_quota_value(key: QuotaKey, text: str) -> float:
 
 
 def _exact(key: QuotaKey, text: str) -> Fraction:
-    """Return the exact value of a figure in the unit of its key."""
     if key.unit is Unit.BYTES_PER_SECOND:
         if text.endswith("%"):
             raise InvalidQuotaError(f"{key.name} takes bytes per second, not %: {text!r}", hint=_BYTES_HINT)
@@ -93,35 +114,3 @@ def _checked_float(key: QuotaKey, text: str, exact: Fraction) -> float:
             hint="round it to a whole number",
         )
     return float(exact)
-
-
-def format_number(value: float) -> str:
-    """Return a double as a plain number without exponent or trailing `.0`.
-
-    NaN and infinities have Java's names.
-    """
-    if value != value:  # noqa: PLR0124 - NaN is the one value unlike itself
-        return "NaN"
-    if value in (float("inf"), float("-inf")):
-        return "Infinity" if value > 0 else "-Infinity"
-    if value == int(value):
-        return str(int(value))
-    from decimal import Decimal  # noqa: PLC0415 - only fractions pay for it
-
-    return format(Decimal(repr(value)), "f")  # repr is the shortest decimal that reads back as the same double
-
-
-def format_quota_value(key: QuotaKey | None, value: float) -> str:
-    """Return a stored value for a person, with `unlimited (explicit)` for the key's largest value."""
-    if key is not None and value >= key.unlimited:
-        return "unlimited (explicit)"
-    return format_number(value)
-
-
-def format_bytes(value: float) -> str:
-    """Return bytes with a decimal prefix and up to four digits, such as `10.5 MB`."""
-    rounded = float(f"{value:.4g}")
-    for power, prefix in ((4, "TB"), (3, "GB"), (2, "MB"), (1, "kB")):
-        if abs(rounded) >= 1000**power:
-            return f"{rounded / 1000**power:.15g} {prefix}"
-    return f"{rounded:.15g} B"

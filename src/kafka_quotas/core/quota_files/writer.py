@@ -17,7 +17,8 @@ from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.java import double as java_double
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.threshold import STORED_KEYS
-from kafka_quotas.core.model.units import UNLIMITED, format_number
+from kafka_quotas.core.model.units import UNLIMITED
+from kafka_quotas.core.model.value_format import format_number
 from kafka_quotas.core.quota_files.declarations import DEFAULT_SUFFIX
 from kafka_quotas.core.quota_files.document import QUOTAS_SCHEMA
 

@@ -8,7 +8,7 @@ import copy
 from typing import Protocol
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_type import QuotaType
+from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.core.quotas.mutation_quota import MutationQuota
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket, RateBucket, SmoothBucket
 from kafka_quotas.core.resolution.quota_resolver import NEVER, AppliedQuota, QuotaResolver, bucket_tags
@@ -22,31 +22,24 @@ class LimiterManager(Protocol):
     @property
     def limits(self) -> QuotaResolver:
         """The limits that decide which bucket a client draws on."""
-        ...
 
     def resolve(self, user: str, client_id: str) -> tuple[QuotaBucket | None, AppliedQuota | None]:
         """Return a client's bucket and limit, None for either where there is none."""
-        ...
 
     def keeps(self, bucket: QuotaBucket) -> bool:
         """Return whether a bucket is still in use."""
-        ...
 
     def max_value(self, limit: float | None) -> float | None:
         """Return what a limit allows over the whole windows, None without a limit."""
-        ...
 
     def throttled(self, user: str, client_id: str, throttle_ms: int, now_ms: int) -> None:
         """Count a throttle time in ms in the average of the client's bucket."""
-        ...
 
     def strict_quota(self, user: str, client_id: str) -> MutationQuota:
         """Return a quota for one request that refuses mutations while its bucket is in debt."""
-        ...
 
     def permissive_quota(self, user: str, client_id: str) -> MutationQuota:
         """Return a quota for one request that accepts mutations and reports the wait."""
-        ...
 
 
 class Limiter:

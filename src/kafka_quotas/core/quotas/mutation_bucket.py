@@ -73,18 +73,18 @@ class _SpreadRate(ABC):
         self._bound = _exact(bound)
 
     @property
-    def memory(self) -> tuple[float, ...]:
-        """The snapshot for `remember`: number and sum of each sample, rounded to doubles."""
+    def snapshot(self) -> tuple[float, ...]:
+        """The snapshot for `restore`: number and sum of each sample, rounded to doubles."""
         return tuple(figure for index, total in self._sums.items() for figure in (float(index), float(total)))
 
-    def remember(self, memory: tuple[float, ...], shift_ms: int) -> None:
+    def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
         """Restore the samples of another rate, moved by the whole windows in `shift_ms`.
 
         Raises:
             ValueError: Figures that are no pairs.
         """
         shift = shift_ms // self._window_ms
-        pairs = zip(memory[::2], memory[1::2], strict=True)
+        pairs = zip(snapshot[::2], snapshot[1::2], strict=True)
         self._sums = defaultdict(Fraction, {int(index) + shift: _exact(total) for index, total in pairs})
 
     def rate(self, now_ms: int) -> float:
@@ -173,7 +173,6 @@ class AdmissionBucket(QuotaBucket, Protocol):
 
     def refused_ms(self, now_ms: int) -> int | None:
         """Return how long a request would have to wait in ms, or None if it is admitted."""
-        ...
 
 
 class TokenMutationBucket(MutationBucket):
@@ -238,17 +237,17 @@ class SpreadMutationBucket:
         return self._rate.refused_ms(now_ms) is not None
 
     @property
-    def memory(self) -> tuple[float, ...]:
-        """The snapshot for `remember`: that of the rate."""
-        return self._rate.memory
+    def snapshot(self) -> tuple[float, ...]:
+        """The snapshot for `restore`: that of the rate."""
+        return self._rate.snapshot
 
-    def remember(self, memory: tuple[float, ...], shift_ms: int) -> None:
+    def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
         """Restore the state of another bucket.
 
         Raises:
             ValueError: Figures that are no pairs.
         """
-        self._rate.remember(memory, shift_ms)
+        self._rate.restore(snapshot, shift_ms)
 
     def refused_ms(self, now_ms: int) -> int | None:
         """Return how long the rate takes to fall to its bound by the formula in ms, or None if it admits."""

@@ -22,8 +22,13 @@ from typing import Final, Protocol
 
 from kafka_quotas.core.metrics.rate import Rate
 from kafka_quotas.core.metrics.sampled_stat import WindowedSum
-from kafka_quotas.core.metrics.throttle_average import METRIC_SAMPLES, METRIC_WINDOW_MS
-from kafka_quotas.core.metrics.throttle_time import bounded_throttle_time_ms, mutation_throttle_time_ms, narrow_to_int32
+from kafka_quotas.core.metrics.throttle_time import (
+    METRIC_SAMPLES,
+    METRIC_WINDOW_MS,
+    bounded_throttle_time_ms,
+    mutation_throttle_time_ms,
+    narrow_to_int32,
+)
 from kafka_quotas.core.metrics.token_bucket import TokenBucket
 from kafka_quotas.core.model.quota_key import INT_MAX, LONG_MAX
 from kafka_quotas.core.resolution.quota_resolver import Bucket
@@ -42,7 +47,6 @@ class QuotaBucket(Protocol):
 
     def record(self, value: float, now_ms: int) -> None:
         """Record a value without a check."""
-        ...
 
     def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
         """Record a value and return the throttle time in ms, 0 within the quota.
@@ -50,36 +54,29 @@ class QuotaBucket(Protocol):
         Returns:
             A 32-bit number, which is negative on overflow only.
         """
-        ...
 
     def set_bound(self, bound: float) -> None:
         """Set the bound, keeping what was recorded."""
-        ...
 
     def peek(self, now_ms: int) -> float:
         """Return the rate per second, or the tokens left, without changing the state."""
-        ...
 
     def is_blank(self, now_ms: int) -> bool:
         """Return whether a new bucket in its place would decide the same, because no record counts any more."""
-        ...
 
     def is_in_debt(self, now_ms: int) -> bool:
         """Return whether it holds its clients back now, because the records exceed the bound."""
-        ...
 
     @property
-    def memory(self) -> tuple[float, ...]:
+    def snapshot(self) -> tuple[float, ...]:
         """The figures from which another bucket of its kind can continue."""
-        ...
 
-    def remember(self, memory: tuple[float, ...], shift_ms: int) -> None:
+    def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
         """Restore the state of another bucket, with all its times moved by `shift_ms`.
 
         Raises:
             ValueError: Figures of another kind or window.
         """
-        ...
 
 
 class RateBucket(Rate):
@@ -251,12 +248,12 @@ class BucketSnapshot:
     """The figures of the bucket, which only its kind can read."""
 
 
-def memory_of(bucket: QuotaBucket) -> BucketSnapshot | None:
+def snapshot_of(bucket: QuotaBucket) -> BucketSnapshot | None:
     """Return the snapshot of a bucket without changing it, or None if it has no record."""
     if bucket.recorded_ms is None:
         return None
     return BucketSnapshot(
-        name=bucket.name, kind=type(bucket).__name__, recorded_ms=bucket.recorded_ms, figures=bucket.memory
+        name=bucket.name, kind=type(bucket).__name__, recorded_ms=bucket.recorded_ms, figures=bucket.snapshot
     )
 
 
@@ -304,17 +301,17 @@ class SmoothBucket:
         return throttle_ms
 
     @property
-    def memory(self) -> tuple[float, ...]:
-        """The snapshot for `remember`: the tokens spent and the time of that count."""
+    def snapshot(self) -> tuple[float, ...]:
+        """The snapshot for `restore`: the tokens spent and the time of that count."""
         return (self._spent, float(self._last_ms))
 
-    def remember(self, memory: tuple[float, ...], shift_ms: int) -> None:
+    def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
         """Restore the state of another bucket, with its time moved by `shift_ms`.
 
         Raises:
             ValueError: Figures of another kind of bucket.
         """
-        self._spent, last_ms = memory
+        self._spent, last_ms = snapshot
         self._last_ms = int(last_ms) + shift_ms
 
     def peek(self, now_ms: int) -> float:

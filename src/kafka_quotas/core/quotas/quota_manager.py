@@ -9,10 +9,9 @@ bucket before its next use. Not safe for several threads at once.
 
 from typing import Final, cast
 
-from kafka_quotas.core.metrics.throttle_average import ThrottleAverage
+from kafka_quotas.core.metrics.throttle_time import ThrottleAverage
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_key import LONG_MAX
-from kafka_quotas.core.model.quota_type import QuotaType, RateAlgorithm
+from kafka_quotas.core.model.quota_key import LONG_MAX, QuotaType, RateAlgorithm
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import IDLE_MS, BucketPool, BucketState
 from kafka_quotas.core.quotas.limiter import Limiter
@@ -31,7 +30,7 @@ from kafka_quotas.core.quotas.quota_bucket import (
     QuotaBucket,
     RateBucket,
     SmoothBucket,
-    memory_of,
+    snapshot_of,
 )
 from kafka_quotas.core.resolution.quota_resolver import NEVER, AppliedQuota, Bucket, QuotaResolver, bucket_tags
 
@@ -215,27 +214,27 @@ class ClientQuotaManager:
             average = self._throttles[name] = ThrottleAverage()
         average.record(throttle_ms, now_ms)
 
-    def memories(self) -> list[BucketSnapshot]:
+    def snapshots(self) -> list[BucketSnapshot]:
         """Return snapshots of the buckets that have records, without changing any."""
-        return [memory for bucket in self._buckets.values() if (memory := memory_of(bucket)) is not None]
+        return [snapshot for bucket in self._buckets.values() if (snapshot := snapshot_of(bucket)) is not None]
 
-    def remember(self, memory: BucketSnapshot, shift_ms: int) -> None:
+    def restore(self, snapshot: BucketSnapshot, shift_ms: int) -> None:
         """Restore a bucket from a snapshot, with all its times moved by `shift_ms`.
 
         Raises:
             ValueError: Figures of another kind of bucket or another window.
         """
-        bucket = self._new_bucket(memory.name)
-        if memory.kind != type(bucket).__name__:
-            raise ValueError(f"a {memory.kind} is no {type(bucket).__name__}")
-        bucket.remember(memory.figures, shift_ms)
-        known = self._buckets.get(memory.name)
+        bucket = self._new_bucket(snapshot.name)
+        if snapshot.kind != type(bucket).__name__:
+            raise ValueError(f"a {snapshot.kind} is no {type(bucket).__name__}")
+        bucket.restore(snapshot.figures, shift_ms)
+        known = self._buckets.get(snapshot.name)
         if known is None:
             self._keep(bucket)
         else:
             bucket = known
-            bucket.remember(memory.figures, shift_ms)
-        bucket.recorded_ms = memory.recorded_ms + shift_ms
+            bucket.restore(snapshot.figures, shift_ms)
+        bucket.recorded_ms = snapshot.recorded_ms + shift_ms
         bucket.generation = NEVER
 
     def expire_idle(self, now_ms: int) -> int:

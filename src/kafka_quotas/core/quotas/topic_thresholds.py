@@ -169,13 +169,13 @@ class TopicThresholds:
             topic: meter.rate(now_ms) for topic, meter in self._meters.items()
         }
 
-    def memories(self, now_ms: int) -> Iterator[tuple[str, tuple[float, ...]]]:
+    def snapshots(self, now_ms: int) -> Iterator[tuple[str, tuple[float, ...]]]:
         """Yield the snapshot of each active meter by topic, with that of all together under the empty name."""
         for topic, meter in (("", self._total_meter), *self._meters.items()):
             if meter.rate(now_ms) >= 1.0 or meter.is_counting:
-                yield topic, meter.memory
+                yield topic, meter.snapshot
 
-    def remember(self, topic: str, memory: tuple[float, ...], shift_ms: int) -> None:
+    def restore(self, topic: str, snapshot: tuple[float, ...], shift_ms: int) -> None:
         """Restore a topic's meter (empty: that of all together) from a snapshot, moved by `shift_ms`.
 
         The topic counts as led here.
@@ -184,7 +184,7 @@ class TopicThresholds:
             ValueError: Figures that are no snapshot of a meter.
         """
         meter = EwmaMeter(0)
-        meter.remember(memory, shift_ms)
+        meter.restore(snapshot, shift_ms)
         if not topic:
             self._total_meter = meter
             return

@@ -70,10 +70,7 @@ class EffectiveQuotas:
                 self._by_key[QUOTA_KEYS[name]].update_static(entity, limit)
 
     def _store(self, entity: Entity, quotas: Mapping[str, float]) -> None:
-        """Store the quotas of an entity, skipping the keys that brokers skip.
-
-        Those are unknown keys and keys of another kind of entity.
-        """
+        """Store the quotas of an entity but unknown keys and those of other entities, which brokers skip."""
         of_ip = entity.ip is not ABSENT
         for name, limit in quotas.items():
             key = QUOTA_KEYS.get(name)
@@ -85,10 +82,7 @@ class EffectiveQuotas:
                 self._by_key[key].update(entity, limit)
 
     def for_client(self, user: str, client_id: str) -> tuple[EffectiveQuota, ...]:
-        """Return the effective quota per key of users and client-ids.
-
-        A client that names no client-id has the client-id `""`.
-        """
+        """Return the effective quota per key of users and client-ids, where `""` is no client-id."""
         return tuple(_of_client(key, resolver, user, client_id) for key, resolver in self._by_key.items())
 
     def winner(self, key: QuotaKey, user: str, client_id: str) -> Entity | None:
@@ -134,7 +128,6 @@ def _as_overridden(matches: Iterable[AppliedQuota]) -> tuple[Overridden, ...]:
 
 
 def _sharers(bucket: Bucket | None, kinds: frozenset[LevelKind]) -> str:
-    """Return the clients that share a bucket, as text."""
     if bucket is None:
         return "nobody: nothing is counted"
     user, client_id = (shown_name(name) if name else "" for name in bucket)

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.java.utf8 import well_formed
+from kafka_quotas.core.java.strings import well_formed
 from kafka_quotas.enforcement.config.address import parse_address, parse_addresses, parse_broker_addresses
 from kafka_quotas.enforcement.config.api_access import ALLOW, DENY, parse_api_access
 from kafka_quotas.enforcement.config.broker_ports import ports_of

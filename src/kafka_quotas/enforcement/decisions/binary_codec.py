@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.core.java.utf8 import decode_utf8, well_formed
+from kafka_quotas.core.java.strings import decode_utf8, well_formed
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import ANONYMOUS
 from kafka_quotas.enforcement.decisions.messages import (

@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
-from kafka_quotas.core.java.utf8 import well_formed
+from kafka_quotas.core.java.strings import well_formed
 from kafka_quotas.enforcement.config.rules import ANONYMOUS
 from kafka_quotas.enforcement.decisions.messages import (
     ANY_QUOTA_TYPES,

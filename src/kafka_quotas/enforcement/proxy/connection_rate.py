@@ -180,7 +180,7 @@ class ConnectionRates:
         """Yield the state of each rate that has a record."""
         for of, name, rate in self._rates():
             if rate.last_ms:
-                yield RateSnapshot(of=of, name=name, recorded_ms=rate.last_ms, figures=rate.rate.memory)
+                yield RateSnapshot(of=of, name=name, recorded_ms=rate.last_ms, figures=rate.rate.snapshot)
 
     def restore(self, snapshot: RateSnapshot, shift_ms: int) -> None:
         """Restore a rate with all its times moved by `shift_ms`.
@@ -189,7 +189,7 @@ class ConnectionRates:
             ValueError: The figures belong to another window.
         """
         rate = _CountedRate(self._window)
-        rate.rate.remember(snapshot.figures, shift_ms)
+        rate.rate.restore(snapshot.figures, shift_ms)
         rate.last_ms = snapshot.recorded_ms + shift_ms
         match snapshot.of:
             case RateOf.BROKER:

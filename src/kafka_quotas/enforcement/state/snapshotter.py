@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, TextIO, cast
 
 from kafka_quotas.core.clock import Clock
-from kafka_quotas.core.quotas.quota_bucket import memory_of
+from kafka_quotas.core.quotas.quota_bucket import snapshot_of
 from kafka_quotas.core.quotas.quota_manager import IDLE_MS, ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
@@ -187,9 +187,9 @@ class StateSnapshotter:
                 case SavedBucket(broker=broker):
                     of_all = broker == CLUSTER
                     quotas = self._policy.cluster if of_all else self._policy.broker(self._node_id(broker))
-                    quotas.manager(saved.quota_type, saved.mode).remember(saved.memory, shift_ms)
+                    quotas.manager(saved.quota_type, saved.mode).restore(saved.snapshot, shift_ms)
                 case SavedRate(broker=node_id):
-                    self._connections.broker(self._node_id(node_id)).rates.restore(saved.memory, shift_ms)
+                    self._connections.broker(self._node_id(node_id)).rates.restore(saved.snapshot, shift_ms)
                 case SavedMeter(broker=node_id):
                     thresholds = self._thresholds.broker(self._node_id(node_id))
                     thresholds.restore(saved.topic, saved.figures, shift_ms=shift_ms, now_ms=now_ms)
@@ -216,13 +216,13 @@ class StateSnapshotter:
         now_ms = self._clock.now_ms()
         for buckets in self._policy.pool.walk():
             yield from _sliced(
-                SavedBucket(broker=broker, mode=mode, quota_type=manager.quota_type, memory=memory)
+                SavedBucket(broker=broker, mode=mode, quota_type=manager.quota_type, snapshot=snapshot)
                 for bucket, owner in buckets
                 if (manager := cast("ClientQuotaManager", owner)) in sources
                 for broker, mode in (sources[manager],)
                 if bucket.recorded_ms is not None
                 and now_ms - bucket.recorded_ms <= _span_ms(manager, mode)
-                and (memory := memory_of(bucket)) is not None
+                and (snapshot := snapshot_of(bucket)) is not None
             )
             yield []
         yield from _sliced(self._rates(now_ms))
@@ -235,9 +235,9 @@ class StateSnapshotter:
     def _rates(self, now_ms: int) -> Iterator[SavedRate]:
         window = self._policy.window
         for node_id, made in list(self._connections.brokers.items()):
-            for memory in made.rates.snapshots():
-                if now_ms - memory.recorded_ms <= 2 * window.samples * window.window_ms:
-                    yield SavedRate(broker=self._name(node_id), memory=memory)
+            for snapshot in made.rates.snapshots():
+                if now_ms - snapshot.recorded_ms <= 2 * window.samples * window.window_ms:
+                    yield SavedRate(broker=self._name(node_id), snapshot=snapshot)
 
     def _name(self, node_id: NodeId) -> NodeId:
         # The bootstrap listener's broker may have another id after a restart.

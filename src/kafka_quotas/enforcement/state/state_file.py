@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO, TypeAlias
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.java.utf8 import well_formed
+from kafka_quotas.core.java.strings import well_formed
 from kafka_quotas.core.quotas.quota_bucket import BucketSnapshot
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
@@ -44,7 +44,7 @@ class SavedBucket:
     """Node id, None for the broker of the bootstrap address, or `CLUSTER`."""
     mode: Mode
     quota_type: QuotaType
-    memory: BucketSnapshot
+    snapshot: BucketSnapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class SavedRate:
 
     broker: NodeId
     """Node id, None for the broker of the bootstrap address."""
-    memory: RateSnapshot
+    snapshot: RateSnapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,13 +155,13 @@ def read_state(path: Path) -> SavedState | None:
 
 def _to_json(saved: Saved) -> dict[str, Any]:
     match saved:
-        case SavedBucket(memory=memory):
-            user, client_id = memory.name
+        case SavedBucket(snapshot=snapshot):
+            user, client_id = snapshot.name
             row = {"mode": saved.mode.value, "type": saved.quota_type.value, "user": user, "client_id": client_id}
-            figures = {"kind": memory.kind, "recorded_ms": memory.recorded_ms, "figures": memory.figures}
-        case SavedRate(memory=memory):
-            row = {"of": memory.of.value, "name": memory.name}
-            figures = {"recorded_ms": memory.recorded_ms, "figures": memory.figures}
+            figures = {"kind": snapshot.kind, "recorded_ms": snapshot.recorded_ms, "figures": snapshot.figures}
+        case SavedRate(snapshot=snapshot):
+            row = {"of": snapshot.of.value, "name": snapshot.name}
+            figures = {"recorded_ms": snapshot.recorded_ms, "figures": snapshot.figures}
         case SavedMeter():
             row, figures = {"topic": saved.topic}, {"figures": saved.figures}
     return {"broker": saved.broker, **row, **figures}
@@ -173,7 +173,7 @@ def _buckets_of(rows: list[dict[str, Any]]) -> Iterator[SavedBucket]:
             broker=row["broker"],
             mode=Mode(row["mode"]),
             quota_type=QuotaType(row["type"]),
-            memory=BucketSnapshot(
+            snapshot=BucketSnapshot(
                 name=(well_formed(str(row["user"])), well_formed(str(row["client_id"]))),
                 kind=str(row["kind"]),
                 recorded_ms=int(row["recorded_ms"]),
@@ -184,13 +184,13 @@ def _buckets_of(rows: list[dict[str, Any]]) -> Iterator[SavedBucket]:
 
 def _rates_of(rows: list[dict[str, Any]]) -> Iterator[SavedRate]:
     for row in rows:
-        memory = RateSnapshot(
+        snapshot = RateSnapshot(
             of=RateOf(row["of"]),
             name=well_formed(str(row["name"])),
             recorded_ms=int(row["recorded_ms"]),
             figures=_figures(row),
         )
-        yield SavedRate(broker=_node_id(row), memory=memory)
+        yield SavedRate(broker=_node_id(row), snapshot=snapshot)
 
 
 def _meters_of(rows: list[dict[str, Any]]) -> Iterator[SavedMeter]:

@@ -134,7 +134,7 @@ class BrokerThresholds:
     def snapshots(self, now_ms: int) -> Iterator[tuple[str, tuple[float, ...]]]:
         """Yield the state of each active meter by topic, with that of the total under the empty name."""
         if self.is_active:
-            yield from self._thresholds.memories(now_ms)
+            yield from self._thresholds.snapshots(now_ms)
 
     def restore(self, topic: str, figures: tuple[float, ...], *, shift_ms: int, now_ms: int) -> None:
         """Restore a topic's meter from the state of an earlier one.
@@ -148,7 +148,7 @@ class BrokerThresholds:
         Raises:
             ValueError: The numbers are no state of a meter.
         """
-        self._thresholds.remember(topic, figures, shift_ms)
+        self._thresholds.restore(topic, figures, shift_ms)
         if topic:
             self._produced_ms[topic] = now_ms
 

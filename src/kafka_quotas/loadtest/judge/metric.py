@@ -15,8 +15,8 @@ from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.metrics.ewma import TICK_MS, EwmaMeter
-from kafka_quotas.core.model.time_format import format_duration_ms, parse_duration_ms
-from kafka_quotas.core.model.units import format_number, parse_bytes
+from kafka_quotas.core.model.units import parse_bytes, parse_duration_ms
+from kafka_quotas.core.model.value_format import format_duration_ms, format_rounded
 from kafka_quotas.loadtest.plan.workload import RateUnit
 from kafka_quotas.loadtest.record.delivery import Delivery
 from kafka_quotas.loadtest.record.histogram import LatencySummary
@@ -95,7 +95,7 @@ class Metric:
             return unit.text(value)
         if self.dimension is Dimension.DURATION:
             return format_duration_ms(float(f"{value:.4g}"))
-        return format_number(float(f"{value:.6g}"))
+        return format_rounded(value, 6)
 
 
 _LATENCIES: Final[dict[str, Callable[[ClientResult], LatencySummary]]] = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.units import format_bytes
+from kafka_quotas.core.model.value_format import format_byte_rate
 
 
 class Workload(StrEnum):
@@ -121,7 +121,7 @@ class RateUnit(StrEnum):
 
     def text(self, rate: float) -> str:
         """Return a rate for people, such as `10.5 MB/s` or `4.98 requests/s`."""
-        return f"{format_bytes(rate)}/s" if self is RateUnit.BYTES else f"{rate:.4g} {self.value}"
+        return format_byte_rate(rate) if self is RateUnit.BYTES else f"{rate:.4g} {self.value}"
 
 
 UNITS = {

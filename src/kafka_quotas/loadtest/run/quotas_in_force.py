@@ -13,7 +13,7 @@ from kafka_quotas.core.model.quota_key import (
     QuotaKey,
     Unit,
 )
-from kafka_quotas.core.model.units import format_bytes, format_quota_value
+from kafka_quotas.core.model.value_format import format_byte_rate, format_quota_value
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas
 from kafka_quotas.loadtest.plan.plan import ClientName
 from kafka_quotas.loadtest.plan.workload import Workload
@@ -88,4 +88,4 @@ def _limit(quota: EffectiveQuota) -> float | None:
 def _shown(key: QuotaKey, limit: float | None) -> str:
     if limit is None:
         return "no limit"
-    return f"{format_bytes(limit)}/s" if key.unit is Unit.BYTES_PER_SECOND else format_quota_value(key, limit)
+    return format_byte_rate(limit) if key.unit is Unit.BYTES_PER_SECOND else format_quota_value(key, limit)

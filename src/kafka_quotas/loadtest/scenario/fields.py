@@ -11,8 +11,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, Protocol
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.time_format import parse_duration_ms
-from kafka_quotas.core.model.units import parse_bytes
+from kafka_quotas.core.model.units import parse_bytes, parse_duration_ms
 from kafka_quotas.loadtest.scenario.yaml_tree import ScenarioError, YamlNode
 
 _WHOLE: Final = re.compile(r"\d{1,12}", re.ASCII)

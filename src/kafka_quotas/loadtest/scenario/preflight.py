@@ -10,7 +10,7 @@ from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.model.units import format_bytes
+from kafka_quotas.core.model.value_format import format_bytes
 from kafka_quotas.core.resolution.effective import ANONYMOUS
 from kafka_quotas.loadtest.judge.expectation import parse_expectation
 from kafka_quotas.loadtest.plan.offered_rate import RateKind

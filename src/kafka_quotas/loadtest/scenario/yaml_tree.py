@@ -5,12 +5,11 @@ mapping. Numbers and words are texts, as their meaning depends on their place.
 """
 
 from dataclasses import dataclass
-from typing import Final
-
-import yaml
+from typing import Any, Final
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.quota_files.document import SourceLocation
+from kafka_quotas.core.quota_files.document import QuotaFileError, SourceLocation
+from kafka_quotas.stores.files.yaml_reader import YamlReader
 
 MAX_CHARACTERS: Final = 1_000_000
 _NULLS: Final = ("null", "~", "")
@@ -51,45 +50,28 @@ def read_tree(text: str, source: str) -> YamlNode:
     if len(text) > MAX_CHARACTERS:
         raise ScenarioError(f"{source} is too large for a scenario", hint=f"the most is {MAX_CHARACTERS} characters")
     try:
-        _refuse_tricks(text, source)
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = SourceLocation(source=source, line=None if mark is None else mark.line + 1)
-        raise ScenarioError(f"{place}: not YAML: {getattr(error, 'problem', None) or 'it ends early'}") from error
+        tree: YamlNode | None = _TreeReader(text, source).read()
+    except QuotaFileError as error:
+        raise ScenarioError(error.message, hint=error.hint) from error
     except RecursionError as error:
         raise ScenarioError(f"{source} is nested too deep", hint="a scenario has three or four levels") from error
-    if root is None:
+    if tree is None:
         raise ScenarioError(f"{source} is empty", hint="kafka-quotas load-test list shows those that are shipped")
-    return _node(root, source)
+    return tree
 
 
-def _refuse_tricks(text: str, source: str) -> None:
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        if getattr(event, "anchor", None) is not None:
-            raise _at(event, source).problem("anchors and aliases are not taken", "write it out")
-        if getattr(event, "tag", None) not in (None, "!"):
-            raise _at(event, source).problem("tags are not taken", "leave it out")
+class _TreeReader(YamlReader):
+    """Builds a node of every value."""
 
+    def scalar(self, event: Any, depth: int) -> str | None:
+        return None if not event.style and event.value in _NULLS else super().scalar(event, depth)
 
-def _at(event: yaml.Event, source: str) -> YamlNode:
-    mark = event.start_mark
-    return YamlNode(SourceLocation(source=source, line=None if mark is None else mark.line + 1), None)
+    def value(self, event: Any, depth: int, name: str = "") -> YamlNode:
+        value = super().value(event, depth, name)
+        return YamlNode(self.place(event), tuple(value) if isinstance(value, list) else value)
 
-
-def _node(node: yaml.Node, source: str) -> YamlNode:
-    place = SourceLocation(source=source, line=node.start_mark.line + 1)
-    if isinstance(node, yaml.ScalarNode):
-        null = node.style is None and node.value in _NULLS
-        return YamlNode(place, None if null else node.value)
-    if isinstance(node, yaml.SequenceNode):
-        return YamlNode(place, tuple(_node(item, source) for item in node.value))
-    parts: dict[str, YamlNode] = {}
-    for key, value in node.value:
-        name = _node(key, source)
+    def name(self, event: Any) -> str:
+        name = self.value(event, 0)
         if not isinstance(name.value, str):
             raise name.problem("a name is not a plain text")
-        if name.value in parts:
-            raise name.problem(f"{name.value[:40]!r} stands twice", "keep one of them")
-        parts[name.value] = _node(value, source)
-    return YamlNode(place, parts)
+        return name.value

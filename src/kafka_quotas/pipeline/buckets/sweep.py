@@ -6,7 +6,8 @@ from typing import Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, QuotaKey, suggest_key
-from kafka_quotas.core.model.units import format_quota_value, parse_quota_value
+from kafka_quotas.core.model.units import parse_quota_value
+from kafka_quotas.core.model.value_format import format_quota_value
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
 
 DEFAULT_STEPS: Final = 10

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import QuotaKey, Unit
-from kafka_quotas.core.model.units import format_bytes, format_number
+from kafka_quotas.core.model.value_format import format_byte_rate, format_number
 from kafka_quotas.core.quota_files.writer import FileFormat, file_text
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
 from kafka_quotas.pipeline.recommend.advice import Advice, Override
@@ -91,5 +91,5 @@ def override_reason(advice: Advice, override: Override) -> str:
 def _figure(key: QuotaKey, value: float) -> str:
     """Format a rate for people."""
     if key.unit is Unit.BYTES_PER_SECOND:
-        return f"{format_bytes(value)}/s"
+        return format_byte_rate(value)
     return f"{format_number(float(f'{value:.3g}'))}{'%' if key.unit is Unit.PERCENT else '/s'}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.core.java.utf8 import decode_utf8
+from kafka_quotas.core.java.strings import decode_utf8
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, framed
 from kafka_quotas.wire.codec.skip import (
     Buffer,

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.core.java.utf8 import decode_utf8, well_formed
+from kafka_quotas.core.java.strings import decode_utf8, well_formed
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.codec.skip import (

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.core.java.utf8 import decode_utf8
+from kafka_quotas.core.java.strings import decode_utf8
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, MAX_REQUEST_BYTES, checked_frame_length
 from kafka_quotas.wire.codec.skip import Buffer, TruncatedError, tags

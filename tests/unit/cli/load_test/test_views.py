@@ -13,12 +13,12 @@ from kafka_quotas.cli.charts.text_chart import Style
 from kafka_quotas.cli.load_test.views.chart import load_series
 from kafka_quotas.cli.load_test.views.live import bar, live_view, progress_rows
 from kafka_quotas.cli.load_test.views.view import load_listing, print_load
-from kafka_quotas.cli.output.values import duration_text
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.commands.demo import CLIENTS
 from kafka_quotas.commands.load_test.request import RunRequest
 from kafka_quotas.commands.windows import WindowSource
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName
 from kafka_quotas.loadtest.plan.throttle_cycles import Direction
 from kafka_quotas.loadtest.plan.workload import Workload
@@ -72,7 +72,7 @@ def test_the_chart_holds_rates_limits_and_throttle_times() -> None:
     ("microseconds", "text"), [(0, "0 us"), (820, "820 us"), (12_345, "12.3 ms"), (4_560_000, "4.56 s")]
 )
 def test_durations_are_short(microseconds: float, text: str) -> None:
-    assert duration_text(microseconds) == text
+    assert format_duration_us(microseconds) == text
 
 
 def _progress(client_id: str, *, rate: float, throttled: int = 0, quota: float | None = 2e6) -> ClientProgress:

@@ -18,6 +18,7 @@ HOSTILE = {
     "recursive.yaml": ("entries: &e\n  - *e\n", "anchors and aliases are not taken"),
     "deep_flow.yaml": ("[" * 1_000_000, "an entry is not a mapping"),
     "deep_entity.yaml": ("- {entity: " + "{a: " * 100_000, "nested too deep"),
+    "deep_tagged.yaml": ("- {entity: " + "! {a: " * 100_000, "nested too deep"),
     "deep_block.yaml": ("entries:\n- entity:\n" + "".join(f"{' ' * n}a:\n" for n in range(3, 2000)), "nested too deep"),
     "long_flow.yaml": ("[" + "a," * 4_000_000 + "]", "too many items"),
     "many_keys.yaml": ("values: {" + "".join(f"k{number}: 1, " for number in range(100_000)) + "}", "too many names"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafka_quotas.commands.throttle.arithmetic import Calculation, CalculatorAnswer, quantity
+from kafka_quotas.commands.throttle.arithmetic import Calculation, CalculatorAnswer
 from kafka_quotas.commands.throttle.compare import throttle_compare
 from kafka_quotas.commands.throttle.mutation import (
     Burst,
@@ -15,6 +15,7 @@ from kafka_quotas.commands.throttle.rate import RateTraffic, throttle_rate
 from kafka_quotas.commands.throttle.request import RequestLoad, throttle_request
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.model.value_format import format_amount
 from kafka_quotas.core.quotas.simulation import MUTATION_ALGORITHMS, Algorithm
 
 DEFAULT = QuotaWindow()
@@ -26,7 +27,7 @@ def calculation(answer: CalculatorAnswer, method: str) -> Calculation:
 
 
 def figures(found: Calculation) -> dict[str, str]:
-    return {step.name: quantity(step.value, step.unit) for step in found.steps}
+    return {step.name: format_amount(step.value, step.unit) for step in found.steps}
 
 
 def arithmetic(found: Calculation) -> dict[str, str]:

@@ -6,9 +6,10 @@ import random
 import pytest
 
 from kafka_quotas.core.changes import blast_radius as module
-from kafka_quotas.core.changes.blast_radius import ANY_OTHER, Affected, blast_radius
+from kafka_quotas.core.changes.blast_radius import Affected, blast_radius
 from kafka_quotas.core.changes.plan import Content, plan_changes
 from kafka_quotas.core.model.entity import ABSENT, Entity
+from kafka_quotas.core.resolution.client import OTHER, QuotaClient
 from kafka_quotas.core.resolution.effective import EffectiveQuotas
 
 PRODUCE, CONNECTIONS = "producer_byte_rate", "connection_creation_rate"
@@ -89,22 +90,26 @@ def test_nobody_is_missing_and_nobody_is_told_wrongly(seed: int) -> None:
     }
     plan = plan_changes(stored, desired, prune=chance.random() < 0.5)
     after = plan.applied_to(stored)
-    affected = {each.client.parts: each for each in blast_radius(stored, plan).affected}
+    affected = {each.client: each for each in blast_radius(stored, plan).affected}
     sides = [EffectiveQuotas(side.items()) for side in (stored, after)]
     named = {name for entity in {*stored, *after} for name in (entity.user,) if isinstance(name, str)}
     client_ids = {name for entity in {*stored, *after} for name in (entity.client_id,) if isinstance(name, str)}
     for user, client_id in itertools.product([*sorted(named), None], [*sorted(client_ids), None, ""]):
         outcomes = [_outcome(side, user, client_id) for side in sides]
-        told_as = affected.get((("user", user), ("client-id", client_id)))
+        told_as = affected.get(client(user, client_id))
         if told_as is not None:
             assert _told(told_as) == outcomes
         elif outcomes[0] != outcomes[1]:
-            general = [affected.get((("user", u), ("client-id", c))) for u, c in ((user, None), (None, client_id))]
+            general = [affected.get(client(u, c)) for u, c in ((user, None), (None, client_id))]
             assert outcomes in [_told(each) for each in general if each is not None]
 
 
+def client(user: str | None, client_id: str | None) -> QuotaClient:
+    return QuotaClient(user=OTHER if user is None else user, client_id=OTHER if client_id is None else client_id)
+
+
 def _outcome(side: EffectiveQuotas, user: str | None, client_id: str | None) -> tuple[float | None, Entity | None]:
-    answers = side.for_client(ANY_OTHER if user is None else user, ANY_OTHER if client_id is None else client_id)
+    answers = side.for_client(*(OTHER.value if name is None else name for name in (user, client_id)))
     (answer,) = (each for each in answers if each.key.name == PRODUCE)
     return (answer.limit, answer.entity)
 

@@ -9,7 +9,7 @@ import pytest
 
 from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.java.double import parse, to_string
-from kafka_quotas.core.java.hash_order import as_hash_map, hash_code
+from kafka_quotas.core.java.strings import as_hash_map, hash_code
 from kafka_quotas.core.model.ip_address import ipv4_literal, ipv6_literal, is_address_or_host
 from kafka_quotas.core.model.sanitizer import desanitize, sanitize
 

@@ -332,7 +332,7 @@ def test_a_state_saved_in_slices_has_every_bucket_while_others_change(
     assert content["saved_ms"] == clock.now_ms()
     state = read_state(path)
     assert state is not None
-    names = [bucket.memory.name[1] for bucket in state.buckets]
+    names = [bucket.snapshot.name[1] for bucket in state.buckets]
     assert len(names) == len(set(names))
     assert set(names) >= {f"client-{number}" for number in range(1000)}
     after = QuotaRegistry(WINDOW)

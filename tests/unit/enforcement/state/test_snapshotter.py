@@ -59,8 +59,8 @@ def test_a_bucket_that_is_given_its_memory_back_goes_on_as_if_nothing_had_happen
     for delta_ms, amount in before:
         now_ms += delta_ms
         first.record_and_throttle_ms("u", "app", amount, now_ms)
-    for memory in first.memories():
-        second.remember(memory, 0)
+    for snapshot in first.snapshots():
+        second.restore(snapshot, 0)
     for delta_ms, amount in after:
         now_ms += delta_ms
         expected = first.record_and_throttle_ms("u", "app", amount, now_ms)
@@ -70,14 +70,14 @@ def test_a_bucket_that_is_given_its_memory_back_goes_on_as_if_nothing_had_happen
 def test_a_memory_of_another_kind_or_window_is_refused() -> None:
     produce = manager(KINDS[0])
     produce.record_and_throttle_ms("u", "app", 5000, START_MS)
-    (memory,) = produce.memories()
+    (snapshot,) = produce.snapshots()
     with pytest.raises(ValueError, match="RateBucket is no SmoothBucket"):
-        manager(KINDS[2]).remember(memory, 0)
+        manager(KINDS[2]).restore(snapshot, 0)
     for step in range(4):
         produce.record_and_throttle_ms("u", "app", 1, START_MS + 1000 * step)
-    (longer,) = produce.memories()
+    (longer,) = produce.snapshots()
     with pytest.raises(ValueError, match="no ring of 2 samples"):
-        ClientQuotaManager(QuotaType.PRODUCE, QuotaWindow(samples=2, window_s=1)).remember(longer, 0)
+        ClientQuotaManager(QuotaType.PRODUCE, QuotaWindow(samples=2, window_s=1)).restore(longer, 0)
 
 
 class Kept:
@@ -260,7 +260,7 @@ def test_what_can_not_hold_anybody_back_any_more_is_not_saved(tmp_path: Path) ->
     kept.keeper.save()
     state = read_state(tmp_path / "state")
     assert state is not None
-    assert [bucket.memory.name for bucket in state.buckets] == [("", "new")]
+    assert [bucket.snapshot.name for bucket in state.buckets] == [("", "new")]
 
 
 def test_nobody_but_owner_and_group_can_read_the_file(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kafka_quotas.cli.output.render import is_terminal
-from kafka_quotas.cli.output.values import duration_text
+from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.plan.workload import UNITS
 from kafka_quotas.loadtest.run.runner import ClientProgress, RunProgress, Watcher
 
@@ -97,4 +97,4 @@ def _sums(entities: Sequence[ClientProgress]) -> Iterator[tuple[str, ...]]:
 
 
 def _throttled(count: int, sum_ms: float) -> str:
-    return f"{count:,}x {duration_text(sum_ms * 1000)}" if count else ""
+    return f"{count:,}x {format_duration_us(sum_ms * 1000)}" if count else ""

@@ -12,7 +12,7 @@ from kafka_quotas.cli.load_test.views.page_charts import (
     throttling,
 )
 from kafka_quotas.cli.load_test.views.view import first_entities, quota_text, throttled_text, told_verdict
-from kafka_quotas.cli.output.values import duration_text
+from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.judgement import Judgement, State
 from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
 
@@ -81,8 +81,8 @@ def _throttled(result: LoadResult) -> KeyFigure:
     longest_ms = max((entity.throttle.max_ms for entity in result.entities), default=0.0)
     if not count:
         return KeyFigure(label="Throttled", value="never")
-    note = f"{count:,} times, {duration_text(longest_ms * 1000)} at the longest"
-    return KeyFigure(label="Throttled", value=duration_text(total_ms * 1000), note=note)
+    note = f"{count:,} times, {format_duration_us(longest_ms * 1000)} at the longest"
+    return KeyFigure(label="Throttled", value=format_duration_us(total_ms * 1000), note=note)
 
 
 def _delivered(result: LoadResult) -> KeyFigure:
@@ -136,7 +136,7 @@ def _row(entity: ClientResult, result: LoadResult) -> tuple[str, ...]:
         quota_text(entity),
         "" if verdict.ratio is None else f"{verdict.ratio:.3f}",
         throttled_text(entity),
-        duration_text(entity.response.p99_us) if entity.response.count else "",
+        format_duration_us(entity.response.p99_us) if entity.response.count else "",
         told_verdict(entity, result),
     )
 

@@ -6,7 +6,7 @@ from kafka_quotas.cli.charts.html_page import ReportChart, ReportSection, Report
 from kafka_quotas.cli.charts.svg import Bar, Curve, bars_svg, curves_svg, series_svg
 from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.load_test.views.chart import rolling_rates
-from kafka_quotas.cli.output.values import duration_text
+from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.judge.judging import allowed_us
 from kafka_quotas.loadtest.record.histogram import LatencySummary
 from kafka_quotas.loadtest.result.result import BrokerSample, ClientResult, LoadResult
@@ -212,7 +212,7 @@ def _latency_table(entities: Sequence[ClientResult]) -> ReportTable:
         for kind, summary in kinds:
             if summary.count:
                 figures = (summary.p50_us, summary.p90_us, summary.p99_us, summary.p999_us, summary.max_us)
-                rows.append((entity.name.label, kind, *(duration_text(figure) for figure in figures)))
+                rows.append((entity.name.label, kind, *(format_duration_us(figure) for figure in figures)))
     names = ("p50", "p90", "p99", "p99.9", "Longest")
     return ReportTable(columns=("Client", "What", *names), rows=tuple(rows), numeric=frozenset(names))
 

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 
 from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, folded, print_listing, write
-from kafka_quotas.cli.output.values import duration_text
 from kafka_quotas.cli.output.view import Output
+from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
 from kafka_quotas.loadtest.result.document import NOUN, VERSION, run_document
 from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
@@ -106,7 +106,7 @@ def quota_text(entity: ClientResult) -> str:
 def throttled_text(entity: ClientResult) -> str:
     """Format how often a client was throttled and for how long in total."""
     throttle = entity.throttle
-    return f"{throttle.count}x {duration_text(throttle.sum_ms * 1000)}" if throttle.count else "never"
+    return f"{throttle.count}x {format_duration_us(throttle.sum_ms * 1000)}" if throttle.count else "never"
 
 
 def _evidence_line(judgement: Judgement) -> str:
@@ -131,7 +131,7 @@ def _row(entity: ClientResult, told: str, *, mixed: bool) -> list[Cell]:
         quota_text(entity),
         "" if verdict.ratio is None else f"{verdict.ratio:.3f}",
         throttled_text(entity),
-        *([] if mixed else [duration_text(response.p99_us) if response.count else ""]),
+        *([] if mixed else [format_duration_us(response.p99_us) if response.count else ""]),
         told,
     ]
 

@@ -1,6 +1,6 @@
 """What a bucket tells of its throttle times and mutations, which limits nothing."""
 
-from kafka_quotas.core.metrics.throttle_average import ThrottleAverage
+from kafka_quotas.core.metrics.throttle_time import ThrottleAverage
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import BucketState, ClientQuotaManager, QuotaType
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_quotas.core.java.utf8 import decode_utf8, well_formed
+from kafka_quotas.core.java.strings import decode_utf8, well_formed
 from kafka_quotas.core.quotas.quota_manager import BucketSnapshot, QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.decisions import binary_codec as decision_binary
@@ -68,13 +68,13 @@ def test_a_lone_surrogate_is_replaced_on_every_way_in(text: str, read: str, tmp_
     _, (ask,) = decision_binary.read_requests(frame, 0, len(frame))
     assert isinstance(ask, DecisionRequest)
     assert (ask.user, ask.client_id, ask.ip, ask.topic) == (read, read, read, read)
-    memory = BucketSnapshot(name=(text, text), kind="k", recorded_ms=1, figures=(1.0,))
-    bucket = SavedBucket(broker=1, mode=Mode.KAFKA, quota_type=QuotaType.PRODUCE, memory=memory)
+    snapshot = BucketSnapshot(name=(text, text), kind="k", recorded_ms=1, figures=(1.0,))
+    bucket = SavedBucket(broker=1, mode=Mode.KAFKA, quota_type=QuotaType.PRODUCE, snapshot=snapshot)
     with state_file(tmp_path / "state") as file:
         file.writelines(state_text((), [[bucket]], now_ms=lambda: 1))
     state = read_state(tmp_path / "state")
     assert state is not None
-    assert state.buckets[0].memory.name == (read, read)
+    assert state.buckets[0].snapshot.name == (read, read)
 
 
 def test_a_claim_with_a_lone_surrogate_names_a_user_that_can_be_written() -> None:

@@ -1,0 +1,145 @@
+"""Values as people read them: numbers, sizes, rates, lengths of time, shares, quotas.
+
+Numbers are plain, without an exponent. Prefixes are decimal. What only machines read is written by its own format:
+Java's doubles in `core.java.double`, ZooKeeper's values in `core.formats.zookeeper`.
+"""
+
+from typing import Final
+
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS, QuotaKey, QuotaType, Unit
+from kafka_quotas.core.model.threshold import STORED_KEYS
+
+MS: Final = "ms"
+BYTES: Final = "bytes"
+BYTES_PER_SECOND: Final = "bytes/s"
+PERCENT: Final = "%"
+
+
+def format_number(value: float) -> str:
+    """Return a double as a plain number without exponent or trailing `.0`, not-finite ones as in Java."""
+    if value != value:  # noqa: PLR0124 - NaN is the one value unlike itself
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == int(value):
+        return str(int(value))
+    from decimal import Decimal  # noqa: PLC0415 - only fractions pay for it
+
+    return format(Decimal(repr(value)), "f")  # repr is the shortest decimal that reads back as the same double
+
+
+def format_rounded(value: float, digits: int) -> str:
+    """Return a plain number of at most `digits` significant digits."""
+    return format_number(float(f"{value:.{digits}g}"))
+
+
+def format_bytes(value: float) -> str:
+    """Return bytes with a decimal prefix and up to four digits, such as `10.5 MB`."""
+    rounded = float(f"{value:.4g}")
+    for power, prefix in ((4, "TB"), (3, "GB"), (2, "MB"), (1, "kB")):
+        if abs(rounded) >= 1000**power:
+            return f"{rounded / 1000**power:.15g} {prefix}"
+    return f"{rounded:.15g} B"
+
+
+def format_byte_rate(value: float) -> str:
+    """Return bytes per second, such as `10.5 MB/s`."""
+    return f"{format_bytes(value)}/s"
+
+
+def format_amount(value: float, unit: str) -> str:
+    """Return a value with its unit and at most six digits: `60 MB`, `2 s`, `0.1 %`, `500 partitions`."""
+    if unit == MS:
+        return format_duration_ms(value)
+    if unit in (BYTES, BYTES_PER_SECOND):
+        return format_bytes(value) + unit.removeprefix(BYTES)
+    return f"{format_rounded(value, 6)} {unit}"
+
+
+def format_duration_ms(value_ms: float) -> str:
+    """Return a length of time with at most six digits: `100 ms` below a second, `12 s` from there on."""
+    number, unit = (value_ms, "ms") if abs(value_ms) < 1000 else (value_ms / 1000, "s")
+    return f"{format_rounded(number, 6)} {unit}"
+
+
+def format_duration_us(value_us: float) -> str:
+    """Return a latency with at most three digits below 1000 s: `820 us`, `12.3 ms`, `4.56 s`, `49950 s`."""
+    if value_us >= 1e9:
+        return f"{value_us / 1e6:.0f} s"
+    for scale, unit in ((1e6, "s"), (1e3, "ms")):
+        if value_us >= scale:
+            return f"{value_us / scale:.3g} {unit}"
+    return f"{value_us:.0f} us"
+
+
+def format_duration_s(value_s: int) -> str:
+    """Return a length of time in words: `40 seconds`, `25 minutes`, `7.5 hours`, `12 days`."""
+    for name, length_s in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if value_s >= 2 * length_s:
+            return f"{float(f'{value_s / length_s:.2g}'):g} {name}"
+    return format_count(value_s, "second")
+
+
+def format_count(count: int, noun: str, *, separator: str = "") -> str:
+    """Return a number of things, such as `1 entity` or, with a comma as separator, `1,200 clients`."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:{separator}} {noun if count == 1 else plural}"
+
+
+def format_share(share: float | None) -> str:
+    """Return a share of a limit, such as `87%`, None as an empty text."""
+    return "" if share is None else f"{share * 100:.0f}%"
+
+
+def format_throttle_time(throttle_ms: float | None) -> str:
+    """Return a throttle time, such as `1200 ms`, None as an empty text."""
+    return "" if throttle_ms is None else f"{format_number(round(throttle_ms))} ms"
+
+
+def format_quota_value(key: QuotaKey | None, value: float) -> str:
+    """Return a stored value without its unit, with `unlimited (explicit)` for the key's largest value."""
+    if key is not None and value >= key.unlimited:
+        return "unlimited (explicit)"
+    return format_number(value)
+
+
+def format_quota(key_name: str, value: float | None) -> str:
+    """Return a stored value: `10.49 MB/s`, `50%`, `5/s`, `unlimited (explicit)`, or `not set` for None."""
+    if value is None:
+        return "not set"
+    key = STORED_KEYS.get(key_name)
+    if key is None:
+        return format_number(value)
+    if value >= key.unlimited:
+        return format_quota_value(key, value)
+    if key.unit is Unit.BYTES_PER_SECOND:
+        return format_byte_rate(value)
+    return format_number(value) + ("%" if key.unit is Unit.PERCENT else "/s")
+
+
+def format_limit(key_name: str, limit: float | None) -> str:
+    """Return a limit for a column, where a stored "unlimited" reads like no limit."""
+    return "unlimited" if limit is None or limit >= QUOTA_KEYS[key_name].unlimited else format_quota(key_name, limit)
+
+
+def format_rate(key_name: str, rate: float, *, digits: int = 3) -> str:
+    """Return a measured rate, of anything but bytes to `digits` digits: `10.49 MB/s`, `12.3%`, `4.1/s`."""
+    if QUOTA_KEYS[key_name].unit is Unit.BYTES_PER_SECOND:
+        return format_byte_rate(rate)
+    return format_quota(key_name, float(f"{rate:.{digits}g}"))
+
+
+def format_typed_rate(quota_type: str, value: float | None) -> str:
+    """Return a rate or limit of a quota type by its name: `1.5 MB/s`, `12%`, `3/s`, None as an empty text."""
+    if value is None:
+        return ""
+    key_name = QuotaType(quota_type).key.name
+    return format_quota(key_name, value if value >= 1000 else float(f"{value:.4g}"))
+
+
+def format_axis_value(value: float, unit: str) -> str:
+    """Return a value for an axis or a legend with three or four digits, bytes with a prefix."""
+    if unit in (BYTES, BYTES_PER_SECOND):
+        return format_bytes(value) + unit.removeprefix(BYTES)
+    rounded = float(f"{value:.4g}")
+    return f"{rounded:.4g}" if abs(rounded) >= 1e6 else format_number(rounded)
