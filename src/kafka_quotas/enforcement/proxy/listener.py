@@ -109,7 +109,6 @@ class Listener:
             timeout_s=self._connect_timeout_s,
             client_tls=None if self._tls is None else self._tls.context,
             upstream_tls=None if self._upstream_tls is None else self._upstream_tls.context,
-            failed=partial(self._health.failed, route.upstream),
         )
 
     def translation(self, client: socket.socket) -> Callable[[int, str, int], tuple[str, int]]:
@@ -195,7 +194,7 @@ class Listener:
             settings=self.settings,
             route=route,
             route_by_host=self._route_by_host,
-            reached=self._reached if is_bootstrap and len(self.settings.upstreams) > 1 else None,
+            reached=self.reached if is_bootstrap and len(self.settings.upstreams) > 1 else None,
             connections=self._connections,
             serve=self._serve,
             timeout_s=self._connect_timeout_s,
@@ -223,13 +222,13 @@ class Listener:
         routes = {route.upstream: route for route in reversed(self.brokers.bootstraps)}
         return routes[self._health.preferred(route.upstream for route in self.brokers.bootstraps)[0]]
 
-    async def _reached(self, route: Route) -> Route:
+    async def reached(self, route: Route) -> Route:
         """Return a route to a bootstrap server that takes connections in place of one to any of them.
 
         A broker without a known address is looked for through such a server as well.
         """
         servers = {each.upstream: each for each in self.brokers.bootstraps}
-        if route not in self.brokers.bootstraps and route.is_located:
+        if len(servers) == 1 or (route not in self.brokers.bootstraps and route.is_located):
             return route
         answering = await self._health.first_answering(servers, kept_s=TAKEN_S)
         if answering is None:

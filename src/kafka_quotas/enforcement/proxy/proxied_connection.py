@@ -18,7 +18,7 @@ from typing import Final
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
 from kafka_quotas.enforcement.proxy.transport import PeerCloseWatcher, Transport
-from kafka_quotas.enforcement.proxy.upstream import UpstreamConfig, UpstreamError, connect
+from kafka_quotas.enforcement.proxy.upstream import Reroute, UpstreamConfig, UpstreamError, connect_any
 from kafka_quotas.enforcement.session.gathering import GATHER_MS
 from kafka_quotas.enforcement.session.session import Session
 from kafka_quotas.enforcement.session.session_state import AWAITING_RESPONSE, CLOSED, DRAINING, THROTTLED
@@ -94,9 +94,10 @@ class ProxiedConnection:
         self._is_unsteady = False
         """Whether a side was paused, or the connection drained, at the last `_follow`: it may have to change back."""
 
-    def open(self, client: socket.socket, config: UpstreamConfig) -> None:
+    def open(self, client: socket.socket, config: UpstreamConfig, reroute: Reroute) -> None:
         """Serve an accepted connection."""
         self.upstream_config = config
+        self._reroute = reroute
         self._opening = self._context.loop.create_task(self._open(client, config))
 
     def expire(self) -> bool:
@@ -194,12 +195,7 @@ class ProxiedConnection:
     async def _connect(self, config: UpstreamConfig) -> None:
         error: UpstreamError | None = None
         try:
-            await connect(
-                lambda: self._upstream,
-                config.upstream,
-                timeout_s=config.timeout_s,
-                tls=config.upstream_tls,
-            )
+            self.upstream_config = await connect_any(lambda: self._upstream, config, self._reroute)
         except asyncio.CancelledError:
             self._upstream.forget()
             raise
@@ -209,9 +205,6 @@ class ProxiedConnection:
             self._opening = None
             self._check_closed()
         if error is not None:
-            self._counters.upstream_connect_failures += 1
-            if config.failed is not None:
-                config.failed()
             self._fail("upstream can't be connected", error, LogLevel.ERROR)
         elif self._client.is_gone:
             self._upstream.send(self._state.to_upstream)  # what it sent last

@@ -20,6 +20,7 @@ from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.connection_quotas import BrokerConnectionQuotas, ConnectionQuotas
 from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxied_connection import ProxiedConnection, ProxyContext
+from kafka_quotas.enforcement.proxy.upstream import UpstreamConfig
 from kafka_quotas.enforcement.proxy.upstream_health import UpstreamHealth
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry
 from kafka_quotas.enforcement.quotas.route import Route
@@ -162,9 +163,11 @@ class ProxyServer:
     def _serve(self, listener: Listener, accepted: AcceptedConnection) -> None:
         rules = self._rules[listener.settings.name]
         tracker = PrincipalTracker(rules=rules, counters=self._context.counters, notify=self._context.notify)
+        self._served += 1
+        number = self._served
         connection = ProxiedConnection(
             self._context,
-            self._session(listener, accepted, tracker, rules),
+            self._session(listener, accepted, tracker, rules, number),
             peer=str(accepted.source),
             on_closed=partial(self._closed, accepted),
             on_client=partial(_certified, listener, tracker),
@@ -172,10 +175,41 @@ class ProxyServer:
         connection.max_idle_ms = listener.settings.max_idle_ms
         self.connections[connection] = accepted.route
         self._empty.clear()
-        connection.open(accepted.client, listener.upstream_config(accepted.route))
+        reroute = partial(self._reroute, listener, accepted, number, connection)
+        connection.open(accepted.client, listener.upstream_config(accepted.route), reroute)
+
+    async def _reroute(
+        self,
+        listener: Listener,
+        accepted: AcceptedConnection,
+        number: int,
+        connection: ProxiedConnection,
+        failed: UpstreamConfig,
+    ) -> UpstreamConfig | None:
+        """Record that a broker takes no connection, and lead a bootstrap connection to another, if there is one.
+
+        The other one's limits are the connection's from then on. It was admitted already, so they don't refuse it.
+        """
+        gone = self.connections[connection]
+        self._context.counters.upstream_connect_failures += 1
+        self.health.failed(failed.upstream)
+        route = await listener.reached(gone)
+        if route is not gone:
+            quotas = self._registry.broker(route.node_id)
+            factories = self.topics.factories(route.node_id, quotas)
+            connection.session.move(quotas, factories=factories, on_charge=self._on_charge(accepted, route, number))
+            accepted.slot.move(self._connections_of(route))
+            accepted.slot.came_from(accepted.source.host)
+            self.connections[connection] = route
+        return listener.upstream_config(route)
 
     def _session(
-        self, listener: Listener, accepted: AcceptedConnection, tracker: PrincipalTracker, rules: EnforcementRules
+        self,
+        listener: Listener,
+        accepted: AcceptedConnection,
+        tracker: PrincipalTracker,
+        rules: EnforcementRules,
+        number: int,
     ) -> Session:
         quotas = self._registry.broker(accepted.route.node_id)
         return Session(
@@ -186,19 +220,16 @@ class ProxyServer:
             throttle_stats=self.throttle_stats,
             counters=self._context.counters,
             costs=lambda: self._registry.costs,
-            on_charge=self._on_charge(accepted),
+            on_charge=self._on_charge(accepted, accepted.route, number),
             factories=self.topics.factories(accepted.route.node_id, quotas),
             gathering=self.gathering,
         )
 
-    def _on_charge(self, accepted: AcceptedConnection) -> OnCharge | None:
+    def _on_charge(self, accepted: AcceptedConnection, route: Route, number: int) -> OnCharge | None:
         """Return what records the charges of a connection, None without an event log."""
         if self._charges is None:
             return None
-        self._served += 1
-        return self._charges.recorder(
-            ChargeSource(connection=self._served, ip=accepted.source.host, route=accepted.route)
-        )
+        return self._charges.recorder(ChargeSource(connection=number, ip=accepted.source.host, route=route))
 
     # Brokers.
 

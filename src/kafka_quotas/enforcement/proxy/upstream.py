@@ -2,8 +2,9 @@
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.config.address import Address
@@ -48,5 +49,32 @@ class UpstreamConfig:
     """TLS context towards clients, None for plaintext."""
     upstream_tls: ssl.SSLContext | None = None
     """TLS context towards the broker, None for plaintext."""
-    failed: Callable[[], None] | None = None
-    """Called when the broker can't be connected to."""
+
+
+Reroute: TypeAlias = Callable[[UpstreamConfig], Awaitable[UpstreamConfig | None]]
+"""Records a broker that took no connection, and returns how to reach another, None where there is none."""
+
+
+async def connect_any(
+    protocol: Callable[[], asyncio.Protocol],
+    config: UpstreamConfig,
+    reroute: Reroute,
+) -> UpstreamConfig:
+    """Connect the protocol to a broker or to one that serves in its place, and return how it was reached.
+
+    Raises:
+        UpstreamError: Neither the broker nor another takes a connection.
+    """
+    tried = set()
+    while True:
+        try:
+            await connect(protocol, config.upstream, timeout_s=config.timeout_s, tls=config.upstream_tls)
+        except UpstreamError:
+            tried.add(config.upstream)
+            # A bootstrap server may end after it was chosen. It got no byte of the client, so any other can take over.
+            other = await reroute(config)
+            if other is None or other.upstream in tried:
+                raise
+            config = other
+        else:
+            return config

@@ -28,7 +28,7 @@ _NANOS_PER_MS: Final = 1_000_000
 class QuotaAccounting:
     """The charging of all requests of one connection."""
 
-    __slots__ = ("_costs", "_counters", "_on_charge", "_state", "_throttle_stats", "logs_charges")
+    __slots__ = ("_costs", "_counters", "_state", "_throttle_stats", "logs_charges", "on_charge")
 
     def __init__(
         self,
@@ -43,7 +43,8 @@ class QuotaAccounting:
         self._throttle_stats = throttle_stats
         self._counters = counters
         self._costs = costs
-        self._on_charge = on_charge
+        self.on_charge = on_charge
+        """Gets each charge, None without an event log."""
         self.logs_charges = on_charge is not None
         """Whether there is an event log, to which each charge has to be reported."""
 
@@ -116,11 +117,11 @@ class QuotaAccounting:
     def _log_charge(
         self, request: InFlightRequest, limiter: Limiter, amount: float, throttle_ms: int, now_ms: int
     ) -> None:
-        if self._on_charge is not None:
+        if self.on_charge is not None:
             quota_type = limiter.quota_type
             is_exempt = request.exempt and quota_type is QuotaType.REQUEST
             who = (now_ms, limiter.user, limiter.client_id)
-            self._on_charge((*who, quota_type, request.api_key, amount, throttle_ms, is_exempt))
+            self.on_charge((*who, quota_type, request.api_key, amount, throttle_ms, is_exempt))
 
     def _violated(self, request: InFlightRequest, client: ClientLimits, limiter: Limiter, throttle_ms: int) -> int:
         """Throttle the client for a violated quota, as its policy says, and return the throttle time.
@@ -150,7 +151,7 @@ class QuotaAccounting:
         throttle_ms, request.throttle_ms = request.throttle_ms, 0
         if client is not None and limiter is not None and throttle_ms > 0:
             throttle_ms = self._violated(request, client, limiter, throttle_ms)
-        if self._on_charge is not None and request.filter is not None:
+        if self.on_charge is not None and request.filter is not None:
             for charged, amount in request.filter.charges():
                 self._log_charge(request, charged, amount, throttle_ms if charged is limiter else 0, now_ms)
 

@@ -55,15 +55,20 @@ class RequestClassifier:
     ) -> None:
         self._state = state
         self._on_refused = on_refused
-        self._quotas = quotas
         self._tracker = tracker
         self.max_request_bytes = rules.max_request_bytes
         self._serves = None if rules.serves_all else rules.serves
+        self.last: ProduceTemplate | None = None
+        """The template of the last Produce, None where each has to be parsed; only `template` says if it is valid."""
+        self.move(quotas, factories)
+
+    def move(self, quotas: BrokerQuotas, factories: Mapping[int, FilterFactory]) -> None:
+        """Classify requests by the quotas and filters of another broker from the next one on."""
+        self._quotas = quotas
         self._factories = factories
         self._produce_factory = factories.get(PRODUCE)
         self._client: ClientLimits | None = None
-        self.last: ProduceTemplate | None = None
-        """The template of the last Produce, None where each has to be parsed; only `template` says if it is valid."""
+        self.last = None
 
     def template(self) -> ProduceTemplate | None:
         """Return the template of the last Produce if it still holds for the next one, else None.

@@ -84,7 +84,7 @@ class Session:
         self.tracker = tracker
         self.state = state = SessionState(max_in_flight=rules.max_in_flight)
         """Output, pause reasons and wake time, which the shell reads after each call."""
-        accounting = QuotaAccounting(
+        self._accounting = accounting = QuotaAccounting(
             state, throttle_stats=throttle_stats, counters=counters, costs=costs, on_charge=on_charge
         )
         responses = ResponseHandler(
@@ -109,6 +109,16 @@ class Session:
         # Bound once: looking each up per read costs as much as a tenth of a small Produce.
         self._pass_requests = fast_path.pass_requests
         self._pass_responses = fast_path.pass_responses
+
+    def move(
+        self, quotas: BrokerQuotas, *, factories: Mapping[int, FilterFactory], on_charge: OnCharge | None = None
+    ) -> None:
+        """Charge another broker's buckets, because the connection gets to that broker after all.
+
+        Requests that have begun stay charged where they are. The arguments are those of the constructor.
+        """
+        self._classifier.move(quotas, factories)
+        self._accounting.on_charge = on_charge
 
     def receive_from_client(self, data: bytes, now_ms: int) -> bool:
         """Take the bytes of one read from the client.

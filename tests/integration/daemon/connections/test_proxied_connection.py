@@ -20,6 +20,10 @@ TIMEOUT_S = 240.0
 HEARTBEAT = request(12, 0, 0, b"")
 
 
+async def nowhere_else(failed: UpstreamConfig) -> None:
+    raise AssertionError(f"{failed.upstream} takes connections")
+
+
 class Bench:
     """A relay between a client and a broker that this test plays, in a loop of its own."""
 
@@ -37,7 +41,8 @@ class Bench:
             each.setblocking(False)
         with socket.create_server(("127.0.0.1", 0)) as server:
             host, port = server.getsockname()
-            self.relay.open(inner_client, UpstreamConfig(upstream=Address(host=host, port=port), timeout_s=TIMEOUT_S))
+            upstream = UpstreamConfig(upstream=Address(host=host, port=port), timeout_s=TIMEOUT_S)
+            self.relay.open(inner_client, upstream, nowhere_else)
             server.setblocking(False)
             self.client.sendall(HEARTBEAT)  # the broker is connected to when there is something for it
             self.upstream, _ = self.wait(self.loop.sock_accept(server))

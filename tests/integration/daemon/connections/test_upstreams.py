@@ -43,16 +43,10 @@ def ready(daemon: DaemonProcess) -> tuple[int, dict[str, object]]:
             return error.code, json.load(error)
 
 
-def bootstrapped(daemon: DaemonProcess, *, attempts: int = 1) -> int:
-    """The node that answers at the bootstrap listener. What went down this moment may cost one attempt."""
-    for left in range(attempts - 1, -1, -1):
-        try:
-            with connected(daemon.bootstrap) as client:
-                return node_at(client)
-        except ConnectionError:
-            if not left:
-                raise
-    raise AssertionError("no attempt was allowed")
+def bootstrapped(daemon: DaemonProcess) -> int:
+    """The node that answers at the bootstrap listener."""
+    with connected(daemon.bootstrap) as client:
+        return node_at(client)
 
 
 def test_clients_bootstrap_while_any_upstream_answers(cluster: FakeCluster, tmp_path: Path) -> None:
@@ -61,8 +55,7 @@ def test_clients_bootstrap_while_any_upstream_answers(cluster: FakeCluster, tmp_
         for gone, left in ((None, 1), (1, 2), (2, 3)):
             if gone is not None:
                 cluster.brokers[gone].close()
-            assert bootstrapped(daemon, attempts=2) == left
-            for _ in range(3):
+            for _ in range(4):
                 assert bootstrapped(daemon) == left
             assert ready(daemon)[0] == 200
         cluster.brokers[3].close()
@@ -90,13 +83,35 @@ def test_what_comes_over_the_bootstrap_listener_is_charged_to_the_broker_it_gets
     with running_daemon(tmp_path, upstream=all_of(cluster, 1, 2)) as daemon:
         told = brokers_told(daemon.bootstrap)
         cluster.brokers[1].close()
-        bootstrapped(daemon, attempts=2)
+        bootstrapped(daemon)
         for address in (daemon.bootstrap, told[2]):
             with connected(address) as client:
                 client.sendall(produce(1, size=50_000))
                 receive_frame(client)
                 daemon.wait_until(lambda status: bool(status.throttled))
         assert {row.broker for row in daemon.status().buckets} == {"2"}
+
+
+def test_a_connection_whose_bootstrap_server_ends_before_its_first_request_gets_to_the_next_one(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    set_quota(tmp_path, Entity.of(client_id=CLIENT_ID), producer_byte_rate=1000.0)
+    events = tmp_path / "events"
+    options = ["--event-log", str(events)]
+    with running_daemon(tmp_path, upstream=all_of(cluster, 1, 2), options=options) as daemon:
+        brokers_told(daemon.bootstrap)
+        with connected(daemon.bootstrap) as client:
+            daemon.wait_until(lambda status: status.connections == 1)
+            cluster.brokers[1].close()
+            assert node_at(client) == 2
+            assert [row.connections for row in daemon.status().listeners if row.broker == "2"] == [1, 0]
+            client.sendall(produce(1, size=50_000))
+            receive_frame(client)
+            daemon.wait_until(lambda status: [row.broker for row in status.throttled] == ["2"])
+        assert daemon.status().counters["upstream_connect_failures"] == 1
+        assert daemon.status().counters["connections_failed"] == 0
+    charged = [json.loads(line) for file in events.glob("*.jsonl") for line in file.read_text().splitlines()]
+    assert {line["broker_id"] for line in charged if line["bytes"] > 40_000} == {2}
 
 
 def test_ports_of_brokers_are_the_same_after_a_restart_and_on_a_replica(cluster: FakeCluster, tmp_path: Path) -> None:
