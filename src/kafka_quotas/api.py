@@ -17,7 +17,7 @@ def effective(
     Raises:
         StoreError: The store can't be read.
     """
-    resolver = resolver_of(store.describe(EVERYTHING), static=store.url.startswith("static:"))
+    resolver = resolver_of(store.describe(EVERYTHING), static=store.kind.is_static)
     found: tuple[EffectiveQuota, ...] = ()
     if user is not None or client_id is not None:
         found = resolver.for_client(ANONYMOUS if user is None else user, client_id or "")

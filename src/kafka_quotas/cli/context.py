@@ -22,7 +22,7 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.stores.contexts.context import Context
 from kafka_quotas.stores.contexts.file import Contexts, contexts_path, read_contexts
 from kafka_quotas.stores.contexts.secret import Secret, SecretPlace, secret_at
-from kafka_quotas.stores.url import absolute_path, default_local_path
+from kafka_quotas.stores.url import absolute_path
 
 
 def contexts_listing(contexts: Contexts) -> Listing:
@@ -60,7 +60,7 @@ def context_listing(context: Context) -> Listing:
 
 def settings_listing(choice: StoreChoice, journal: Setting, *, origin: bool) -> Listing:
     """List the settings in force, with `origin` also where each came from."""
-    url = choice.url if choice.chosen else Setting(value=f"local:{default_local_path()}", origin=Origin.DEFAULT)
+    url = choice.url if choice.chosen else Setting(value=str(choice.address), origin=Origin.DEFAULT)
     settings = [
         ("context", choice.context_name),
         ("store", url),

@@ -62,7 +62,7 @@ def open_zookeeper(command: KafkaConfigsCommand) -> UserConfigs:
     Raises:
         UsageError: The address or the properties can't be read or are invalid.
     """
-    from kafka_quotas.stores.zookeeper.user_configs import ZooKeeperUserConfigs  # noqa: PLC0415 - loads kazoo
+    from kafka_quotas.stores.zookeeper.reader import ZooKeeperUserConfigs  # noqa: PLC0415 - loads kazoo
 
     address = parse_store_url(f"zk://{command.options.value('zookeeper')}")
     file = command.options.value("zk-tls-config-file")

@@ -28,7 +28,7 @@ from kafka_quotas.stores.kafka.cluster_client import ClusterClient
 from kafka_quotas.stores.kafka.properties import kafka_access
 from kafka_quotas.stores.kafka.store import KafkaStore
 from kafka_quotas.stores.polling import Polling
-from kafka_quotas.stores.server_address import ServerAddress
+from kafka_quotas.stores.reachability import ServerAddress
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Alteration
 from kafka_quotas.stores.url import parse_store_url
@@ -129,11 +129,7 @@ class _Upstream:
         self._peers: list[BrokerClient] = []
 
     def asking(self, client_id: str) -> SendProbe:
-        """Return a function that sends probes under a client-id.
-
-        Raises:
-            StoreError: The broker does not answer one.
-        """
+        """Return a function that sends probes under a client-id, and raises a `StoreError` without an answer."""
         peer = BrokerClient(self._address, access=replace(self._access, client_id=client_id), url=self._url)
         self._peers.append(peer)
 
@@ -147,11 +143,7 @@ class _Upstream:
         return ask
 
     def limit(self, entities: Sequence[Entity]) -> None:
-        """Set the budget as request quota of each of these entities.
-
-        Raises:
-            KafkaQuotasError: The cluster refuses the quotas.
-        """
+        """Set the budget as request quota of each of these entities."""
         self._limited += entities
         self._set({REQUEST_PERCENTAGE.name: self._percentage})
 

@@ -1,4 +1,7 @@
-"""Contexts: choose one, make, change or remove one."""
+"""Contexts: choose one, make, change or remove one.
+
+Each raises a `UsageError` where there is no such context, or the file can't be read or written.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,22 +15,14 @@ from kafka_quotas.stores.url import parse_store_url
 
 
 def use_context(path: Path, name: str | None) -> Contexts:
-    """Put the context `name` in use, None for no context, and return the contexts.
-
-    Raises:
-        UsageError: There is no such context, or the file can't be read or written.
-    """
+    """Put a context in use, None for no context, and return the contexts."""
     contexts = with_current(read_contexts(path), name)
     write_contexts(contexts)
     return contexts
 
 
 def remove_context(path: Path, name: str) -> bool:
-    """Remove a context and return whether it was the one in use.
-
-    Raises:
-        UsageError: There is no such context, or the file can't be read or written.
-    """
+    """Remove a context and return whether it was the one in use."""
     contexts = read_contexts(path)
     write_contexts(without_context(contexts, name))
     return contexts.current == name
@@ -48,8 +43,8 @@ def set_context(
     A relative store of files is relative to the working folder.
 
     Raises:
-        UsageError: A new context has no store, a user name and a password don't come together, a property is a secret,
-            or the file can't be read or written.
+        UsageError: A new context has no store, a user name and a password don't come together, or a property is a
+            secret.
     """
     contexts = read_contexts(path)
     known = {context.name for context in contexts.contexts}

@@ -20,7 +20,7 @@ from kafka_quotas.core.java.strings import as_hash_map
 from kafka_quotas.core.kafka_configs.arguments import Action, KafkaConfigsCommand, describe_lines
 from kafka_quotas.core.kafka_configs.messages import OURS, TIMED_OUT, ZOOKEEPER_TIMED_OUT, broker_failure
 from kafka_quotas.core.kafka_configs.options import KafkaConfigsError
-from kafka_quotas.stores.kafka.errors import LostAnswerError
+from kafka_quotas.stores.kafka.connection import LostAnswerError
 from kafka_quotas.stores.raw_quotas import BrokerAnswerError, RawQuotas, UserConfigs
 
 LINK_NAME = "kafka-configs"
@@ -37,9 +37,7 @@ class DropIn:
 
 
 def install_drop_in(folder: Path, program: Path, *, search_path: str) -> DropIn:
-    """Link kafka-configs in the folder to the installed program, unless that link exists.
-
-    `search_path` is the shell's PATH.
+    """Link kafka-configs in the folder to the program, unless that link exists, and look along the PATH.
 
     Raises:
         UsageError: There is no such folder, or another file has that name.
@@ -85,27 +83,16 @@ class KafkaConfigsResult:
     store_url: str = ""
 
 
-def _unheard(result: KafkaConfigsResult) -> None:
-    """Ignore unconfirmed changes."""
-    del result
-
-
 def run_kafka_configs(
     command: KafkaConfigsCommand,
     *,
     open_brokers: Callable[[], RawQuotas],
     open_zookeeper: Callable[[], UserConfigs],
-    unconfirmed: Callable[[KafkaConfigsResult], object] = _unheard,
+    unconfirmed: Callable[[KafkaConfigsResult], object] = lambda _: None,
 ) -> KafkaConfigsResult:
-    """Carry out the command and return what it prints.
+    """Carry out the command at the one store that it needs, and return what it prints.
 
-    It opens only the one of the two stores that it needs.
-
-    Args:
-        command: What was asked for.
-        open_brokers: Opens the brokers.
-        open_zookeeper: Opens ZooKeeper.
-        unconfirmed: Called with what was sent where the brokers' answer was lost, before the error is raised.
+    Where the brokers' answer was lost, `unconfirmed` is called with what was sent before the error is raised.
 
     Raises:
         KafkaConfigsError: The command failed, be it here or in a store.

@@ -162,11 +162,7 @@ def broker_source(url: str, settings: StoreSettings) -> WindowSource:
 
 
 def agreed(by_broker: Mapping[int, Mapping[str, str]], url: str) -> WindowSource:
-    """Return the settings that all brokers share, by broker id.
-
-    Raises:
-        UsageError: Two brokers differ.
-    """
+    """Return the settings that all brokers share, or raise a `UsageError` where two differ."""
     properties: dict[str, str] = {}
     for name in WINDOW_PROPERTIES:
         values = {broker: settings[name] for broker, settings in by_broker.items() if name in settings}

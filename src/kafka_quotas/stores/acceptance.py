@@ -1,77 +1,68 @@
-"""Validation of alterations: our own refusals first, then the rules of Kafka that the store follows.
+"""Validation of alterations: our own refusals first, then the rules of Kafka that a kind of store follows.
 
 A name that Kafka accepts and ZooKeeper can't hold is refused for ZooKeeper stores only.
 """
 
-from enum import Enum
+from collections.abc import Callable
 from typing import Final
 
 from kafka_quotas.core.changes.validation import kraft_verdict, our_refusals, zookeeper_verdict
-from kafka_quotas.core.errors import InvalidQuotaError
+from kafka_quotas.core.errors import InvalidQuotaError, KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import QuotaFilter, entity_filter
 from kafka_quotas.core.model.threshold import is_threshold_entity, no_place_for
-from kafka_quotas.stores.store import Alteration
+from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry
+from kafka_quotas.stores.url import StoreKind
 
 _RELATIVE: Final = frozenset({".", ".."})
 
 
-def has_znode(entity: Entity) -> bool:
-    """Return whether ZooKeeper can have a znode for an entity.
+def checked(
+    alteration: Alteration,
+    *,
+    kind: StoreKind,
+    describe: Callable[[QuotaFilter], list[QuotaEntry]],
+    allow_invalid: bool = False,
+) -> AlterationResult:
+    """Return the result of an alteration before it is written: its refusal, or what it finds stored.
 
-    A path must not contain `.` or `..` as a component, and sanitizing leaves dots as they are.
+    The entity is read by `describe`, if the alteration is `only_set` and valid by the rules of the kind of store. With
+    `allow_invalid` our own refusals are left out.
     """
-    return not any(name in _RELATIVE for _, name in entity.parts)
+    entity, changes = alteration.entity, alteration.changes
+    refused = refusal(alteration, kind=kind, allow_invalid=allow_invalid)
+    if refused is not None or not alteration.only_set:
+        return AlterationResult(entity=entity, error=refused)
+    entries = describe(entity_filter(entity))
+    before = entries[0].quotas if entries else {}
+    unset = ", ".join(key for key, new in changes.items() if new is None and key not in before)
+    there = f"set there: {', '.join(sorted(before))}" if before else "nothing is set there"
+    error = KafkaQuotasError(f"not set on {entity}, so not removed: {unset}", hint=there) if unset else None
+    return AlterationResult(entity=entity, error=error, before=before)
 
 
-class ValidationRules(Enum):
-    """The rules that decide about an alteration."""
-
-    KRAFT = "kraft"
-    """Our refusals and those of the KRaft controller."""
-    LOCAL = "local"
-    """Those of `KRAFT`, but thresholds are accepted."""
-    ZOOKEEPER = "zookeeper"
-    """Those of `KRAFT`, and those of brokers in ZooKeeper mode, which can't take IPv6 addresses for example."""
-    ZOOKEEPER_ONLY = "zookeeper-only"
-    """The rules of brokers in ZooKeeper mode alone (`--allow-invalid`)."""
-    OURS_ONLY = "ours-only"
-    """Our refusals alone, for a store whose server validates alterations itself."""
-    SERVER_ONLY = "server-only"
-    """The verdict of that server alone (`--allow-invalid`)."""
-
-
-def refusal(alteration: Alteration, *, rules: ValidationRules) -> InvalidQuotaError | None:
-    """Return the error that refuses the alteration, None where it is accepted."""
-    unwritable = _unwritable_name(alteration)
-    if unwritable is not None:
-        return unwritable
-    if is_threshold_entity(alteration.entity):
-        is_local = rules is ValidationRules.LOCAL
-        return (
-            _quota_refusal(alteration, rules=ValidationRules.OURS_ONLY) if is_local else no_place_for(alteration.entity)
-        )
-    if rules in (ValidationRules.ZOOKEEPER, ValidationRules.ZOOKEEPER_ONLY) and not has_znode(alteration.entity):
-        return InvalidQuotaError(f"ZooKeeper can't hold this name: {alteration.entity}")
-    match rules:
-        case ValidationRules.SERVER_ONLY:
-            return None
-        case ValidationRules.ZOOKEEPER_ONLY:
-            changes = tuple(alteration.changes.items())
-            return zookeeper_verdict(alteration.entity.parts, changes, resolves=name_resolves)
-        case _:
-            return _quota_refusal(alteration, rules=rules)
-
-
-def _quota_refusal(alteration: Alteration, *, rules: ValidationRules) -> InvalidQuotaError | None:
-    """Return the error by which our rules, or those of a Kafka, refuse client quotas."""
-    pairs, changes = alteration.entity.parts, tuple(alteration.changes.items())
-    refused = our_refusals(alteration.entity, alteration.changes)
-    if refused is not None or rules is ValidationRules.OURS_ONLY:
+def refusal(alteration: Alteration, *, kind: StoreKind, allow_invalid: bool = False) -> InvalidQuotaError | None:
+    """Return the error by which the rules of a kind of store refuse it, None where it is accepted."""
+    entity, changes = alteration.entity, tuple(alteration.changes.items())
+    refused = _unwritable_name(entity)
+    if refused is None and not allow_invalid:
+        refused = our_refusals(entity, alteration.changes)
+    if refused is not None:
         return refused
-    refused = kraft_verdict(pairs, changes, resolves=name_resolves)
-    if refused is None and rules is ValidationRules.ZOOKEEPER:
-        refused = zookeeper_verdict(pairs, changes, resolves=name_resolves)
-    return refused
+    if is_threshold_entity(entity):
+        return None if kind.holds_thresholds else no_place_for(entity)
+    if kind is StoreKind.ZOOKEEPER and not has_znode(entity):
+        return InvalidQuotaError(f"ZooKeeper can't hold this name: {entity}")
+    if kind is StoreKind.LOCAL or (kind is StoreKind.ZOOKEEPER and not allow_invalid):
+        refused = kraft_verdict(entity.parts, changes, resolves=name_resolves)
+    if refused is None and kind is StoreKind.ZOOKEEPER:
+        refused = zookeeper_verdict(entity.parts, changes, resolves=name_resolves)
+    return refused  # the brokers of a Kafka store decide themselves
+
+
+def has_znode(entity: Entity) -> bool:
+    """Return whether ZooKeeper can have a znode for an entity, as no path has `.` or `..` in it."""
+    return not any(name in _RELATIVE for _, name in entity.parts)
 
 
 def name_resolves(host: str) -> bool:
@@ -85,12 +76,9 @@ def name_resolves(host: str) -> bool:
     return True
 
 
-def _unwritable_name(alteration: Alteration) -> InvalidQuotaError | None:
-    """Return the refusal of a name that is not valid UTF-8.
-
-    Such a name may come from a command line in another encoding.
-    """
-    for kind, name in alteration.entity.parts:
+def _unwritable_name(entity: Entity) -> InvalidQuotaError | None:
+    """Return the refusal of a name that is not valid UTF-8, as from a terminal in another encoding."""
+    for kind, name in entity.parts:
         try:
             (name or "").encode()
         except UnicodeEncodeError:

@@ -7,8 +7,11 @@ an error of the condition after `stop` counts as its end.
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from kafka_quotas.core.errors import StoreError
+
+Found = TypeVar("Found")
 
 
 class Polling:
@@ -23,30 +26,24 @@ class Polling:
     ) -> None:
         """Prepare a wait that has not begun.
 
-        Args:
-            interval_s: The pause between two tries (seconds).
-            monotonic_s: The clock (seconds).
-            pause: Waits for a number of seconds and returns whether to stop, None for a wait that `stop` ends.
+        `pause` waits for a number of seconds and returns whether to stop. With None it is a wait that `stop` ends.
         """
         self._interval_s = interval_s
         self._monotonic_s = monotonic_s
         self._stopped = threading.Event()
         self._pause = pause or self._stopped.wait
 
-    @property
-    def stopped(self) -> bool:
-        """Whether `stop` was called."""
-        return self._stopped.is_set()
+    def check_open(self, url: str) -> None:
+        """Raise a `StoreError` for a call of the store at `url` after `stop`."""
+        if self._stopped.is_set():
+            raise StoreError(f"the store was closed: {url}")
 
     def stop(self) -> None:
         """End every present and later wait at once."""
         self._stopped.set()
 
     def until(self, holds: Callable[[], bool], *, timeout_s: float) -> bool:
-        """Wait until the condition holds, and return whether it did within `timeout_s` seconds.
-
-        After `stop` the result is False.
-        """
+        """Wait until the condition holds, and return whether it did within the timeout and before `stop`."""
         deadline_s = self._monotonic_s() + timeout_s
         while not self._stopped.is_set():
             try:
@@ -60,3 +57,15 @@ class Polling:
             if left_s <= 0 or self._pause(min(self._interval_s, left_s)):
                 return False
         return False
+
+    def first(self, find: Callable[[], Found | None], *, timeout_s: float) -> Found | None:
+        """Return the first result of `find` that is not None, or None after `timeout_s` seconds or `stop`."""
+        found: list[Found] = []
+
+        def holds() -> bool:
+            result = find()
+            if result is not None:
+                found.append(result)
+            return bool(found)
+
+        return found[0] if self.until(holds, timeout_s=timeout_s) else None

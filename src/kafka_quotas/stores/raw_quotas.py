@@ -10,10 +10,7 @@ from kafka_quotas.stores.store import QuotaEntry
 
 
 class BrokerAnswerError(StoreError):
-    """An error that a broker answered, with the broker's own text as message.
-
-    `code` is Kafka's name of the error.
-    """
+    """An error that a broker answered, with its own text, and Kafka's name of the error as `code`."""
 
     def __init__(self, message: str, *, code: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -34,10 +31,7 @@ class RawQuotas(Protocol):
         ...
 
     def alter(self, entity: Entity, changes: Sequence[tuple[str, float | None]]) -> None:
-        """Set each key, or remove it where the value is None.
-
-        The changes are applied in this order, even where a key occurs twice.
-        """
+        """Set each key, or remove it where the value is None, in this order and even twice."""
         ...
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from kafka_quotas.core.errors import InvalidQuotaError, StoreError, StoreRefusedError, StoreUnreachableError
+from kafka_quotas.core.errors import InvalidQuotaError, StoreRefusedError, StoreUnreachableError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import QuotaFilter, filter_verdict_kraft, matches
 from kafka_quotas.core.model.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaKey
@@ -18,6 +18,7 @@ from kafka_quotas.core.model.units import parse_quota_value
 from kafka_quotas.stores.files.property_file import read_properties
 from kafka_quotas.stores.polling import Polling
 from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
+from kafka_quotas.stores.url import StoreKind
 
 POLL_INTERVAL_S: Final = 0.25
 _KEYS: Final = {"quota.producer": PRODUCER_BYTE_RATE, "quota.consumer": CONSUMER_BYTE_RATE}
@@ -26,8 +27,6 @@ _NAMES: Final = tuple(f"{prefix}.{suffix}" for prefix in _KEYS for suffix in ("d
 
 def read_static_quotas(path: Path) -> tuple[QuotaEntry, ...]:
     """Return the static quotas in a file, sorted by entity (bytes per second).
-
-    The default is the entry of the default client-id.
 
     Raises:
         UsageError: The file can't be read or a property can't be parsed.
@@ -38,16 +37,14 @@ def read_static_quotas(path: Path) -> tuple[QuotaEntry, ...]:
         raise InvalidQuotaError(f"{path}: {error.message}", hint=error.hint) from error
 
 
-def static_properties_missing(store_url: str) -> str | None:
-    """Return a warning for a static store whose file has none of the four properties, None for any other.
+def static_properties_missing(path: Path) -> str | None:
+    """Return a warning for a file that has none of the four properties, None for any other.
 
     Raises:
         UsageError: The file can't be read.
     """
-    scheme, _, path = store_url.partition(":")
-    if scheme != "static" or any(name in _NAMES for name in read_properties(Path(path))):
-        return None
-    return f"{path} has none of {', '.join(_NAMES)}"
+    is_static = any(name in _NAMES for name in read_properties(path))
+    return None if is_static else f"{path} has none of {', '.join(_NAMES)}"
 
 
 def static_quotas(properties: Mapping[str, str]) -> tuple[QuotaEntry, ...]:
@@ -71,7 +68,9 @@ def static_quotas(properties: Mapping[str, str]) -> tuple[QuotaEntry, ...]:
 
 
 class StaticStore:
-    """The static quotas of a file, which is read anew at every call."""
+    """The static quotas of a file, which is read anew at every call and never written."""
+
+    kind = StoreKind.STATIC
 
     def __init__(self, path: Path, *, polling: Polling | None = None) -> None:
         self.url = f"static:{path}"
@@ -79,26 +78,13 @@ class StaticStore:
         self._polling = polling or Polling(POLL_INTERVAL_S)
 
     def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
-        """Return the matching entries, sorted by entity.
-
-        Raises:
-            InvalidQuotaError: Kafka would refuse the filter.
-            UsageError: The file can't be read.
-            StoreError: The store was closed.
-        """
-        if self._polling.stopped:
-            raise StoreError(f"the store was closed: {self.url}")
+        self._polling.check_open(self.url)
         refused = filter_verdict_kraft(quota_filter)
         if refused is not None:
             raise refused
         return [entry for entry in read_static_quotas(self._path) if matches(quota_filter, entry.entity)]
 
     def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
-        """Refuse every alteration.
-
-        Raises:
-            StoreRefusedError: Always.
-        """
         del entries, validate_only
         raise StoreRefusedError(
             f"static quotas are read-only: {self._path}",
@@ -106,28 +92,16 @@ class StaticStore:
         )
 
     def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
-        """Wait until the file's content differs from revision `since`, and return the new content.
-
-        Returns:
-            The content and its revision, None after `timeout_s` seconds or when the store is closed.
-        """
-        found: list[Snapshot] = []
-
-        def changed() -> bool:
+        def changed() -> Snapshot | None:
             revision = self._revision()
-            if revision == since:
-                return False
-            found.append(Snapshot(revision=revision, entries=read_static_quotas(self._path)))
-            return True
+            return None if revision == since else Snapshot(revision=revision, entries=read_static_quotas(self._path))
 
-        return found[0] if self._polling.until(changed, timeout_s=timeout_s) else None
+        return self._polling.first(changed, timeout_s=timeout_s)
 
     def close(self) -> None:
-        """End every `watch`, in any thread."""
         self._polling.stop()
 
     def _revision(self) -> str:
-        """Return a digest of the file's bytes."""
         from hashlib import sha256  # noqa: PLC0415 - only a watch needs it
 
         try:
@@ -156,7 +130,6 @@ def _of_one_key(key: QuotaKey, default: str | None, overrides: str | None) -> It
 
 
 def _limit(key: QuotaKey, text: str) -> float:
-    """Return a limit above 0, in bytes per second."""
     value = parse_quota_value(key, text)
     if value <= 0:
         raise InvalidQuotaError(f"a static quota must be greater than 0: {text!r}", hint="leave it out for no limit")

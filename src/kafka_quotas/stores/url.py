@@ -6,7 +6,7 @@ opens the same store from any working folder.
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
@@ -17,12 +17,32 @@ _HOST_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/@\[\]]+)(?::(?P<por
 
 
 class StoreKind(Enum):
-    """A kind of store, named by the scheme of its address."""
+    """A kind of store, named by the scheme of its address, and what it can do."""
 
     LOCAL = "local"
     ZOOKEEPER = "zk"
     KAFKA = "kafka"
     STATIC = "static"
+
+    @property
+    def holds_thresholds(self) -> bool:
+        """Whether it takes the thresholds of topics and brokers, which no Kafka has."""
+        return self is StoreKind.LOCAL
+
+    @property
+    def is_static(self) -> bool:
+        """Whether its quotas rank as levels 9 and 10, below all dynamic quotas."""
+        return self is StoreKind.STATIC
+
+    @property
+    def broker_validates(self) -> bool:
+        """Whether a broker checks alterations beside this program."""
+        return self is StoreKind.KAFKA
+
+    @property
+    def takes_invalid(self) -> bool:
+        """Whether its server accepts values that this program refuses (`--allow-invalid`)."""
+        return self is StoreKind.ZOOKEEPER
 
 
 _ALIASES = {"zookeeper": StoreKind.ZOOKEEPER, "sqlite": StoreKind.LOCAL, **{kind.value: kind for kind in StoreKind}}
@@ -34,17 +54,19 @@ class StoreUrl:
     """A parsed address."""
 
     kind: StoreKind
-    path: Path | None = None
+    path: Path = Path()
     """The file, for stores that are files."""
     servers: tuple[str, ...] = ()
     """The servers as host:port, for stores on servers."""
     chroot: str = ""
     """The chroot in ZooKeeper, `""` or `/...`."""
+    makes_folder: bool = field(default=False, compare=False)
+    """Whether the first change to a file creates its folder too."""
 
     def __str__(self) -> str:
-        if self.path is not None:
-            return f"{self.kind.value}:{self.path}"
-        return f"{self.kind.value}://{','.join(self.servers)}{self.chroot}"
+        if self.servers:
+            return f"{self.kind.value}://{','.join(self.servers)}{self.chroot}"
+        return f"{self.kind.value}:{self.path}"
 
 
 def parse_store_url(url: str) -> StoreUrl:
@@ -70,11 +92,12 @@ def absolute_path(text: str) -> Path:
     return Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100 - resolve() would follow links
 
 
-def default_local_path() -> Path:
-    """Return the default path of the local store: `quotas.db` in the user's data folder."""
+def default_store_url() -> StoreUrl:
+    """Return the address of the default store: `quotas.db` in the user's data folder, which it may create."""
     from platformdirs import user_data_path  # noqa: PLC0415 - only an unchosen store needs it
 
-    return user_data_path("kafka-quotas", appauthor=False) / "quotas.db"
+    path = user_data_path("kafka-quotas", appauthor=False) / "quotas.db"
+    return StoreUrl(kind=StoreKind.LOCAL, path=path, makes_folder=True)
 
 
 def _unknown_scheme_hint(url: str, rest: str) -> str:
@@ -87,7 +110,6 @@ def _unknown_scheme_hint(url: str, rest: str) -> str:
 
 
 def _server_url(kind: StoreKind, url: str, rest: str) -> StoreUrl:
-    """Return the address of a store on servers."""
     servers, slash, chroot = rest.removeprefix("//").partition("/")
     if "@" in servers:
         raise UsageError(
@@ -105,7 +127,6 @@ def _server_url(kind: StoreKind, url: str, rest: str) -> StoreUrl:
 
 
 def _host_port(kind: StoreKind, url: str, server: str) -> str:
-    """Return one server as host:port, with the default port of its kind filled in."""
     match = _HOST_PORT.fullmatch(server.strip())
     port = int(match["port"]) if match and match["port"] else _DEFAULT_PORTS[kind]
     if match is None or not 0 < port <= 65535:

@@ -12,6 +12,7 @@ from kafka_quotas.core.model.quota_filter import (
     FilterComponent,
     Match,
     QuotaFilter,
+    entity_filter,
     filter_verdict_kraft,
     filter_verdict_zk,
     matches,
@@ -45,12 +46,7 @@ def _check_stored(line: Line) -> None:
     """A line that only holds entities: each is found by the strict filter that spells it out, and by nothing less."""
     stored = [entity_of(entry["entity"]) for entry in line["stored"]]
     for entity in stored:
-        components = tuple(
-            FilterComponent(entity_type=kind, match=Match.DEFAULT if name is None else Match.EXACT, name=name)
-            for kind, name in entity.parts
-        )
-        found = [other for other in stored if matches(QuotaFilter(components=components, strict=True), other)]
-        assert found == [entity]
+        assert [other for other in stored if matches(entity_filter(entity), other)] == [entity]
 
 
 def _stored(reference: Any, file: Path) -> list[Entity]:

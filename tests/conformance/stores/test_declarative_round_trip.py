@@ -14,14 +14,14 @@ from tests.support.stores.quota_files import read_back, same_content
 
 from kafka_quotas.commands.declarative.apply import apply
 from kafka_quotas.commands.declarative.files import export
-from kafka_quotas.commands.declarative.plan import DesiredState, stored_content
+from kafka_quotas.commands.declarative.plan import DesiredState
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.core.quota_files.writer import FileFormat
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.store import Alteration, Store
+from kafka_quotas.stores.store import Alteration, Store, content_of
 
 OpenStore = Callable[[str], Store]
 LENIENT = StoreSettings(allow_invalid=True)
@@ -117,7 +117,7 @@ def test_exporting_applying_elsewhere_and_exporting_again_is_the_identity(
     first = opened(first_url)
     _emptied(first)
     assert _filled(first, odd_content) > 100
-    stored = stored_content(first)
+    stored = content_of(first)
     for form in FileFormat:
         assert same_content(stored, read_back(stored, form, tmp_path))
     texts = []
@@ -129,7 +129,7 @@ def test_exporting_applying_elsewhere_and_exporting_again_is_the_identity(
         result = apply(second, DesiredState(paths=[str(path)]), allow_invalid=True)
         assert result.failures == ()
         assert _exported(second, form, tmp_path).read_text(encoding="utf-8") == texts[-1]
-    assert same_content(stored, stored_content(second))
+    assert same_content(stored, content_of(second))
     _emptied(second)
 
 

@@ -90,6 +90,19 @@ class TestAlter:
         _set(store, alice, consumer_byte_rate=None)
         assert store.describe(EVERYTHING) == []
 
+    def test_an_alteration_of_what_is_set_reports_the_values_before(self, store: Store) -> None:
+        alice = Entity.of(user="alice")
+        _set(store, alice, producer_byte_rate=1000.0)
+        changes = {RATE: 2000.0, FETCH: 1.0}
+        (result,) = store.alter([Alteration(entity=alice, changes=changes, only_set=True)])
+        assert (result.error, dict(result.before)) == (None, {RATE: 1000.0})
+        (refused,) = store.alter([Alteration(entity=alice, changes={RATE: 3.0, SHARE: None}, only_set=True)])
+        assert (refused.error and refused.error.message) == f"not set on user alice, so not removed: {SHARE}"
+        assert quotas_of(store, alice) == changes
+        (invalid,) = store.alter([Alteration(entity=alice, changes={RATE: 0.0}, only_set=True)])
+        assert isinstance(invalid.error, InvalidQuotaError)
+        assert dict(invalid.before) == {}, "what is refused by itself is not read"
+
     def test_removing_what_is_not_there_is_no_error(self, store: Store) -> None:
         _set(store, Entity.of(client_id="nobody"), producer_byte_rate=None)
         _set(store, Entity.of(user="nobody", client_id="nothing"), producer_byte_rate=None)

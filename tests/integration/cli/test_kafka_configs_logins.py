@@ -17,7 +17,10 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, R
 from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import run_cli
 
+from kafka_quotas.core.errors import StoreRefusedError
 from kafka_quotas.stores.polling import Polling
+from kafka_quotas.stores.security.jaas import parse_jaas
+from kafka_quotas.stores.security.oauthbearer import token_source
 
 OAUTH_LOGIN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 OAUTH = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
@@ -68,6 +71,14 @@ def test_a_token_from_a_file(kafka4: Kafka, describe: Describe, tmp_path: Path) 
     code, _, err = describe(kafka4.sasl_bootstrap, properties)
     assert code == 1
     assert f"cannot read a token from {token}" in err
+
+
+def test_a_redirected_request_for_a_token_takes_the_secret_nowhere_else() -> None:
+    login = parse_jaas(f"{OAUTH_LOGIN} clientId=admin clientSecret=s3cret;", property_name="sasl.jaas.config")
+    with token_endpoint() as (url, asked):
+        with pytest.raises(StoreRefusedError, match="gave no token"):
+            token_source({ENDPOINT: f"{url}/moved"}, login).fetch()
+        assert len(asked) == 1
 
 
 def test_a_token_from_an_endpoint(kafka4: Kafka, describe: Describe) -> None:
@@ -152,7 +163,10 @@ def unsigned_token(subject: str) -> str:
 
 @contextmanager
 def token_endpoint() -> Iterator[tuple[str, list[tuple[str, dict[str, list[str]]]]]]:
-    """The address of an endpoint that gives tokens for alice, and what it was asked; below `/refuses` it gives none."""
+    """The address of an endpoint that gives tokens for alice, and its requests.
+
+    Below `/refuses` it gives none, and `/moved` is redirected.
+    """
     asked: list[tuple[str, dict[str, list[str]]]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -162,9 +176,19 @@ def token_endpoint() -> Iterator[tuple[str, list[tuple[str, dict[str, list[str]]
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             asked.append((self.headers["Authorization"], parse_qs(body)))
             refused = self.path.endswith("/refuses")
-            self.send_response(401 if refused else 200)
+            if self.path.endswith("/moved"):
+                self.send_response(302)
+                self.send_header("Location", "/token")
+            else:
+                self.send_response(401 if refused else 200)
             self.end_headers()
             self.wfile.write(b"{}" if refused else json.dumps({"access_token": unsigned_token("alice")}).encode())
+
+        def do_GET(self) -> None:
+            asked.append((self.headers["Authorization"], {}))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"access_token": unsigned_token("alice")}).encode())
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name it has there
             """Nothing; it would be printed."""

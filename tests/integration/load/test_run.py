@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import run_cli
+from tests.support.stores.questions import quotas_of
 
-from kafka_quotas.commands.quotas.alter import stored_quotas
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.loadtest.run.topics import TopicAdmin
 from kafka_quotas.stores.factory import open_store
@@ -65,7 +65,7 @@ class Cluster:
 
     def rate(self) -> float | None:
         """The client's own quota as it is stored."""
-        return stored_quotas(self._store, Entity.of(client_id=self._client)).get(RATE)
+        return quotas_of(self._store, Entity.of(client_id=self._client)).get(RATE)
 
     def set_rate(self, rate: float | None) -> None:
         (result,) = self._store.alter([Alteration(entity=Entity.of(client_id=self._client), changes={RATE: rate})])

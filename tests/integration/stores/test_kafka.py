@@ -14,7 +14,7 @@ from tests.support.brokers.servers import Kafka
 
 from kafka_quotas.core.errors import InvalidQuotaError, StoreError, StoreRefusedError, StoreUnreachableError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
+from kafka_quotas.core.model.quota_filter import EVERYTHING, FilterComponent, Match, QuotaFilter, entity_filter
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.kafka.broker_settings import CALLBACK_CLASS, KafkaCluster
 from kafka_quotas.stores.kafka.messages import LARGEST_REQUEST
@@ -32,11 +32,6 @@ def opened(address: str, **settings: object) -> Iterator[Store]:
         yield store
 
 
-def _exactly(entity: Entity) -> QuotaFilter:
-    components = (FilterComponent(entity_type=kind, match=Match.EXACT, name=name) for kind, name in entity.parts)
-    return QuotaFilter(components=tuple(components), strict=True)
-
-
 def _set(store: Store, entity: Entity, value: float | None) -> Exception | None:
     (result,) = store.alter([Alteration(entity=entity, changes={RATE: value})])
     return result.error
@@ -50,7 +45,7 @@ class TestLogin:
         entity = Entity.of(user=unique_name)
         with opened(kafka4.sasl_tls_bootstrap if tls else kafka4.sasl_bootstrap, client_properties=properties) as store:
             assert _set(store, entity, 5.0) is None
-            assert store.describe(_exactly(entity)) == [QuotaEntry(entity=entity, quotas={RATE: 5.0})]
+            assert store.describe(entity_filter(entity)) == [QuotaEntry(entity=entity, quotas={RATE: 5.0})]
             assert _set(store, entity, None) is None
 
     def test_by_tls_with_a_certificate(self, kafka4: Kafka) -> None:
@@ -202,9 +197,11 @@ class TestCluster:
         with opened(first) as writer, opened(second) as reader:
             for number in range(1, 30):
                 assert _set(writer, entity, float(number)) is None
-                assert reader.describe(_exactly(entity)) == [QuotaEntry(entity=entity, quotas={RATE: float(number)})]
+                assert reader.describe(entity_filter(entity)) == [
+                    QuotaEntry(entity=entity, quotas={RATE: float(number)})
+                ]
             assert _set(writer, entity, None) is None
-            assert reader.describe(_exactly(entity)) == []
+            assert reader.describe(entity_filter(entity)) == []
 
     def test_a_change_that_does_not_show_is_an_error_unless_not_waited_for(
         self, kafka4_cluster: Kafka, unique_name: str, monkeypatch: pytest.MonkeyPatch
@@ -266,7 +263,7 @@ class TestStalledBroker:
                 assert "\n" not in caught.value.message
             finally:
                 os.kill(mortal_kafka4.servers[0].pid, signal.SIGCONT)
-            assert patient.describe(_exactly(entity)) == [QuotaEntry(entity=entity, quotas={RATE: 5.0})]
+            assert patient.describe(entity_filter(entity)) == [QuotaEntry(entity=entity, quotas={RATE: 5.0})]
             assert _set(patient, entity, None) is None
 
 

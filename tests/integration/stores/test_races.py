@@ -10,7 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
+from kafka_quotas.core.model.quota_filter import EVERYTHING, entity_filter
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
 
@@ -110,17 +110,9 @@ def _own_a_key(url: str, entity: Entity, key: str, failures: list[str]) -> None:
 def _change(store: Store, entity: Entity, key: str, value: float | None, failures: list[str]) -> None:
     """One change, and a look whether it is there: nobody else touches this key."""
     (result,) = store.alter([Alteration(entity=entity, changes={key: value})])
-    found = [entry.quotas.get(key) for entry in store.describe(_exactly(entity))] or [None]
+    found = [entry.quotas.get(key) for entry in store.describe(entity_filter(entity))] or [None]
     if result.error is not None or found != [value]:
         failures.append(f"{key}={value}: {result.error}, found {found}")
-
-
-def _exactly(entity: Entity) -> QuotaFilter:
-    components = tuple(
-        FilterComponent(entity_type=kind, match=Match.DEFAULT if name is None else Match.EXACT, name=name)
-        for kind, name in entity.parts
-    )
-    return QuotaFilter(components=components, strict=True)
 
 
 def _together(jobs: list[Callable[[], None]]) -> None:

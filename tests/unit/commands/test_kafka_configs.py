@@ -14,7 +14,7 @@ from kafka_quotas.core.errors import KafkaQuotasError, StoreUnreachableError, Us
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import QuotaFilter
 from kafka_quotas.stores.files.journal import Journal
-from kafka_quotas.stores.kafka.errors import LostAnswerError
+from kafka_quotas.stores.kafka.connection import LostAnswerError
 from kafka_quotas.stores.raw_quotas import BrokerAnswerError
 from kafka_quotas.stores.store import QuotaEntry
 

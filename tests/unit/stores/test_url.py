@@ -8,7 +8,7 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.local.store import LocalStore
 from kafka_quotas.stores.static import StaticStore
-from kafka_quotas.stores.url import StoreKind, default_local_path, parse_store_url
+from kafka_quotas.stores.url import StoreKind, default_store_url, parse_store_url
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_opens_each_kind_of_file(tmp_path: Path) -> None:
 def test_without_an_address_it_is_the_file_in_the_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     store = open_store(None)
-    assert store.url == f"local:{default_local_path()}"
-    assert default_local_path().is_relative_to(tmp_path)
+    assert store.url == str(default_store_url())
+    assert default_store_url().path.is_relative_to(tmp_path)
     store.close()
 
 

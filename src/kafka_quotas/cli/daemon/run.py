@@ -23,8 +23,6 @@ from kafka_quotas.enforcement.config.address import parse_addresses
 from kafka_quotas.enforcement.config.listener_file import all_listeners
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.daemon import run_daemon
-from kafka_quotas.stores.factory import open_store
-from kafka_quotas.stores.store import Store
 
 _INTERRUPTED = 130
 
@@ -99,11 +97,7 @@ def run(*, asked: DaemonOptions) -> int:
     """
     settings = asked.settings()
     choice = asked.store.choose()
-    if asked.static_quotas is not None and (choice.url.value or "").startswith("static:"):
+    if asked.static_quotas is not None and choice.address.kind.is_static:
         raise UsageError("--static-quotas goes below another store", hint="leave it out: --store names such a file")
-
-    def opened() -> Store:
-        return open_store(choice.url.value, settings=choice.settings())
-
-    result = run_daemon(settings, opened, log=sys.stderr)
+    result = run_daemon(settings, choice.open, log=sys.stderr)
     return _INTERRUPTED if result.signal_name == "SIGINT" else int(result.cut_connections > 0)

@@ -197,8 +197,7 @@ def _report(result: ApplyResult, choice: StoreChoice, output: View) -> None:
     if result.declared is not None:
         print_left_alone(result.declared)
     if not choice.chosen:
-        path = result.store_url.removeprefix("local:")
-        write(f"note: the store is the local one in {path}; no broker was changed", sys.stderr)
+        write(f"note: the store is the local one in {choice.address.path}; no broker was changed", sys.stderr)
 
 
 def _summary(result: ApplyResult) -> str:

@@ -18,9 +18,10 @@ from kafka_quotas.stores.contexts.context import Context
 from kafka_quotas.stores.contexts.file import contexts_path, read_contexts
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.files.property_file import read_properties
+from kafka_quotas.stores.reachability import UnresponsiveBrokers
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Store
-from kafka_quotas.stores.unresponsive_brokers import UnresponsiveBrokers
+from kafka_quotas.stores.url import StoreUrl, default_store_url, parse_store_url
 
 STORE_VARIABLE = "KAFKA_QUOTAS_STORE"
 COMMAND_CONFIG_VARIABLE = "KAFKA_QUOTAS_COMMAND_CONFIG"
@@ -61,6 +62,15 @@ class StoreChoice:
     login: Context | None = None
     """That context where its login settings apply."""
 
+    @cached_property
+    def address(self) -> StoreUrl:
+        """The parsed address.
+
+        Raises:
+            UsageError: It can't be parsed.
+        """
+        return default_store_url() if self.url.value is None else parse_store_url(self.url.value)
+
     @property
     def chosen(self) -> bool:
         """Whether somebody chose the store, by option, variable or context."""
@@ -100,7 +110,7 @@ class StoreChoice:
             UsageError: The address or the properties file can't be parsed.
             KafkaQuotasError: A secret of the context is not available.
         """
-        return open_store(self.url.value, settings=self.settings(allow_invalid=allow_invalid, wait=wait))
+        return open_store(self.address, settings=self.settings(allow_invalid=allow_invalid, wait=wait))
 
 
 def choose_store(

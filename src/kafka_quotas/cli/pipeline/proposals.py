@@ -29,7 +29,7 @@ def proposal_of_store(store: StoreOptions) -> Proposal:
     """
     with closing(store.choose().open()) as opened:
         entries = tuple((entry.entity, entry.quotas) for entry in opened.describe(EVERYTHING))
-        if opened.url.startswith("static:"):
+        if opened.kind.is_static:
             return Proposal(name=opened.url, entries=(), static=entries)
         return Proposal(name=opened.url, entries=entries)
 

@@ -20,9 +20,8 @@ from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
 from kafka_quotas.cli.output.values import plain_value
 from kafka_quotas.cli.output.view import TABLE_VIEW, View
 from kafka_quotas.cli.quotas.exempt import Exempt, exempt_user, exempted_user
-from kafka_quotas.commands.quotas.alter import AlterResult, Checker
+from kafka_quotas.commands.quotas.alter import AlterResult
 from kafka_quotas.commands.quotas.alter import alter as run_alter
-from kafka_quotas.commands.quotas.cluster import warning_of_old_brokers
 from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import BROKER, CLIENT_ID, IP, TOPIC, USER
@@ -107,9 +106,9 @@ def alter(
             entity=entity,
             changes=changes,
             dry_run=wanted.dry_run,
-            allow_invalid=wanted.allow_invalid,
             recorder=recorder,
             for_ms=for_ms,
+            settings=choice.settings(),
         )
     _report(result, parts[0], choice, output)
 
@@ -122,7 +121,7 @@ def _undoing(undo_at_ms: int) -> str:
 
 
 def _check_allow_invalid(choice: StoreChoice, allow_invalid: bool) -> None:
-    if allow_invalid and not (choice.url.value or "").startswith(("zk:", "zookeeper:")):
+    if allow_invalid and not choice.address.kind.takes_invalid:
         raise UsageError(
             "--allow-invalid is for zk:// stores",
             hint="Kafka in KRaft mode, and the local store, which follows it, refuse such values themselves",
@@ -144,15 +143,14 @@ def _report(result: AlterResult, head: FilterComponent, choice: StoreChoice, out
         write(_who_checked(result), sys.stderr)
     if result.undo_at_ms is not None:
         write(_undoing(result.undo_at_ms), sys.stderr)
-    warning = warning_of_old_brokers(
-        result.store_url, [change.key for change in result.changes if change.new is not None], settings=choice.settings
-    )
-    if warning is not None:
+    for warning in result.warnings:
         write(f"warning: {warning}", sys.stderr)
     if not choice.chosen:
         stored = "would be stored" if result.dry_run else "stored"
-        path = result.store_url.removeprefix("local:")
-        write(f"note: {stored} locally in {path}; no broker was changed\nhint: {_HOW_TO_CHOOSE}", sys.stderr)
+        write(
+            f"note: {stored} locally in {choice.address.path}; no broker was changed\nhint: {_HOW_TO_CHOOSE}",
+            sys.stderr,
+        )
 
 
 def _line(result: AlterResult, head: FilterComponent) -> str:
@@ -168,8 +166,7 @@ def _line(result: AlterResult, head: FilterComponent) -> str:
 
 
 def _who_checked(result: AlterResult) -> str:
-    by_broker = Checker.BROKER in result.checked_by
-    checks = "here and by the broker (validate-only)" if by_broker else "here only, no broker was asked"
+    checks = "here and by the broker (validate-only)" if result.checked_by_broker else "here only, no broker was asked"
     return f"note: checked {checks}; nothing was written"
 
 
@@ -192,7 +189,7 @@ def _listing(result: AlterResult) -> Listing:
         data={
             "store": result.store_url,
             "dry_run": result.dry_run,
-            "checked_by": [str(checker) for checker in result.checked_by],
+            "checked_by": ["client", "broker"] if result.checked_by_broker else ["client"],
             "entity": result.entity.to_mapping(),
             "changes": [{"key": key, "old": old, "new": new} for key, old, new in rows],
             **_affected(result),

@@ -76,7 +76,7 @@ def _effective(
     history = parse_history(asked.history or ())
     usages = asked.usage.read().usages if asked.with_usage else None
     with closing(choice.open()) as opened:
-        found = look_at_cluster(opened.url, settings=choice.settings(), brokers=asked.brokers, topic=asked.topic)
+        found = look_at_cluster(opened, settings=choice.settings(), brokers=asked.brokers, topic=asked.topic)
         result = run_effective(
             opened, clients=clients, history=history, cluster=found.view, warnings=found.warnings, usages=usages
         )

@@ -9,7 +9,7 @@ import typer
 
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, write
-from kafka_quotas.cli.output.values import plain_value
+from kafka_quotas.cli.output.values import change_document
 from kafka_quotas.cli.output.view import View
 from kafka_quotas.commands.quotas.history import JournalWriter
 from kafka_quotas.core.errors import UsageError
@@ -85,15 +85,7 @@ def _listing(result: "ExemptResult") -> Listing:
             "store": result.store_url,
             "user": result.user,
             "dry_run": result.dry_run,
-            "changes": [
-                {
-                    "entity": change.entity.to_mapping(),
-                    "key": change.key,
-                    "old": plain_value(change.key, change.old),
-                    "new": plain_value(change.key, change.new),
-                }
-                for change in changes
-            ],
+            "changes": [change_document(change) for change in changes],
         },
         table=Table(
             columns=columns("entity, key!, old>, new>"),

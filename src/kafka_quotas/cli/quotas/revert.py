@@ -23,7 +23,7 @@ from kafka_quotas.cli.quotas.revert_view import (
     proposal_listing,
     result_listing,
 )
-from kafka_quotas.commands.quotas.history import find_entries, history
+from kafka_quotas.commands.quotas.history import find_entries
 from kafka_quotas.commands.quotas.revert import RevertProposal, RevertResult, propose, store_of, undo_due
 from kafka_quotas.commands.quotas.revert import revert as run_revert
 from kafka_quotas.core.changes.plan_file import KeptPlan, plan_text
@@ -100,7 +100,7 @@ def _check_options(entry_id: str | None, *, list_: bool, due: bool, single: bool
 
 def _list(output: View) -> None:
     journal = open_journal()
-    result = history(journal, limit=output.limit or None)
+    result = journal.read(limit=output.limit or None)
     print_listing(history_listing(result), output)
     if not result.entries:
         write(f"note: nothing is in the journal {journal.path}", sys.stderr)

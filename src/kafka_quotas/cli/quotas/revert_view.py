@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Column, Listing, Table, columns
 from kafka_quotas.cli.output.values import change_document, plain_value
-from kafka_quotas.commands.quotas.history import HistoryResult
 from kafka_quotas.commands.quotas.revert import RevertProposal, RevertResult
 from kafka_quotas.core.changes.journal_entry import JournalEntry
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.changes.revert import settled_ids
 from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.model.value_format import format_quota
+from kafka_quotas.stores.files.journal import JournalContent
 
 _SHOWN_CHANGES = 3
 _RECORD_COLUMNS = columns("id, time, command, user, store, entity, key, old, new, reason, undo_at, reverts, confirmed")
@@ -22,7 +22,7 @@ DONE_COLUMNS = columns("entity, key!, was>!, is to be>!, state")
 UNDONE_COLUMNS = columns("entity, key!, was>!, is>!, store")
 
 
-def history_listing(result: HistoryResult) -> Listing:
+def history_listing(result: JournalContent) -> Listing:
     """List the entries of the journal, oldest first."""
     settled = settled_ids(result.entries)
     return Listing(

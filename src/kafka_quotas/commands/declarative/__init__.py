@@ -1,4 +1,4 @@
 """Quotas as files: validate, diff, export, apply once or again and again.
 
-Imports `commands.quotas`, `core.quota_files` and `stores`.
+Imports `commands.quotas`, `core.quota_files` and `stores`. Each raises a `StoreError` where a store can't be read.
 """

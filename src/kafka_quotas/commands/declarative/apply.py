@@ -16,14 +16,13 @@ from kafka_quotas.commands.declarative.plan import (
     check_removals,
     declared_plan,
     refused_changes,
-    stored_content,
 )
 from kafka_quotas.core.changes.blast_radius import BlastRadius, blast_radius
 from kafka_quotas.core.changes.plan import Content, Plan, PlannedChange
 from kafka_quotas.core.changes.plan_file import KeptPlan
 from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, StoreUnreachableError, UsageError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores.store import Alteration, AlterationResult, Store
+from kafka_quotas.stores.store import Alteration, AlterationResult, Store, alterations_of, content_of, errors_of
 
 FIRST_CHUNK: Final = 100
 """So many entities go to the store at first; later chunks are as large as it does in `CHUNK_S`."""
@@ -62,16 +61,6 @@ class ApplyResult:
     dry_run: bool
 
 
-def _silent(done: int, total: int) -> None:
-    """Ignore the progress."""
-    del done, total
-
-
-def _unheard(changes: Sequence[PlannedChange], errors: Mapping[Entity, KafkaQuotasError]) -> None:
-    """Ignore the outcome of a chunk."""
-    del changes, errors
-
-
 def apply(
     store: Store,
     desire: DesiredState,
@@ -79,8 +68,8 @@ def apply(
     dry_run: bool = False,
     allow_invalid: bool = False,
     keep: Collection[tuple[Entity, str]] = (),
-    progress: Progress = _silent,
-    made: Made = _unheard,
+    progress: Progress = lambda *_: None,
+    made: Made = lambda *_: None,
 ) -> ApplyResult:
     """Change the store to match the files, and return what changed.
 
@@ -105,8 +94,8 @@ def apply_plan(
     dry_run: bool = False,
     allow_invalid: bool = False,
     prune_limit: float = DEFAULT_PRUNE_LIMIT,
-    progress: Progress = _silent,
-    made: Made = _unheard,
+    progress: Progress = lambda *_: None,
+    made: Made = lambda *_: None,
 ) -> ApplyResult:
     """Carry out a plan, or what is left of it, and return what changed.
 
@@ -119,7 +108,7 @@ def apply_plan(
         raise UsageError(
             f"the plan was made for {kept.store_url}, not for {store.url}", hint=f"--store {kept.store_url}"
         )
-    stored = stored_content(store)
+    stored = content_of(store)
     plan = kept.plan.left_to_do(stored)
     check_removals(plan, stored, prune_limit)
     if not allow_invalid:
@@ -139,13 +128,12 @@ def _refuse_invalid(entities: Sequence[Entity]) -> None:
 def _carried_out(
     store: Store, plan: Plan, stored: Content, *, dry_run: bool, progress: Progress, made: Made
 ) -> ApplyResult:
-    alterations = [Alteration(entity=entity, changes=changes) for entity, changes in plan.by_entity().items()]
+    alterations = alterations_of(plan.changes)
 
     def told(results: Sequence[AlterationResult]) -> None:
         if not dry_run:
             entities = {each.entity for each in results}
-            errors = {each.entity: each.error for each in results if each.error is not None}
-            made([change for change in plan.changes if change.entity in entities], errors)
+            made([change for change in plan.changes if change.entity in entities], errors_of(results))
 
     failures = tuple(_failures(store, alterations, validate_only=dry_run, progress=progress, told=told))
     failed = {failure.entity for failure in failures if not isinstance(failure.error, NotVisibleError)}
@@ -167,13 +155,7 @@ def _failures(
     progress: Progress,
     told: Callable[[Sequence[AlterationResult]], None],
 ) -> Iterator[Failure]:
-    """Write the changes and yield those that failed.
-
-    Once the store is lost, the rest is not tried.
-
-    Raises:
-        KafkaQuotasError: The store fails before anything was written.
-    """
+    """Write the changes and yield those that failed, or are not tried once the store is lost."""
     done, size = 0, FIRST_CHUNK
     while done < len(alterations):
         chunk = alterations[done : done + size]
@@ -201,10 +183,7 @@ def _not_tried(alterations: Sequence[Alteration], error: KafkaQuotasError) -> It
 
 
 def _next_size(size: int, took_s: float) -> int:
-    """Return how many entities the store changes in `CHUNK_S`, by the last chunk.
-
-    The result is never less than the first chunk.
-    """
+    """Return how many entities the store changes in `CHUNK_S`, and never less than the first chunk."""
     growth = min(MOST_GROWTH, CHUNK_S / max(took_s, 1e-9))
     return max(FIRST_CHUNK, int(size * growth))
 

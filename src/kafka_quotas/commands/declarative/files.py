@@ -30,7 +30,6 @@ def export(store: Store, *, selectors: Sequence[str] = ()) -> ExportResult:
 
     Raises:
         UsageError: A selector can't be parsed.
-        StoreError: The store can't be read.
     """
     owns = owner(selectors)
     entries = sorted(store.describe(EVERYTHING), key=lambda entry: entry.entity.sort_key)

@@ -16,8 +16,8 @@ from kafka_quotas.core.changes.plan_file import KeptPlan
 from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING, owner
-from kafka_quotas.stores.store import Store
+from kafka_quotas.core.model.quota_filter import owner
+from kafka_quotas.stores.store import Store, alterations_of, content_of
 
 DEFAULT_PRUNE_LIMIT: Final = 50.0
 
@@ -51,20 +51,12 @@ class DeclaredPlan:
     """Values that no entry asks for."""
 
 
-def stored_content(store: Store) -> dict[Entity, dict[str, float]]:
-    """Return everything that a store holds."""
-    return {entry.entity: dict(entry.quotas) for entry in store.describe(EVERYTHING)}
-
-
 def declared_plan(store: Store, desire: DesiredState, *, keep: Collection[tuple[Entity, str]] = ()) -> DeclaredPlan:
-    """Return what has to change in the store for the files to hold.
-
-    Quotas in `keep` stay as they are.
+    """Return what has to change in the store for the files to hold, but for the quotas to `keep`.
 
     Raises:
         UsageError: The files or a selector have a problem.
         KafkaQuotasError: The plan would remove too much.
-        StoreError: The store can't be read.
     """
     owns = owner(desire.selectors)
     found = declared(desire.paths, desire.values)
@@ -74,7 +66,7 @@ def declared_plan(store: Store, desire: DesiredState, *, keep: Collection[tuple[
         raise UsageError(
             f"--selector {' '.join(desire.selectors)} names no declared entity", hint="is it the right file?"
         )
-    stored = stored_content(store)
+    stored = content_of(store)
     plan = plan_changes(stored, desired, prune=desire.prune, owns=owns)
     if keep:
         plan = planned(stored, [change for change in plan.changes if (change.entity, change.key) not in keep])
@@ -91,11 +83,7 @@ def declared_plan(store: Store, desire: DesiredState, *, keep: Collection[tuple[
 
 
 def check_removals(plan: Plan, owned: Content, limit_percent: float) -> None:
-    """Refuse a plan that removes more than its share of what is owned.
-
-    Raises:
-        KafkaQuotasError: It removes more of the entities or of the quotas.
-    """
+    """Raise a `KafkaQuotasError` for a plan that removes more than its share of what is owned."""
     after = plan.applied_to(owned)
     gone = sum(entity not in after for entity in owned)
     quotas = sum(len(each) for each in owned.values())
@@ -111,9 +99,9 @@ def check_removals(plan: Plan, owned: Content, limit_percent: float) -> None:
 def refused_changes(plan: Plan) -> tuple[Entity, ...]:
     """Return the entities whose new quotas this program refuses."""
     return tuple(
-        entity
-        for entity, changes in plan.by_entity().items()
-        if our_refusals(entity, {key: value for key, value in changes.items() if value is not None}) is not None
+        each.entity
+        for each in alterations_of(plan.changes)
+        if our_refusals(each.entity, {key: new for key, new in each.changes.items() if new is not None}) is not None
     )
 
 
@@ -136,12 +124,6 @@ class DiffResult:
 
 
 def diff(store: Store, desire: DesiredState) -> DiffResult:
-    """Return what has to change in the store for the files to hold, and which clients it affects.
-
-    Raises:
-        UsageError: As `declared_plan` does.
-        KafkaQuotasError: As `declared_plan` does.
-        StoreError: As `declared_plan` does.
-    """
+    """Return what has to change for the files to hold, and for whom, with the errors of `declared_plan`."""
     found = declared_plan(store, desire)
     return DiffResult(store_url=store.url, declared=found, radius=blast_radius(found.stored, found.plan))

@@ -76,10 +76,7 @@ def declared(paths: Sequence[str], values: Sequence[Path] = ()) -> Declarations:
 
 
 def read_plan(paths: Sequence[str]) -> KeptPlan | None:
-    """Read the plan where it is the only file named.
-
-    Returns:
-        None where the paths name anything else.
+    """Read the plan where it is the only file named, None where the paths name anything else.
 
     Raises:
         UsageError: The plan is damaged, or named beside other files.
@@ -152,12 +149,6 @@ def _document(path: str) -> QuotaDocument:
 
 
 def _text(path: str) -> str:
-    """Return the text of a file.
-
-    Raises:
-        UsageError: There is no such file.
-        QuotaFileError: It is too large or not UTF-8.
-    """
     limit = MAX_TOML_BYTES if Path(path).suffix == ".toml" else MAX_BYTES
     try:
         data = sys.stdin.buffer.read(limit + 1) if path == STANDARD_INPUT else _bytes(Path(path), limit)

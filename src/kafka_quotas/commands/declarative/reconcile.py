@@ -87,11 +87,7 @@ class Reconciler:
         return Round(number=number, result=result, error=None, undone=undone)
 
     def _undone(self) -> tuple[int, Collection[tuple[Entity, str]]]:
-        """Revert the temporary quotas whose time is up.
-
-        Returns:
-            How many it reverted, and those whose time is not up.
-        """
+        """Revert the temporary quotas whose time is up, and return their number and those to keep."""
         entries = self._recorder.journal.since_oldest_pending()
         undone = 0
         if not self._dry_run:
@@ -163,9 +159,7 @@ def run_reconciler(
     report: Callable[[Round], None],
     serving: Callable[[Address], None],
 ) -> None:
-    """Run a round every `interval_s` seconds until SIGTERM.
-
-    `report` receives the outcome of each round, `serving` the address of the metrics.
+    """Run a round every `interval_s` seconds until SIGTERM, and serve the metrics at an address.
 
     Raises:
         KafkaQuotasError: The metrics can't be served.

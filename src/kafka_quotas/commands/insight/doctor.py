@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kafka_quotas.commands.insight.doctor_checks import Finding, Severity, odd_entries
-from kafka_quotas.commands.quotas.cluster import NEW_KEYS
+from kafka_quotas.commands.insight.doctor_checks import Finding, Severity, finding_about, odd_entries
 from kafka_quotas.core.model.quota_filter import EVERYTHING
-from kafka_quotas.stores.cluster_info import ClusterInfo
+from kafka_quotas.core.model.quota_key import NEW_KEYS
 from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.store import QuotaEntry, Store
+from kafka_quotas.stores.store import ClusterInfo, QuotaEntry, Store
 from kafka_quotas.stores.url import StoreKind, parse_store_url
 
 _ORDER = {severity: index for index, severity in enumerate(Severity)}
@@ -34,17 +33,11 @@ class DoctorResult:
 
 
 def doctor(store: Store, *, settings: StoreSettings) -> DoctorResult:
-    """Return the findings about all stored quotas, and about the cluster of the store if it has one.
-
-    Raises:
-        StoreError: The store can't be read.
-    """
-    facts = facts_of(store.url, settings=settings)
+    """Return the findings about all stored quotas, and about the cluster of the store if it has one."""
+    facts = facts_of(store, settings=settings)
     entries = facts.readable if facts.unreadable else store.describe(EVERYTHING)
     found = [
-        *odd_entries(
-            entries, static=store.url.startswith("static:"), threads=min(facts.threads.values(), default=None)
-        ),
+        *odd_entries(entries, static=store.kind.is_static, threads=min(facts.threads.values(), default=None)),
         *odd_facts(facts, entries),
     ]
     return DoctorResult(
@@ -55,17 +48,16 @@ def doctor(store: Store, *, settings: StoreSettings) -> DoctorResult:
     )
 
 
-def facts_of(store_url: str, *, settings: StoreSettings) -> ClusterInfo:
+def facts_of(store: Store, *, settings: StoreSettings) -> ClusterInfo:
     """Return what the cluster of a store reports, no facts for a store in a file."""
-    address = parse_store_url(store_url)
-    if address.kind is StoreKind.KAFKA:
+    if store.kind is StoreKind.KAFKA:
         from kafka_quotas.stores.kafka.cluster_info import kafka_facts  # noqa: PLC0415 - only a Kafka store needs it
 
-        return kafka_facts(address, settings=settings)
-    if address.kind is StoreKind.ZOOKEEPER:
+        return kafka_facts(parse_store_url(store.url), settings=settings)
+    if store.kind is StoreKind.ZOOKEEPER:
         from kafka_quotas.stores.zookeeper.cluster_info import zookeeper_facts  # noqa: PLC0415 - loads kazoo
 
-        return zookeeper_facts(address, settings=settings)
+        return zookeeper_facts(parse_store_url(store.url), settings=settings)
     return ClusterInfo(unknown=("no cluster is known here: its brokers were not looked at",))
 
 
@@ -114,15 +106,14 @@ def _left_behind(facts: ClusterInfo) -> Iterator[Finding]:
     """Yield a finding for replication throttles while no replica is moving."""
     for throttle in facts.replication_throttles:
         kind, _, name = throttle.place.partition(" ")
+        whose = "--entity-default" if name == "defaults" else f"--entity-name {name}"
         sure = "no partition is being moved" if facts.reassigning is False else "it is not known whether any moves"
         yield Finding(
             severity=Severity.WARNING,
             check="replication-throttle",
             about=throttle.place,
             sentence=f"{throttle.name}={throttle.value} throttles replication, and {sure}",
-            remedy=f"kafka-configs --alter --entity-type {kind}s --entity-name {name} --delete-config {throttle.name}"
-            if name != "defaults"
-            else f"kafka-configs --alter --entity-type {kind}s --entity-default --delete-config {throttle.name}",
+            remedy=f"kafka-configs --alter --entity-type {kind}s {whose} --delete-config {throttle.name}",
         )
 
 
@@ -133,11 +124,11 @@ def _too_new(facts: ClusterInfo, entries: Sequence[QuotaEntry]) -> Iterator[Find
     for entry in entries:
         for key in NEW_KEYS:
             if key in entry.quotas:
-                yield Finding(
-                    severity=Severity.ERROR,
+                sentence = f"{key} came with Kafka 2.7; broker {', '.join(facts.too_old)} is older and ignores it"
+                yield finding_about(
+                    entry.entity,
+                    Severity.ERROR,
                     check="broker-too-old",
-                    about=str(entry.entity),
-                    entity=entry.entity,
-                    sentence=f"{key} came with Kafka 2.7; broker {', '.join(facts.too_old)} is older and ignores it",
+                    sentence=sentence,
                     remedy="upgrade those brokers",
                 )

@@ -55,16 +55,23 @@ THREADS = 11
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
+def finding_about(entity: Entity, severity: Severity, *, check: str, sentence: str, remedy: str) -> Finding:
+    """Return a finding about one entity."""
+    return Finding(severity=severity, check=check, about=str(entity), entity=entity, sentence=sentence, remedy=remedy)
+
+
 def odd_entries(
     entries: Sequence[QuotaEntry], *, static: bool = False, threads: int | None = None
 ) -> Iterator[Finding]:
     """Yield the findings about quotas in the order of the checks.
 
-    Thresholds are not quotas of Kafka, and were checked when they were set. `threads` are those of the smallest broker,
+    Thresholds are no quotas of Kafka and were checked when they were set. `threads` are those of the smallest broker,
     None where unknown.
     """
     entries = [entry for entry in entries if not is_threshold_entity(entry.entity)]
-    yield from _unreachable(entries, static=static)
+    for standing in standings(entries, static=static):
+        if standing.stand is not QuotaStatus.WINS:
+            yield _standing_finding(standing)
     for entry in entries:
         for key, value in sorted(entry.quotas.items()):
             yield from _odd_value(entry.entity, key, value, threads)
@@ -73,48 +80,32 @@ def odd_entries(
     yield from _same_addresses(entries)
 
 
-def _unreachable(entries: Sequence[QuotaEntry], *, static: bool) -> Iterator[Finding]:
-    for standing in standings(entries, static=static):
-        if standing.stand is QuotaStatus.WINS:
-            continue
-        yield _standing_finding(standing)
-
-
 def _standing_finding(standing: StoredQuotaStatus) -> Finding:
     key, entity, before = standing.key, standing.entity, standing.shadowed_by
     match standing.stand:
         case QuotaStatus.SHADOWED:
             why = f"{before} goes before it" if before else "the levels in use pass it over"
-            return Finding(
-                severity=Severity.WARNING,
-                check="shadowed",
-                about=str(entity),
-                entity=entity,
-                sentence=f"nobody gets its {key}: {why}",
-                remedy=f"remove it with alter --delete-config {key}, or the quota that goes before it",
+            remedy = f"remove it with alter --delete-config {key}, or the quota that goes before it"
+            return finding_about(
+                entity, Severity.WARNING, check="shadowed", sentence=f"nobody gets its {key}: {why}", remedy=remedy
             )
         case QuotaStatus.PARTLY:
-            return Finding(
-                severity=Severity.NOTE,
+            return finding_about(
+                entity,
+                Severity.NOTE,
                 check="partly-shadowed",
-                about=str(entity),
-                entity=entity,
                 sentence=f"only clients without a client-id get its {key}: {before or 'another level'} goes before it",
                 remedy="remove one of the two if that is not meant",
             )
         case _:
-            return Finding(
-                severity=Severity.ERROR,
+            keys = ", ".join(each.name for each in QUOTA_KEYS.values() if each.for_ip == (entity.ip is not ABSENT))
+            return finding_about(
+                entity,
+                Severity.ERROR,
                 check="ignored-key",
-                about=str(entity),
-                entity=entity,
                 sentence=f"brokers ignore {key} here: it is no quota of this kind of entity",
-                remedy=f"remove it, and set a key that belongs here ({', '.join(_keys_for(entity))})",
+                remedy=f"remove it, and set a key that belongs here ({keys})",
             )
-
-
-def _keys_for(entity: Entity) -> list[str]:
-    return [key.name for key in QUOTA_KEYS.values() if key.for_ip == (entity.ip is not ABSENT)]
 
 
 def _odd_value(entity: Entity, key: str, value: float, threads: int | None) -> Iterator[Finding]:
@@ -123,14 +114,12 @@ def _odd_value(entity: Entity, key: str, value: float, threads: int | None) -> I
         return
     bad = not math.isfinite(value) or value <= 0
     if bad or (known.value_type is not ValueType.DOUBLE and value != int(value)):
-        yield Finding(
-            severity=Severity.ERROR,
+        why = "it stops its clients or does nothing at all" if bad else "it must be a whole number"
+        yield finding_about(
+            entity,
+            Severity.ERROR,
             check="invalid-value",
-            about=str(entity),
-            entity=entity,
-            sentence=f"{key} is {format_number(value)}: "
-            + ("it stops its clients or does nothing at all" if bad else "it must be a whole number")
-            + ", and Kafka in KRaft mode refuses it",
+            sentence=f"{key} is {format_number(value)}: {why}, and Kafka in KRaft mode refuses it",
             remedy=f"set a value above 0, or {key}=unlimited",
         )
         return
@@ -142,32 +131,25 @@ def _odd_value(entity: Entity, key: str, value: float, threads: int | None) -> I
 
 
 def _small_value(entity: Entity, key: str, value: float) -> Iterator[Finding]:
-    least = {PRODUCER_BYTE_RATE.name: (BATCH_BYTES, "batch"), CONSUMER_BYTE_RATE.name: (FETCH_BYTES, "fetch")}
-    if key not in least or value >= least[key][0]:
-        return
-    size, what = least[key]
-    of_batches = what == "batch"
-    yield Finding(
-        severity=Severity.WARNING,
-        check=f"below-one-{what}",
-        about=str(entity),
-        entity=entity,
-        sentence=f"{key} is {format_bytes(value)}/s, less than one {what} of {format_bytes(size)} per second: "
-        + ("each one is followed by a wait" if of_batches else "a consumer may get nothing at all"),
-        remedy="raise it, or lower batch.size of its clients"
-        if of_batches
-        else "raise it, or lower max.partition.fetch.bytes of its clients and max.message.bytes of its topics",
-    )
+    remedy = "raise it, or lower batch.size of its clients"
+    size, what, effect = BATCH_BYTES, "batch", "each one is followed by a wait"
+    if key == CONSUMER_BYTE_RATE.name:
+        remedy = "raise it, or lower max.partition.fetch.bytes of its clients and max.message.bytes of its topics"
+        size, what, effect = FETCH_BYTES, "fetch", "a consumer may get nothing at all"
+    if key in (PRODUCER_BYTE_RATE.name, CONSUMER_BYTE_RATE.name) and value < size:
+        sentence = (
+            f"{key} is {format_bytes(value)}/s, less than one {what} of {format_bytes(size)} per second: {effect}"
+        )
+        yield finding_about(entity, Severity.WARNING, check=f"below-one-{what}", sentence=sentence, remedy=remedy)
 
 
 def _above_capacity(entity: Entity, value: float, threads: int | None) -> Finding:
     count = threads or THREADS
     whose = "the broker with the fewest has" if threads else "by default a broker has"
-    return Finding(
-        severity=Severity.WARNING if threads else Severity.NOTE,
+    return finding_about(
+        entity,
+        Severity.WARNING if threads else Severity.NOTE,
         check="above-capacity",
-        about=str(entity),
-        entity=entity,
         sentence=f"request_percentage is {format_number(value)}, more than all threads together: "
         f"{whose} {count}, which is {count * 100}%",
         remedy=f"set less than {count * 100}, or request_percentage=unlimited if no limit is meant",
@@ -177,18 +159,10 @@ def _above_capacity(entity: Entity, value: float, threads: int | None) -> Findin
 def _odd_names(entity: Entity) -> Iterator[Finding]:
     """Yield a finding for names that no client is likely to have."""
     for kind, name in entity.parts:
-        if name is None:
-            continue
-        trouble = _trouble_with(kind, name)
+        trouble = None if name is None else _trouble_with(kind, name)
         if trouble is not None:
-            yield Finding(
-                severity=Severity.WARNING,
-                check="odd-name",
-                about=str(entity),
-                entity=entity,
-                sentence=f"the {kind} {name!r} {trouble[0]}",
-                remedy=trouble[1],
-            )
+            sentence, remedy = f"the {kind} {name!r} {trouble[0]}", trouble[1]
+            yield finding_about(entity, Severity.WARNING, check="odd-name", sentence=sentence, remedy=remedy)
 
 
 def _trouble_with(kind: str, name: str) -> tuple[str, str] | None:

@@ -17,10 +17,7 @@ from kafka_quotas.stores.store import QuotaEntry, Store
 
 
 class SortBy(StrEnum):
-    """The sort key of the rows.
-
-    Figures sort in descending order.
-    """
+    """The sort key of the rows, whose figures sort in descending order."""
 
     SHARE = "share"
     RATE = "rate"
@@ -71,15 +68,9 @@ _FIGURES: Mapping[SortBy, Callable[[TopRow], float | None]] = {
 
 
 def top(store: Store, reading: UsageReading, *, sort: SortBy = SortBy.SHARE, limit: int | None = None) -> TopResult:
-    """Return the rows of a reading, with the quotas of the store.
-
-    A limit of None returns all rows.
-
-    Raises:
-        StoreError: The store can't be read.
-    """
+    """Return the rows of a reading, all or at most `limit`, with the quotas of the store."""
     entries = store.describe(EVERYTHING)
-    resolver = resolver_of(entries, static=store.url.startswith("static:"))
+    resolver = resolver_of(entries, static=store.kind.is_static)
     other = SyntheticNames(entry.entity for entry in entries).text(OTHER)
     rows = sorted((_row(usage, resolver, other) for usage in reading.usages), key=lambda row: _order(row, sort))
     kept = rows if limit is None else rows[:limit]
@@ -125,11 +116,7 @@ def _row(usage: Usage, resolver: EffectiveQuotas, other: str) -> TopRow:
 
 
 def _quota_of(usage: Usage, resolver: EffectiveQuotas, other: str) -> EffectiveQuota | None:
-    """Return the quota of a bucket, found by a client that draws on it.
-
-    Returns:
-        None where that client draws on another bucket.
-    """
+    """Return the quota of a bucket, None where a client of that name draws on another one."""
     for answer in resolver.for_client(usage.user or other, usage.client_id):
         if answer.key.name == usage.key and answer.bucket == usage.tags:
             return answer
@@ -137,9 +124,6 @@ def _quota_of(usage: Usage, resolver: EffectiveQuotas, other: str) -> EffectiveQ
 
 
 def _order(row: TopRow, sort: SortBy) -> tuple[bool, float, str, str, str, str]:
-    """Return the sort key of a row.
-
-    Figures sort in descending order, rows without one last, equal ones by name.
-    """
+    """Return the sort key of a row: figures in descending order, rows without one last, then by name."""
     usage, figure = row.usage, _FIGURES[sort](row)
     return (figure is None, -(figure or 0.0), usage.user, usage.client_id, usage.key, usage.broker)

@@ -48,12 +48,9 @@ def tree(
     client_id: str | None = None,
     ip: str | None = None,
 ) -> TreeResult:
-    """Return the stored quotas, or those that fit one client, each with its status.
-
-    A key of None stands for all quota keys.
-    """
+    """Return the stored quotas of one key or all, or those that fit one client, each with its status."""
     entries = store.describe(EVERYTHING)
-    static = store.url.startswith("static:")
+    static = store.kind.is_static
     about_client = not (user is None and client_id is None and ip is None)
     found = (
         standings_for(entries, user=user, client_id=client_id, ip=ip, static=static)
@@ -75,10 +72,7 @@ def _trees(found: Sequence[StoredQuotaStatus]) -> Iterator[KeyTree]:
 
 
 def _user_branches(found: Sequence[StoredQuotaStatus]) -> Iterator[Branch]:
-    """Yield one branch per user with the user's clients below it.
-
-    The default comes last.
-    """
+    """Yield one branch per user with the user's clients below it, the default last."""
     of_users: dict[str | None, list[StoredQuotaStatus]] = {}
     for standing in _named_first([standing for standing in found if standing.entity.user is not ABSENT], USER):
         name = standing.entity.user

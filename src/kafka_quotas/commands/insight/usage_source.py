@@ -187,11 +187,6 @@ def _queried(address: SplitResult, names: MetricNames) -> Iterator[MetricSample]
 
 
 def _text(url: str) -> str:
-    """Fetch the text at an address.
-
-    Raises:
-        KafkaQuotasError: It can't be read.
-    """
     from http.client import HTTPException  # noqa: PLC0415 - a daemon needs no HTTP
     from urllib.request import urlopen  # noqa: PLC0415
 

@@ -50,15 +50,9 @@ class WhyResult:
 
 
 def why(store: Store, reading: UsageReading, *, user: str | None, client_id: str | None) -> WhyResult:
-    """Return what holds a user's client-id back now.
-
-    The user is None for a client without authentication, the client-id for one that sends none.
-
-    Raises:
-        StoreError: The store can't be read.
-    """
+    """Return what holds a client back now, without authentication or client-id where that is None."""
     entries = store.describe(EVERYTHING)
-    resolver = resolver_of(entries, static=store.url.startswith("static:"))
+    resolver = resolver_of(entries, static=store.kind.is_static)
     asked = (ANONYMOUS if user is None else user, client_id or "")
     answers = tuple(_answer(quota, reading) for quota in resolver.for_client(*asked))
     held = [answer for answer in answers if answer.ends_at is not None]

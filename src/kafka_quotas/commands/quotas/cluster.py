@@ -4,14 +4,14 @@ This is the number of its brokers, with the total of a limit per broker (the mos
 a callback replaces Kafka's resolution, and whether brokers are too old for a stored key and ignore it.
 """
 
-from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafka_quotas.core.errors import StoreError, StoreRefusedError, UsageError
-from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE, QUOTA_KEYS, REQUEST_PERCENTAGE, QuotaKey
+from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE, QuotaKey
 from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.store import Store
 from kafka_quotas.stores.url import StoreKind, parse_store_url
 
 if TYPE_CHECKING:
@@ -28,29 +28,18 @@ class ClusterView:
     """How many of them lead a partition of the topic, None where no topic was named."""
 
     def total(self, key: QuotaKey, limit: float | None) -> float | None:
-        """Return the most that all brokers together let through, in the unit of the key.
-
-        Returns:
-            None where limits don't add up over brokers.
-        """
+        """Return the most that all brokers together let through, in the unit of the key, None for other keys."""
         return None if limit is None or not multiplies(key, limit) else limit * self.brokers
 
     def topic_total(self, key: QuotaKey, limit: float | None) -> float | None:
-        """Return the most that the topic's leaders together let through.
-
-        Returns:
-            None where limits don't add up over brokers, or no topic was named.
-        """
+        """Return the most that the leaders of the topic together let through, None for other keys."""
         if limit is None or self.leading_brokers is None or not multiplies(key, limit) or key.for_ip:
             return None
         return limit * self.leading_brokers
 
 
 def multiplies(key: QuotaKey, limit: float) -> bool:
-    """Return whether a limit adds up over brokers.
-
-    All mutations pass one controller, and shares of a thread don't add up.
-    """
+    """Return whether a limit adds up over brokers, as mutations at one controller and shares don't."""
     return key not in (CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE) and limit < key.unlimited
 
 
@@ -67,16 +56,14 @@ class ClusterFindings:
 
 
 def look_at_cluster(
-    store_url: str, *, settings: StoreSettings, brokers: int | None = None, topic: str | None = None
+    store: Store, *, settings: StoreSettings, brokers: int | None = None, topic: str | None = None
 ) -> ClusterFindings:
     """Return the size of the cluster from `brokers` alone, or from the brokers of a Kafka store.
 
     Raises:
         UsageError: A topic is named without a Kafka store.
-        StoreError: The brokers can't be read.
     """
-    address = parse_store_url(store_url)
-    if address.kind is not StoreKind.KAFKA:
+    if store.kind is not StoreKind.KAFKA:
         if topic is not None:
             raise UsageError(
                 "--topic needs a Kafka store", hint="only brokers know who leads a topic: --bootstrap-server HOST:PORT"
@@ -84,7 +71,7 @@ def look_at_cluster(
         return ClusterFindings(view=None if brokers is None else ClusterView(brokers=brokers))
     from kafka_quotas.stores.kafka.broker_settings import KafkaCluster  # noqa: PLC0415 - only a Kafka store needs it
 
-    with closing(KafkaCluster(address, settings=settings)) as cluster:
+    with closing(KafkaCluster(parse_store_url(store.url), settings=settings)) as cluster:
         leading = None if topic is None else len(set(cluster.leaders(topic).values()))
         view = ClusterView(brokers=brokers or len(cluster.broker_ids()), topic=topic, leading_brokers=leading)
         return ClusterFindings(view=view, warnings=_callback_warnings(cluster))
@@ -113,32 +100,17 @@ def _not_known(reason: str) -> str:
     return f"can't tell whether every broker is without {_CALLBACK}, which would replace all of this: {reason}"
 
 
-NEW_KEYS = tuple(key.name for key in QUOTA_KEYS.values() if key.since == "2.7")
-"""The keys that came with Kafka 2.7; all others are older than any broker that quotas can be set for here."""
-
-
-def warning_of_old_brokers(store_url: str, keys: Sequence[str], *, settings: Callable[[], StoreSettings]) -> str | None:
-    """Return a warning if a broker of the cluster is too old for one of the keys.
-
-    It asks the cluster only about recent keys, and an unreachable cluster is no reason to warn.
-    """
-    new = [key for key in NEW_KEYS if key in keys]
-    kind = parse_store_url(store_url).kind
-    if not new or kind not in (StoreKind.KAFKA, StoreKind.ZOOKEEPER):
-        return None
+def old_brokers(store: Store, *, settings: StoreSettings) -> tuple[str, ...]:
+    """Return the brokers older than Kafka 2.7, none where the cluster can't be asked."""
     try:
-        old = _old_brokers(store_url, settings())
+        if store.kind is StoreKind.KAFKA:
+            from kafka_quotas.stores.kafka.cluster_info import old_kafka_brokers  # noqa: PLC0415 - one kind of several
+
+            return old_kafka_brokers(parse_store_url(store.url), settings=settings)
+        if store.kind is StoreKind.ZOOKEEPER:
+            from kafka_quotas.stores.zookeeper.cluster_info import old_zookeeper_brokers  # noqa: PLC0415 - loads kazoo
+
+            return old_zookeeper_brokers(parse_store_url(store.url), settings=settings)
     except StoreError:
-        return None
-    return f"broker {', '.join(old)} is older than Kafka 2.7 and ignores {', '.join(new)}" if old else None
-
-
-def _old_brokers(store_url: str, settings: StoreSettings) -> tuple[str, ...]:
-    address = parse_store_url(store_url)
-    if address.kind is StoreKind.KAFKA:
-        from kafka_quotas.stores.kafka.cluster_info import old_kafka_brokers  # noqa: PLC0415 - only a Kafka store needs it
-
-        return old_kafka_brokers(address, settings=settings)
-    from kafka_quotas.stores.zookeeper.cluster_info import old_zookeeper_brokers  # noqa: PLC0415 - loads kazoo
-
-    return old_zookeeper_brokers(address, settings=settings)
+        return ()
+    return ()

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kafka_quotas.commands.quotas.cluster import ClusterView
+from kafka_quotas.commands.quotas.quota_status import resolver_of
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter
-from kafka_quotas.core.model.threshold import refuse_elsewhere
+from kafka_quotas.core.model.threshold import is_threshold_entity, no_place_for
 from kafka_quotas.core.resolution.client import QuotaClient, SyntheticNames, clients_of_store, outcomes_of_user
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas
 from kafka_quotas.core.resolution.ip_resolver import is_address
@@ -28,10 +29,11 @@ def describe(store: Store, *, quota_filter: QuotaFilter) -> DescribeResult:
 
     Raises:
         InvalidQuotaError: Kafka refuses the filter, or it asks for thresholds in a store without them.
-        StoreError: The store can't be read.
     """
     for component in quota_filter.components:
-        refuse_elsewhere(store.url, Entity.from_pairs([(component.entity_type, component.name)]))
+        entity = Entity.from_pairs([(component.entity_type, component.name)])
+        if is_threshold_entity(entity) and not store.kind.holds_thresholds:
+            raise no_place_for(entity)
     entries = sorted(store.describe(quota_filter), key=lambda entry: entry.entity.sort_key)
     return DescribeResult(store_url=store.url, entries=tuple(entries))
 
@@ -78,12 +80,12 @@ def effective(
 ) -> EffectiveResult:
     """Return the effective quotas of each client, or of every client that the store names.
 
-    A user without client-id stands for every distinct kind of its clients. Warnings and usages are passed on to the
-    result.
+    A user without client-id stands for every distinct kind of its clients. The cluster, the warnings and the usages are
+    those of the result.
     """
     entries = store.describe(EVERYTHING)
     asked = _spelled_out(clients, entries)
-    resolver = _resolver(store.url, entries, history)
+    resolver = resolver_of(entries, static=store.kind.is_static, history=history)
     probes = SyntheticNames(entry.entity for entry in entries)
     return EffectiveResult(
         store_url=store.url,
@@ -109,17 +111,6 @@ def _spelled_out(clients: Sequence[QuotaClient], entries: Sequence[QuotaEntry]) 
         else:
             asked.append(client)
     return asked
-
-
-def _resolver(url: str, entries: Sequence[QuotaEntry], history: Sequence[LevelKind]) -> EffectiveQuotas:
-    """Return the resolution over the entries.
-
-    Entries of a static file have the levels 9 and 10.
-    """
-    pairs = [(entry.entity, entry.quotas) for entry in entries]
-    if url.startswith("static:"):
-        return EffectiveQuotas((), history_levels=history, static=pairs)
-    return EffectiveQuotas(pairs, history_levels=history)
 
 
 def _quotas(resolver: EffectiveQuotas, probes: SyntheticNames, client: QuotaClient) -> tuple[EffectiveQuota, ...]:

@@ -1,18 +1,17 @@
 """Exempt a user from every quota, whatever its clients call themselves and whatever defaults come later."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kafka_quotas.commands.quotas.history import JournalWriter
-from kafka_quotas.core.changes.plan import PlannedChange, planned
+from kafka_quotas.core.changes.plan import Content, PlannedChange, planned
 from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.errors import KafkaQuotasError, StoreError
 from kafka_quotas.core.model.entity import ABSENT, Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.resolution.client import QuotaClient, SyntheticNames, outcomes_of_user
 from kafka_quotas.core.resolution.effective import EffectiveQuotas
-from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
+from kafka_quotas.stores.store import Store, alterations_of, content_of, errors_of
 
 UNLIMITED: Mapping[str, float] = {key.name: float(key.unlimited) for key in QUOTA_KEYS.values() if not key.for_ip}
 """The explicit "no limit" of every key of users."""
@@ -36,26 +35,23 @@ def exempt(
     """Exempt any client of a user from every quota, and return the changes.
 
     The explicit unlimited goes on the user itself, which wins against every default of users, pairs and client-ids, and
-    on those pairs of the user that hold a limit, which would win against it. `recorder` writes the outcome into the
-    journal, also where a part failed. The journal schedules the revert after `for_ms` milliseconds, never if None.
+    on those pairs of the user that hold a limit, which would win against it. The journal gets the outcome also where a
+    part failed, and with `for_ms` schedules the revert.
 
     Raises:
         InvalidQuotaError: The name is invalid.
         KafkaQuotasError: A client would still be limited.
-        StoreError: The store can't be read, or refused a part.
+        StoreError: The store refused a part.
     """
     refused = our_refusals(Entity.of(user=user), UNLIMITED)
     if refused is not None:
         raise refused
-    entries = store.describe(EVERYTHING)
-    stored = {entry.entity: entry.quotas for entry in entries}
-    plan = planned(stored, list(_changes(entries, user)))
+    stored = content_of(store)
+    plan = planned(stored, list(_changes(stored, user)))
     checked = _checked(user, plan.applied_to(stored))
-    wanted = plan.by_entity()
+    wanted = alterations_of(plan.changes)
     if wanted:
-        alterations = [Alteration(entity=entity, changes=changes) for entity, changes in wanted.items()]
-        results = store.alter(alterations, validate_only=dry_run)
-        failed = {result.entity: result.error for result in results if result.error is not None}
+        failed = errors_of(store.alter(wanted, validate_only=dry_run))
         if recorder is not None and not dry_run:
             undo_at_ms = None if for_ms is None else recorder.clock.now_ms() + for_ms
             recorder.record_outcomes(store.url, plan.changes, failed, undo_at_ms=undo_at_ms)
@@ -66,17 +62,13 @@ def exempt(
                 hint="what was changed is in the journal: kafka-quotas revert last takes it back",
             )
         if not dry_run:
-            checked = _checked(user, {entry.entity: entry.quotas for entry in store.describe(EVERYTHING)})
+            checked = _checked(user, content_of(store))
     return ExemptResult(store_url=store.url, user=user, changes=plan.changes, checked=checked, dry_run=dry_run)
 
 
-def _changes(entries: Sequence[QuotaEntry], user: str) -> Iterator[PlannedChange]:
-    """Yield the changes that lift the user's own limits and those of its pairs.
-
-    Quotas that are unlimited already are left out.
-    """
+def _changes(stored: Content, user: str) -> Iterator[PlannedChange]:
+    """Yield the changes that lift the user's own limits and those of its pairs, if they aren't unlimited."""
     own = Entity.of(user=user)
-    stored = {entry.entity: entry.quotas for entry in entries}
     pairs = [entity for entity in stored if entity.user == user and entity.client_id is not ABSENT]
     for entity in (own, *pairs):
         quotas = stored.get(entity, {})
@@ -86,12 +78,8 @@ def _changes(entries: Sequence[QuotaEntry], user: str) -> Iterator[PlannedChange
                 yield PlannedChange(entity=entity, key=key, old=old, new=unlimited)
 
 
-def _checked(user: str, content: Mapping[Entity, Mapping[str, float]]) -> tuple[QuotaClient, ...]:
-    """Check every distinct kind of client of the user, and return them.
-
-    Raises:
-        KafkaQuotasError: A client is limited.
-    """
+def _checked(user: str, content: Content) -> tuple[QuotaClient, ...]:
+    """Check that every distinct kind of client of the user is unlimited, and return these kinds."""
     resolver, probes = EffectiveQuotas(content.items()), SyntheticNames(content)
     clients = tuple(outcomes_of_user(user, content))
     for client in clients:

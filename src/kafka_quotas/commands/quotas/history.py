@@ -20,10 +20,7 @@ _CLOCK_STEP_MS: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalWriter:
-    """Writes the changes of one run of a command into the journal.
-
-    A journal that can't be written costs a warning, never the change.
-    """
+    """A writer of one run's changes into the journal, for which a journal that fails costs a warning only."""
 
     journal: Journal
     clock: Clock
@@ -44,11 +41,7 @@ class JournalWriter:
         reverts: str | None = None,
         confirmed: bool = True,
     ) -> bool:
-        """Write the changes that were made in a store, or with `confirmed` False sent to it.
-
-        Returns:
-            Whether the journal holds them now.
-        """
+        """Write the changes made in a store, or sent to it, and return whether the journal holds them."""
         entry = JournalEntry(
             entry_id=self.entry_id,
             time_ms=self.clock.now_ms(),
@@ -79,14 +72,7 @@ class JournalWriter:
         undo_at_ms: int | None = None,
         reverts: str | None = None,
     ) -> bool:
-        """Write the outcome of changes: those that were made, and separately those without confirmation.
-
-        Args:
-            store_url: The store that was changed.
-            changes: All that was asked for, or is to be settled.
-            errors: Why an entity failed. Refused changes are not written.
-            undo_at_ms: When the journal schedules the revert, in milliseconds since the epoch, None for never.
-            reverts: The id of the entry that the changes revert.
+        """Write the changes that were made, and separately those without confirmation, but no refused ones.
 
         Returns:
             Whether there was anything to write, and all of it is in the journal now.
@@ -111,32 +97,11 @@ def new_run_id(clock: Clock) -> str:
     return new_entry_id(clock.now_ms(), os.urandom(3))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryResult:
-    """The entries of the journal, oldest first, and how many of its lines could not be read."""
-
-    entries: tuple[JournalEntry, ...]
-    damaged_lines: int
-
-
-def history(journal: Journal, *, limit: int | None = None) -> HistoryResult:
-    """Return the last `limit` entries (None: all).
-
-    Raises:
-        StoreError: The journal can't be read.
-    """
-    content = journal.read(limit=limit)
-    return HistoryResult(entries=content.entries, damaged_lines=content.damaged_lines)
-
-
 def find_entries(journal: Journal, entry_id: str) -> tuple[JournalEntry, ...]:
-    """Return the entries of the run with this id, or with the only id that has this prefix.
-
-    `last` means the newest run.
+    """Return the entries of the run with this id or prefix, `last` for the newest run.
 
     Raises:
         UsageError: No id has this prefix, or several do.
-        StoreError: The journal can't be read.
     """
     found: list[JournalEntry] = []
     wanted, begin_ms = entry_id, _begin_ms(entry_id)

@@ -21,8 +21,8 @@ from kafka_quotas.core.changes.plan import (
 )
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING
-from kafka_quotas.stores.store import Alteration, Store
+from kafka_quotas.stores.store import Store, alterations_of, content_of, errors_of
+from kafka_quotas.stores.url import StoreKind
 
 CHUNK: Final = 1000
 """Entities per call of the store, which is often enough to report progress and to notice a lost store."""
@@ -67,10 +67,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationResult:
-    """Every quota of both sides, sorted, with counts.
-
-    With `dry_run` these are the expected ones.
-    """
+    """Every quota of both sides, sorted, with counts, which are the expected ones with `dry_run`."""
 
     source_url: str
     target_url: str
@@ -88,22 +85,15 @@ class MigrationResult:
         return not any(quota.outcome in (MigrationOutcome.REFUSED, MigrationOutcome.DIFFERENT) for quota in self.quotas)
 
 
-def _silent(done: int, total: int) -> None:
-    """Ignore the progress."""
-    del done, total
-
-
 def migrate(
     source: Store,
     target: Store,
     *,
     dry_run: bool = False,
     recorder: JournalWriter | None = None,
-    progress: Progress = _silent,
+    progress: Progress = lambda *_: None,
 ) -> MigrationResult:
-    """Copy every quota of `source` to `target` and return the outcome of each.
-
-    In a dry run the target only checks the quotas.
+    """Copy every quota of `source` to `target`, or with `dry_run` check them, and return each outcome.
 
     Raises:
         UsageError: Both are the same store.
@@ -111,13 +101,13 @@ def migrate(
     """
     if source.url == target.url:
         raise UsageError(f"both sides are the same store: {source.url}", hint="--from one store --to another")
-    wanted, before = _content(source), _content(target)
+    wanted, before = content_of(source), content_of(target)
     changes, refusals = _accepted(target, plan_changes(before, wanted).changes)
     if dry_run:
         after: Content = planned(before, changes).applied_to(before)
     else:
         refusals = {**refusals, **_written(target, changes, progress, recorder)}
-        after = _content(target)
+        after = content_of(target)
     return MigrationResult(
         source_url=source.url,
         target_url=target.url,
@@ -126,26 +116,22 @@ def migrate(
         target_before=_counts(before),
         target_after=_counts(after),
         dry_run=dry_run,
-        warnings=tuple(_not_expressed(source.url, wanted)),
+        warnings=tuple(_not_expressed(source.kind, wanted)),
     )
 
 
-def _not_expressed(source_url: str, wanted: Content) -> Iterator[str]:
+def _not_expressed(source: StoreKind, wanted: Content) -> Iterator[str]:
     """Yield what static quotas mean and stored ones don't.
 
     **Source:** KIP-13's defaults hold for clients without a client-id too; `ClientQuotaManager`, Kafka 4.3, looks for a
     default client-id (level 8) only where a client sends one.
     """
     defaults = wanted.get(Entity.of(client_id=None), {})
-    if source_url.startswith("static:") and defaults:
+    if source.is_static and defaults:
         yield (
             f"clients without a client-id have {' and '.join(sorted(defaults))} by the static default, and nothing by "
             "the default client-id that it becomes: only a quota of their user, or of the default user, limits them"
         )
-
-
-def _content(store: Store) -> Content:
-    return {entry.entity: entry.quotas for entry in store.describe(EVERYTHING)}
 
 
 def _counts(content: Content) -> Counts:
@@ -171,25 +157,19 @@ def _accepted(
 
 
 def _refused(target: Store, changes: Sequence[PlannedChange]) -> dict[Entity, KafkaQuotasError]:
-    """Return the entities that the target refuses, and why."""
     if not changes:
         return {}
-    results = target.alter(_alterations(changes), validate_only=True)
-    return {result.entity: result.error for result in results if result.error is not None}
+    return errors_of(target.alter(alterations_of(changes), validate_only=True))
 
 
 def _written(
     target: Store, changes: Sequence[PlannedChange], progress: Progress, recorder: JournalWriter | None
 ) -> Refusals:
-    """Write the changes and return the quotas that failed, with the reason.
+    """Write the changes until the store is lost, and return the quotas that failed, with the reason.
 
-    Once the store is lost the rest is not tried. The journal gets each chunk as it is written, which keeps it complete
-    after an interruption.
-
-    Raises:
-        StoreError: The store fails before anything was written.
+    The journal gets each chunk as it is written, which keeps it complete after an interruption.
     """
-    alterations = _alterations(changes)
+    alterations = alterations_of(changes)
     failed: dict[Entity, KafkaQuotasError] = {}
     for start in range(0, len(alterations), CHUNK):
         chunk = alterations[start : start + CHUNK]
@@ -200,19 +180,12 @@ def _written(
                 raise
             failed |= {alteration.entity: error for alteration in alterations[start:]}
             break
-        failed |= {result.entity: result.error for result in results if result.error is not None}
+        failed |= errors_of(results)
         if recorder is not None:
             entities = {alteration.entity for alteration in chunk}
             recorder.record_outcomes(target.url, [each for each in changes if each.entity in entities], failed)
         progress(start + len(results), len(alterations))
     return {(change.entity, change.key): failed[change.entity] for change in changes if change.entity in failed}
-
-
-def _alterations(changes: Sequence[PlannedChange]) -> list[Alteration]:
-    merged: dict[Entity, dict[str, float | None]] = {}
-    for change in changes:
-        merged.setdefault(change.entity, {})[change.key] = change.new
-    return [Alteration(entity=entity, changes=quotas) for entity, quotas in merged.items()]
 
 
 def _compared(wanted: Content, before: Content, after: Content, refusals: Refusals) -> Iterator[MigratedQuota]:

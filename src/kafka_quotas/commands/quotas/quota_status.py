@@ -14,7 +14,13 @@ from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.threshold import is_threshold_entity
 from kafka_quotas.core.resolution.client import OTHER, Name, SyntheticNames
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas
-from kafka_quotas.core.resolution.quota_resolver import STATIC_DEFAULT_LEVEL, STATIC_OVERRIDE_LEVEL, Level, entity_level
+from kafka_quotas.core.resolution.quota_resolver import (
+    STATIC_DEFAULT_LEVEL,
+    STATIC_OVERRIDE_LEVEL,
+    Level,
+    LevelKind,
+    entity_level,
+)
 from kafka_quotas.stores.store import QuotaEntry
 
 
@@ -46,10 +52,7 @@ class StoredQuotaStatus:
 
 
 def standings(entries: Sequence[QuotaEntry], *, static: bool = False) -> tuple[StoredQuotaStatus, ...]:
-    """Return the status of every stored quota, by key in the order of their table, then by entity.
-
-    Thresholds are not quotas and left out. The entries of a static file (`static`) have the levels 9 and 10.
-    """
+    """Return the status of every stored quota but thresholds, by key as in their table, then by entity."""
     resolver = resolver_of(entries, static=static)
     probes = SyntheticNames(entry.entity for entry in entries)
     found = [
@@ -73,7 +76,7 @@ def standings_for(
     """Return the status of the stored quotas that fit one client.
 
     A user without client-id stands for a client-id that nothing is stored for, a client-id without user for a
-    connection without authentication. An empty client-id is that of a client that sends none.
+    connection without authentication, and an empty client-id for a client that sends none.
     """
     resolver = resolver_of(entries, static=static)
     answers: tuple[EffectiveQuota, ...] = ()
@@ -85,10 +88,15 @@ def standings_for(
     return tuple(standing for answer in answers for standing in _of_answer(answer))
 
 
-def resolver_of(entries: Iterable[QuotaEntry], *, static: bool) -> EffectiveQuotas:
-    """Return Kafka's resolution over the entries."""
+def resolver_of(entries: Iterable[QuotaEntry], *, static: bool, history: Sequence[LevelKind] = ()) -> EffectiveQuotas:
+    """Return Kafka's resolution over the entries, those of a static file with the levels 9 and 10.
+
+    The broker has seen quotas of the levels in `history` before.
+    """
     pairs = [(entry.entity, entry.quotas) for entry in entries]
-    return EffectiveQuotas((), static=pairs) if static else EffectiveQuotas(pairs)
+    if static:
+        return EffectiveQuotas((), history_levels=history, static=pairs)
+    return EffectiveQuotas(pairs, history_levels=history)
 
 
 def _of_entry(
@@ -136,10 +144,7 @@ def _text(name: object, probes: SyntheticNames) -> str:
 def _judged(
     key: str, entity: Entity, limit: float, winners: Sequence[Entity | None], level: Level
 ) -> StoredQuotaStatus:
-    """Return the status of a quota by the winners for the clients asked about.
-
-    The winner for the client with a client-id comes first.
-    """
+    """Return the status by the winners, that for the client with a client-id first."""
     stand = (
         QuotaStatus.WINS if winners[0] == entity else QuotaStatus.PARTLY if entity in winners else QuotaStatus.SHADOWED
     )

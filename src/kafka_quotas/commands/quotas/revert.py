@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 from kafka_quotas.commands.quotas.history import JournalWriter
 from kafka_quotas.core.changes.journal_entry import JournalEntry
-from kafka_quotas.core.changes.plan import Content, Plan, PlannedChange, planned
+from kafka_quotas.core.changes.plan import Plan, PlannedChange, planned
 from kafka_quotas.core.changes.revert import InverseChange, due_undos, merged_changes, opposite
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING
-from kafka_quotas.stores.store import Alteration, Store
+from kafka_quotas.stores.store import Store, alterations_of, content_of, errors_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +36,7 @@ class RevertResult:
 
 
 def store_of(entries: Sequence[JournalEntry]) -> str:
-    """Return the address of the one store that the entries changed.
-
-    Raises:
-        UsageError: They changed several stores.
-    """
+    """Return the address of the one store that the entries changed, or raise a `UsageError` for several."""
     urls = {entry.store_url for entry in entries}
     if len(urls) > 1:
         raise UsageError(f"this entry changed several stores: {', '.join(sorted(urls))}")
@@ -49,14 +44,8 @@ def store_of(entries: Sequence[JournalEntry]) -> str:
 
 
 def propose(store: Store, entries: Sequence[JournalEntry], *, force: bool = False) -> RevertProposal:
-    """Return the inverse of what the entries of one run changed.
-
-    `force` includes quotas that have another value by now.
-
-    Raises:
-        StoreError: The store can't be read.
-    """
-    stored = _content(store)
+    """Return the inverse of what the entries changed, with `force` also of quotas changed since then."""
+    stored = content_of(store)
     found = opposite(merged_changes(entries), stored, force=force)
     return RevertProposal(
         entry_id=entries[0].entry_id, store_url=store.url, plan=planned(stored, found.to_make), opposite=found
@@ -68,7 +57,6 @@ def revert(store: Store, proposal: RevertProposal, *, recorder: JournalWriter) -
 
     Raises:
         KafkaQuotasError: A quota of it has changed since. Then nothing is reverted.
-        StoreError: The store can't be reached. Then nothing is reverted.
     """
     if proposal.opposite.changed_since:
         raise KafkaQuotasError(
@@ -87,12 +75,9 @@ def undo_due(store: Store, entries: Sequence[JournalEntry], *, recorder: Journal
 
     Each call tries again what failed before. Somebody else changed a quota with another value than the change gave it:
     such a quota is left alone and settled.
-
-    Raises:
-        StoreError: The store can't be read.
     """
     undos = due_undos(entries, store_url=store.url, now_ms=recorder.clock.now_ms())
-    content = {entity: dict(quotas) for entity, quotas in _content(store).items()} if undos else {}
+    content = {entity: dict(quotas) for entity, quotas in content_of(store).items()} if undos else {}
     undone: list[PlannedChange] = []
     left_alone: list[tuple[PlannedChange, float | None]] = []
     failed: dict[Entity, KafkaQuotasError] = {}
@@ -110,19 +95,8 @@ def undo_due(store: Store, entries: Sequence[JournalEntry], *, recorder: Journal
     )
 
 
-def _content(store: Store) -> Content:
-    return {entry.entity: entry.quotas for entry in store.describe(EVERYTHING)}
-
-
 def _write(store: Store, changes: Sequence[PlannedChange]) -> dict[Entity, KafkaQuotasError]:
-    """Write the changes and return the entities that failed, with the reason."""
-    merged: dict[Entity, dict[str, float | None]] = {}
-    for change in changes:
-        merged.setdefault(change.entity, {})[change.key] = change.new
-    alterations = [Alteration(entity=entity, changes=quotas) for entity, quotas in merged.items()]
-    if not alterations:
-        return {}
-    return {result.entity: result.error for result in store.alter(alterations) if result.error is not None}
+    return errors_of(store.alter(alterations_of(changes))) if changes else {}
 
 
 def _as_found(found: InverseChange) -> tuple[PlannedChange, ...]:

@@ -29,7 +29,7 @@ class WatchBounds:
     """The end of a watch after N changes or N seconds, whichever comes first."""
 
     count: int | None = None
-    """The number of changes, None without such an end."""
+    """The number of changes, 0 to end at once, None without such an end."""
     duration_s: float | None = None
     """None without such an end."""
 
@@ -48,13 +48,11 @@ def watch(
     """Yield the changes to entities that pass the filter, as they are seen.
 
     Several changes between two looks count as one. `began` is called once with the number of such entities, `lost` when
-    a store is lost later on. `pause` waits before the store is tried again; the next look finds the changes made
-    meanwhile.
+    a store is lost later on. After the pause the next look finds the changes made meanwhile.
 
     Raises:
         StoreUnreachableError: The store can't be reached at first.
         InvalidQuotaError: No broker accepts the filter.
-        StoreError: The store can't be read.
     """
     refusal = filter_verdict_local(quota_filter)
     if refusal is not None:
@@ -63,7 +61,7 @@ def watch(
     revision: str | None = None
     content: Content | None = None
     seen = 0
-    while (left_s := _left_s(deadline_s, monotonic_s())) >= 0:
+    while seen != bounds.count and (left_s := _left_s(deadline_s, monotonic_s())) > 0:
         try:
             snapshot = store.watch(revision, timeout_s=min(left_s, LONGEST_WAIT_S))
         except StoreUnreachableError as error:
@@ -73,8 +71,6 @@ def watch(
             pause(min(RETRY_S, left_s))
             continue
         if snapshot is None:
-            if left_s <= LONGEST_WAIT_S:
-                return
             continue
         before, content, revision = content, _content(snapshot.entries, quota_filter), snapshot.revision
         if before is None:

@@ -149,10 +149,7 @@ class _Comparison:
                 yield Affected(client, self._key, before, after)
 
     def _crossings(self, touched: set[Entity]) -> dict[str, list[str]]:
-        """Return the client-ids with quotas of their own to look at together with a user.
-
-        All of them, or where these are too many those of entities that change, or none.
-        """
+        """Return client-ids to look at with a user: all, where too many those that change, or none."""
         if len(self._users) * len(self._client_ids) <= MOST_COMBINATIONS:
             return dict.fromkeys(self._users, self._client_ids)
         users = {entity.user for entity in touched}

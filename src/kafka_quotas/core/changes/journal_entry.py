@@ -49,10 +49,7 @@ class JournalEntry:
 
 
 def new_entry_id(now_ms: int, random: bytes) -> str:
-    """Return an id that sorts by time, such as `20261121-151542-3f2a9c`.
-
-    Three random bytes make it unique.
-    """
+    """Return an id that sorts by time, made unique by three bytes, such as `20261121-151542-3f2a9c`."""
     day, _, time = format_instant(now_ms).partition("T")
     return f"{day.replace('-', '')}-{time[:8].replace(':', '')}-{random.hex()}"
 
@@ -78,11 +75,7 @@ def entry_line(entry: JournalEntry) -> str:
 
 
 def entry_from(line: str) -> JournalEntry:
-    """Return the entry in a line.
-
-    Raises:
-        UsageError: The line is damaged.
-    """
+    """Return the entry in a line, or raise a `UsageError` for a damaged one."""
     try:
         document = json.loads(line)
         undo_at = document.get("undo_at")

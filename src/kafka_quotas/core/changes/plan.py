@@ -9,7 +9,7 @@ nothing.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,15 +54,8 @@ class Plan:
     fingerprint: str
 
     def by_entity(self) -> dict[Entity, dict[str, float | None]]:
-        """Return the changes as one merged entry per entity, as stores take them.
-
-        Returns:
-            The new values by entity and key name; None removes a quota.
-        """
-        merged: dict[Entity, dict[str, float | None]] = {}
-        for change in self.changes:
-            merged.setdefault(change.entity, {})[change.key] = change.new
-        return merged
+        """Return the changes as one merged entry per entity, as stores take them."""
+        return new_values(self.changes)
 
     def applied_to(self, stored: Content) -> dict[Entity, dict[str, float]]:
         """Return the content of the store after every change, without entities that have no quotas left."""
@@ -102,6 +95,14 @@ class Plan:
         return planned(stored, todo)
 
 
+def new_values(changes: Iterable[PlannedChange]) -> dict[Entity, dict[str, float | None]]:
+    """Return what the changes set, by entity and key name, None where they remove a quota."""
+    merged: dict[Entity, dict[str, float | None]] = {}
+    for change in changes:
+        merged.setdefault(change.entity, {})[change.key] = change.new
+    return merged
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmanaged:
     """Stored keys of an entity that no declaration names."""
@@ -137,7 +138,7 @@ def plan_changes(stored: Content, desired: Declared, *, prune: bool = False, own
     return planned(stored, changes)
 
 
-def planned(stored: Content, changes: "tuple[PlannedChange, ...] | list[PlannedChange]") -> Plan:
+def planned(stored: Content, changes: Iterable[PlannedChange]) -> Plan:
     """Return the plan of some changes to what is stored."""
     ordered = tuple(sorted(changes, key=_order))
     return Plan(changes=ordered, fingerprint=fingerprint(stored, ordered))
@@ -163,7 +164,7 @@ def same_value(one: float | None, other: float | None) -> bool:
     return one == other or (math.isnan(one) and math.isnan(other))
 
 
-def fingerprint(stored: Content, changes: "tuple[PlannedChange, ...] | list[PlannedChange]" = ()) -> str:
+def fingerprint(stored: Content, changes: Iterable[PlannedChange] = ()) -> str:
     """Return a digest of all stored quotas except those that are about to change."""
     from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, and many runs make no plan
 

@@ -77,8 +77,7 @@ def change_from(document: Mapping[str, Any]) -> PlannedChange:
     """Return the change that `change_document` wrote.
 
     Raises:
-        UsageError: Names that are no text.
-        KeyError, TypeError, ValueError: Any other document.
+        UsageError, KeyError, TypeError, ValueError: Any other document.
     """
     names = {kind: None if name is None else _text(name) for kind, name in document["entity"].items()}
     return PlannedChange(

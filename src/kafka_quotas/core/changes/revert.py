@@ -47,10 +47,7 @@ def merged_changes(entries: Iterable[JournalEntry]) -> tuple[PlannedChange, ...]
 
 
 def opposite(changes: Iterable[PlannedChange], stored: Content, *, force: bool = False) -> InverseChange:
-    """Return the inverse of the changes.
-
-    With `force` it includes quotas that have another value by now.
-    """
+    """Return the inverse of the changes, with `force` also of quotas that have another value by now."""
     to_make, changed_since, back_already = [], [], []
     for change in changes:
         found = stored.get(change.entity, {}).get(change.key)

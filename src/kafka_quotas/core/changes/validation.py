@@ -59,10 +59,7 @@ def kraft_verdict(pairs: Pairs, changes: Iterable[Change], *, resolves: Resolves
 
 
 def zookeeper_verdict(pairs: Pairs, changes: Iterable[Change], *, resolves: Resolves) -> InvalidQuotaError | None:
-    """Return the error of a broker in ZooKeeper mode for changes to an entity, or None.
-
-    The broker applies the changes one after the other.
-    """
+    """Return the error of a broker in ZooKeeper mode, which applies changes one by one, or None."""
     parts = _parts(pairs)
     refused = _odd_part(parts) or _zookeeper_entity_verdict(parts, resolves) or _unfit_node(parts)
     if refused is not None:
@@ -180,10 +177,7 @@ def _zookeeper_entity_verdict(parts: Mapping[str | None, str | None], resolves: 
 
 
 def _unfit_node(parts: Mapping[str | None, str | None]) -> InvalidQuotaError | None:
-    """Return the error for names that sanitizing keeps and that no znode can have, or None.
-
-    The broker reads the znode of the entity before it checks values, and ZooKeeper refuses its path.
-    """
+    """Return the error for names that no znode can have, which the broker finds before it checks values."""
     if any(name in RELATIVE_NODES for name in parts.values()):
         return InvalidQuotaError(UNEXPECTED_ERROR, code="UNKNOWN_SERVER_ERROR")
     return None
@@ -204,7 +198,6 @@ def _zookeeper_value_verdict(
 
 
 def _unmeant_entity(entity: Entity) -> InvalidQuotaError | None:
-    """Return the error of an entity that can't be meant, or None."""
     if not entity.parts:
         return InvalidQuotaError(
             "no entity is named", hint="name a user, a client-id, both, or an ip; --user-default is the default user"
@@ -226,7 +219,6 @@ def _unmeant_entity(entity: Entity) -> InvalidQuotaError | None:
 
 
 def _unmeant_key(entity: Entity, name: str) -> InvalidQuotaError | None:
-    """Return the error of a key that can't be meant or not on this entity, or None."""
     key = QUOTA_KEYS.get(name)
     if name in THRESHOLD_KEYS:
         return misplaced_threshold(name)
@@ -249,7 +241,6 @@ def _unmeant_key(entity: Entity, name: str) -> InvalidQuotaError | None:
 
 
 def _unmeant_value(key: QuotaKey, value: float) -> InvalidQuotaError | None:
-    """Return the error of a value that can't be meant, or None."""
     unlimited = f"write {key.name}=unlimited for no limit"
     if not math.isfinite(value):
         return InvalidQuotaError(f"{key.name} must be a finite number, not {value}", hint=unlimited)

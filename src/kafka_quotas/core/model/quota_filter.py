@@ -180,3 +180,12 @@ def single_entity(quota_filter: QuotaFilter) -> Entity | None:
     if any(component.match is Match.ANY for component in quota_filter.components):
         return None
     return Entity.from_pairs((component.entity_type, component.name) for component in quota_filter.components)
+
+
+def entity_filter(entity: Entity) -> QuotaFilter:
+    """Return the filter that matches one entity only, the inverse of `single_entity`."""
+    components = (
+        FilterComponent(entity_type=kind, match=Match.DEFAULT if name is None else Match.EXACT, name=name)
+        for kind, name in entity.parts
+    )
+    return QuotaFilter(components=tuple(components), strict=True)

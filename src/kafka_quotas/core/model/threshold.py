@@ -118,16 +118,6 @@ def no_place_for(entity: Entity) -> InvalidQuotaError:
     )
 
 
-def refuse_elsewhere(store_url: str, entity: Entity) -> None:
-    """Refuse a threshold on an entity unless the address is that of a local store.
-
-    Raises:
-        InvalidQuotaError: A threshold and a store other than a local one.
-    """
-    if is_threshold_entity(entity) and not store_url.startswith("local:"):
-        raise no_place_for(entity)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdSettings:
     """The threshold of each topic that has one, and the total of each broker by node id (None: others)."""

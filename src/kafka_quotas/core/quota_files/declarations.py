@@ -134,7 +134,6 @@ class _Reader:
             self.report(entry.place, refused.message, hint)
 
     def _quotas(self, raw: Mapping[str, object], place: SourceLocation, *, lenient: bool) -> dict[str, float | None]:
-        """Return the values of the valid keys."""
         quotas: dict[str, float | None] = {}
         for key, value in raw.items():
             try:
@@ -171,7 +170,7 @@ def entity_of(raw: Mapping[str, object]) -> Entity:
     """Return the entity that a mapping such as `{user: alice, client-id: null}` names.
 
     Raises:
-        UsageError: An unknown or repeated type, and for a name that is no text.
+        UsageError: An unknown or repeated type, or a name that is no text.
     """
     pairs: list[tuple[str, str | None]] = []
     for kind, name in raw.items():
@@ -189,11 +188,7 @@ def entity_of(raw: Mapping[str, object]) -> Entity:
 
 
 def _value(key: str, value: object, *, lenient: bool) -> float | None:
-    """Return the value of a key (units of the key), or None if it is declared as not set.
-
-    Raises:
-        InvalidQuotaError: A value that can't be understood.
-    """
+    """Return the value of a key (units of the key), None where it is declared as not set."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float | str):

@@ -82,12 +82,7 @@ class QuotaDocument:
 
 
 def document_of(tree: object, source: str, *, lines: Sequence[int] = ()) -> QuotaDocument:
-    """Return the document of plain values.
-
-    Args:
-        tree: The plain values.
-        source: The name of the file.
-        lines: The first lines of the entries, as far as the reader knows them.
+    """Return the document of the plain values in a file, whose entries begin on these lines if known.
 
     Raises:
         QuotaFileError: The file as a whole has another shape.
@@ -120,11 +115,7 @@ def document_of(tree: object, source: str, *, lines: Sequence[int] = ()) -> Quot
 
 
 def raw_entry(tree: object, place: SourceLocation) -> RawEntry:
-    """Return the parts of one entry.
-
-    Raises:
-        QuotaFileError: Anything that is no entry.
-    """
+    """Return the parts of one entry, or raise a `QuotaFileError`."""
     parts = _mapping(tree, place, "an entry")
     _refuse_others(parts, ENTRY_PARTS, place, "an entry")
     missing = [name for name in ("entity", "quotas") if name not in parts]
@@ -142,11 +133,7 @@ def raw_entry(tree: object, place: SourceLocation) -> RawEntry:
 
 
 def without_duplicates(pairs: Iterable[tuple[str, object]], place: SourceLocation) -> dict[str, object]:
-    """Return the mapping of some pairs.
-
-    Raises:
-        QuotaFileError: A repeated name.
-    """
+    """Return the mapping of some pairs, or raise a `QuotaFileError` for a repeated name."""
     mapping: dict[str, object] = {}
     for name, value in pairs:
         if name in mapping:

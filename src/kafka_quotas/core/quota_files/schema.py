@@ -100,7 +100,6 @@ def _pairing(entity: dict[str, Any], quotas: dict[str, Any]) -> dict[str, Any]:
 
 
 def _alone(kind: str, text: str, name: dict[str, Any], *, has_default: bool = False) -> dict[str, Any]:
-    """Return the schema of an entity of a single type."""
     properties: dict[str, Any] = {kind: name}
     if has_default:
         properties[f"{kind}{DEFAULT_SUFFIX}"] = {"description": f"The same as {kind}: null, for TOML.", "const": True}

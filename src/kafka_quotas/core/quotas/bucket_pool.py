@@ -64,22 +64,17 @@ class BucketOwner(Protocol):
         """Return the limit of a bucket with its entity and level, or None if it is unlimited."""
 
     def forget(self, bucket: QuotaBucket) -> None:
-        """Drop a bucket.
-
-        Its next user gets a new one.
-        """
+        """Drop a bucket, whose next user gets a new one."""
 
 
 class BucketPool:
     """The slots of all buckets, and the memory they share."""
 
     def __init__(self, max_bytes: int | None = None, clock: Clock | None = None) -> None:
-        """Make an empty pool.
+        """Make an empty pool, bounded to `max_bytes` if not None.
 
-        Args:
-            max_bytes: The memory limit of all buckets, counted as `BUCKET_BYTES` and the size of their names; None for
-                no limit.
-            clock: The clock for idle times and debts, required with `max_bytes`.
+        They are counted as `BUCKET_BYTES` and the size of the names. The clock, for idle times and debts, is required
+        with them.
 
         Raises:
             ValueError: `max_bytes` without a clock.
@@ -113,10 +108,7 @@ class BucketPool:
             self._owners.append(owner)
 
     def walk(self) -> Iterator[list[tuple[QuotaBucket, BucketOwner]]]:
-        """Yield the buckets with their owners, at most `SLICE` at a time.
-
-        Buckets may be added and removed between two slices.
-        """
+        """Yield the buckets with their owners, at most `SLICE` at a time, between which buckets may change."""
         start = 0
         while start < len(self._buckets):
             end = start + SLICE

@@ -43,10 +43,7 @@ class LimiterManager(Protocol):
 
 
 class Limiter:
-    """A cheap handle on a user's client-id at one quota manager.
-
-    It stays valid through every configuration.
-    """
+    """A cheap handle on a user's client-id at one quota manager, valid through every configuration."""
 
     __slots__ = ("_bucket", "_generation", "_limits", "_manager", "_match", "client_id", "user")
 
@@ -60,11 +57,7 @@ class Limiter:
         self._match: AppliedQuota | None = None
 
     def record(self, value: float, now_ms: int) -> int:
-        """Record a value and return the throttle time in ms.
-
-        Returns:
-            The throttle time; 0 within the quota, or if none was ever configured.
-        """
+        """Record a value and return the throttle time in ms, 0 within the quota or without any quota."""
         bucket = self._bucket if self._generation == self._limits.generation else self._resolve()
         return 0 if bucket is None else bucket.record_and_throttle_ms(value, now_ms)
 
@@ -77,10 +70,7 @@ class Limiter:
         return bucket is None or (type(bucket) is RateBucket and bucket.admit(value, now_ms))
 
     def record_without_throttle(self, value: float, now_ms: int) -> None:
-        """Record a value without a check, if any quota was configured.
-
-        The next check includes it.
-        """
+        """Record a value without a check, if any quota was configured, for the next check to include."""
         bucket = self._resolve()
         if bucket is not None:
             bucket.record(value, now_ms)
@@ -94,10 +84,7 @@ class Limiter:
         self._manager.throttled(self.user, self.client_id, throttle_ms, now_ms)
 
     def mutation_quota(self, *, strict: bool) -> MutationQuota:
-        """Return the quota for one request that creates, grows or deletes topics.
-
-        The manager must be of controller mutations.
-        """
+        """Return the quota for one request that creates, grows or deletes topics, by a manager of mutations."""
         make = self._manager.strict_quota if strict else self._manager.permissive_quota
         return make(self.user, self.client_id)
 
@@ -145,10 +132,7 @@ class Limiter:
         return None if bucket is None else bucket.peek(now_ms)
 
     def _resolve(self) -> QuotaBucket | None:
-        """Return the bucket with its current bound, or None before any configuration.
-
-        Looks the bucket up again only after a change that concerns this client, or after the bucket was dropped.
-        """
+        """Return the bucket with its current bound, looked up after changes only, or None without any quota."""
         limits, bucket = self._limits, self._bucket
         if self._generation != limits.generation:
             if (

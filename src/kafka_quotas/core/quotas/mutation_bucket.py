@@ -60,10 +60,7 @@ class _SpreadRate(ABC):
         return None if self._fits(rate) else self._throttle_ms(rate)
 
     def record(self, amount: float, now_ms: int) -> None:
-        """Spread an amount without a check.
-
-        A negative amount takes back.
-        """
+        """Spread an amount, which may be negative to take back, without a check."""
         current = now_ms // self._window_ms
         self._forget(current)
         self._spread(_exact(amount), current)
@@ -100,10 +97,7 @@ class _SpreadRate(ABC):
         return total * 1000 / (self._samples * self._window_ms)
 
     def _throttle_ms(self, rate: Fraction) -> int:
-        """Return the delay of a refusal: (rate - bound) / bound over all samples, halves up.
-
-        A bound of 0 gives the longest delay.
-        """
+        """Return the delay of a refusal: (rate - bound) / bound over all samples, the longest for bound 0."""
         if not self._bound:
             return INT_MAX
         exact_ms = (rate - self._bound) / self._bound * self._samples * self._window_ms
@@ -242,11 +236,7 @@ class SpreadMutationBucket:
         return self._rate.snapshot
 
     def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
-        """Restore the state of another bucket.
-
-        Raises:
-            ValueError: Figures that are no pairs.
-        """
+        """Restore the state of another bucket, or raise a `ValueError` for figures that are no pairs."""
         self._rate.restore(snapshot, shift_ms)
 
     def refused_ms(self, now_ms: int) -> int | None:

@@ -49,11 +49,7 @@ class QuotaBucket(Protocol):
         """Record a value without a check."""
 
     def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
-        """Record a value and return the throttle time in ms, 0 within the quota.
-
-        Returns:
-            A 32-bit number, which is negative on overflow only.
-        """
+        """Record a value and return the throttle time in ms (32 bits), 0 within the quota."""
 
     def set_bound(self, bound: float) -> None:
         """Set the bound, keeping what was recorded."""
@@ -306,19 +302,12 @@ class SmoothBucket:
         return (self._spent, float(self._last_ms))
 
     def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
-        """Restore the state of another bucket, with its time moved by `shift_ms`.
-
-        Raises:
-            ValueError: Figures of another kind of bucket.
-        """
+        """Restore the state of another bucket, with its time moved by `shift_ms`."""
         self._spent, last_ms = snapshot
         self._last_ms = int(last_ms) + shift_ms
 
     def peek(self, now_ms: int) -> float:
-        """Return the tokens spent and not yet refilled, per second of the burst.
-
-        A value above the bound is a debt.
-        """
+        """Return the tokens spent and not yet refilled, per second of the burst: a debt above the bound."""
         refilled = self._bound * (max(0, now_ms - self._last_ms) / 1000.0)
         return max(0.0, self._spent - refilled) / BURST_S
 

@@ -55,16 +55,7 @@ class ClientQuotaManager:
         limits: QuotaResolver | None = None,
         pool: BucketPool | None = None,
     ) -> None:
-        """Make a manager without buckets.
-
-        Args:
-            quota_type: The kind of quota.
-            window: The window of a rate.
-            algorithm: The algorithm of rates.
-            mutations: The algorithm of controller mutations.
-            limits: The limits, which managers may share; None for limits of its own.
-            pool: The pool of the buckets, which managers may share; None for an unbounded one of its own.
-        """
+        """Make a manager without buckets, with limits and a pool of its own where None are given to share."""
         self.quota_type = quota_type
         self.window = window
         self.algorithm = algorithm
@@ -98,19 +89,8 @@ class ClientQuotaManager:
         """
         self._resolver.update(entity, bound)
 
-    def update_static_quota(self, entity: Entity, bound: float | None) -> None:
-        """Set or remove (None) a limit of static configuration, which ranks below all others.
-
-        Raises:
-            UsageError: An entity that is no client-id.
-        """
-        self._resolver.update_static(entity, bound)
-
     def limiter(self, user: str, client_id: str) -> Limiter:
-        """Return the handle of a user's client-id, which stays valid through every configuration.
-
-        The manager keeps handles by name only once a quota is configured.
-        """
+        """Return the handle of a user's client-id, kept by name only once a quota is configured."""
         limiter = self._limiters.get((user, client_id))
         if limiter is None:
             limiter = Limiter(self, user, client_id)
@@ -121,20 +101,11 @@ class ClientQuotaManager:
         return limiter
 
     def record_and_throttle_ms(self, user: str, client_id: str, value: float, now_ms: int) -> int:
-        """Record a value and return the throttle time in ms.
-
-        The manager checks controller mutations before it records them, and does not record refused ones.
-
-        Returns:
-            The throttle time; 0 within the quota, or if none was ever configured.
-        """
+        """Record a value, if it is not of refused mutations, and return the throttle time in ms."""
         return (self._limiters.get((user, client_id)) or self.limiter(user, client_id)).record(value, now_ms)
 
     def record_without_throttle(self, user: str, client_id: str, value: float, now_ms: int) -> None:
-        """Record a value without a check.
-
-        The next check includes it. As in Kafka, this always makes a bucket.
-        """
+        """Record a value without a check in the bucket, which this makes as in Kafka."""
         self._bucket_of(user, client_id).record(value, now_ms)
 
     def unrecord(self, user: str, client_id: str, value: float, now_ms: int) -> None:
@@ -161,30 +132,20 @@ class ClientQuotaManager:
         return self.max_value(self._resolver.limit(bucket.name))
 
     def max_value(self, limit: float | None) -> float | None:
-        """Return what a limit allows over `samples - 1` windows, or in a smooth bucket.
-
-        Returns:
-            The amount; None without a limit.
-        """
+        """Return what a limit allows over `samples - 1` windows, or in a smooth bucket, None for no limit."""
         if limit is None:
             return None
         span_s = BURST_S if self.algorithm is RateAlgorithm.SMOOTH else (self.window.samples - 1) * self.window.window_s
         return limit * span_s
 
     def strict_quota(self, user: str, client_id: str) -> MutationQuota:
-        """Return a strict quota for one request of a client, which refuses while its bucket is in debt.
-
-        The quota keeps its bucket through every configuration.
-        """
+        """Return a strict quota for one request of a client, which refuses while its bucket is in debt."""
         if not self.enabled:
             return UnboundedMutationQuota()
         return StrictMutationQuota(self, self._mutation_bucket_of(user, client_id))
 
     def permissive_quota(self, user: str, client_id: str) -> MutationQuota:
-        """Return a permissive quota for one request of a client, which accepts and reports the wait.
-
-        The quota keeps its bucket through every configuration.
-        """
+        """Return a permissive quota for one request of a client, which accepts and reports the wait."""
         if not self.enabled:
             return UnboundedMutationQuota()
         return PermissiveMutationQuota(self, self._mutation_bucket_of(user, client_id))
@@ -244,17 +205,11 @@ class ClientQuotaManager:
         return gone
 
     def drop_handles(self) -> None:
-        """Drop the handles that are kept by name.
-
-        Handles in use elsewhere continue to work.
-        """
+        """Drop the handles that are kept by name, while those in use elsewhere continue to work."""
         self._limiters.clear()
 
     def forget(self, bucket: QuotaBucket) -> None:
-        """Drop a bucket.
-
-        Handles notice that by the generation and take a new bucket.
-        """
+        """Drop a bucket, which handles notice by the generation."""
         del self._buckets[bucket.name]
         self._throttles.pop(bucket.name, None)
         self._resolver.generation += 1
@@ -278,11 +233,7 @@ class ClientQuotaManager:
         return self._resolver.match(bucket.name)
 
     def resolve(self, user: str, client_id: str) -> tuple[QuotaBucket | None, AppliedQuota | None]:
-        """Return a client's bucket with its current bound, and its limit.
-
-        Returns:
-            The bucket and the limit; no bucket before any configuration.
-        """
+        """Return a client's bucket with its current bound, and its limit, None before any configuration."""
         if not self.enabled:
             return None, None
         bucket = self._bucket_of(user, client_id)
@@ -297,7 +248,6 @@ class ClientQuotaManager:
         return self.renewed(bucket)
 
     def _keep(self, bucket: QuotaBucket) -> QuotaBucket:
-        """Register a new bucket and return it."""
         bucket.generation = NEVER
         self._pool.add(bucket, self)
         self._buckets[bucket.name] = bucket

@@ -112,29 +112,17 @@ class SimulatedLimiter(Protocol):
 
 
 def usual_operation(algorithm: Algorithm) -> EventOperation:
-    """Return the operation of an event that names none.
-
-    Rates record and then check. Admission algorithms check first.
-    """
+    """Return the operation of an event that names none: rates check last, admission algorithms first."""
     return EventOperation.STRICT if algorithm in (Algorithm.TOKEN_BUCKET, *SPREADS) else EventOperation.RECORD
 
 
 def operations(algorithm: Algorithm) -> tuple[EventOperation, ...]:
-    """Return the operations that an algorithm supports.
-
-    KIP-599's drafts define the spreads for admission only.
-    """
+    """Return the operations that an algorithm supports: KIP-599's drafts are for admission only."""
     return (EventOperation.STRICT, EventOperation.CHECK) if algorithm in SPREADS else tuple(EventOperation)
 
 
 def new_limiter(algorithm: Algorithm, *, bound: float, samples: int, window_ms: int) -> SimulatedLimiter:
-    """Return an algorithm in its initial state.
-
-    Args:
-        algorithm: The algorithm.
-        bound: The quota per second.
-        samples: The number of samples.
-        window_ms: The length of one sample.
+    """Return an algorithm in its initial state, with its bound per second.
 
     Raises:
         UsageError: A spread over more than `MAX_SPREAD_SAMPLES` samples.
@@ -165,14 +153,10 @@ def replay(
     origin_ms: int = 0,
     closed_loop: bool = False,
 ) -> Iterator[SimulatedDecision]:
-    """Yield the decisions on the events, in order.
+    """Yield the decisions on the events, in order, of which some use the `usual` operation.
 
-    Args:
-        events: The events in the order of their replay.
-        limiter: The algorithm with its state.
-        usual: The operation of events that name none.
-        origin_ms: The offset of the times that the limiter sees; the decisions report times without it.
-        closed_loop: Whether the client waits out its delays and repeats refused events.
+    The limiter sees times later by `origin_ms`. In a `closed_loop` the client waits out delays and repeats refused
+    events.
     """
     free_ms: int | None = None
     for event in events:
@@ -255,10 +239,7 @@ def _outcome(violation: Violation | None, level: float, after: float, *, admitte
 
 
 class _SpreadLimiter:
-    """One of the drafts that spread a burst.
-
-    It has requests only, so a check is a request of 0.
-    """
+    """One of the drafts that spread a burst, for requests only, so that a check is a request of 0."""
 
     def __init__(self, spread: SpreadEvenRate | SpreadFillRate) -> None:
         self._spread = spread

@@ -52,11 +52,7 @@ class TopicThresholds:
         return self._total
 
     def configure(self, *, total: float | None, topics: Mapping[str, float]) -> None:
-        """Set the total and the thresholds of all topics, keeping the rates.
-
-        Args:
-            total: The total in bytes/s; None for none.
-            topics: The stated thresholds in bytes/s by topic.
+        """Set the total (None: none) and the thresholds of all topics in bytes/s, keeping the rates.
 
         Raises:
             InvalidQuotaError: The thresholds of the topics sum to more than the total; the configuration is unchanged.
@@ -68,54 +64,25 @@ class TopicThresholds:
         self._stated = dict(topics)
         self._share_out()
 
-    def set_total(self, bytes_per_second: float | None) -> None:
-        """Set the total, or remove it (None).
-
-        Raises:
-            InvalidQuotaError: The thresholds of the topics sum to more than the total.
-        """
-        self.configure(total=bytes_per_second, topics=self._stated)
-
-    def set_topic(self, topic: str, bytes_per_second: float | None) -> None:
-        """Set the threshold of a topic, or remove it (None).
-
-        Raises:
-            InvalidQuotaError: The thresholds of the topics sum to more than the total.
-        """
-        stated = {name: value for name, value in self._stated.items() if name != topic}
-        if bytes_per_second is not None:
-            stated[topic] = bytes_per_second
-        self.configure(total=self._total, topics=stated)
-
     def set_topics(self, led: Iterable[str], now_ms: int) -> None:
         """Set the topics that have a leader on this broker, starting new ones at a rate of 0."""
         self._meters = {topic: self._meters.get(topic) or EwmaMeter(now_ms) for topic in led}
         self._share_out()
 
     def threshold(self, topic: str) -> float | None:
-        """Return the threshold of a topic: its own, or else the share.
-
-        Returns:
-            Bytes per second; None without a total, or for an unstated topic that is not led here.
-        """
+        """Return the threshold of a topic (bytes/s): its own, or else the share of one that is led here."""
         if topic in self._stated:
             return self._stated[topic]
         return self._share if topic in self._meters else None
 
     def decide(self, topic: str, now_ms: int) -> ThresholdDecision:
-        """Return the decision on data for a topic without recording the data.
-
-        A new topic counts as led here from this call.
-        """
+        """Return the decision on data for a topic, led here from now on, without recording the data."""
         if topic not in self._meters:
             self.set_topics((*self._meters, topic), now_ms)
         return self.look(topic, now_ms)
 
     def look(self, topic: str, now_ms: int) -> ThresholdDecision:
-        """Return the decision on data for a topic without adding a new topic.
-
-        A topic that is not led here has no share and is admitted.
-        """
+        """Return the decision on data for a topic, which is admitted if it is not led here."""
         meter = self._meters.get(topic)
         topic_rate = 0.0 if meter is None else meter.rate(now_ms)
         total_rate = self._total_meter.rate(now_ms)
@@ -131,11 +98,7 @@ class TopicThresholds:
         )
 
     def admitted_in_ms(self, topic: str, now_ms: int) -> int:
-        """Return the time until a topic is admitted again if no more data arrives.
-
-        Returns:
-            Milliseconds; 0 if the topic is admitted now.
-        """
+        """Return the time in ms until a topic is admitted again if no more data arrives, 0 for now."""
         if self.look(topic, now_ms).admitted:
             return 0
         total, threshold = self._total, self.threshold(topic)
@@ -144,13 +107,7 @@ class TopicThresholds:
         return min(self._total_meter.falls_in_ms(total, now_ms), self._meters[topic].falls_in_ms(threshold, now_ms))
 
     def record(self, topic: str, size: float, now_ms: int) -> None:
-        """Count `size` bytes for a topic as taken in.
-
-        Args:
-            topic: The topic.
-            size: The bytes; a negative size takes bytes back.
-            now_ms: The time.
-        """
+        """Count `size` bytes for a topic as taken in, or take back negative ones."""
         if topic not in self._meters:
             self.set_topics((*self._meters, topic), now_ms)
         self._meters[topic].record(size, now_ms)
@@ -176,9 +133,7 @@ class TopicThresholds:
                 yield topic, meter.snapshot
 
     def restore(self, topic: str, snapshot: tuple[float, ...], shift_ms: int) -> None:
-        """Restore a topic's meter (empty: that of all together) from a snapshot, moved by `shift_ms`.
-
-        The topic counts as led here.
+        """Restore the meter of a topic (empty: of all together) from a snapshot, moved by `shift_ms`.
 
         Raises:
             ValueError: Figures that are no snapshot of a meter.

@@ -14,7 +14,7 @@ from kafka_quotas.enforcement.monitoring.http_server import Readiness, readiness
 from kafka_quotas.enforcement.monitoring.top_buckets import top_buckets
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED, BrokerQuotas
-from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry, broker_name
+from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, NodeId, QuotaRegistry, broker_name
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
 from kafka_quotas.enforcement.session.session_state import ThrottledChannel
 from kafka_quotas.enforcement.telemetry.counters import Counters
@@ -34,8 +34,6 @@ from kafka_quotas.enforcement.telemetry.throttle_stats import OTHERS, ThrottleCo
 
 _NEVER = ThrottleCount()
 _SLICE: Final = 1000
-CLUSTER = "cluster"
-"""Broker name in rows of limits that hold for all brokers together."""
 
 
 class Reporter:

@@ -25,6 +25,8 @@ from kafka_quotas.stores.store import QuotaEntry
 
 NodeId: TypeAlias = int | None
 """A broker's node id; None or below 0 for a bootstrap server whose id isn't known yet."""
+CLUSTER: Final = "cluster"
+"""The broker's name in rows and saved buckets of limits that hold for all brokers together."""
 
 Quotas: TypeAlias = Mapping[QuotaType, float]
 """The limits of one entity."""

@@ -66,7 +66,7 @@ class _TrackedStore:
     """A wrapped store whose `watch` adds the differences to a content."""
 
     def __init__(self, store: Store, tracker: ChangeTracker) -> None:
-        self.url = store.url
+        self.url, self.kind = store.url, store.kind
         self._store = store
         self._tracker = tracker
 

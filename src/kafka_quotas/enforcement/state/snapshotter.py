@@ -18,9 +18,8 @@ from kafka_quotas.core.quotas.quota_bucket import snapshot_of
 from kafka_quotas.core.quotas.quota_manager import IDLE_MS, ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
-from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry
+from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, NodeId, QuotaRegistry
 from kafka_quotas.enforcement.state.state_file import (
-    CLUSTER,
     Saved,
     SavedBucket,
     SavedMeter,

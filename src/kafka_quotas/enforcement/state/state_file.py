@@ -28,8 +28,6 @@ READABLE: Final = (1, 2)
 """Versions that can be read."""
 MODE: Final = 0o640
 """Most permissions of the file: it names users, client-ids and addresses."""
-CLUSTER: Final = "cluster"
-"""Broker name of buckets of quotas whose scope is the cluster."""
 
 
 class StateError(KafkaQuotasError):

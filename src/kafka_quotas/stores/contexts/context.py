@@ -67,7 +67,6 @@ class Context:
         return found
 
     def _login(self, properties: Mapping[str, str], password: str) -> dict[str, str]:
-        """Return the properties that log the user in."""
         if parse_store_url(self.store_url).kind is StoreKind.ZOOKEEPER:
             return {"zookeeper.sasl.jaas.config": _jaas(_DIGEST_LOGIN, self.username or "", password)}
         scram = properties.get("sasl.mechanism", "").strip().upper().startswith("SCRAM")

@@ -68,10 +68,7 @@ def without_context(contexts: Contexts, name: str) -> Contexts:
 
 
 def _without(lines: list[str], name: str) -> tuple[list[str], int | None]:
-    """Return the lines outside the tables of a context, and the index where its first table began.
-
-    The index is None where the context has no table.
-    """
+    """Return the lines outside the tables of a context, and the index where they began, None without one."""
     key = rf"(?:{re.escape(name)}|{re.escape(_quoted(name))})"
     own = re.compile(rf"\s*\[\s*contexts\s*\.\s*{key}\s*(?:\.[^\]]*)?\]")
     kept: list[str] = []
@@ -87,7 +84,6 @@ def _without(lines: list[str], name: str) -> tuple[list[str], int | None]:
 
 
 def _block(context: Context) -> Iterator[str]:
-    """Yield the lines of a context."""
     header = f"contexts.{context.name if _BARE.fullmatch(context.name) else _quoted(context.name)}"
     yield f"[{header}]\n"
     yield f"store = {_quoted(context.store_url)}\n"

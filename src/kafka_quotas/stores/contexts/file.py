@@ -84,11 +84,7 @@ def read_contexts(path: Path) -> Contexts:
 
 
 def parse_contexts(text: str, *, path: Path) -> Contexts:
-    """Return the contexts in the text of the file at `path`.
-
-    Raises:
-        UsageError: The text can't be parsed.
-    """
+    """Return the contexts in the text of the file at `path`, or raise a `UsageError`."""
     import tomllib  # noqa: PLC0415 - only who has contexts pays for it
 
     try:

@@ -39,11 +39,7 @@ class Secret:
         return f"(secret, from the {self.place} {shown})"
 
     def read(self, *, folder: Path, environment: Mapping[str, str] = os.environ) -> str:
-        """Read the secret and remove line ends at its end.
-
-        Args:
-            folder: The folder that relative paths start from.
-            environment: The environment variables.
+        """Read the secret, by a path relative to the folder, and remove line ends at its end.
 
         Raises:
             KafkaQuotasError: The secret can't be read, or is empty.
@@ -69,11 +65,7 @@ _HINTS = {
 
 
 def secret_at(place: SecretPlace, where: object) -> Secret:
-    """Return the reference to a secret.
-
-    Args:
-        place: The kind of place.
-        where: The path, name or command line. A command may also be a list of words.
+    """Return the reference to a secret by a path, a name, or a command line or list of words.
 
     Raises:
         UsageError: The reference is empty or malformed.
@@ -99,10 +91,7 @@ def _read_file(path: Path) -> str:
 
 
 def _read_command(command: str, folder: Path) -> str:
-    """Return what the command prints on standard output.
-
-    It may prompt on the terminal, and its standard error is shown.
-    """
+    """Return what the command prints on standard output, while it may prompt on the terminal."""
     words = shlex.split(command)
     try:
         # The command is the user's own, from a file that only the user writes; no shell sees it.

@@ -66,24 +66,13 @@ class Journal:
             raise StoreError(f"cannot write the journal {self.path}: the disk is full")
 
     def read(self, *, limit: int | None = None) -> JournalContent:
-        """Return the last entries and the number of damaged lines among them.
-
-        Args:
-            limit: The number of entries, None for all.
-
-        Raises:
-            StoreError: The journal can't be read.
-        """
+        """Return the last `limit` entries (None: all) and the number of damaged lines among them."""
         damaged: list[bytes] = []
         newest = list(islice(self.newest_first(damaged), limit))
         return JournalContent(entries=tuple(reversed(newest)), damaged_lines=len(damaged))
 
     def newest_first(self, damaged: list[bytes] | None = None) -> Iterator[JournalEntry]:
-        """Yield the entries from the newest on, and collect damaged lines in `damaged`.
-
-        Raises:
-            StoreError: The journal can't be read.
-        """
+        """Yield the entries from the newest on, and collect damaged lines in `damaged`."""
         for line in self._lines():
             entry = _entry(line)
             if entry is not None:
@@ -94,11 +83,8 @@ class Journal:
     def since_oldest_pending(self) -> tuple[JournalEntry, ...]:
         """Return the entries from the oldest one that may still have to be undone, in their order.
 
-        The result is empty where no entry has to be undone. To find the oldest, only lines with a mark of `_MARKS` are
-        parsed.
-
-        Raises:
-            StoreError: The journal can't be read.
+        None of them has to be undone where the result is empty. Only lines with a mark of `_MARKS` are parsed to find
+        it.
         """
         reverted: dict[str, set[tuple[Entity, str]]] = {}
         length = 0

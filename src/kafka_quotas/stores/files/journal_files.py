@@ -72,10 +72,7 @@ class JournalFiles:
             yield files
 
     def _locked_current(self, stack: ExitStack) -> BinaryIO | None:
-        """Return the current file under a lock that keeps it from being renamed.
-
-        The result is None where the file was renamed and no new one exists yet.
-        """
+        """Return the current file under a lock against renaming, None while no new one exists yet."""
         while True:
             try:
                 current = stack.enter_context(self._path.open("rb"))
@@ -111,10 +108,7 @@ def lines_from_end(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _lock(descriptor: int, operation: int) -> None:
-    """Lock the file, where its kind of file has locks.
-
-    The journal may be `/dev/null`.
-    """
+    """Lock the file, where its kind of file has locks, for the journal may be `/dev/null`."""
     try:
         fcntl.flock(descriptor, operation)
     except OSError:

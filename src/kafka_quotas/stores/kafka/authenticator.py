@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.stores.kafka.connection import BrokerConnection
-from kafka_quotas.stores.kafka.errors import BrokerRefusedError
+from kafka_quotas.stores.kafka.connection import BrokerConnection, BrokerRefusedError
 from kafka_quotas.stores.security.sasl import SaslMechanism
 from kafka_quotas.wire.client.request import ClientRequest
 from kafka_quotas.wire.client.sasl import (
@@ -23,10 +22,7 @@ _RAW_TOKENS_UNTIL: Final = 0
 
 
 class SaslAuthenticator:
-    """A login over one connection.
-
-    `version_of` returns the version in which the broker takes a request.
-    """
+    """A login over one connection, with requests in the versions that `version_of` returns."""
 
     def __init__(
         self, channel: BrokerConnection, *, version_of: Callable[[ClientRequest[Any]], int], url: str, deadline_s: float
@@ -61,7 +57,6 @@ class SaslAuthenticator:
             raise self._refused(f": {error.message}") from error
 
     def _answered(self, token: bytes, *, raw: bool) -> bytes:
-        """Send a token and return the broker's answer to it."""
         if raw:
             return self._channel.exchange_raw(token, deadline_s=self._deadline_s)
         request = AuthenticateRequest(token=token)
@@ -76,7 +71,6 @@ class SaslAuthenticator:
         )
 
     def _no_login(self, code: int, offered: tuple[str, ...]) -> BrokerRefusedError:
-        """Return the error for a refused handshake."""
         if code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             problem, name = f"does not take this sasl.mechanism, but {', '.join(offered)}", "UNSUPPORTED_SASL_MECHANISM"
         elif code == ErrorCode.ILLEGAL_SASL_STATE:

@@ -6,14 +6,12 @@ connection. An error that another attempt would not mend is a `StoreError`.
 
 import threading
 from collections.abc import Mapping
-from functools import partial
 from typing import Final, TypeVar
 
 from kafka_quotas.core.errors import ProtocolError, StoreError
-from kafka_quotas.stores.kafka.connection import BrokerConnection, Wrap
-from kafka_quotas.stores.kafka.errors import BrokerRefusedError, ShutOutError
+from kafka_quotas.stores.kafka.connection import BrokerConnection, BrokerRefusedError, ShutOutError, tls_refusal
 from kafka_quotas.stores.kafka.properties import KafkaAccess
-from kafka_quotas.stores.server_address import ServerAddress
+from kafka_quotas.stores.reachability import ServerAddress
 from kafka_quotas.wire.client.request import ClientRequest, VersionRange, VersionRequest, version_of
 from kafka_quotas.wire.protocol.error_code import ErrorCode
 
@@ -26,13 +24,6 @@ class BrokerClient:
     """Requests to one broker over one connection."""
 
     def __init__(self, address: ServerAddress, *, access: KafkaAccess, url: str) -> None:
-        """Prepare a client without connecting.
-
-        Args:
-            address: The broker's address.
-            access: How to connect and log in.
-            url: The address of the cluster, for messages.
-        """
         self._address = address
         self._server = str(address)
         self._url = url
@@ -53,11 +44,8 @@ class BrokerClient:
     ) -> Answer:
         """Return the answer to a request.
 
-        Args:
-            request: The request.
-            contact_deadline_s: The time by which a connection that has to be made first is ready.
-            deadline_s: The time by which the whole answer has arrived.
-            begin_deadline_s: The time by which the answer begins to arrive, None for `deadline_s`.
+        A connection that has to be made first is ready by `contact_deadline_s`. The answer begins to arrive by
+        `begin_deadline_s` (None: `deadline_s`), and is whole by `deadline_s`.
 
         Raises:
             StoreRefusedError: The broker refuses the connection or does not know the request.
@@ -91,17 +79,11 @@ class BrokerClient:
             self._drop()
 
     def _opened(self, deadline_s: float) -> BrokerConnection:
-        """Connect and return the connection, ready for requests."""
-        wrap: Wrap | None = None
-        if self._access.tls is not None:
-            from kafka_quotas.stores.kafka.tls import wrapped  # noqa: PLC0415 - loads ssl
-
-            wrap = partial(wrapped, tls=self._access.tls, server=self._server, host=self._address.host)
         if self._closed:
             raise ConnectionError("closed")
         self._served = False
         self._channel = channel = BrokerConnection(
-            self._address, client_id=self._access.client_id, deadline_s=deadline_s, wrap=wrap
+            self._address, client_id=self._access.client_id, deadline_s=deadline_s, tls=self._access.tls
         )
         self._offered = self._settled_versions(channel, deadline_s)
         if self._access.login is not None:
@@ -113,7 +95,6 @@ class BrokerClient:
         return channel
 
     def _settled_versions(self, channel: BrokerConnection, deadline_s: float) -> Mapping[int, VersionRange]:
-        """Return the versions that the broker takes, by API key."""
         request = VersionRequest()
         try:
             offered = channel.exchange(request, request.versions.highest, deadline_s=deadline_s)
@@ -128,7 +109,6 @@ class BrokerClient:
         return offered.ranges
 
     def _version(self, request: ClientRequest[Answer]) -> int:
-        """Return the version in which the broker takes a request."""
         version = version_of(request, self._offered)
         if version is not None:
             return version
@@ -148,8 +128,6 @@ class BrokerClient:
             from ssl import SSLError  # noqa: PLC0415 - only TLS needs it
 
             if isinstance(error, SSLError):
-                from kafka_quotas.stores.kafka.tls import tls_refusal  # noqa: PLC0415
-
                 return tls_refusal(error, server=self._server)
         # A port that wants a login answers ApiVersions, and closes the connection at the first other request.
         shut_out = connected and not self._served and self._access.login is None

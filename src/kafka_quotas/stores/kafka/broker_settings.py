@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_quotas.core.errors import StoreError
-from kafka_quotas.stores.kafka.cluster_client import ClusterClient
+from kafka_quotas.stores.kafka.cluster_client import DESCRIBE_ACL, ClusterClient
 from kafka_quotas.stores.kafka.fan_out import ask_each
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.url import StoreUrl
@@ -14,7 +14,8 @@ from kafka_quotas.wire.client.metadata import MetadataRequest
 
 CALLBACK_CLASS: Final = "client.quota.callback.class"
 """The property with which a broker replaces Kafka's own quota resolution."""
-DESCRIBE_ACL: Final = "DescribeConfigs"
+_BATCH: Final = 500
+"""Number of topics or brokers in one request for settings."""
 _DEFAULTS = StoreSettings()
 
 
@@ -38,43 +39,34 @@ class SettingsOfBrokers:
 
 
 class KafkaCluster:
-    """Read-only requests to the brokers of a cluster, connected at the first one."""
+    """Read-only requests to the brokers of a cluster, connected at the first one.
+
+    Each call raises a `StoreUnreachableError` where no broker answers, a `StoreRefusedError` where credentials are
+    refused.
+    """
 
     def __init__(self, address: StoreUrl, *, settings: StoreSettings = _DEFAULTS) -> None:
         self._connection = ClusterClient(address, settings=settings)
 
     def broker_ids(self) -> tuple[int, ...]:
-        """Return the ids of the brokers that are up, sorted.
-
-        Raises:
-            StoreUnreachableError: No broker answers.
-            StoreRefusedError: The credentials are refused.
-        """
+        """Return the ids of the brokers that are up, sorted."""
         return self._connection.node_ids()
 
     def broker_settings(self, names: Sequence[str]) -> SettingsOfBrokers:
-        """Return the named settings of every broker that answers.
-
-        Each broker is asked for its own settings.
+        """Return the named settings of every broker that answers, each asked for its own.
 
         Raises:
-            StoreUnreachableError: No broker answers at all.
-            StoreRefusedError: The credentials are refused, or the ACL DescribeConfigs on the cluster is missing.
+            StoreRefusedError: The ACL DescribeConfigs on the cluster is missing.
         """
-        found = ask_each(self.broker_ids(), lambda node_id: self._settings_of(node_id, names))
+        found = ask_each(self.broker_ids(), lambda node_id: properties_of(self._connection, node_id, names))
         found.raise_refusal()
-        return SettingsOfBrokers(
-            brokers=tuple(BrokerSettings(node_id=node, properties=each) for node, each in found.answers.items()),
-            missing=found.missing,
-        )
+        return SettingsOfBrokers(brokers=tuple(found.answers.values()), missing=found.missing)
 
     def leaders(self, topic: str) -> Mapping[int, int]:
         """Return the id of the leader by partition of a topic, without partitions that have none.
 
         Raises:
             StoreError: The topic does not exist or may not be seen.
-            StoreUnreachableError: No broker answers.
-            StoreRefusedError: The credentials are refused.
         """
         (found,) = self._connection.send(MetadataRequest(topics=(topic,))).topics
         if found.error_code:
@@ -86,14 +78,30 @@ class KafkaCluster:
         """Close the connections."""
         self._connection.close()
 
-    def _settings_of(self, node_id: int, names: Sequence[str]) -> Mapping[str, str]:
-        """Return the named settings of one broker."""
-        request = DescribeConfigsRequest(
-            resource_type=BROKER, resource_names=(str(node_id),), config_names=tuple(names)
-        )
-        (result,) = self._connection.send_to(request, node_id=node_id)
-        if result.error_code:
-            raise self._connection.error(result.error_code, result.error_message, missing_acl=DESCRIBE_ACL)
-        if result.resource_name != str(node_id):
-            raise StoreError(f"broker {node_id} answered for {result.resource_name}")
-        return {config.name: config.value for config in result.configs if config.value is not None}
+
+def properties_of(connection: ClusterClient, node_id: int, names: Sequence[str]) -> BrokerSettings:
+    """Return the named settings of one broker, which answers for itself."""
+    found = configs(connection, BROKER, [str(node_id)], names, node_id=node_id)
+    if str(node_id) not in found:
+        raise StoreError(f"broker {node_id} answered for {', '.join(found) or 'none'}")
+    return BrokerSettings(node_id=node_id, properties=found[str(node_id)])
+
+
+def configs(
+    connection: ClusterClient, kind: int, places: Sequence[str], names: Sequence[str], *, node_id: int | None = None
+) -> dict[str, Mapping[str, str]]:
+    """Return the named settings that are set, by broker or topic.
+
+    Raises:
+        StoreRefusedError: The ACL DescribeConfigs is missing.
+    """
+    found: dict[str, Mapping[str, str]] = {}
+    for start in range(0, len(places), _BATCH):
+        asked = tuple(places[start : start + _BATCH])
+        request = DescribeConfigsRequest(resource_type=kind, resource_names=asked, config_names=tuple(names))
+        results = connection.send(request) if node_id is None else connection.send_to(request, node_id=node_id)
+        for result in results:
+            if result.error_code:
+                raise connection.error(result.error_code, result.error_message, missing_acl=DESCRIBE_ACL)
+            found[result.resource_name] = {config.name: config.value for config in result.configs if config.value}
+    return found

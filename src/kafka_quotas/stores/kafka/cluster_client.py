@@ -12,19 +12,18 @@ from typing import Final, TypeVar
 
 from kafka_quotas.core.errors import InvalidQuotaError, StoreError, StoreRefusedError, StoreUnreachableError
 from kafka_quotas.stores.kafka.broker_client import BrokerClient
-from kafka_quotas.stores.kafka.connection import NoConnectionError
-from kafka_quotas.stores.kafka.errors import LostAnswerError, ShutOutError
+from kafka_quotas.stores.kafka.connection import LostAnswerError, NoConnectionError, ShutOutError
 from kafka_quotas.stores.kafka.properties import kafka_access
 from kafka_quotas.stores.polling import Polling
-from kafka_quotas.stores.server_address import ServerAddress
-from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.timeouts import timeouts
-from kafka_quotas.stores.unresponsive_brokers import UnresponsiveBrokerError
+from kafka_quotas.stores.reachability import ServerAddress, UnresponsiveBrokerError
+from kafka_quotas.stores.settings import StoreSettings, timeouts
 from kafka_quotas.stores.url import StoreUrl
 from kafka_quotas.wire.client.metadata import Metadata, MetadataRequest
 from kafka_quotas.wire.client.request import ClientRequest
 from kafka_quotas.wire.protocol.error_code import error_name
 
+DESCRIBE_ACL: Final = "DescribeConfigs"
+ALTER_ACL: Final = "AlterConfigs"
 RETRY_INTERVAL_S: Final = 0.25
 _CONTACT_S: Final = 5.0
 """Longest wait for one broker to accept us before another attempt, and for one of many to begin its answer."""
@@ -55,11 +54,7 @@ class ClusterClient:
         self._closed = False
 
     def send(self, request: ClientRequest[Answer], *, node_id: int | None = None) -> Answer:
-        """Return the answer to a request.
-
-        Args:
-            request: The request.
-            node_id: The broker to send it to, None for any.
+        """Return the answer of one broker to a request, of any broker without `node_id`.
 
         Raises:
             LostAnswerError: The request was sent, and no broker answered in time.
@@ -112,22 +107,14 @@ class ClusterClient:
         raise UnresponsiveBrokerError(f"broker {node_id} ({server}) does not answer ({reason})")
 
     def node_ids(self) -> tuple[int, ...]:
-        """Return the ids of all brokers that are up, sorted.
-
-        Raises:
-            StoreUnreachableError: No broker answers in time.
-            StoreRefusedError: The credentials are refused.
-        """
+        """Return the ids of all brokers that are up, sorted, with the errors of `send`."""
         self._remember_nodes(self.send(MetadataRequest()))
         return tuple(sorted(self._nodes))
 
     def error(self, code: int, message: str | None, *, missing_acl: str) -> StoreError | InvalidQuotaError:
-        """Return our error for an error code in a response.
+        """Return our error for an error code and the broker's own text in a response.
 
-        Args:
-            code: The error code.
-            message: The broker's own text.
-            missing_acl: The operation that the request needs an ACL for.
+        `missing_acl` is the operation that the request needs an ACL for.
         """
         name = error_name(code)
         resource = _ACL_RESOURCES.get(name)
@@ -154,10 +141,7 @@ class ClusterClient:
             raise StoreError(f"the store was closed: {self.url}")
 
     def _asked_any(self, request: ClientRequest[Answer], deadline_s: float) -> Answer:
-        """Return the answer of the first broker that gives one.
-
-        That broker comes first for the next request.
-        """
+        """Return the answer of the first broker that gives one, which comes first for the next request."""
         known = dict.fromkeys((*self._servers, *self._nodes.values()))
         servers = sorted(known, key=lambda server: self._unresponsive.reason(server) is not None)
         failures: list[OSError] = []
@@ -180,10 +164,7 @@ class ClusterClient:
         raise next((error for error in failures if not isinstance(error, NoConnectionError)), failures[-1])
 
     def _asked_node(self, request: ClientRequest[Answer], node_id: int, deadline_s: float) -> Answer:
-        """Return the answer of one broker.
-
-        Where the broker can't be reached, the next request looks up its address again.
-        """
+        """Return the answer of one broker, whose address the next request looks up again after a failure."""
         if node_id not in self._nodes:
             self._remember_nodes(self._asked_any(MetadataRequest(), deadline_s))
         server = self._nodes.get(node_id)
@@ -199,10 +180,7 @@ class ClusterClient:
         self._nodes = {broker.node_id: ServerAddress(broker.host, broker.port) for broker in metadata.brokers}
 
     def _asked_patiently(self, request: ClientRequest[Answer], server: ServerAddress) -> Answer:
-        """Return the answer of one of many brokers.
-
-        A lost connection is made again, and a refused one is tried once more.
-        """
+        """Return the answer of one of many brokers, after lost connections and one refused connection."""
         patience_s = self._timeouts.request_s or min(_CONTACT_S, self._timeouts.call_s)
         begin_deadline_s = time.monotonic() + patience_s
         answers: list[Answer] = []
@@ -247,12 +225,7 @@ class ClusterClient:
         return answer
 
     def _give_up_early(self, failures: list[OSError], *, since_s: float) -> None:
-        """Refuse to continue after too many ended connections, or too long without any connection.
-
-        Raises:
-            StoreUnreachableError: No broker accepted a connection for too long, or one ended fresh connections too
-                often.
-        """
+        """Refuse to continue after too many ended connections, or too long without any connection."""
         last = failures[-1]
         if isinstance(last, NoConnectionError) and since_s > _NOTHING_LISTENS_S:
             raise _unanswered(failures)(
@@ -276,9 +249,6 @@ class ClusterClient:
 
 
 def _unanswered(failures: Sequence[OSError]) -> type[StoreUnreachableError]:
-    """Return the kind of error for attempts that all failed.
-
-    After an attempt that made a connection, a broker may have carried out the request.
-    """
+    """Return the kind of error for failed attempts: a broker may have carried out what was sent."""
     never_sent = all(isinstance(error, NoConnectionError) for error in failures)
     return StoreUnreachableError if never_sent else LostAnswerError

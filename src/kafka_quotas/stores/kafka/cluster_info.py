@@ -1,19 +1,19 @@
 """Facts from the brokers of a cluster, beside its quotas: threads, callbacks, replication throttles and age."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Final
 
 from kafka_quotas.core.errors import StoreError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.quota_key import LONG_MAX
-from kafka_quotas.stores.cluster_info import BROKER_THROTTLES, TOPIC_THROTTLES, ClusterInfo, ReplicationThrottle
-from kafka_quotas.stores.kafka.broker_settings import CALLBACK_CLASS, DESCRIBE_ACL, BrokerSettings
+from kafka_quotas.stores.kafka.broker_settings import CALLBACK_CLASS, BrokerSettings, configs, properties_of
 from kafka_quotas.stores.kafka.cluster_client import ClusterClient
 from kafka_quotas.stores.kafka.fan_out import FanOut, ask_each
 from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.store import BROKER_THROTTLES, TOPIC_THROTTLES, ClusterInfo, ReplicationThrottle
 from kafka_quotas.stores.url import StoreUrl
-from kafka_quotas.wire.client.describe_configs import BROKER, TOPIC, DescribeConfigsRequest
+from kafka_quotas.wire.client.describe_configs import TOPIC
 from kafka_quotas.wire.client.metadata import ListReassignmentsRequest, MetadataRequest
 from kafka_quotas.wire.client.request import VersionRequest
 
@@ -21,14 +21,10 @@ _CREATE_TOPICS_OF_2_7: Final = 6
 _THREADS: Final = ("num.io.threads", "num.network.threads")
 _NOT_LIMITED: Final = str(LONG_MAX)
 _TIMEOUT_MS: Final = 10_000
-_BATCH: Final = 500
-"""Number of topics or brokers in one request for settings."""
 
 
 def kafka_facts(address: StoreUrl, *, settings: StoreSettings) -> ClusterInfo:
-    """Return the facts that the brokers report.
-
-    What they refuse to report is in `unknown`.
+    """Return the facts that the brokers report, with what they refuse in `unknown`.
 
     Raises:
         StoreUnreachableError: No broker answers.
@@ -56,12 +52,7 @@ def kafka_facts(address: StoreUrl, *, settings: StoreSettings) -> ClusterInfo:
 
 
 def old_kafka_brokers(address: StoreUrl, *, settings: StoreSettings) -> tuple[str, ...]:
-    """Return the ids of the answering brokers that are older than 2.7.
-
-    Raises:
-        StoreUnreachableError: No broker answers.
-        StoreRefusedError: The credentials are refused.
-    """
+    """Return the ids of the answering brokers that are older than 2.7, with the errors of `kafka_facts`."""
     with closing(ClusterClient(address, settings=settings)) as connection:
         return _old(ask_each(connection.node_ids(), lambda node: not _knows_2_7(connection, node)))
 
@@ -73,33 +64,11 @@ def _old(found: FanOut[bool]) -> tuple[str, ...]:
 def _broker_settings(connection: ClusterClient, nodes: Sequence[int], unknown: list[str]) -> tuple[BrokerSettings, ...]:
     """Return the settings that quotas depend on, of every broker that answers and lets us read them."""
     names = (CALLBACK_CLASS, *_THREADS, *BROKER_THROTTLES)
-    found = ask_each(
-        nodes, lambda node: _configs(connection, BROKER, [str(node)], names, node_id=node).get(str(node), {})
-    )
+    found = ask_each(nodes, lambda node: properties_of(connection, node, names))
     if found.missing is not None:
         which = "some of the brokers" if found.answers else "the brokers"
         unknown.append(f"the settings of {which} were not looked at: {found.missing}")
-    return tuple(BrokerSettings(node_id=node, properties=each) for node, each in found.answers.items())
-
-
-def _configs(
-    connection: ClusterClient, kind: int, places: Sequence[str], names: Sequence[str], *, node_id: int | None = None
-) -> dict[str, Mapping[str, str]]:
-    """Return the named settings that are set, by broker or topic.
-
-    Raises:
-        StoreRefusedError: The ACL DescribeConfigs is missing.
-    """
-    found: dict[str, Mapping[str, str]] = {}
-    for start in range(0, len(places), _BATCH):
-        asked = tuple(places[start : start + _BATCH])
-        request = DescribeConfigsRequest(resource_type=kind, resource_names=asked, config_names=tuple(names))
-        results = connection.send(request) if node_id is None else connection.send_to(request, node_id=node_id)
-        for result in results:
-            if result.error_code:
-                raise connection.error(result.error_code, result.error_message, missing_acl=DESCRIBE_ACL)
-            found[result.resource_name] = {config.name: config.value for config in result.configs if config.value}
-    return found
+    return tuple(found.answers.values())
 
 
 def _threads(broker: BrokerSettings) -> int:
@@ -119,7 +88,7 @@ def _of_topics(connection: ClusterClient, unknown: list[str]) -> list[Replicatio
     response = connection.send(MetadataRequest(topics=None))
     topics = sorted(topic.name for topic in response.topics if not topic.error_code)
     try:
-        settings = _configs(connection, TOPIC, topics, TOPIC_THROTTLES)
+        settings = configs(connection, TOPIC, topics, TOPIC_THROTTLES)
     except StoreError as error:
         unknown.append(f"the settings of the topics were not looked at: {error.message}")
         return []
@@ -145,9 +114,6 @@ def _reassigning(connection: ClusterClient, unknown: list[str]) -> bool | None:
 
 
 def _knows_2_7(connection: ClusterClient, node_id: int) -> bool:
-    """Return whether a broker is of 2.7 or later.
-
-    A version of CreateTopics came with the quotas of that release.
-    """
+    """Return whether a broker knows the version of CreateTopics that came with 2.7."""
     newest = connection.send_to(VersionRequest(), node_id=node_id).ranges.get(ApiKey.CREATE_TOPICS)
     return newest is not None and newest.highest >= _CREATE_TOPICS_OF_2_7

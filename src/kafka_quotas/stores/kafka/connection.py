@@ -1,4 +1,4 @@
-"""A connection to one broker, with a deadline for each exchange of frames.
+"""A connection to one broker, in plaintext or TLS, with a deadline for each exchange of frames, and its errors.
 
 Contract: any failure of the network is an `OSError`, and bytes that are not Kafka's are a `ProtocolError`. After either
 the connection is unusable. `abort` ends a running exchange from another thread.
@@ -6,28 +6,53 @@ the connection is unusable. `abort` ends a running exchange from another thread.
 
 import socket
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.stores.kafka.errors import BrokerRefusedError
-from kafka_quotas.stores.reachability import network_reason
-from kafka_quotas.stores.server_address import ServerAddress
+from kafka_quotas.core.errors import ProtocolError, StoreRefusedError, StoreUnreachableError
+from kafka_quotas.stores.reachability import ServerAddress, network_reason
 from kafka_quotas.wire.client.request import ClientRequest, read_answer, request_frame
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, checked_frame_length
+
+if TYPE_CHECKING:
+    import ssl
 
 LARGEST_RESPONSE: Final = 256 * 1024 * 1024
 """Bytes, of which a hundred thousand entities take about 10 MB."""
 _PIECE: Final = 1024 * 1024
 _TLS_ALERT: Final = b"\x15\x03"
 _LARGEST_CORRELATION_ID: Final = 2**31 - 1
+_TLS_FAILED: Final = "SSL_AUTHENTICATION_FAILED"
+_PLAINTEXT_HINT: Final = (
+    "the port most likely speaks plaintext: give the TLS port, or set security.protocol to PLAINTEXT or SASL_PLAINTEXT"
+)
+_NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
 Answer = TypeVar("Answer")
-Wrap: TypeAlias = Callable[[socket.socket], socket.socket]
 
 
 class NoConnectionError(OSError):
     """A connection that could not be made, with the reason as text."""
+
+
+class ShutOutError(ConnectionError):
+    """The end of a fresh connection without an answer, by a broker that is busy or at a wrong port."""
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class BrokerRefusedError(StoreRefusedError):
+    """A refusal by the broker or this client, with Kafka's name of the error as `code`."""
+
+    def __init__(self, message: str, *, code: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+
+
+class LostAnswerError(StoreUnreachableError):
+    """A request that was sent and not answered."""
 
 
 class BrokerConnection:
@@ -39,18 +64,14 @@ class BrokerConnection:
         *,
         client_id: str,
         deadline_s: float,
-        wrap: Wrap | None = None,
+        tls: "ssl.SSLContext | None" = None,
     ) -> None:
-        """Connect to the broker.
-
-        Args:
-            address: The broker's address.
-            client_id: The client-id of all requests.
-            deadline_s: The time by which the connection is there.
-            wrap: Puts TLS over the socket before the first byte, None for plaintext.
+        """Connect to the broker by the deadline, with a TLS handshake where `tls` is not None.
 
         Raises:
             NoConnectionError: The connection can't be made.
+            BrokerRefusedError: One side of the handshake does not trust the other.
+            ShutOutError: The broker ends the handshake.
         """
         host, port = address
         place: Any = host.encode() if host.isascii() else host  # a text would load the tables of international names
@@ -65,8 +86,8 @@ class BrokerConnection:
         self._correlation_id = 0
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if wrap is not None:
-                self._socket = wrap(self._socket)
+            if tls is not None:
+                self._socket = _wrapped(self._socket, tls=tls, address=address)
         except BaseException:
             self._socket.close()
             raise
@@ -74,14 +95,7 @@ class BrokerConnection:
     def exchange(
         self, request: ClientRequest[Answer], version: int, *, deadline_s: float, begin_deadline_s: float | None = None
     ) -> Answer:
-        """Return the answer to a request.
-
-        Args:
-            request: The request.
-            version: The version of its API.
-            deadline_s: The time by which the whole answer has arrived.
-            begin_deadline_s: The time by which the answer begins to arrive, None for `deadline_s`.
-        """
+        """Return the answer to a request, which begins to arrive and is whole by the two deadlines."""
         self._correlation_id = self._correlation_id % _LARGEST_CORRELATION_ID + 1
         frame = request_frame(request, version, correlation_id=self._correlation_id, client_id=self._client_id)
         content = self._exchanged(frame, deadline_s, begin_deadline_s)
@@ -110,7 +124,7 @@ class BrokerConnection:
         if field.startswith(_TLS_ALERT):
             raise BrokerRefusedError(
                 f"{self._server} speaks TLS, and was spoken to in plaintext",
-                code="SSL_AUTHENTICATION_FAILED",
+                code=_TLS_FAILED,
                 hint="set security.protocol to SSL or SASL_SSL in the file named with --command-config",
             )
         length = checked_frame_length(field, 0, limit=LARGEST_RESPONSE)
@@ -130,12 +144,31 @@ class BrokerConnection:
         return b"".join(pieces)
 
 
-def _left(deadline_s: float) -> float:
-    """Return the seconds until a deadline.
+def _wrapped(plain: socket.socket, *, tls: "ssl.SSLContext", address: ServerAddress) -> socket.socket:
+    import ssl  # noqa: PLC0415 - most clusters need none
 
-    Raises:
-        TimeoutError: The deadline has passed.
-    """
+    try:
+        return tls.wrap_socket(plain, server_hostname=address.host)
+    except (ssl.SSLEOFError, ConnectionError) as error:
+        raise ShutOutError(f"{address} ended the TLS handshake", hint=_PLAINTEXT_HINT) from error
+    except ssl.SSLError as error:
+        raise tls_refusal(error, server=str(address)) from error
+
+
+def tls_refusal(error: "ssl.SSLError", *, server: str) -> BrokerRefusedError:
+    """Return our error for one of TLS."""
+    hint = "check the trust store and the security settings in the file named with --command-config"
+    reason = error.reason or ""
+    if reason in _NOT_TLS:
+        hint = _PLAINTEXT_HINT
+    elif reason.endswith("CERTIFICATE_REQUIRED"):
+        hint = "the broker wants a certificate of the client: name it with ssl.keystore.location"
+    shown = getattr(error, "verify_message", "") or reason.replace("_", " ").lower() or str(error)
+    return BrokerRefusedError(f"no TLS connection to {server}: {shown}", code=_TLS_FAILED, hint=hint)
+
+
+def _left(deadline_s: float) -> float:
+    """Return the seconds until a deadline, or raise a `TimeoutError` after it."""
     left_s = deadline_s - time.monotonic()
     if left_s <= 0:
         raise TimeoutError("timed out")

@@ -25,25 +25,16 @@ class FanOut(Generic[Answer]):
         return "; ".join(error.message for error in self.failures.values()) or None
 
     def raise_refusal(self) -> None:
-        """Raise the first refusal where no broker answered.
-
-        Where some brokers answered, a refusal concerns the one broker alone.
-
-        Raises:
-            StoreRefusedError: No broker answered, and one refused.
-        """
+        """Raise the first `StoreRefusedError` where no broker answered, as it does not concern one alone."""
         refusals = [error for error in self.failures.values() if isinstance(error, StoreRefusedError)]
         if refusals and not self.answers:
             raise refusals[0]
 
 
 def ask_each(node_ids: Sequence[int], question: Callable[[int], Answer]) -> FanOut[Answer]:
-    """Ask every broker at the same time and wait for the last.
+    """Ask every broker at the same time, each in a thread of its own, and wait for the last.
 
-    Args:
-        node_ids: The brokers to ask.
-        question: Asks the broker of this id, in a thread of its own. A `StoreError` counts as that broker's failure,
-            and any other exception ends the whole call.
+    A `StoreError` of the question counts as that broker's failure, and any other exception ends the whole call.
     """
     answers: dict[int, Answer] = {}
     failures: dict[int, StoreError] = {}

@@ -33,20 +33,6 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
 _PREFIXES = {"ssl.": ("SSL", "SASL_SSL"), "sasl.": ("SASL_PLAINTEXT", "SASL_SSL")}
 
 
-def refuse_unsupported(properties: Mapping[str, str], *, protocol: str) -> None:
-    """Refuse properties that matter with this `security.protocol` and can't be honoured.
-
-    Raises:
-        UsageError: There is such a property. The message names the first.
-    """
-    for name, usual in _USUAL.items():
-        value = properties.get(name, "").strip()
-        protocols = next((found for prefix, found in _PREFIXES.items() if name.startswith(prefix)), (protocol,))
-        if value and value not in usual and protocol in protocols:
-            hint = f"it may be {' or '.join(usual)}" if usual else "leave it out, or use Kafka's own tools"
-            raise UsageError(f"{name} is not supported", hint=hint)
-
-
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -71,7 +57,7 @@ def kafka_access(properties: Mapping[str, str]) -> KafkaAccess:
     protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in _PROTOCOLS:
         raise UsageError(f"security.protocol: {protocol} is unknown", hint=f"it is one of {', '.join(_PROTOCOLS)}")
-    refuse_unsupported(properties, protocol=protocol)
+    _refuse_unsupported(properties, protocol=protocol)
     login, tls = None, None
     if protocol.startswith("SASL_"):
         from kafka_quotas.stores.security.sasl import sasl_login  # noqa: PLC0415 - most clusters need none
@@ -82,3 +68,12 @@ def kafka_access(properties: Mapping[str, str]) -> KafkaAccess:
 
         tls = tls_context(properties)
     return KafkaAccess(client_id=properties.get("client.id", "").strip() or "kafka-quotas", tls=tls, login=login)
+
+
+def _refuse_unsupported(properties: Mapping[str, str], *, protocol: str) -> None:
+    for name, usual in _USUAL.items():
+        value = properties.get(name, "").strip()
+        protocols = next((found for prefix, found in _PREFIXES.items() if name.startswith(prefix)), (protocol,))
+        if value and value not in usual and protocol in protocols:
+            hint = f"it may be {' or '.join(usual)}" if usual else "leave it out, or use Kafka's own tools"
+            raise UsageError(f"{name} is not supported", hint=hint)

@@ -10,25 +10,19 @@ from typing import TypeVar
 from kafka_quotas.core.errors import StoreRefusedError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import QuotaFilter
-from kafka_quotas.stores.kafka.cluster_client import ClusterClient
-from kafka_quotas.stores.kafka.errors import BrokerRefusedError
-from kafka_quotas.stores.kafka.messages import (
-    alter_as_given_request,
-    alter_outcomes,
-    describe_request,
-    described_entries,
-)
+from kafka_quotas.stores.kafka.cluster_client import ALTER_ACL, DESCRIBE_ACL, ClusterClient
+from kafka_quotas.stores.kafka.connection import BrokerRefusedError
+from kafka_quotas.stores.kafka.messages import alter_outcomes, described_entries
 from kafka_quotas.stores.raw_quotas import BrokerAnswerError
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import QuotaEntry
 from kafka_quotas.stores.url import StoreUrl
+from kafka_quotas.wire.client.client_quotas import AlterQuotasRequest, DescribeQuotasRequest, EntityChanges
 from kafka_quotas.wire.client.request import ClientRequest
 from kafka_quotas.wire.protocol.error_code import error_name
 
 Answer = TypeVar("Answer")
 
-_DESCRIBE_ACL = "DescribeConfigs"
-_ALTER_ACL = "AlterConfigs"
 _NO_LOGIN = "SASL_AUTHENTICATION_FAILED"
 _SILENT = {"CLUSTER_AUTHORIZATION_FAILED": "Cluster authorization failed."}
 """The text of Kafka's own client for an error that the broker gives without one."""
@@ -42,35 +36,22 @@ class KafkaRawQuotas:
         self._connection = ClusterClient(address, settings=settings)
 
     def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
-        """Return the matching entries, sorted by entity.
-
-        Raises:
-            BrokerAnswerError: The brokers refuse the request or the credentials.
-            StoreUnreachableError: No broker answers.
-        """
-        response = self._answered(describe_request(quota_filter))
+        response = self._answered(DescribeQuotasRequest(quota_filter=quota_filter))
         if response.error_code:
-            raise self._answer(response.error_code, response.error_message, missing_acl=_DESCRIBE_ACL)
+            raise self._answer(response.error_code, response.error_message, missing_acl=DESCRIBE_ACL)
         return described_entries(response)
 
     def alter(self, entity: Entity, changes: Sequence[tuple[str, float | None]]) -> None:
-        """Send the changes to the brokers in one request.
-
-        Raises:
-            BrokerAnswerError: The brokers refuse the request or the credentials.
-            StoreUnreachableError: No broker answers.
-        """
-        response = self._answered(alter_as_given_request(entity, changes))
+        request = AlterQuotasRequest(entries=(EntityChanges(entity, tuple(changes)),), validate_only=False)
+        response = self._answered(request)
         for code, message in alter_outcomes(response).values():
             if code:
-                raise self._answer(code, message, missing_acl=_ALTER_ACL)
+                raise self._answer(code, message, missing_acl=ALTER_ACL)
 
     def close(self) -> None:
-        """Close the connections."""
         self._connection.close()
 
     def _answered(self, request: ClientRequest[Answer]) -> Answer:
-        """Return the response to a request."""
         try:
             return self._connection.send(request)
         except StoreRefusedError as error:
@@ -79,7 +60,6 @@ class KafkaRawQuotas:
 
     def _answer(self, code: int, message: str | None, *, missing_acl: str) -> BrokerAnswerError:
         name = error_name(code)
-        told = message or _SILENT.get(name, "The broker gave no reason.")
-        return BrokerAnswerError(
-            told, code=name, hint=self._connection.error(code, message, missing_acl=missing_acl).hint
-        )
+        text = message or _SILENT.get(name, "The broker gave no reason.")
+        hint = self._connection.error(code, message, missing_acl=missing_acl).hint
+        return BrokerAnswerError(text, code=name, hint=hint)

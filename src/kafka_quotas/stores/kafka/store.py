@@ -1,10 +1,13 @@
 """The Kafka store: quotas in the cluster itself, through the admin protocol of any broker (2.6 and later).
 
 Contract: our refusals come first, then the broker validates. All alterations of one entity are merged into one entry,
-every entity has its own result, and accepted changes are read back until every broker shows them.
+every entity has its own result, and accepted changes are read back until every broker shows them, or else the result
+has a `NotVisibleError`. The user needs the ACLs DescribeConfigs and AlterConfigs on the cluster. Kafka has no
+notification of changes, so a watch reads all quotas every half second.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from kafka_quotas.core.errors import (
@@ -16,121 +19,79 @@ from kafka_quotas.core.errors import (
 )
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter, filter_verdict_kraft
-from kafka_quotas.stores.acceptance import ValidationRules, refusal
-from kafka_quotas.stores.kafka.cluster_client import ClusterClient
-from kafka_quotas.stores.kafka.errors import LostAnswerError
-from kafka_quotas.stores.kafka.messages import (
-    alter_outcomes,
-    alter_request,
-    describe_request,
-    described_entries,
-    request_batches,
-)
+from kafka_quotas.stores.acceptance import checked
+from kafka_quotas.stores.kafka.cluster_client import ALTER_ACL, DESCRIBE_ACL, ClusterClient
+from kafka_quotas.stores.kafka.connection import LostAnswerError
+from kafka_quotas.stores.kafka.messages import alter_outcomes, described_entries, request_batches
 from kafka_quotas.stores.kafka.visibility import Visibility, wait_until_visible
 from kafka_quotas.stores.polling import Polling
-from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.settings import StoreSettings, timeouts
 from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
-from kafka_quotas.stores.timeouts import timeouts
-from kafka_quotas.stores.url import StoreUrl
+from kafka_quotas.stores.url import StoreKind, StoreUrl
+from kafka_quotas.wire.client.client_quotas import AlterQuotasRequest, DescribeQuotasRequest, EntityChanges
 
 POLL_INTERVAL_S: Final = 0.5
-DESCRIBE_ACL: Final = "DescribeConfigs"
-ALTER_ACL: Final = "AlterConfigs"
 _DEFAULTS = StoreSettings()
 
 
 class KafkaStore:
     """Quotas in a Kafka cluster, connected at the first call."""
 
+    kind = StoreKind.KAFKA
+
     def __init__(
         self, address: StoreUrl, *, settings: StoreSettings = _DEFAULTS, polling: Polling | None = None
     ) -> None:
         self.url = str(address)
         self._settings = settings
-        self._rules = ValidationRules.SERVER_ONLY if settings.allow_invalid else ValidationRules.OURS_ONLY
         self._connection = ClusterClient(address, settings=settings)
         self._timeout_s = timeouts(settings).call_s
         self._warned: set[str] = set()
         self._polling = polling or Polling(POLL_INTERVAL_S)
 
     def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
-        """Return the matching entries, sorted by entity.
-
-        Raises:
-            InvalidQuotaError: Kafka refuses the filter.
-            StoreRefusedError: The ACL DescribeConfigs on the cluster is missing, the credentials are refused, or the
-                brokers are too old.
-            StoreUnreachableError: No broker answers.
-            StoreError: The broker answers with another error, or the store was closed.
-        """
-        self._check_open()
+        self._polling.check_open(self.url)
         refused = filter_verdict_kraft(quota_filter)
         if refused is not None:
             raise refused
-        response = self._connection.send(describe_request(quota_filter))
+        response = self._connection.send(DescribeQuotasRequest(quota_filter=quota_filter))
         if response.error_code:
             raise self._connection.error(response.error_code, response.error_message, missing_acl=DESCRIBE_ACL)
         return described_entries(response)
 
     def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
-        """Apply the alterations, or have the broker only check them with `validate_only`.
-
-        Returns:
-            One result per alteration, in order. An accepted alteration that some broker does not show in time has a
-                `NotVisibleError`.
-
-        Raises:
-            StoreRefusedError: The credentials are refused or the brokers are too old, and nothing was written.
-            StoreUnreachableError: No broker answers, and nothing was written.
-        """
-        self._check_open()
-        errors = [refusal(entry, rules=self._rules) for entry in entries]
-        merged = _merged([entry for entry, error in zip(entries, errors, strict=True) if error is None])
+        self._polling.check_open(self.url)
+        results = [
+            checked(entry, kind=self.kind, describe=self.describe, allow_invalid=self._settings.allow_invalid)
+            for entry in entries
+        ]
+        merged = _merged([entry for entry, result in zip(entries, results, strict=True) if result.error is None])
         outcomes = self._sent(merged, validate_only=validate_only)
         if self._settings.wait and not validate_only:
             done = [alteration for alteration in merged if outcomes[alteration.entity] is None]
             found = wait_until_visible(self._connection, done, timeout_s=self._timeout_s)
-            outcomes |= dict.fromkeys(found.behind, self._not_visible())
+            late = NotVisibleError(
+                f"accepted, but not every broker of {self.url} shows it after {self._timeout_s:g} s",
+                hint="describe it again; with --no-wait this is not checked",
+            )
+            outcomes |= dict.fromkeys(found.behind, late)
             self._warn_of(found)
-        return [
-            AlterationResult(entity=entry.entity, error=error or outcomes[entry.entity])
-            for entry, error in zip(entries, errors, strict=True)
-        ]
+        return [replace(result, error=result.error or outcomes[result.entity]) for result in results]
 
     def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
-        """Wait until the content differs from revision `since`, and return it.
-
-        Kafka has no notification for this, so the store reads all quotas every half second. The exceptions are those of
-        `describe`.
-
-        Returns:
-            The content, None after `timeout_s` seconds or when the store is closed.
-        """
-        found: list[Snapshot] = []
-
-        def changed() -> bool:
+        def changed() -> Snapshot | None:
             entries = tuple(self.describe(EVERYTHING))
             revision = _revision(entries)
-            if revision != since:
-                found.append(Snapshot(revision=revision, entries=entries))
-            return bool(found)
+            return None if revision == since else Snapshot(revision=revision, entries=entries)
 
-        return found[0] if self._polling.until(changed, timeout_s=timeout_s) else None
+        return self._polling.first(changed, timeout_s=timeout_s)
 
     def close(self) -> None:
-        """Close the connections and end every `watch`, in any thread."""
         self._polling.stop()
         self._connection.close()
 
-    def _check_open(self) -> None:
-        if self._polling.stopped:
-            raise StoreError(f"the store was closed: {self.url}")
-
     def _sent(self, alterations: Sequence[Alteration], *, validate_only: bool) -> dict[Entity, KafkaQuotasError | None]:
-        """Send alterations and return the error per entity, None where it was accepted.
-
-        After a lost connection the remaining alterations are not sent.
-        """
+        """Send alterations, up to a lost connection, and return the error per entity, None for none."""
         outcomes: dict[Entity, KafkaQuotasError | None] = {}
         lost: KafkaQuotasError | None = None
         for batch in request_batches(alterations):
@@ -154,18 +115,17 @@ class KafkaStore:
 
     def _sent_batch(self, batch: Sequence[Alteration], *, validate_only: bool) -> dict[Entity, KafkaQuotasError | None]:
         """Send one request and return the error per entity, None where it was accepted."""
-        response = self._connection.send(alter_request(batch, validate_only=validate_only))
+        entries = tuple(EntityChanges(each.entity, tuple(each.changes.items())) for each in batch)
+        response = self._connection.send(AlterQuotasRequest(entries=entries, validate_only=validate_only))
         answered = alter_outcomes(response)
-        unanswered: KafkaQuotasError = StoreError(f"{self.url} said nothing about this entity")
         errors: dict[Entity, KafkaQuotasError | None] = {}
         for alteration in batch:
             code, message = answered.get(alteration.entity, (None, None))
+            errors[alteration.entity] = None
             if code is None:
-                errors[alteration.entity] = unanswered
-            else:
-                errors[alteration.entity] = (
-                    self._connection.error(code, message, missing_acl=ALTER_ACL) if code else None
-                )
+                errors[alteration.entity] = StoreError(f"{self.url} said nothing about this entity")
+            elif code:
+                errors[alteration.entity] = self._connection.error(code, message, missing_acl=ALTER_ACL)
         return errors
 
     def _warn_of(self, found: Visibility) -> None:
@@ -173,12 +133,6 @@ class KafkaStore:
         if found.not_asked is not None and found.not_asked not in self._warned:
             self._warned.add(found.not_asked)
             self._settings.warn(f"not read back from every broker: {found.not_asked}; the controller has the change")
-
-    def _not_visible(self) -> NotVisibleError:
-        return NotVisibleError(
-            f"accepted, but not every broker of {self.url} shows it after {self._timeout_s:g} s",
-            hint="describe it again; with --no-wait this is not checked",
-        )
 
 
 def _unconfirmed(error: LostAnswerError) -> UnconfirmedError:
@@ -189,10 +143,7 @@ def _unconfirmed(error: LostAnswerError) -> UnconfirmedError:
 
 
 def _merged(alterations: Sequence[Alteration]) -> list[Alteration]:
-    """Return one alteration per entity, in order.
-
-    Where a key is changed twice, the later change counts.
-    """
+    """Return one alteration per entity, in order, with the later of two changes to a key."""
     changes: dict[Entity, dict[str, float | None]] = {}
     for alteration in alterations:
         changes.setdefault(alteration.entity, {}).update(alteration.changes)
@@ -200,7 +151,6 @@ def _merged(alterations: Sequence[Alteration]) -> list[Alteration]:
 
 
 def _revision(entries: Sequence[QuotaEntry]) -> str:
-    """Return a digest of the content."""
     from hashlib import sha256  # noqa: PLC0415 - only a watch needs it
 
     digest = sha256()

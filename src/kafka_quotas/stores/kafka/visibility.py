@@ -7,12 +7,13 @@ from typing import Final
 from kafka_quotas.core.errors import StoreError
 from kafka_quotas.core.formats.zookeeper import WHOLE_NUMBER_TOLERANCE
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
+from kafka_quotas.core.model.quota_filter import EVERYTHING, entity_filter
 from kafka_quotas.stores.kafka.cluster_client import ClusterClient
 from kafka_quotas.stores.kafka.fan_out import ask_each
-from kafka_quotas.stores.kafka.messages import describe_request, described_entries
+from kafka_quotas.stores.kafka.messages import described_entries
 from kafka_quotas.stores.polling import Polling
 from kafka_quotas.stores.store import Alteration, QuotaEntry
+from kafka_quotas.wire.client.client_quotas import DescribeQuotasRequest
 
 POLL_INTERVAL_S: Final = 0.02
 _FEW: Final = 10
@@ -61,22 +62,13 @@ def _left_behind(
 
 
 def _stored(connection: ClusterClient, node_id: int, alterations: Sequence[Alteration]) -> dict[Entity, QuotaEntry]:
-    """Return what a broker currently shows of some entities."""
     few = len(alterations) <= _FEW
-    filters = [_only(alteration.entity) for alteration in alterations] if few else [EVERYTHING]
+    filters = [entity_filter(alteration.entity) for alteration in alterations] if few else [EVERYTHING]
     entries: list[QuotaEntry] = []
     for quota_filter in filters:
-        entries += described_entries(connection.send_to(describe_request(quota_filter), node_id=node_id))
+        request = DescribeQuotasRequest(quota_filter=quota_filter)
+        entries += described_entries(connection.send_to(request, node_id=node_id))
     return {entry.entity: entry for entry in entries}
-
-
-def _only(entity: Entity) -> QuotaFilter:
-    """Return the filter that matches one entity."""
-    components = (
-        FilterComponent(entity_type=kind, match=Match.DEFAULT if name is None else Match.EXACT, name=name)
-        for kind, name in entity.parts
-    )
-    return QuotaFilter(components=tuple(components), strict=True)
 
 
 def _shows(entry: QuotaEntry | None, alteration: Alteration) -> bool:

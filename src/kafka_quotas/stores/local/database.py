@@ -38,10 +38,7 @@ _NO_SPACE: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 
 class LocalFile:
-    """One SQLite file, for use by any number of threads and processes at once.
-
-    A wait for a lock ends after `timeout_s` seconds.
-    """
+    """One SQLite file, for any number of threads and processes, which wait `timeout_s` for a lock."""
 
     def __init__(self, path: Path, *, timeout_s: float, make_folder: bool) -> None:
         self.path = path
@@ -102,7 +99,6 @@ class LocalFile:
             self._release()
 
     def _release(self) -> None:
-        """Close the present connection."""
         if self._connection is not None:
             self._connection.close()
         self._connection = self._identity = None
@@ -145,11 +141,7 @@ class LocalFile:
         return connection
 
     def _opened(self) -> sqlite3.Connection:
-        """Return a connection to the existing file.
-
-        Where no file can be written beside it, for want of access or of space, the connection is read-only and
-        immutable.
-        """
+        """Return a connection to the existing file, read-only where no file can be written beside it."""
         connection = self._connect("rw")
         try:
             connection.execute("PRAGMA schema_version").fetchone()
@@ -167,13 +159,7 @@ class LocalFile:
         return connection
 
     def _refuse_foreign_log(self) -> None:
-        """Refuse a file that replaced an open one while the log of the former file is still there.
-
-        SQLite would apply the old log to the new file.
-
-        Raises:
-            StoreError: There is such a log.
-        """
+        """Refuse a file that replaced an open one and beside which SQLite would apply the old log."""
         if self._has_log():
             raise StoreError(
                 f"the local store was replaced while it was in use: {self.path}",
@@ -196,10 +182,7 @@ class LocalFile:
         )
 
     def _use_write_ahead_log(self, connection: sqlite3.Connection) -> None:
-        """Switch the new file to a write-ahead log, with which readers never wait for a writer.
-
-        SQLite does not wait for its lock here, so two processes that create the same file at once have to retry.
-        """
+        """Switch the new file to a write-ahead log, with which readers never wait for a writer."""
 
         def switched() -> bool:
             try:
@@ -210,6 +193,7 @@ class LocalFile:
                 return False
             return True
 
+        # SQLite does not wait for its lock here, so two processes that create the file at once have to try again.
         Polling(_RETRY_S).until(switched, timeout_s=self._timeout_s)
 
 
@@ -227,11 +211,7 @@ def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
 
 
 def _is_blank(connection: sqlite3.Connection, path: Path) -> bool:
-    """Return whether the file has no content yet.
-
-    Raises:
-        StoreRefusedError: The file is a database of something else, or of a newer release.
-    """
+    """Return whether the file has no content yet, and refuse one of something else or of a newer release."""
     application_id = connection.execute("PRAGMA application_id").fetchone()[0]
     if application_id == APPLICATION_ID:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -269,7 +249,6 @@ def _primary_code(error: sqlite3.Error) -> int:
 
 
 def _store_error(path: Path, error: sqlite3.Error) -> StoreError:
-    """Return our error for one of SQLite's."""
     match _primary_code(error):
         case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
             return StoreError(

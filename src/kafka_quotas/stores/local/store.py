@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kafka_quotas.core.errors import InvalidQuotaError, StoreError
+from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import QuotaFilter, filter_verdict_local, matches, single_entity
 from kafka_quotas.core.model.threshold import ThresholdSettings, is_threshold_entity
-from kafka_quotas.stores.acceptance import ValidationRules, refusal
+from kafka_quotas.stores.acceptance import checked
 from kafka_quotas.stores.local.database import LocalFile
 from kafka_quotas.stores.polling import Polling
-from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.settings import StoreSettings, timeouts
 from kafka_quotas.stores.store import NEVER_WRITTEN, Alteration, AlterationResult, QuotaEntry, Snapshot
-from kafka_quotas.stores.timeouts import timeouts
+from kafka_quotas.stores.url import StoreKind
 
 
 def excessive(
@@ -80,10 +80,9 @@ _DEFAULTS = StoreSettings()
 
 
 class LocalStore:
-    """Quotas in the SQLite file at `path`.
+    """Quotas in the SQLite file at `path`, whose folder the first change creates too with `make_folder`."""
 
-    With `make_folder` the first change creates its folder too.
-    """
+    kind = StoreKind.LOCAL
 
     def __init__(
         self,
@@ -98,13 +97,7 @@ class LocalStore:
         self._polling = polling or Polling(POLL_INTERVAL_S)
 
     def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
-        """Return the matching entries, sorted by entity.
-
-        Raises:
-            InvalidQuotaError: Kafka would refuse the filter.
-            StoreError: The file can't be read.
-        """
-        self._check_open()
+        self._polling.check_open(self.url)
         refused = filter_verdict_local(quota_filter)
         if refused is not None:
             raise refused
@@ -113,19 +106,8 @@ class LocalStore:
         return [entry for entry in entries if matches(quota_filter, entry.entity)]
 
     def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
-        """Apply the alterations, or only check them with `validate_only`.
-
-        Returns:
-            One result per alteration, in order.
-
-        Raises:
-            StoreError: The file can't be written, and no alteration was applied.
-        """
-        self._check_open()
-        results = [
-            AlterationResult(entity=entry.entity, error=refusal(entry, rules=ValidationRules.LOCAL))
-            for entry in entries
-        ]
+        self._polling.check_open(self.url)
+        results = [checked(entry, kind=self.kind, describe=self.describe) for entry in entries]
         accepted = [entry for entry, result in zip(entries, results, strict=True) if result.error is None]
         if not accepted:
             return results
@@ -147,38 +129,19 @@ class LocalStore:
         ]
 
     def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
-        """Wait until the revision differs from `since`, and return the content.
-
-        Returns:
-            The content, None after `timeout_s` seconds or when the store is closed.
-        """
-        found: list[Snapshot] = []
-
-        def changed() -> bool:
-            if self._revision() != since:
-                found.append(self._snapshot())
-            return bool(found)
-
-        return found[0] if self._polling.until(changed, timeout_s=timeout_s) else None
+        return self._polling.first(lambda: self._after(since), timeout_s=timeout_s)
 
     def close(self) -> None:
-        """Release the file and end every `watch`, in any thread."""
         self._polling.stop()
         self._file.close()
 
-    def _check_open(self) -> None:
-        if self._polling.stopped:
-            raise StoreError(f"the store was closed: {self.url}")
-
-    def _revision(self) -> str:
+    def _after(self, since: str | None) -> Snapshot | None:
+        """Return the content at one moment, None where its revision is still `since`."""
         with self._file.reading() as connection:
-            return NEVER_WRITTEN if connection is None else _revision(connection)
-
-    def _snapshot(self) -> Snapshot:
-        with self._file.reading() as connection:
-            if connection is None:
-                return Snapshot(revision=NEVER_WRITTEN, entries=())
-            return Snapshot(revision=_revision(connection), entries=tuple(_entries(connection, None)))
+            revision = NEVER_WRITTEN if connection is None else _revision(connection)
+            if revision == since:
+                return None
+            return Snapshot(revision=revision, entries=() if connection is None else tuple(_entries(connection, None)))
 
 
 def _apply(connection: sqlite3.Connection, alteration: Alteration) -> None:
@@ -206,16 +169,13 @@ def _entries(connection: sqlite3.Connection, only: Entity | None) -> list[QuotaE
 
 
 def _revision(connection: sqlite3.Connection) -> str:
-    """Return the revision of the content in the open transaction."""
     store_id, revision = connection.execute("SELECT id, revision FROM store").fetchone()
     return f"{store_id}:{revision}"
 
 
 def _encode(entity: Entity) -> str:
-    """Return the text under which an entity is stored."""
     return json.dumps(entity.parts, ensure_ascii=False, separators=(",", ":"))
 
 
 def _decode(text: str) -> Entity:
-    """Return the entity that is stored under a text."""
     return Entity.from_pairs((kind, name) for kind, name in json.loads(text))

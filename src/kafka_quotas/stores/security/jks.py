@@ -38,18 +38,12 @@ def is_jks(content: bytes) -> bool:
 
 
 def read_jks(content: bytes, password: str | None, key_password: str | None) -> JksContent:
-    """Return the content of a file.
+    """Return the content of a file: its key, and as trusted its certificates and the first of each key.
 
-    Trusted are the trusted certificates of the file and the first certificate of each key. The messages of exceptions
-    lack the name of the file.
-
-    Args:
-        content: The bytes of the file.
-        password: The password of the store. With None the file is not checked for changes, as in Java.
-        key_password: The password of the key, None for that of the store.
+    Without the store's password the file is not checked for changes, as in Java. That of the key may be the same.
 
     Raises:
-        UsageError: A password is wrong, or the file is broken.
+        UsageError: A password is wrong, or the file is broken. The message lacks the name of the file.
     """
     if password is not None:
         _check_digest(content, password)
@@ -90,10 +84,7 @@ def _entries(reader: "_Reader", key_password: str | None) -> JksContent:
 
 
 def _opened(protected: bytes, password: str) -> bytes:
-    """Return the decrypted key in PKCS#8 form.
-
-    The format mixes the key with a stream of chained digests of the password.
-    """
+    """Return the decrypted key (PKCS#8), which is mixed with a stream of chained digests of the password."""
     sealed = _octets_of_encrypted_key(protected)
     secret = password.encode("utf-16-be")
     digest, mixed, check = sealed[:_DIGEST_LENGTH], sealed[_DIGEST_LENGTH:-_DIGEST_LENGTH], sealed[-_DIGEST_LENGTH:]
@@ -108,10 +99,7 @@ def _opened(protected: bytes, password: str) -> bytes:
 
 
 def _octets_of_encrypted_key(der: bytes) -> bytes:
-    """Return the encrypted octets of an `EncryptedPrivateKeyInfo`.
-
-    Its structure is SEQUENCE { SEQUENCE { algorithm }, OCTET STRING }.
-    """
+    """Return the octets of an `EncryptedPrivateKeyInfo`: SEQUENCE { SEQUENCE { algorithm }, OCTETS }."""
     outer, _ = _der_value(der, 0, _SEQUENCE)
     _, end = _der_value(outer, 0, _SEQUENCE)
     return _der_value(outer, end, _OCTETS)[0]
@@ -134,10 +122,7 @@ def pem(label: str, der: bytes) -> str:
 
 
 class _Reader:
-    """A reader of Java's big-endian data, from front to end.
-
-    Reading past the end raises a `struct.error` or an `IndexError`.
-    """
+    """A reader of Java's big-endian data, which raises a `struct.error` or an `IndexError` past its end."""
 
     def __init__(self, content: bytes, *, offset: int) -> None:
         self._content = content[:-_DIGEST_LENGTH]
@@ -165,10 +150,7 @@ class _Reader:
         return self.skip(length).decode("utf-8", "replace")
 
     def certificate(self, version: int) -> str:
-        """Return the next certificate in PEM form.
-
-        From version 2 on its type precedes it.
-        """
+        """Return the next certificate in PEM form, which its type precedes from version 2 on."""
         if version > 1:
             self.text()
         return pem("CERTIFICATE", self.block())

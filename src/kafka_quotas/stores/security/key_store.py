@@ -13,13 +13,6 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.stores.security.jks import is_jks, read_jks
 
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END [^-]*-----\n?", re.DOTALL)
-
-
-def certificates_in(text: str) -> tuple[str, ...]:
-    """Return the certificates in a PEM text, each with its markers."""
-    return tuple(_CERTIFICATE.findall(text))
-
-
 _TYPES = ("PEM", "PKCS12", "JKS")
 _JCEKS_MAGIC = b"\xce\xce\xce\xce"
 _DER_SEQUENCE = b"\x30"
@@ -38,11 +31,7 @@ class KeyStore:
 
 
 def read_key_store(properties: Mapping[str, str], kind: str) -> KeyStore | None:
-    """Return the store that `ssl.keystore.*` or `ssl.truststore.*` names, None where they name none.
-
-    Args:
-        properties: The client properties.
-        kind: `keystore` or `truststore`.
+    """Return the store of a kind (`keystore` or `truststore`) that the properties name, None for none.
 
     Raises:
         UsageError: The file can't be read, its type is not supported, or its password is wrong.
@@ -69,7 +58,8 @@ def _read(content: bytes, password: str | None, key_password: str | None) -> Key
     """Return the content of a file, with exceptions that lack its name."""
     if b"-----BEGIN " in content:
         text = content.decode("ascii", "replace")
-        return KeyStore(trusted=certificates_in(text), key_and_chain=text, key_password=key_password or password or "")
+        trusted = tuple(_CERTIFICATE.findall(text))
+        return KeyStore(trusted=trusted, key_and_chain=text, key_password=key_password or password or "")
     if is_jks(content):
         jks = read_jks(content, password, key_password)
         return KeyStore(trusted=jks.trusted, key_and_chain=jks.key_and_chain)

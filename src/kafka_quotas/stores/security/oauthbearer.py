@@ -136,10 +136,15 @@ def _request(properties: Mapping[str, str], login: JaasLogin) -> tuple[str, byte
 
 
 def _from_endpoint(url: str, authorization: str, body: bytes) -> str:
-    """Return the access token from an endpoint."""
     from http.client import HTTPException  # noqa: PLC0415 - only this kind of login needs a web client
     from urllib.error import HTTPError  # noqa: PLC0415
-    from urllib.request import Request, urlopen  # noqa: PLC0415
+    from urllib.request import HTTPRedirectHandler, Request, build_opener  # noqa: PLC0415
+
+    class RefusedRedirects(HTTPRedirectHandler):
+        """A handler that follows no redirect, which would take the credentials to another server."""
+
+        def redirect_request(self, *_: Any, **__: Any) -> None:
+            return None
 
     headers = {
         "Authorization": authorization,
@@ -147,7 +152,8 @@ def _from_endpoint(url: str, authorization: str, body: bytes) -> str:
         "Content-Type": "application/x-www-form-urlencoded",
     }
     try:
-        with urlopen(Request(url, data=body, headers=headers), timeout=_TIMEOUT_S) as response:  # noqa: S310 - http only
+        request = Request(url, data=body, headers=headers)  # noqa: S310 - http only
+        with build_opener(RefusedRedirects).open(request, timeout=_TIMEOUT_S) as response:
             token = json.loads(response.read(_LARGEST_ANSWER))["access_token"]
     except (OSError, HTTPException) as error:
         if isinstance(error, HTTPError):

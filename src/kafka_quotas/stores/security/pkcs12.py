@@ -20,13 +20,11 @@ class Pkcs12Content:
 
 
 def read_pkcs12(content: bytes, password: str | None) -> Pkcs12Content:
-    """Return the content of a file.
-
-    Trusted are all certificates except those of the key's chain that sign its own. The messages of exceptions lack the
-    name of the file.
+    """Return the content of a file, trusting all certificates that do not sign its own.
 
     Raises:
-        UsageError: The password is wrong, the file is broken, or the library is missing.
+        UsageError: The password is wrong, the file is broken, or the library is missing. The message lacks the file's
+            name.
     """
     try:
         from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12  # noqa: PLC0415 - optional
@@ -70,7 +68,6 @@ def _certificate(holder: Any) -> str:
 
 
 def _key(key: Any) -> str:
-    """Return a key in PEM form, unencrypted."""
     from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - optional
         Encoding,
         NoEncryption,

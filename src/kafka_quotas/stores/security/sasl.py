@@ -61,11 +61,7 @@ def scram_login(mechanism: str, user: str, password: str) -> SaslMechanism:
 
 
 def oauth_login(source: "TokenSource") -> SaslMechanism:
-    """Return the login with a token from a source.
-
-    Each login fetches a new token, as connections are few and a cached token would expire. It raises a
-    `StoreRefusedError` where the source gives none.
-    """
+    """Return the login with a token, fetched anew each time, as connections are few and tokens expire."""
 
     def tokens() -> Tokens:
         pairs = [("auth", f"Bearer {source.fetch()}"), *source.extensions.items()]
@@ -104,7 +100,6 @@ def sasl_login(properties: Mapping[str, str]) -> SaslMechanism:
 
 
 def _credentials(properties: Mapping[str, str], login: JaasLogin) -> tuple[str, str]:
-    """Return the user name and the password."""
     if properties.get(_HANDLER):
         raise UsageError(f"{_HANDLER} is not supported", hint=f"write username and password in {_LOGIN}")
     if login.options.get("tokenauth", "").lower() == "true":

@@ -35,22 +35,18 @@ def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
     Raises:
         UsageError: A property has no valid value, or a key store can't be used.
     """
-    context = ssl.create_default_context(cadata=trusted_certificates(properties))
+    context = ssl.create_default_context(cadata=_trusted_certificates(properties))
     algorithm = properties.get("ssl.endpoint.identification.algorithm", "https")
     context.check_hostname = algorithm.strip().lower() == "https"
-    limit_versions(context, properties)
-    own = own_key(properties)
+    _limit_versions(context, properties)
+    own = _own_key(properties)
     if own is not None:
-        load_key(context, own)
+        _load_key(context, own)
     return context
 
 
-def trusted_certificates(properties: Mapping[str, str]) -> str | None:
-    """Return the trusted certificates in PEM form, None for those of the system.
-
-    Raises:
-        UsageError: The trust store can't be read or holds no certificate.
-    """
+def _trusted_certificates(properties: Mapping[str, str]) -> str | None:
+    """Return the trusted certificates in PEM form, None for those of the system."""
     store = read_key_store(properties, "truststore")
     if store is None:
         return properties.get("ssl.truststore.certificates") or None
@@ -59,12 +55,8 @@ def trusted_certificates(properties: Mapping[str, str]) -> str | None:
     return "".join(store.trusted)
 
 
-def own_key(properties: Mapping[str, str]) -> KeyStore | None:
-    """Return the key of the client or listener, None for none.
-
-    Raises:
-        UsageError: The key store can't be read or holds no key.
-    """
+def _own_key(properties: Mapping[str, str]) -> KeyStore | None:
+    """Return the key of the client or listener, None for none."""
     store = read_key_store(properties, "keystore")
     if store is not None and not store.key_and_chain:
         raise UsageError("ssl.keystore.location holds no key", hint="or its password is missing: ssl.keystore.password")
@@ -77,14 +69,8 @@ def own_key(properties: Mapping[str, str]) -> KeyStore | None:
     return KeyStore(key_and_chain=text, key_password=properties.get("ssl.key.password") or "")
 
 
-def load_key(context: ssl.SSLContext, own: KeyStore) -> None:
-    """Load the key into the context, from a file that is in memory only.
-
-    Python's `ssl` reads keys from files alone.
-
-    Raises:
-        UsageError: The key or its certificate can't be used.
-    """
+def _load_key(context: ssl.SSLContext, own: KeyStore) -> None:
+    # Python\'s ssl reads keys from files alone, so this one is in memory only.
     try:
         with os.fdopen(os.memfd_create("key", os.MFD_CLOEXEC), "w", encoding="ascii", errors="replace") as file:
             file.write(own.key_and_chain)
@@ -96,12 +82,7 @@ def load_key(context: ssl.SSLContext, own: KeyStore) -> None:
         ) from error
 
 
-def limit_versions(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
-    """Limit the context to the versions of TLS that the properties allow.
-
-    Raises:
-        UsageError: The properties allow no version that is supported.
-    """
+def _limit_versions(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
     enabled = [name.strip() for name in properties.get("ssl.enabled.protocols", "").split(",") if name.strip()]
     versions = sorted(_VERSIONS[name] for name in enabled if name in _VERSIONS)
     if enabled and not versions:
@@ -115,7 +96,7 @@ def limit_versions(context: ssl.SSLContext, properties: Mapping[str, str]) -> No
         context.minimum_version, context.maximum_version = versions[0], versions[-1]
 
 
-CLIENT_AUTH = "ssl.client.auth"
+_CLIENT_AUTH = "ssl.client.auth"
 _VERIFIED = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 STORE_LOCATIONS = ("ssl.keystore.location", "ssl.truststore.location")
 """The properties that name files."""
@@ -127,20 +108,20 @@ def server_tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
     Raises:
         UsageError: A property has no valid value, a key store can't be used, or there is no key.
     """
-    own = own_key(properties)
+    own = _own_key(properties)
     if own is None:
         raise UsageError("a listener with TLS needs a key", hint="ssl.keystore.type=PEM and ssl.keystore.location")
-    asked = properties.get(CLIENT_AUTH, "none").strip().lower()
+    asked = properties.get(_CLIENT_AUTH, "none").strip().lower()
     if asked not in _VERIFIED:
-        raise UsageError(f"{CLIENT_AUTH}: {asked} is not supported", hint="none, requested or required")
+        raise UsageError(f"{_CLIENT_AUTH}: {asked} is not supported", hint="none, requested or required")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    limit_versions(context, properties)
-    load_key(context, own)
+    _limit_versions(context, properties)
+    _load_key(context, own)
     if _VERIFIED[asked] is not ssl.CERT_NONE:
-        trusted = trusted_certificates(properties)
+        trusted = _trusted_certificates(properties)
         if trusted is None:
-            raise UsageError(f"{CLIENT_AUTH}={asked} needs authorities to trust", hint="ssl.truststore.location")
+            raise UsageError(f"{_CLIENT_AUTH}={asked} needs authorities to trust", hint="ssl.truststore.location")
         context.load_verify_locations(cadata=trusted)
         context.verify_mode = _VERIFIED[asked]
     return context

@@ -25,10 +25,7 @@ _REFUSALS: Final = (AuthFailedError, SASLException, SessionClosedRequireSaslErro
 
 
 class _Threads(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads, which keep an exception that ends one of them instead of printing it.
-
-    Connections use our own TLS context, as kazoo builds one from PEM files only.
-    """
+    """kazoo's threads, which keep an exception that ends one, and connect with our own TLS context."""
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:
         super().__init__()
@@ -81,14 +78,7 @@ class _LastWarning(logging.Handler):
 def started_client(
     hosts: str, arguments: Mapping[str, Any], *, tls: ssl.SSLContext | None, url: str, timeout_s: float
 ) -> Any:
-    """Return a connected client.
-
-    Args:
-        hosts: The servers and the chroot, as `host:port,.../chroot`.
-        arguments: Further arguments of kazoo's client.
-        tls: The TLS context, None for plaintext.
-        url: The address of the store, for messages.
-        timeout_s: The longest wait (seconds).
+    """Return a connected client of the hosts (`host:port,.../chroot`), with more arguments of kazoo's.
 
     Raises:
         StoreRefusedError: The credentials are refused.
@@ -118,10 +108,7 @@ def started_client(
 
 
 def _answers(client: Any, threads: _Threads, warning: _LastWarning, *, timeout_s: float) -> bool:
-    """Wait for the answer to a first request, and return whether it succeeded.
-
-    A session alone does not prove a login, which may still be refused.
-    """
+    """Return whether a first request succeeds, as a session alone does not prove a login."""
     polling = Polling(_POLL_INTERVAL_S)
     pending: list[Any] = []
     started = client.start_async()

@@ -8,10 +8,10 @@ from typing import Final
 
 from kafka_quotas.core.errors import StoreError
 from kafka_quotas.core.formats.zookeeper import CONFIG_ROOT, ENTITY_FOLDERS, decode_config
-from kafka_quotas.stores.cluster_info import BROKER_THROTTLES, TOPIC_THROTTLES, ClusterInfo, ReplicationThrottle
 from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.store import BROKER_THROTTLES, TOPIC_THROTTLES, ClusterInfo, ReplicationThrottle
 from kafka_quotas.stores.url import StoreUrl
-from kafka_quotas.stores.zookeeper.reader import ReadableZnodes, Znodes
+from kafka_quotas.stores.zookeeper.reader import ReadableZnodes, Znodes, below
 from kafka_quotas.stores.zookeeper.session import ZooKeeperSession
 from kafka_quotas.stores.zookeeper.transaction import ZnodeState
 
@@ -46,22 +46,17 @@ def zookeeper_facts(address: StoreUrl, *, settings: StoreSettings) -> ClusterInf
 
 
 def old_zookeeper_brokers(address: StoreUrl, *, settings: StoreSettings) -> tuple[str, ...]:
-    """Return the ids of brokers that register like those before 2.7.
-
-    Raises:
-        StoreUnreachableError: No server answers.
-        StoreRefusedError: Access is denied.
-    """
+    """Return the ids of brokers that register like those before 2.7, with the same errors."""
     with closing(ZooKeeperSession(address, settings=settings)) as session:
         return tuple(_too_old(session))
 
 
 def _empty(session: Znodes) -> Iterator[str]:
     """Yield the paths of entities' znodes that have neither configuration nor children, sorted."""
-    paths = _below(session, ENTITY_FOLDERS)
+    paths = below(session, ENTITY_FOLDERS)
     nodes = session.nodes(paths)
     parents = [f"{path}/clients" for path, node in zip(paths, nodes, strict=True) if node and node.children]
-    pairs = _below(session, parents)
+    pairs = below(session, parents)
     every = [*zip(paths, nodes, strict=True), *zip(pairs, session.nodes(pairs), strict=True)]
     every += [(path, node) for path, node in zip(parents, session.nodes(parents), strict=True)]
     yield from sorted(path for path, node in every if node is not None and not node.children and not _config(node))
@@ -69,7 +64,7 @@ def _empty(session: Znodes) -> Iterator[str]:
 
 def _throttles(session: Znodes, folder: str, kind: str, names: Sequence[str]) -> Iterator[ReplicationThrottle]:
     """Yield the replication throttles that are set below one folder."""
-    paths = sorted(_below(session, [folder]))
+    paths = sorted(below(session, [folder]))
     for path, node in zip(paths, session.nodes(paths), strict=True):
         config = _config(node)
         place = path.rpartition("/")[2].replace("<default>", "defaults")
@@ -80,7 +75,7 @@ def _throttles(session: Znodes, folder: str, kind: str, names: Sequence[str]) ->
 
 def _too_old(session: Znodes) -> Iterator[str]:
     """Yield the ids of brokers that register like those before 2.7."""
-    paths = sorted(_below(session, [_BROKERS]))
+    paths = sorted(below(session, [_BROKERS]))
     for path, node in zip(paths, session.nodes(paths), strict=True):
         if node is not None and _registration(node) < _REGISTRATION_OF_2_7:
             yield path.rpartition("/")[2]
@@ -96,16 +91,8 @@ def _registration(node: ZnodeState) -> int:
 
 
 def _config(node: ZnodeState | None) -> dict[str, str]:
-    """Return the keys and values in a znode.
-
-    A znode with values that can't be parsed counts as not empty.
-    """
+    """Return the keys and values in a znode, which counts as not empty where it can't be parsed."""
     try:
         return decode_config(node.data) if node is not None else {}
     except StoreError:
         return {"": "unreadable"}
-
-
-def _below(session: Znodes, folders: Sequence[str]) -> list[str]:
-    children = session.children(folders)
-    return [f"{folder}/{name}" for folder, names in zip(folders, children, strict=True) for name in names]

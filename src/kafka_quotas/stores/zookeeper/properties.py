@@ -74,7 +74,6 @@ def _named(text: str) -> str:
 
 
 def _credential(text: str) -> tuple[str, str]:
-    """Return the scheme and the credential of an `addauth`."""
     scheme, _, credential = text.strip().partition(":")
     if not scheme or not credential or (scheme == "digest" and ":" not in credential):
         raise UsageError(f"{AUTH} is no SCHEME:CREDENTIAL", hint="for example digest:alice:secret")
@@ -82,7 +81,6 @@ def _credential(text: str) -> tuple[str, str]:
 
 
 def _sasl_options(text: str) -> dict[str, str]:
-    """Return the SASL options of a JAAS login."""
     login = parse_jaas(text, property_name=SASL_LOGIN)
     if not login.module.endswith("DigestLoginModule"):
         raise UsageError(

@@ -1,7 +1,7 @@
 """Reading of quotas from ZooKeeper, one entity or all, with or without tolerance for unreadable znodes.
 
 Contract: `ReadableZnodes` notes a znode to which access is denied and reads the others. Errors of the whole connection
-are always raised.
+are always raised. `ZooKeeperUserConfigs` reads what `kafka-configs --zookeeper --describe` shows. Nothing is written.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,8 +19,9 @@ from kafka_quotas.core.formats.zookeeper import (
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.stores.acceptance import has_znode
-from kafka_quotas.stores.cluster_info import UnreadableZnode
-from kafka_quotas.stores.store import QuotaEntry
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.store import QuotaEntry, UnreadableZnode
+from kafka_quotas.stores.url import StoreUrl
 from kafka_quotas.stores.zookeeper.session import ZooKeeperSession
 from kafka_quotas.stores.zookeeper.transaction import ZnodeState
 
@@ -55,11 +56,7 @@ def check_kafka_root(session: ZooKeeperSession, *, url: str) -> None:
 
 
 def read_one(session: ZooKeeperSession, entity: Entity) -> list[QuotaEntry]:
-    """Return the entry of one entity, none where it has no quotas.
-
-    Raises:
-        StoreError: Its znode holds a value that is no quota.
-    """
+    """Return the entry of one entity, none where it has no quotas."""
     if not has_znode(entity):
         return []
     path = znode_path(entity)
@@ -69,23 +66,18 @@ def read_one(session: ZooKeeperSession, entity: Entity) -> list[QuotaEntry]:
 def read_all(session: Znodes, *, unreadable: Callable[[str, StoreError], None] | None = None) -> list[QuotaEntry]:
     """Return every entry, sorted by entity.
 
-    Args:
-        session: The source of znodes.
-        unreadable: Receives the path and the error of a znode that holds no valid quota, None to raise that error.
-
-    Raises:
-        StoreError: A znode holds a value that is no quota, and `unreadable` is None.
+    A znode that holds no valid quota is passed to `unreadable` with its error, or without it that error is raised.
     """
-    paths = _below(session, ENTITY_FOLDERS)
+    paths = below(session, ENTITY_FOLDERS)
     nodes = session.nodes(paths)
     folders = [f"{path}/{_CLIENTS}" for path, node in zip(paths, nodes, strict=True) if node and node.children]
-    pair_paths = _below(session, folders)
+    pair_paths = below(session, folders)
     pairs = zip(pair_paths, session.nodes(pair_paths), strict=True)
     entries = _entries([*zip(paths, nodes, strict=True), *pairs], unreadable)
     return sorted(entries, key=lambda entry: entry.entity.sort_key)
 
 
-def _below(session: Znodes, folders: Sequence[str]) -> list[str]:
+def below(session: Znodes, folders: Sequence[str]) -> list[str]:
     """Return the paths of the children of some znodes."""
     children = session.children(folders)
     return [f"{folder}/{name}" for folder, names in zip(folders, children, strict=True) for name in names]
@@ -94,7 +86,6 @@ def _below(session: Znodes, folders: Sequence[str]) -> list[str]:
 def _entries(
     found: Iterable[tuple[str, ZnodeState | None]], unreadable: Callable[[str, StoreError], None] | None = None
 ) -> Iterator[QuotaEntry]:
-    """Yield the entries of znodes that hold quotas."""
     for path, node in found:
         try:
             quotas = _quotas(path, node) if node is not None else {}
@@ -145,10 +136,7 @@ class ReadableZnodes:
         return self._read(self._session.nodes, paths, None)
 
     def children(self, paths: Sequence[str]) -> list[list[str]]:
-        """Return the names of the children of some znodes, in order.
-
-        A znode that does not exist or can't be read has none.
-        """
+        """Return the names of the children of some znodes, in order, none where one is missing or refused."""
         return self._read(self._session.children, paths, [])
 
     def entries(self) -> tuple[QuotaEntry, ...]:
@@ -168,3 +156,33 @@ class ReadableZnodes:
                 self._note(paths[0], error)
                 return [instead]
         return [answer for path in paths for answer in self._read(read, [path], instead)]
+
+
+class ZooKeeperUserConfigs:
+    """The configurations of users in a ZooKeeper, connected at the first call.
+
+    A call raises a `StoreRefusedError` where there is no Kafka cluster under the chroot or access is denied.
+    """
+
+    def __init__(self, address: StoreUrl, *, settings: StoreSettings) -> None:
+        self._url = str(address)
+        self._session = ZooKeeperSession(address, settings=settings)
+
+    def of_user(self, name: str | None) -> Mapping[str, str]:
+        check_kafka_root(self._session, url=self._url)
+        node = self._session.node(znode_path(Entity.of(user=name)))
+        return decode_config(node.data) if node is not None else {}
+
+    def of_all_users(self) -> list[tuple[str | None, Mapping[str, str]]]:
+        check_kafka_root(self._session, url=self._url)
+        users = f"{CONFIG_ROOT}/users"
+        paths = [f"{users}/{child}" for child in self._session.children([users])[0]]
+        found: list[tuple[str | None, Mapping[str, str]]] = []
+        for path, node in zip(paths, self._session.nodes(paths), strict=True):
+            name = entity_of_path(path).user
+            if node is not None and (name is None or isinstance(name, str)):
+                found.append((name, decode_config(node.data)))
+        return sorted(found, key=lambda user: (user[0] is None, user[0] or ""))
+
+    def close(self) -> None:
+        self._session.close()

@@ -5,6 +5,7 @@ not repeated, and its caller has to find out its outcome. When the time is up th
 that it had queued, so that it writes nothing after an error was reported. The next call connects anew.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -26,11 +27,9 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 
 from kafka_quotas.core.errors import StoreError, StoreRefusedError, StoreUnreachableError, UnconfirmedError
-from kafka_quotas.stores.library_logging import quieten
 from kafka_quotas.stores.polling import Polling
-from kafka_quotas.stores.reachability import check_reachable
-from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.timeouts import timeouts
+from kafka_quotas.stores.reachability import check_reachable, quieten
+from kafka_quotas.stores.settings import StoreSettings, timeouts
 from kafka_quotas.stores.url import StoreUrl
 from kafka_quotas.stores.zookeeper.client import AUTH_HINT, discard, started_client, unreachable
 from kafka_quotas.stores.zookeeper.properties import kazoo_arguments, zookeeper_tls
@@ -48,10 +47,7 @@ class InterruptedTransactionError(UnconfirmedError):
 
 
 class ZooKeeperSession:
-    """A session with the ensemble at an address.
-
-    Each wait for an answer ends after the timeout of the settings.
-    """
+    """A session with the ensemble at an address, whose waits end after the timeout of the settings."""
 
     def __init__(self, address: StoreUrl, *, settings: StoreSettings) -> None:
         quieten("kazoo")
@@ -86,13 +82,9 @@ class ZooKeeperSession:
         return list(self._repeated(lambda client: client.get_acls_async(path))[0])
 
     def commit(self, steps: Sequence[Step], *, acls: Callable[[str], list[Any]]) -> bool:
-        """Commit the steps as one transaction, and return whether it was applied.
+        """Commit the steps as one transaction, and return whether each znode was as its step expects it.
 
-        The result is False, and nothing was written, where a znode was no longer as a step expects it.
-
-        Args:
-            steps: The steps of the transaction.
-            acls: Returns the access list of a new znode by its path.
+        `acls` returns the access list of a new znode by its path.
 
         Raises:
             InterruptedTransactionError: The outcome is unknown, and another attempt may find it out.
@@ -126,10 +118,7 @@ class ZooKeeperSession:
             discard(client)
 
     def _gather(self, method: str, paths: Sequence[str]) -> list[Any]:
-        """Return the answers to one kind of read for many paths, None for znodes that do not exist.
-
-        The requests of a batch are sent together.
-        """
+        """Return the answers to reads that are sent in batches, None for znodes that do not exist."""
         answers: list[Any] = []
         for start in range(0, len(paths), _BATCH):
             batch = paths[start : start + _BATCH]
@@ -165,7 +154,6 @@ class ZooKeeperSession:
             raise self._translated(error) from error
 
     def _translated(self, error: Exception) -> StoreError:
-        """Return our error for one of kazoo's."""
         if isinstance(error, NoAuthError):
             return StoreRefusedError(f"{self._url} denied access", hint=AUTH_HINT)
         if isinstance(error, AuthFailedError):
@@ -188,29 +176,35 @@ class ZooKeeperSession:
 
 
 def _together(method: str, paths: Sequence[str], client: Any) -> "_Together":
-    """Send a request for each path."""
     return _Together(getattr(client, method), paths)
 
 
 class _Together:
     """Several requests on their way at once, with one wait for all."""
 
-    def __init__(self, request: Callable[[str], Any], paths: Sequence[str]) -> None:
+    def __init__(
+        self,
+        request: Callable[[str], Any],
+        paths: Sequence[str],
+        *,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._pending = [request(path) for path in paths]
+        self._monotonic_s = monotonic_s
 
     def get(self, *, timeout: float) -> list[Any]:
-        """Return the answers in order, None for znodes that do not exist."""
+        """Return the answers in order, None for znodes that do not exist, after `timeout` seconds in all."""
+        deadline_s = self._monotonic_s() + timeout
         answers: list[Any] = []
         for pending in self._pending:
             try:
-                answers.append(pending.get(timeout=timeout))
+                answers.append(pending.get(timeout=max(0.0, deadline_s - self._monotonic_s())))
             except NoNodeError:
                 answers.append(None)
         return answers
 
 
 def _add(transaction: Any, step: Step, acl: list[Any]) -> None:
-    """Add the step to the transaction."""
     match step:
         case Create():
             transaction.create(step.path, step.data, acl=acl, sequence=step.sequence)

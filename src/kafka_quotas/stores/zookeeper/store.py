@@ -3,21 +3,23 @@
 Contract: it uses Kafka's own znodes and notifications. Every change is one transaction with the change notification and
 the versions that it depends on, the controller's among them. After a conflict it is decided anew, so that no change is
 lost where two tools change one entity at the same moment. Where a KRaft controller has taken over, nothing is written.
+After the servers are lost, the remaining alterations carry that error, as they were not sent. Like a broker, a watch
+does not see a change without notification.
 **Source:** `kafka.zk.KafkaZkClient.setOrCreateEntityConfigs`, `kafka.server.ZkAdminManager` (Kafka 3.9).
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from kafka_quotas.core.errors import KafkaQuotasError, StoreError, StoreUnreachableError, UnconfirmedError
+from kafka_quotas.core.errors import KafkaQuotasError, StoreUnreachableError, UnconfirmedError
 from kafka_quotas.core.formats.zookeeper import CHANGES_PATH
 from kafka_quotas.core.model.quota_filter import QuotaFilter, filter_verdict_zk, matches, single_entity
-from kafka_quotas.stores.acceptance import ValidationRules, refusal
+from kafka_quotas.stores.acceptance import checked
 from kafka_quotas.stores.polling import Polling
-from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.settings import StoreSettings, timeouts
 from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
-from kafka_quotas.stores.timeouts import timeouts
-from kafka_quotas.stores.url import StoreUrl
+from kafka_quotas.stores.url import StoreKind, StoreUrl
 from kafka_quotas.stores.zookeeper.reader import check_kafka_root, read_all, read_one
 from kafka_quotas.stores.zookeeper.session import ZooKeeperSession
 from kafka_quotas.stores.zookeeper.writer import ZooKeeperWriter
@@ -29,25 +31,19 @@ _DEFAULTS = StoreSettings()
 class ZooKeeperStore:
     """Quotas in the znodes of a Kafka cluster, connected at the first call."""
 
+    kind = StoreKind.ZOOKEEPER
+
     def __init__(
         self, address: StoreUrl, *, settings: StoreSettings = _DEFAULTS, polling: Polling | None = None
     ) -> None:
         self.url = str(address)
-        self._rules = ValidationRules.ZOOKEEPER_ONLY if settings.allow_invalid else ValidationRules.ZOOKEEPER
+        self._allow_invalid = settings.allow_invalid
         self._session = ZooKeeperSession(address, settings=settings)
         self._writer = ZooKeeperWriter(self._session, url=self.url, timeout_s=timeouts(settings).call_s)
         self._polling = polling or Polling(POLL_INTERVAL_S)
 
     def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
-        """Return the matching entries, sorted by entity.
-
-        Raises:
-            InvalidQuotaError: A broker would refuse the filter.
-            StoreUnreachableError: No server answers.
-            StoreRefusedError: There is no Kafka under the chroot, or access is denied.
-            StoreError: A znode holds a value that is no quota, or the store was closed.
-        """
-        self._check_open()
+        self._polling.check_open(self.url)
         refused = filter_verdict_zk(quota_filter)
         if refused is not None:
             raise refused
@@ -58,22 +54,13 @@ class ZooKeeperStore:
         return [entry for entry in read_all(self._session) if matches(quota_filter, entry.entity)]
 
     def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
-        """Apply the alterations, or with `validate_only` check them against znodes and controller.
-
-        After the servers are lost, the remaining alterations carry that error, as they were not sent.
-
-        Returns:
-            One result per alteration, in order.
-
-        Raises:
-            StoreUnreachableError: The servers are lost, and nothing was written.
-        """
-        self._check_open()
+        self._polling.check_open(self.url)
         results: list[AlterationResult] = []
         lost: StoreUnreachableError | None = None
         for entry in entries:
-            error = refusal(entry, rules=self._rules) or lost or self._error_of(entry, validate_only=validate_only)
-            results.append(AlterationResult(entity=entry.entity, error=error))
+            result = checked(entry, kind=self.kind, describe=self.describe, allow_invalid=self._allow_invalid)
+            error = result.error or lost or self._error_of(entry, validate_only=validate_only)
+            results.append(replace(result, error=error))
             if isinstance(error, StoreUnreachableError) and lost is None:
                 lost = StoreUnreachableError(error.message, hint=error.hint)  # what is left was not sent
         sent = any(isinstance(result.error, UnconfirmedError | None) for result in results)
@@ -82,32 +69,16 @@ class ZooKeeperStore:
         return results
 
     def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
-        """Wait for a change notification after revision `since`, and return the content.
-
-        Like a broker, it does not see a change without notification. The exceptions are those of `describe`.
-
-        Returns:
-            The content, None after `timeout_s` seconds or when the store is closed.
-        """
-        found: list[Snapshot] = []
-
-        def changed() -> bool:
+        def changed() -> Snapshot | None:
+            # It is older than the content or just as old: what comes in between shows as a change next time.
             revision = self._revision()
-            if revision != since:
-                # It is older than the content or just as old: what comes in between shows as a change next time.
-                found.append(Snapshot(revision=revision, entries=tuple(read_all(self._session))))
-            return bool(found)
+            return None if revision == since else Snapshot(revision=revision, entries=tuple(read_all(self._session)))
 
-        return found[0] if self._polling.until(changed, timeout_s=timeout_s) else None
+        return self._polling.first(changed, timeout_s=timeout_s)
 
     def close(self) -> None:
-        """End the session and every `watch`, in any thread."""
         self._polling.stop()
         self._session.close()
-
-    def _check_open(self) -> None:
-        if self._polling.stopped:
-            raise StoreError(f"the store was closed: {self.url}")
 
     def _revision(self) -> str:
         """Return the transaction of the last change notification."""

@@ -74,22 +74,14 @@ Step = Create | SetData | Delete | Check
 
 
 def chain_paths(entity: Entity) -> tuple[str, ...]:
-    """Return the paths that an alteration has to read.
-
-    They are those above the entity's, outermost first, and then its own.
-    """
+    """Return the paths that an alteration has to read, outermost first, the entity's own last."""
     return (*parent_paths(entity), znode_path(entity))
 
 
 def planned_steps(
     entity: Entity, changes: Mapping[str, float | None], chain: Sequence[ZnodeState | None]
 ) -> tuple[Step, ...]:
-    """Return the steps that apply the changes.
-
-    Args:
-        entity: The entity.
-        changes: New values by key, None to remove the key.
-        chain: The nodes at `chain_paths(entity)`, None for those that do not exist.
+    """Return the steps that apply the changes, by the nodes at `chain_paths(entity)`.
 
     Raises:
         InvalidQuotaError: ZooKeeper can't hold a value.
@@ -123,10 +115,7 @@ def _config(node: ZnodeState | None) -> dict[str, str]:
 
 
 def _names_below(path: str, nodes: Mapping[str, ZnodeState | None]) -> list[str]:
-    """Return the names of the children of a path, empty texts for those that do not matter.
-
-    Only the name of an only child on the way down matters.
-    """
+    """Return the names of the children of a path, of which only that of an only child on the path matters."""
     node = nodes[path]
     count = node.children if node is not None else 0
     on_the_way = [other for other in nodes if other.startswith(f"{path}/") and nodes[other] is not None]

@@ -23,10 +23,7 @@ _KRAFT_HINT: Final = "set quotas through a broker instead: --bootstrap-server HO
 
 
 class ZooKeeperWriter:
-    """A writer of alterations, one at a time.
-
-    It gives up after `timeout_s` seconds of conflicts or interruptions.
-    """
+    """A writer of alterations, one at a time, for `timeout_s` seconds of conflicts or interruptions."""
 
     def __init__(
         self,
@@ -85,10 +82,7 @@ class ZooKeeperWriter:
         return validate_only or self._commit((*guard, *steps))
 
     def _prepare(self, entity: Entity, *, validate_only: bool) -> None:
-        """Create Kafka's folders for the entity and for notifications where they are missing.
-
-        It also reads their access lists, which new znodes in them get.
-        """
+        """Create Kafka's folders where they are missing, and read the access lists for new znodes in them."""
         folders = [folder for folder in (_folder(znode_path(entity)), CHANGES_PATH) if folder not in self._acls]
         if not folders:
             return
@@ -122,12 +116,7 @@ def _folder(path: str) -> str:
 
 
 def _refuse_kraft(url: str, data: bytes | None) -> None:
-    """Refuse a controller that is no broker in ZooKeeper mode.
-
-    Raises:
-        StoreRefusedError: It is a KRaft controller.
-        StoreError: Its registration can't be parsed.
-    """
+    """Refuse a controller that is no broker in ZooKeeper mode, or that can't be parsed."""
     try:
         registration = json.loads(data or b"")
         kraft_epoch = registration.get("kraftControllerEpoch", -1)

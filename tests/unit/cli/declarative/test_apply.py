@@ -19,6 +19,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
+from kafka_quotas.stores.url import StoreKind
 
 PRODUCE, CONSUME = "producer_byte_rate", "consumer_byte_rate"
 TWO = """
@@ -260,6 +261,7 @@ class Failing:
     """A store that refuses some users, and is lost after so many calls."""
 
     url = "test:failing"
+    kind = StoreKind.LOCAL
 
     def __init__(self, *, refused: Sequence[str] = (), invisible: Sequence[str] = (), calls: int = 1000) -> None:
         self.content: dict[Entity, dict[str, float]] = {}

@@ -11,8 +11,7 @@ from tests.support.stores.stored_quotas import new_store
 from kafka_quotas.commands.insight.doctor import odd_facts
 from kafka_quotas.commands.insight.doctor_checks import Finding, Severity, odd_entries
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores.cluster_info import ClusterInfo, ReplicationThrottle
-from kafka_quotas.stores.store import QuotaEntry
+from kafka_quotas.stores.store import ClusterInfo, QuotaEntry, ReplicationThrottle
 
 ALICE = Entity.of(user="alice")
 PRODUCE, FETCH, PERCENT = "producer_byte_rate", "consumer_byte_rate", "request_percentage"

@@ -13,6 +13,7 @@ from kafka_quotas.core.errors import InvalidQuotaError, KafkaQuotasError, StoreU
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter
 from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
+from kafka_quotas.stores.url import StoreKind
 
 ALICE, BOB = Entity.of(user="alice"), Entity.of(user="bob")
 RATE, SHARE = "producer_byte_rate", "request_percentage"
@@ -21,6 +22,8 @@ Content = dict[Entity, dict[str, float]]
 
 class Memory:
     """A store in memory that refuses values of 0 and below, and can be told to fail."""
+
+    kind = StoreKind.LOCAL
 
     def __init__(self, name: str, content: Content | None = None) -> None:
         self.url = f"local:/{name}"

@@ -21,6 +21,7 @@ from kafka_quotas.core.errors import StoreRefusedError, StoreUnreachableError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
 from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
+from kafka_quotas.stores.url import StoreKind
 
 ALICE, BOB = Entity.of(user="alice"), Entity.of(user="bob")
 RATE, SHARE = "producer_byte_rate", "request_percentage"
@@ -35,8 +36,10 @@ class Script:
     """A store whose `watch` answers what was written down; the clock moves on by the time it was given."""
 
     url = "local:/script"
+    kind = StoreKind.LOCAL
 
-    def __init__(self, *answers: Snapshot | Exception | None) -> None:
+    def __init__(self, *answers: Snapshot | Exception | None, longest_s: float = float("inf")) -> None:
+        self._longest_s = longest_s
         self.answers: Iterator[Snapshot | Exception | None] = iter(answers)
         self.asked: list[str | None] = []
         self.now_s = 0.0
@@ -45,7 +48,7 @@ class Script:
         self.asked.append(since)
         answer = next(self.answers)
         if answer is None:
-            self.now_s += timeout_s
+            self.now_s += min(timeout_s, self._longest_s)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -108,6 +111,17 @@ def test_what_is_there_at_first_is_no_change() -> None:
 def test_it_ends_after_so_many_changes() -> None:
     script = Script(snapshot("1"), snapshot("2", alice=2, bob=1))
     assert [each for _, each in Seen(script, count=1).changes] == [change(ALICE, None, 2)]
+
+
+def test_a_count_of_zero_ends_it_before_it_asks() -> None:
+    script = Script(snapshot("1"), snapshot("2", alice=2))
+    assert (Seen(script, count=0).changes, script.asked) == ([], [])
+
+
+def test_a_store_that_answers_before_its_time_is_asked_until_the_duration_is_over() -> None:
+    script = Script(snapshot("1"), None, snapshot("2", alice=1), None, None, longest_s=4)
+    assert [each for _, each in Seen(script, duration_s=10).changes] == [change(ALICE, None, 1)]
+    assert script.now_s == 10
 
 
 def test_without_bounds_it_asks_again() -> None:

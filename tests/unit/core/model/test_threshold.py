@@ -9,9 +9,10 @@ from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.model.entity import TOPIC, Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
 from kafka_quotas.core.model.threshold import ThresholdSettings
-from kafka_quotas.stores.acceptance import ValidationRules, refusal
+from kafka_quotas.stores.acceptance import refusal
 from kafka_quotas.stores.local.store import LocalStore
 from kafka_quotas.stores.store import Alteration
+from kafka_quotas.stores.url import StoreKind
 
 TOPIC_KEY = "bytes.in.per.sec.threshold"
 TOTAL_KEY = "total.bytes.in.per.sec.threshold"
@@ -63,9 +64,11 @@ def test_a_threshold_that_can_not_be_meant_is_refused(entity: Entity, key: str, 
     assert refused.hint
 
 
-@pytest.mark.parametrize("rules", [rules for rules in ValidationRules if rules is not ValidationRules.LOCAL])
-def test_stores_of_kafkas_own_configuration_refuse_thresholds(rules: ValidationRules) -> None:
-    refused = refusal(Alteration(entity=ORDERS, changes={TOPIC_KEY: 1.0}), rules=rules)
+@pytest.mark.parametrize("allow_invalid", [False, True])
+@pytest.mark.parametrize("kind", [StoreKind.KAFKA, StoreKind.ZOOKEEPER])
+def test_stores_of_kafkas_own_configuration_refuse_thresholds(kind: StoreKind, allow_invalid: bool) -> None:
+    alteration = Alteration(entity=ORDERS, changes={TOPIC_KEY: 1.0})
+    refused = refusal(alteration, kind=kind, allow_invalid=allow_invalid)
     assert refused is not None
     assert "Kafka has no thresholds" in refused.message
 

@@ -146,8 +146,8 @@ def test_handles_of_many_clients_of_one_bucket_do_not_pile_up() -> None:
 
 def test_static_limits_lie_below_every_stored_one() -> None:
     manager = ClientQuotaManager(QuotaType.PRODUCE)
-    manager.update_static_quota(Entity.of(client_id=None), 100)
-    manager.update_static_quota(Entity.of(client_id="app"), 200)
+    manager.limits.update_static(Entity.of(client_id=None), 100)
+    manager.limits.update_static(Entity.of(client_id="app"), 200)
     assert manager.enabled
     assert (manager.quota("alice", "app"), manager.quota("alice", "")) == (200, 100)
     assert manager.bucket("alice", "") == ("", "")
@@ -159,7 +159,7 @@ def test_static_limits_lie_below_every_stored_one() -> None:
     manager.update_quota(Entity.of(client_id=None), 8)
     assert manager.quota("bob", "app") == 8
     manager.update_quota(Entity.of(client_id=None), None)
-    manager.update_static_quota(Entity.of(client_id="app"), None)
+    manager.limits.update_static(Entity.of(client_id="app"), None)
     assert manager.quota("bob", "app") == 100
 
 
@@ -172,7 +172,7 @@ def test_quotas_of_clients_are_not_set_on_other_entities(entity: Entity) -> None
 @pytest.mark.parametrize("entity", [ALICE, Entity.of(user=None, client_id="app"), Entity.of(ip=None)])
 def test_static_quotas_are_set_on_client_ids_alone(entity: Entity) -> None:
     with pytest.raises(UsageError):
-        ClientQuotaManager(QuotaType.PRODUCE).update_static_quota(entity, 1)
+        ClientQuotaManager(QuotaType.PRODUCE).limits.update_static(entity, 1)
 
 
 def test_a_strict_refusal_says_how_long_until_when_and_whose_limit() -> None:

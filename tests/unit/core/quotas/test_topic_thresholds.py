@@ -12,6 +12,19 @@ from kafka_quotas.core.quotas.topic_thresholds import TopicThresholds
 START_MS = 1_700_000_000_000
 
 
+class Thresholds(TopicThresholds):
+    """Thresholds that a test changes one by one."""
+
+    def set_total(self, bytes_per_second: float | None) -> None:
+        self.configure(total=bytes_per_second, topics=self._stated)
+
+    def set_topic(self, topic: str, bytes_per_second: float | None) -> None:
+        topics = {name: value for name, value in self._stated.items() if name != topic}
+        self.configure(
+            total=self._total, topics=topics if bytes_per_second is None else {**topics, topic: bytes_per_second}
+        )
+
+
 def test_a_meter_is_zero_before_its_first_tick_and_then_the_rate_of_the_interval() -> None:
     meter = EwmaMeter(START_MS)
     meter.record(500, START_MS)
@@ -55,7 +68,7 @@ def test_a_clock_that_goes_back_ticks_nothing() -> None:
 
 
 def test_topics_without_a_threshold_share_what_is_left() -> None:
-    thresholds = TopicThresholds(START_MS)
+    thresholds = Thresholds(START_MS)
     thresholds.set_topics(["a", "b", "c"], START_MS)
     assert thresholds.threshold("a") is None
     thresholds.set_total(100)
@@ -71,7 +84,7 @@ def test_topics_without_a_threshold_share_what_is_left() -> None:
 
 
 def test_no_share_is_computed_where_every_topic_has_its_own() -> None:
-    thresholds = TopicThresholds(START_MS)
+    thresholds = Thresholds(START_MS)
     thresholds.set_total(100)
     thresholds.set_topics(["a"], START_MS)
     thresholds.set_topic("a", 100)
@@ -80,7 +93,7 @@ def test_no_share_is_computed_where_every_topic_has_its_own() -> None:
 
 
 def test_a_change_beyond_the_total_is_refused_and_changes_nothing() -> None:
-    thresholds = TopicThresholds(START_MS)
+    thresholds = Thresholds(START_MS)
     thresholds.set_topic("a", 60)
     thresholds.set_total(100)
     thresholds.set_topic("b", 40)
@@ -94,7 +107,7 @@ def test_a_change_beyond_the_total_is_refused_and_changes_nothing() -> None:
 
 
 def test_data_is_rejected_only_where_both_are_over_and_counts_in_nothing() -> None:
-    thresholds = TopicThresholds(START_MS)
+    thresholds = Thresholds(START_MS)
     thresholds.set_total(100)
     thresholds.set_topic("small", 10)
     thresholds.set_topics(["small", "large"], START_MS)
@@ -113,7 +126,7 @@ def test_data_is_rejected_only_where_both_are_over_and_counts_in_nothing() -> No
 
 
 def test_a_topic_that_appears_in_a_produce_gets_its_share() -> None:
-    thresholds = TopicThresholds(START_MS)
+    thresholds = Thresholds(START_MS)
     thresholds.set_total(100)
     assert thresholds.produce("one", 1, START_MS).topic_threshold == 100
     assert thresholds.produce("two", 1, START_MS).topic_threshold == 50
@@ -144,7 +157,7 @@ def test_spread_samples_out_of_reach_are_forgotten() -> None:
 
 
 def test_rates_equal_to_their_thresholds_reject_nothing() -> None:
-    thresholds = TopicThresholds(START_MS)
+    thresholds = Thresholds(START_MS)
     thresholds.set_total(100)
     thresholds.set_topic("a", 10)
     thresholds.produce("a", 500, START_MS)

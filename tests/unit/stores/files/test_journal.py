@@ -12,7 +12,7 @@ import pytest
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.commands.declarative.apply import FIRST_CHUNK
-from kafka_quotas.commands.quotas.history import JournalWriter, find_entries, history
+from kafka_quotas.commands.quotas.history import JournalWriter, find_entries
 from kafka_quotas.commands.quotas.revert import undo_due
 from kafka_quotas.core.changes.journal_entry import JournalEntry, entry_from, entry_line, new_entry_id
 from kafka_quotas.core.changes.plan import PlannedChange
@@ -191,7 +191,7 @@ def test_entries_are_found_by_id_its_beginning_and_last(tmp_path: Path) -> None:
             find_entries(journal, unknown)
     with pytest.raises(UsageError, match="several entries begin"):
         find_entries(journal, "2023")
-    assert [each.entry_id for each in history(journal, limit=1).entries] == ["20230102-c"]
+    assert [each.entry_id for each in journal.read(limit=1).entries] == ["20230102-c"]
 
 
 def test_a_journal_that_cannot_be_read_is_told(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_full_file_is_put_aside_and_the_oldest_goes(tmp_path: Path) -> None:
     ids = [each.entry_id for each in journal.read().entries]
     assert ids == [f"i{number:02}" for number in range(60 - len(ids), 60)]
     assert len(ids) > 6
-    assert [each.entry_id for each in history(journal, limit=5).entries] == ids[-5:]
+    assert [each.entry_id for each in journal.read(limit=5).entries] == ids[-5:]
 
 
 def test_what_is_to_be_undone_outlasts_any_number_of_later_changes(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_the_newest_entries_are_found_without_reading_the_rest(tmp_path: Path, m
     (last,) = find_entries(journal, "last")
     assert len(parsed) <= 4
     assert [each.entry_id for each in find_entries(journal, last.entry_id)] == [last.entry_id]
-    assert len(history(journal, limit=3).entries) == 3
+    assert len(journal.read(limit=3).entries) == 3
     assert journal.since_oldest_pending() == ()
     assert len(parsed) <= 12
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from kafka_quotas.loadtest.clients.engine import RunClock, SoloClient
 from kafka_quotas.loadtest.clients.kafka_python.settings import shared_settings, translated_error
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
-from kafka_quotas.stores.library_logging import quieten
+from kafka_quotas.stores.reachability import quieten
 
 _LOGGER: Final = "kafka.net.connection"
 _MESSAGE: Final = "throttled by broker"

@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from kafka_quotas.stores.kafka.tls import tls_refusal
+from kafka_quotas.stores.kafka.connection import tls_refusal
 
 
 @pytest.mark.parametrize(
