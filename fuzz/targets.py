@@ -43,9 +43,9 @@ from kafka_quotas.wire.passing import produce_response as produce_results
 from kafka_quotas.wire.passing import sasl as sasl_identity
 from kafka_quotas.wire.passing import throttle_time as throttle_field
 from kafka_quotas.wire.passing.api_versions import clamp
-from kafka_quotas.wire.passing.broker_addresses import broker_addresses, carries_addresses, rewrite_addresses
+from kafka_quotas.wire.passing.broker_addresses import broker_addresses, rewrite_addresses
+from kafka_quotas.wire.passing.fetch_request import cap_share_fetch
 from kafka_quotas.wire.passing.fetch_response import rewrite_tail
-from kafka_quotas.wire.passing.share_fetch_request import cap_share_fetch
 from kafka_quotas.wire.passing.streams_heartbeat import topics_in_the_making
 from kafka_quotas.wire.passing.topic_mutations import parse_mutation, topic_results
 from kafka_quotas.wire.protocol.api_table import API_TABLE
@@ -106,9 +106,10 @@ _REQUEST_READERS: dict[int, Callable[[bytes, RequestHeader], object]] = {
 def response(data: bytes) -> None:
     """Change a response of the API and version that the first two bytes choose."""
     place, frame = PLACES[int.from_bytes(data[:2], "big") % len(PLACES)], framed(data[2:])
-    if throttle_field.has_throttle(*place):
+    api = API_TABLE[place[0]]
+    if api.throttle_layout(place[1]) is not None:
         throttle_field.patch_throttle(bytearray(frame), *place, 7)
-    if carries_addresses(*place):
+    if api.address_layout(place[1]) is not None:
         broker_addresses(*place, frame)
         rewrite_addresses(*place, frame, _translate)
     _response_readers(place, frame)

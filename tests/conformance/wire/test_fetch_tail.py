@@ -8,14 +8,14 @@ import pytest
 from kio.serial._introspect import get_field_tag
 from kio.static.constants import EntityType
 from tests.support.frames import kio_samples
+from tests.support.frames.api_places import carries_addresses
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.skip import encode_unsigned_varint, tags
-from kafka_quotas.wire.passing.broker_addresses import broker_addresses, carries_addresses
+from kafka_quotas.wire.passing.broker_addresses import broker_addresses
 from kafka_quotas.wire.passing.fetch_response import (
     MAX_TAIL_BYTES,
-    NODE_ENDPOINTS_SINCE,
     FetchTail,
     is_bare,
     rewrite_tail,
@@ -23,7 +23,7 @@ from kafka_quotas.wire.passing.fetch_response import (
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 
 VERSIONS = [version for key, version in kio_samples.versions_of(EntityType.response) if key == ApiKey.FETCH]
-WITH_ENDPOINTS = [version for version in VERSIONS if version >= NODE_ENDPOINTS_SINCE]
+WITH_ENDPOINTS = [version for version in VERSIONS if version >= 16]
 
 
 def tail_of(frame: bytes, sizes: Iterator[int]) -> bytes:

@@ -10,13 +10,13 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.static.constants import EntityType
 from tests.support.frames import kafka_python_samples, kio_samples
+from tests.support.frames.api_places import carries_addresses, has_throttle
 
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.passing.api_versions import clamp
 from kafka_quotas.wire.passing.broker_addresses import (
     NamedBroker,
     broker_addresses,
-    carries_addresses,
     rewrite_addresses,
 )
 from kafka_quotas.wire.passing.fetch_request import FetchLimits, cap_fetch, fetch_limits, replica_id
@@ -30,7 +30,6 @@ from kafka_quotas.wire.passing.sasl import (
 )
 from kafka_quotas.wire.passing.throttle_time import (
     NEED_MORE,
-    has_throttle,
     patch_throttle,
     throttle_needs_whole,
     throttle_offset,

@@ -16,7 +16,7 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.passing.broker_addresses import broker_addresses, rewrite_addresses
-from kafka_quotas.wire.passing.share_fetch_request import cap_share_fetch
+from kafka_quotas.wire.passing.fetch_request import cap_share_fetch
 from kafka_quotas.wire.passing.share_fetch_response import (
     MAX_TAIL_BYTES,
     ShareFetchTail,

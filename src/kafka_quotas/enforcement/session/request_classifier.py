@@ -24,11 +24,17 @@ from kafka_quotas.enforcement.session.produce_template import ProduceTemplate
 from kafka_quotas.enforcement.session.request_filter import FilterFactory, NotFiltered
 from kafka_quotas.enforcement.session.session_state import SessionState
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, MAX_UNAUTHENTICATED_BYTES, checked_frame_length
-from kafka_quotas.wire.passing.fetch_request import NO_SESSION, cap_fetch, fetch_session, replica_id
+from kafka_quotas.wire.passing.fetch_request import (
+    LONGEST_UP_TO_LIMITS,
+    NO_SESSION,
+    cap_fetch,
+    cap_share_fetch,
+    fetch_session,
+    replica_id,
+)
 from kafka_quotas.wire.passing.fetch_response import answered_session
 from kafka_quotas.wire.passing.produce_request import acks
 from kafka_quotas.wire.passing.sasl import starts_with_gssapi_token
-from kafka_quotas.wire.passing.share_fetch_request import LONGEST_UP_TO_LIMITS, cap_share_fetch
 from kafka_quotas.wire.protocol.request_header import RequestHeader, parse_request_header
 
 _FETCH_LIMITS_END: Final = 16

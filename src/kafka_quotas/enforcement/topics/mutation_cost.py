@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.codec.encoding import ElementList, Spelling, with_elements
+from kafka_quotas.wire.codec.encoding import ElementList, Encoding, with_elements
 from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.passing.metadata import KnownTopic
 from kafka_quotas.wire.passing.topic_mutations import TopicKey, parse_mutation
@@ -35,7 +35,7 @@ class Mutations:
     """Partitions of each topic after the request, 0 for a deleted one."""
     listed: ElementList
     """The place of each topic in the frame."""
-    form: Spelling
+    form: Encoding
     """The encoding of the request's version."""
     is_free: bool
     """Whether the request only validates and changes nothing."""

@@ -29,10 +29,10 @@ from kafka_quotas.wire.codec.skip import (
     compact_span,
     compact_string,
     encode_unsigned_varint,
+    skip,
     string,
     string_span,
     tags,
-    walk,
 )
 
 MAX_ELEMENTS: Final = 10_000
@@ -43,7 +43,7 @@ Each takes 2 to 4 us, which delays all other clients. The advised limit for a br
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spelling:
+class Encoding:
     """The steps over fields in one encoding, and the bytes of some."""
 
     is_compact: bool
@@ -81,7 +81,7 @@ class Spelling:
         return encode_unsigned_varint(count + 1) if self.is_compact else count.to_bytes(4, "big")
 
 
-OLD: Final = Spelling(
+CLASSIC: Final = Encoding(
     is_compact=False,
     string=string,
     bytes_field=bytes_field,
@@ -92,7 +92,7 @@ OLD: Final = Spelling(
     string_span=string_span,
     bytes_span=bytes_span,
 )
-COMPACT: Final = Spelling(
+COMPACT: Final = Encoding(
     is_compact=True,
     string=compact_string,
     bytes_field=compact_bytes,
@@ -105,9 +105,9 @@ COMPACT: Final = Spelling(
 )
 
 
-def spelling(api_version: int, flexible_since: int) -> Spelling:
+def spelling(api_version: int, flexible_since: int) -> Encoding:
     """Return the encoding of a message's version, where flexible versions start with `flexible_since`."""
-    return COMPACT if api_version >= flexible_since else OLD
+    return COMPACT if api_version >= flexible_since else CLASSIC
 
 
 _TOO_MANY: Final = f"requests that have to be read as a whole may name {MAX_ELEMENTS} topics or partitions"
@@ -125,7 +125,7 @@ class ElementList(NamedTuple):
 
 
 def element_list(
-    form: Spelling, element: Layout, frame: Buffer, offset: int, end: int, *, at_most: int | None = None
+    form: Encoding, element: Layout, frame: Buffer, offset: int, end: int, *, at_most: int | None = None
 ) -> ElementList:
     """Return the spans of the elements of layout `element` in the array at `offset`, none for null.
 
@@ -137,7 +137,7 @@ def element_list(
         raise ProtocolError(f"an array has {count} elements where {at_most} may be", hint=_TOO_MANY)
     spans: list[tuple[int, int]] = []
     for _ in range(count):
-        behind = walk(element, frame, position, end)
+        behind = skip(element, frame, position, end)
         if behind == position:
             raise ProtocolError("an array has elements of no bytes")
         spans.append((position, behind))
@@ -147,7 +147,7 @@ def element_list(
     return ElementList(offset, tuple(spans), position)
 
 
-def with_elements(form: Spelling, frame: Buffer, listed: ElementList, elements: Sequence[Buffer]) -> bytes:
+def with_elements(form: Encoding, frame: Buffer, listed: ElementList, elements: Sequence[Buffer]) -> bytes:
     """Return the frame with these elements in place of those listed, and with its new length."""
     before = frame[FRAME_LENGTH_BYTES : listed.start]
     return framed(b"".join((before, form.encoded_count(len(elements)), *elements, frame[listed.end :])))

@@ -2,7 +2,7 @@
 
 A *layout* is a tuple of steps: an int is a number of bytes of fixed size, a function skips one field of variable size.
 Every step takes `(buffer, offset, end)` and returns the offset after its field. `end` is the end of the message and
-never beyond the buffer. No step reads a byte at or after it. Fixed sizes are added without a check, so `walk` checks
+never beyond the buffer. No step reads a byte at or after it. Fixed sizes are added without a check, so `skip` checks
 its result, and a caller can safely read at that offset.
 
 **Source:** KIP-482 (compact types, tagged fields); `org.apache.kafka.common.protocol.types.Type`, Kafka 4.1.
@@ -91,7 +91,7 @@ def read_int32(buffer: Buffer, offset: int, end: int) -> int:
     return value
 
 
-def _behind(offset: int, length: int, end: int) -> int:
+def _end_of(offset: int, length: int, end: int) -> int:
     """Return the offset after `length` bytes, where a length of -1 (null) has no bytes."""
     if length < 0:
         if length != -1:
@@ -105,7 +105,7 @@ def _behind(offset: int, length: int, end: int) -> int:
 def string_span(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
     """Return start and end of the text of a string, with the end before the start for null."""
     length = read_int16(buffer, offset, end)
-    behind = _behind(offset + 2, length, end)
+    behind = _end_of(offset + 2, length, end)
     return offset + 2, behind if length >= 0 else offset + 1
 
 
@@ -124,13 +124,13 @@ def compact_span(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
 def bytes_span(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
     """Return start and end of the content of bytes or records, with the end before the start for null."""
     length = read_int32(buffer, offset, end)
-    behind = _behind(offset + 4, length, end)
+    behind = _end_of(offset + 4, length, end)
     return offset + 4, behind if length >= 0 else offset + 3
 
 
 def string(buffer: Buffer, offset: int, end: int) -> int:
     """Return the offset after a string, nullable or not."""
-    return _behind(offset + 2, read_int16(buffer, offset, end), end)
+    return _end_of(offset + 2, read_int16(buffer, offset, end), end)
 
 
 def compact_string(buffer: Buffer, offset: int, end: int) -> int:
@@ -144,18 +144,18 @@ def compact_string(buffer: Buffer, offset: int, end: int) -> int:
     length, start = read_unsigned_varint(buffer, offset, end)
     if length > MAX_STRING_BYTES + 1:
         raise ProtocolError(f"a string has the length {length - 1}")
-    return _behind(start, length - 1, end)
+    return _end_of(start, length - 1, end)
 
 
 def compact_bytes(buffer: Buffer, offset: int, end: int) -> int:
     """Return the offset after compact bytes or records, nullable or not."""
     length, start = read_unsigned_varint(buffer, offset, end)
-    return _behind(start, length - 1, end)
+    return _end_of(start, length - 1, end)
 
 
 def bytes_field(buffer: Buffer, offset: int, end: int) -> int:
     """Return the offset after bytes or records, nullable or not."""
-    return _behind(offset + 4, read_int32(buffer, offset, end), end)
+    return _end_of(offset + 4, read_int32(buffer, offset, end), end)
 
 
 def tags(buffer: Buffer, offset: int, end: int) -> int:
@@ -166,11 +166,11 @@ def tags(buffer: Buffer, offset: int, end: int) -> int:
     for _ in range(count):
         _, offset = read_unsigned_varint(buffer, offset, end)
         size, offset = read_unsigned_varint(buffer, offset, end)
-        offset = _behind(offset, size, end)
+        offset = _end_of(offset, size, end)
     return offset
 
 
-def walk(layout: Layout, buffer: Buffer, offset: int, end: int) -> int:
+def skip(layout: Layout, buffer: Buffer, offset: int, end: int) -> int:
     """Return the offset after all fields of a layout.
 
     Raises:
@@ -205,14 +205,14 @@ def _elements(count_of: Callable[[Buffer, int, int], tuple[int, int]], element: 
 
         def skip_fixed(buffer: Buffer, offset: int, end: int) -> int:
             count, offset = count_of(buffer, offset, end)
-            return _behind(offset, count * size, end)
+            return _end_of(offset, count * size, end)
 
         return skip_fixed
     is_compact = count_of is compact_array_count
     plain_start, plain = _plain(pairs, size)
     plain_size = plain_start + len(plain)
 
-    def skip(buffer: Buffer, offset: int, end: int) -> int:
+    def skip_elements(buffer: Buffer, offset: int, end: int) -> int:
         # Short arrays of the compact form are the rule: their count is one byte, and 1 stands for none.
         if is_compact and offset < end and (count := buffer[offset]) < 0x80:
             count -= 1
@@ -230,7 +230,7 @@ def _elements(count_of: Callable[[Buffer, int, int], tuple[int, int]], element: 
             offset += size
         return offset
 
-    return skip
+    return skip_elements
 
 
 def _plain(pairs: tuple[tuple[int, Skip], ...], size: int) -> tuple[int, bytes]:

@@ -26,7 +26,7 @@ from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.error_code import ErrorCode
 from kafka_quotas.wire.protocol.response_header import whole_response_body
 
-FLEXIBLE_SINCE: Final = API_TABLE[ApiKey.API_VERSIONS].flexible_since
+_API: Final = API_TABLE[ApiKey.API_VERSIONS]
 
 _RANGE: Final = Struct(">hhh")
 
@@ -48,9 +48,7 @@ class _Entry(NamedTuple):
 
 
 def is_unsupported_version_answer(buffer: Buffer, body: int, end: int) -> bool:
-    """Return whether the response body at `body` is UNSUPPORTED_VERSION.
-
-    Such a body always has the form of version 0.
+    """Return whether the response body at `body` is UNSUPPORTED_VERSION, which has the form of version 0.
 
     Raises:
         TruncatedError: The error code is not within `end`.
@@ -59,14 +57,10 @@ def is_unsupported_version_answer(buffer: Buffer, body: int, end: int) -> bool:
 
 
 def clamp(frame: Buffer, api_version: int, *, serves: Serves | None = None) -> bytes:
-    """Return the response frame with each API's highest version lowered to the proxy's.
+    """Return the whole response with each API's highest version lowered to the proxy's.
 
-    An API of which the broker serves only versions above the proxy's is left out.
-
-    Args:
-        frame: The whole response, length field included.
-        api_version: The version of the request; the response may have the form of version 0 if its error says so.
-        serves: Whether the proxy serves an API, which is left out otherwise; None serves all of them.
+    An API is left out if `serves` is False for it, or if the broker serves only versions above the proxy's. A response
+    with an error may have the form of version 0 instead of the request's `api_version`.
 
     Raises:
         ProtocolError: The frame is no ApiVersions response.
@@ -74,6 +68,7 @@ def clamp(frame: Buffer, api_version: int, *, serves: Serves | None = None) -> b
     body = whole_response_body(ApiKey.API_VERSIONS, api_version, frame)
     entries = _entries(frame, api_version, body)
     pieces = [piece for entry in entries if (piece := _clamped(frame, entry, serves)) is not None]
+    # The throttle time and the broker's features follow the APIs, and stay as they are.
     if _is_flexible(frame, api_version, body):
         count = encode_unsigned_varint(len(pieces) + 1)
         array_end = entries[-1].end if entries else compact_array_count(frame, body + 2, len(frame))[1]
@@ -86,11 +81,10 @@ def clamp(frame: Buffer, api_version: int, *, serves: Serves | None = None) -> b
 def unsupported_version_answer(correlation_id: int) -> bytes:
     """Return the response to an ApiVersions request of a version above the proxy's.
 
-    It always has the form of version 0 and names the versions of ApiVersions itself, one of which the client uses for
-    its next attempt (KIP-511).
+    It names the versions of ApiVersions itself, one of which the client uses for its next attempt (KIP-511).
     """
-    api = API_TABLE[ApiKey.API_VERSIONS]
-    served = _RANGE.pack(ApiKey.API_VERSIONS, api.min_version, api.max_version)
+    # A client can read version 0 of the response whichever version it asked in.
+    served = _RANGE.pack(_API.key, _API.min_version, _API.max_version)
     return framed(
         correlation_id.to_bytes(4, "big", signed=True)
         + ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
@@ -100,7 +94,7 @@ def unsupported_version_answer(correlation_id: int) -> bytes:
 
 
 def _is_flexible(frame: Buffer, api_version: int, body: int) -> bool:
-    return api_version >= FLEXIBLE_SINCE and not is_unsupported_version_answer(frame, body, len(frame))
+    return _API.is_flexible(api_version) and not is_unsupported_version_answer(frame, body, len(frame))
 
 
 def _entries(frame: Buffer, api_version: int, body: int) -> list[_Entry]:
@@ -118,6 +112,7 @@ def _entries(frame: Buffer, api_version: int, body: int) -> list[_Entry]:
         if offset > end:
             raise TruncatedError
         key, lowest, highest = _RANGE.unpack_from(frame, start)
+        # Each API has a tag section of its own in flexible versions (KIP-482).
         if is_flexible:
             offset = tags(frame, offset, end)
         entries.append(_Entry(key, lowest, highest, start, offset))
@@ -133,7 +128,7 @@ def _clamped(frame: Buffer, entry: _Entry, serves: Serves | None) -> Buffer | No
     # Unknown APIs are relayed unchanged.
     if api is None or highest <= api.max_version:
         return frame[start:end]
-    # There is no version that both the broker and the proxy handle.
+    # There is no version that both the broker and the proxy handle, so a client had better not see the API.
     if lowest > api.max_version:
         return None
     return _RANGE.pack(key, lowest, api.max_version) + bytes(frame[start + _RANGE.size : end])

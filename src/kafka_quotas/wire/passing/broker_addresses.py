@@ -6,7 +6,8 @@ other bytes, including unknown tagged fields.
 
 Invariant: `rewrite_addresses` with a translation that changes nothing returns the same frame.
 
-**Source:** the message definitions, see `api_table`; KIP-951 for the endpoints of new leaders.
+**Source:** the message definitions, see `api_table`; KIP-951 for the endpoints of new leaders; KIP-482 and
+`ByteUtils.readUnsignedVarint`, Kafka 4.3, for the padding of a part whose length was sent already.
 """
 
 from collections.abc import Callable
@@ -24,8 +25,8 @@ from kafka_quotas.wire.codec.skip import (
     encode_unsigned_varint,
     read_int32,
     read_unsigned_varint,
+    skip,
     string_span,
-    walk,
 )
 from kafka_quotas.wire.protocol.api import AddressLayout, BrokerListKind
 from kafka_quotas.wire.protocol.api_table import API_TABLE
@@ -78,20 +79,8 @@ class BrokerList(NamedTuple):
     content_end: int
 
 
-def carries_addresses(api_key: int, api_version: int) -> bool:
-    """Return whether responses of this version can hold broker addresses and must be read whole."""
-    return (api_key, api_version) in _LAYOUTS
-
-
 def broker_addresses(api_key: int, api_version: int, frame: Buffer) -> tuple[NamedBroker, ...]:
-    """Return the brokers of a response in its order.
-
-    Placeholders (node -1, no host, no real port) are left out.
-
-    Args:
-        api_key: The API of the request.
-        api_version: The version of the request.
-        frame: The whole response, length field included.
+    """Return the brokers of a whole response in its order, without placeholders (node -1, no host, no real port).
 
     Raises:
         ProtocolError: The frame can't be a response of this API and version.
@@ -102,9 +91,9 @@ def broker_addresses(api_key: int, api_version: int, frame: Buffer) -> tuple[Nam
 
 
 def rewrite_addresses(api_key: int, api_version: int, frame: Buffer, translate: Translate) -> bytes:
-    """Return the response frame with translated broker addresses and corrected length fields.
+    """Return the whole response with translated broker addresses and corrected length fields.
 
-    `frame` is the whole response, length field included. Placeholders (node -1, no host, no real port) stay unchanged.
+    Placeholders (node -1, no host, no real port) stay unchanged.
 
     Raises:
         ProtocolError: The frame can't be a response of this API and version.
@@ -113,7 +102,7 @@ def rewrite_addresses(api_key: int, api_version: int, frame: Buffer, translate: 
     if found is None or not found.places:
         return bytes(frame)
     content = replaced_list(frame, found, translate, is_compact=has_header_tags(api_key, api_version))
-    # A tagged field carries its own size, which changes with the addresses.
+    # A tagged field carries its own size (KIP-482), which changes with the addresses.
     size = encode_unsigned_varint(len(content)) if found.size_start < found.content_start else b""
     return framed(b"".join((frame[FRAME_LENGTH_BYTES : found.size_start], size, content, frame[found.content_end :])))
 
@@ -153,7 +142,7 @@ def untagged_list(api_key: int, api_version: int, buffer: Buffer, offset: int) -
     count, start = compact_array_count(buffer, offset, end)
     places = _places(layout, buffer, count, start, end, is_compact=True)
     element = (*layout.element_before, 4, compact_string, 4, *layout.element_after)
-    content_end = walk(element * count, buffer, start, end)
+    content_end = skip(element * count, buffer, start, end)
     if content_end > end:
         raise ProtocolError("the brokers end behind their response")
     return BrokerList(places, offset, start, content_end)
@@ -166,9 +155,10 @@ def _find(api_key: int, api_version: int, frame: Buffer) -> BrokerList | None:
         return None
     end = len(frame)
     is_compact = has_header_tags(api_key, api_version)
-    offset = walk(layout.before, frame, whole_response_body(api_key, api_version, frame), end)
+    offset = skip(layout.before, frame, whole_response_body(api_key, api_version, frame), end)
     if layout.kind is BrokerListKind.TAGGED:
         return _find_tagged(layout, frame, offset)
+    # FindCoordinator names one coordinator up to version 3, and a list of them later (KIP-699).
     if layout.kind is BrokerListKind.SINGLE:
         places = _places(layout, frame, 1, offset, end, is_compact=is_compact)
     else:
@@ -183,7 +173,7 @@ def _find_tagged(layout: AddressLayout, frame: Buffer, offset: int) -> BrokerLis
     tag_count, offset = read_unsigned_varint(frame, offset, end)
     if not tag_count:
         return None
-    # Tags are in ascending order, so 0 is the first or absent.
+    # Tags are in ascending order (KIP-482), so 0 is the first or absent.
     tag, size_start = read_unsigned_varint(frame, offset, end)
     if tag:
         return None
@@ -204,18 +194,18 @@ def _places(
     places: list[AddressSpan] = []
     for _ in range(count):
         if before:
-            offset = walk(before, frame, offset, end)
+            offset = skip(before, frame, offset, end)
         node_id = read_int32(frame, offset, end)
         host_start, host_end = span(frame, offset + 4, end)
         port_start = max(host_start, host_end)
         port = read_int32(frame, port_start, end)
-        # Placeholders name no broker, so there is no address to replace.
+        # A broker answers with placeholders where it knows no coordinator or leader: there is no address to replace.
         if node_id >= 0 and host_end > host_start and 0 < port <= MAX_PORT:
             host = bytes(frame[host_start:host_end]).decode("utf-8", "replace")
             places.append(_new(AddressSpan, (node_id, offset + 4, host, port_start, port)))
         offset = port_start + 4
         if after:
-            offset = walk(after, frame, offset, end)
+            offset = skip(after, frame, offset, end)
     return places
 
 
@@ -223,3 +213,43 @@ def _encoded_host(host: str, *, is_compact: bool) -> bytes:
     text = host.encode()
     length = encode_unsigned_varint(len(text) + 1) if is_compact else len(text).to_bytes(2, "big")
     return length + text
+
+
+PADDING_TAG: Final = 9999
+"""A tagged field that no message defines, so that readers skip it (KIP-482)."""
+
+
+def padded_tags(count: int, fields: bytes, length: int) -> bytes:
+    """Return a tag section of `length` bytes: `count` encoded tagged fields and one more that fills it.
+
+    Three bytes more than those of the fields are always enough.
+
+    Raises:
+        ProtocolError: Too few bytes for one more field.
+    """
+    head = encode_unsigned_varint(count + 1) + fields
+    # The padding comes last, and tags have to be in ascending order.
+    tag = encode_unsigned_varint(max(PADDING_TAG, _last_tag(fields) + 1))
+    gap = length - len(head) - len(tag)
+    size_bytes = len(encode_unsigned_varint(max(gap - 1, 0)))
+    if gap < size_bytes:
+        raise ProtocolError("the addresses in a response can't be replaced")
+    return head + tag + lengthened_varint(gap - size_bytes, size_bytes) + bytes(gap - size_bytes)
+
+
+def lengthened_varint(value: int, size: int) -> bytes:
+    """Return a varint of `size` bytes, at least as many as the value needs."""
+    # Readers take groups of zeros at the end, up to five bytes in all.
+    groups = [value >> 7 * index & 0x7F | 0x80 for index in range(size)]
+    groups[-1] &= 0x7F
+    return bytes(groups)
+
+
+def _last_tag(fields: bytes) -> int:
+    """Return the highest tag of some tagged fields, -1 if there is none."""
+    tag, offset = -1, 0
+    while offset < len(fields):
+        tag, offset = read_unsigned_varint(fields, offset, len(fields))
+        size, offset = read_unsigned_varint(fields, offset, len(fields))
+        offset += size
+    return tag

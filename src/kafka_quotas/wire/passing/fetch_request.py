@@ -1,4 +1,4 @@
-"""The limits in a Fetch request, lowered in place, and the replica id that it claims.
+"""The limits in a Fetch or ShareFetch request, lowered in place, and the replica id that a Fetch claims.
 
 A broker returns at most what a client's quota allows in one quota window, because it would refuse a larger response
 again and again and the consumer would starve. The proxy has the same effect by lowering the request's own `max_bytes`.
@@ -6,16 +6,18 @@ Requests of versions 0 to 2 have no such field, only one limit per partition, wh
 only `min_bytes` is lowered.
 
 **Source:** KIP-74, KAFKA-9677; `KafkaApis.handleFetchRequest` (`maxQuotaWindowBytes`, `fetchMaxBytes`,
-`fetchMinBytes`), Kafka 4.1; KIP-903 for the replica id that moved into a tagged field.
+`fetchMinBytes`), Kafka 4.1; KIP-903 for the replica id that moved into a tagged field; KIP-932 and
+`ShareFetchRequest.json`, Kafka 4.3.
 """
 
 from struct import Struct
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.codec.encoding import OLD, spelling
+from kafka_quotas.wire.codec.encoding import CLASSIC
 from kafka_quotas.wire.codec.frame import framed
 from kafka_quotas.wire.codec.skip import (
+    MAX_STRING_BYTES,
     Buffer,
     Layout,
     TruncatedError,
@@ -23,9 +25,10 @@ from kafka_quotas.wire.codec.skip import (
     compact_string,
     read_int32,
     read_unsigned_varint,
+    skip,
     tags,
-    walk,
 )
+from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
 MAX_BYTES_SINCE: Final = 3
@@ -39,8 +42,10 @@ REPLICA_STATE_TAG: Final = 1
 NO_REPLICA: Final = -1
 """The replica id of a consumer. A broker that follows sends its own, which is 0 or more."""
 
-FLEXIBLE_SINCE: Final = 12
 RACK_SINCE: Final = 11
+
+LONGEST_UP_TO_LIMITS: Final = 2 * (MAX_STRING_BYTES + 3) + 16
+"""How many bytes of a ShareFetch's body the limits are within: two strings and four numbers."""
 
 _INT32: Final = Struct(">i")
 _HEAD: Final = Struct(">hhi")
@@ -53,6 +58,8 @@ _BODY_V15: Final[Layout] = (
     compact_array(16, compact_array(4), tags),  # forgotten topics
     compact_string,  # rack
 )
+_UP_TO_SHARE_LIMITS: Final[Layout] = (compact_string, compact_string, 16)
+"""Group, member, epoch of the share session, waiting time, `min_bytes` and `max_bytes`."""
 
 
 class FetchLimits(NamedTuple):
@@ -73,11 +80,12 @@ def fetch_limits(buffer: Buffer, header: RequestHeader) -> FetchLimits | None:
         ProtocolError: The request ends before them.
     """
     offset = _min_bytes_offset(header)
+    # Versions 0 to 2 limit each partition instead (KIP-74).
     has_max = header.api_version >= MAX_BYTES_SINCE
-    behind = offset + (8 if has_max else 4)
-    if behind > header.frame_end:
+    end = offset + (8 if has_max else 4)
+    if end > header.frame_end:
         raise TruncatedError
-    if behind > len(buffer):
+    if end > len(buffer):
         return None
     if has_max:
         return FetchLimits(*_TWO_INT32.unpack_from(buffer, offset))
@@ -111,15 +119,36 @@ def cap_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_window_
     return limits
 
 
-def fetch_session(buffer: Buffer, header: RequestHeader) -> tuple[int, int] | None:
-    """Return the id and epoch of a request's fetch session, or None if more bytes are needed.
+def cap_share_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_bytes: int) -> int | None:
+    """Lower the limits in the request to `max_bytes` (0 or more), and return the offset after them.
 
     Returns:
-        Id and epoch; (0, -1) in versions before sessions.
+        The offset; None if more bytes are needed, which changes nothing.
+
+    Raises:
+        ProtocolError: The request ends before its limits.
+    """
+    end = min(len(buffer), header.frame_end)
+    try:
+        after = skip(_UP_TO_SHARE_LIMITS, buffer, header.end, end)
+    except TruncatedError:
+        # The bytes at hand end here, not the request.
+        if end < header.frame_end:
+            return None
+        raise
+    limits = after - _TWO_INT32.size
+    least, most = _TWO_INT32.unpack_from(buffer, limits)
+    _TWO_INT32.pack_into(buffer, limits, min(least, max_bytes), min(most, max_bytes))
+    return after
+
+
+def fetch_session(buffer: Buffer, header: RequestHeader) -> tuple[int, int] | None:
+    """Return the id and epoch of a request's fetch session, or None if more bytes are needed.
 
     Raises:
         ProtocolError: The request ends before the session.
     """
+    # Older requests have no session and name all their partitions, as one with the final epoch does (KIP-227).
     if header.api_version < SESSIONS_SINCE:
         return NO_SESSION, FINAL_EPOCH
     offset = _min_bytes_offset(header) + 9  # after the limits and the isolation level
@@ -137,8 +166,9 @@ def final_fetch(api_version: int, *, session_id: int, correlation_id: int, clien
     A broker drops the session of a request with the final epoch, and answers at once where that names no partition.
     **Source:** KIP-227; `FetchManager.newContext` (4.3.1).
     """
-    form = spelling(api_version, FLEXIBLE_SINCE)
+    form = API_TABLE[ApiKey.FETCH].encoding(api_version)
     pieces = [form.no_tags]
+    # Later a consumer leaves the tagged replica state out (KIP-903).
     if api_version < REPLICA_TAGGED_SINCE:
         pieces.append(_INT32.pack(NO_REPLICA))
     pieces.append(_FINAL.pack(0, 0, 0, 0, session_id, FINAL_EPOCH))
@@ -146,24 +176,25 @@ def final_fetch(api_version: int, *, session_id: int, correlation_id: int, clien
     if api_version >= RACK_SINCE:
         pieces.append(form.encoded_text(""))
     pieces.append(form.no_tags)
-    head = _HEAD.pack(ApiKey.FETCH, api_version, correlation_id) + OLD.encoded_text(client_id)
+    # The client-id has the classic encoding in every version of the header (KIP-482).
+    head = _HEAD.pack(ApiKey.FETCH, api_version, correlation_id) + CLASSIC.encoded_text(client_id)
     return framed(head + b"".join(pieces))
 
 
 def replica_id(buffer: Buffer, header: RequestHeader) -> int | None:
     """Return the id of the fetching broker, `NO_REPLICA` for a consumer, or None if more bytes are needed.
 
-    The id starts the body up to version 14. From version 15 on it ends the request, which is then needed whole. Any
-    client can claim an id.
+    From version 15 on the request is needed whole. Any client can claim an id.
 
     Raises:
         ProtocolError: The request ends before the field.
     """
     end = min(len(buffer), header.frame_end)
     try:
+        # From version 15 on the id is a tagged field, after everything else (KIP-903).
         if header.api_version < REPLICA_TAGGED_SINCE:
             return read_int32(buffer, header.end, end)
-        return _tagged_replica_id(buffer, walk(_BODY_V15, buffer, header.end, end), end)
+        return _tagged_replica_id(buffer, skip(_BODY_V15, buffer, header.end, end), end)
     except TruncatedError:
         # The bytes at hand end here, not the request.
         if end < header.frame_end:
@@ -184,6 +215,7 @@ def _tagged_replica_id(buffer: Buffer, offset: int, end: int) -> int:
     for _ in range(count):
         tag, offset = read_unsigned_varint(buffer, offset, end)
         size, offset = read_unsigned_varint(buffer, offset, end)
+        # The replica state starts with the id; its epoch follows.
         if tag == REPLICA_STATE_TAG:
             return read_int32(buffer, offset, min(end, offset + size))
         offset += size

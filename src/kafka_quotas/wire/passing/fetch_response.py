@@ -20,18 +20,25 @@ from typing import Final
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.frame import framed
-from kafka_quotas.wire.codec.padding import lengthened_varint, padded_tags
 from kafka_quotas.wire.codec.skip import Buffer, encode_unsigned_varint, read_unsigned_varint
-from kafka_quotas.wire.passing.broker_addresses import Translate, replaced_list, tagged_list
+from kafka_quotas.wire.passing.broker_addresses import (
+    Translate,
+    lengthened_varint,
+    padded_tags,
+    replaced_list,
+    tagged_list,
+)
 from kafka_quotas.wire.passing.fetch_request import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
     SESSIONS_SINCE,
 )
-from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD_BYTES, has_header_tags
+from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD_BYTES
 
 THROTTLE_SINCE: Final = 1
+_FLEXIBLE_SINCE: Final = API_TABLE[ApiKey.FETCH].flexible_since
 
 _INT32: Final = Struct(">i")
 _SESSION: Final = Struct(">hi")
@@ -39,19 +46,14 @@ _SESSION: Final = Struct(">hi")
 
 
 def charged_bytes(api_version: int, frame_length: int) -> int:
-    """Return the bytes that a response counts for the fetch quota.
-
-    Args:
-        api_version: The version of the request.
-        frame_length: The value of the response's length field.
-    """
+    """Return the bytes that a response counts for the fetch quota, by the value of its length field."""
     # The charge excludes the header's tag section, which is one byte because no header tag exists.
-    return frame_length - 1 if has_header_tags(ApiKey.FETCH, api_version) else frame_length
+    return frame_length - 1 if api_version >= _FLEXIBLE_SINCE else frame_length
 
 
 def answered_session(session_id: int, epoch: int) -> int:
     """Return the session that an empty response names, by the session and epoch of the request."""
-    # A fetch of all partitions gets no session, so that the client repeats it in full.
+    # A fetch of all partitions gets no session, so that the client repeats it in full (KIP-227).
     return NO_SESSION if epoch in (INITIAL_EPOCH, FINAL_EPOCH) else session_id
 
 
@@ -59,10 +61,11 @@ def empty_fetch_response(
     api_version: int, correlation_id: int, *, session_id: int, throttle_ms: int, error_code: int = 0
 ) -> bytes:
     """Return the frame of a response without data, with throttle time and error if the version has them."""
-    is_flexible = has_header_tags(ApiKey.FETCH, api_version)
+    is_flexible = api_version >= _FLEXIBLE_SINCE
     pieces = [_INT32.pack(correlation_id), b"\0" if is_flexible else b""]
     if api_version >= THROTTLE_SINCE:
         pieces.append(_INT32.pack(throttle_ms))
+    # Before sessions no error is of the response as a whole, only of partitions.
     if api_version >= SESSIONS_SINCE:
         pieces.append(_SESSION.pack(error_code, session_id))
     # No topics, and in flexible versions no tagged fields.
@@ -73,19 +76,18 @@ def empty_fetch_response(
 def fetch_result(api_version: int, buffer: Buffer, start: int) -> tuple[int, int] | None:
     """Return error code and fetch session of the response at `start`, or None if more bytes are needed.
 
-    Both are of the response as a whole. Versions before 7 have neither, and give (0, `NO_SESSION`).
+    Both are of the response as a whole. Versions before sessions give (0, `NO_SESSION`).
     """
     if api_version < SESSIONS_SINCE:
         return 0, NO_SESSION
     # Error code and session follow the throttle time of 4 bytes.
-    offset = start + RESPONSE_HEAD_BYTES + has_header_tags(ApiKey.FETCH, api_version) + 4
+    offset = start + RESPONSE_HEAD_BYTES + (api_version >= _FLEXIBLE_SINCE) + 4
     if len(buffer) < offset + _SESSION.size:
         return None
     error_code, session_id = _SESSION.unpack_from(buffer, offset)
     return error_code, session_id
 
 
-NODE_ENDPOINTS_SINCE: Final = 16
 MAX_TAIL_BYTES: Final = 1024 * 1024
 """Longest tail that is gathered: some ten thousand brokers."""
 
@@ -152,6 +154,7 @@ class FetchTail:
             ProtocolError: This is no Fetch response, or its tail is longer than `MAX_TAIL_BYTES`.
         """
         position = start + self._skip
+        # The tail may start where this piece ends: then it is all in the next one.
         while position < end or (position == end and self._field == _TAIL):
             if self._field == _TAIL:
                 return self._found(chunk, position, end, self._left - (position - start))
@@ -162,23 +165,26 @@ class FetchTail:
                 if self._continues(value):
                     continue
                 value, self._value = self._value, 0
-            position += self._behind(value)
+            position += self._bytes_after(value)
         self._skip = position - end
         self._left -= end - start
         return None
 
-    def _behind(self, value: int) -> int:
+    def _bytes_after(self, value: int) -> int:
         """Return how many bytes come before the next varint, after one of this value."""
         field = self._field
         if field == _RECORDS:
             self._field = _PARTITION_TAGS
             # A compact size is one more than the number of bytes, 0 is null.
             return value - 1 if value else 0
+        # Transactions that were aborted, of clients that read committed records only (KIP-98).
         if field == _ABORTED:
             return self._aborted_or_records(value - 1)
+        # An empty tag section is a single zero, and has nothing inside.
         if field >= _FIRST_TAGS:
-            return self._behind_tags(value) if value or field > _LAST_TAGS else self._after_tags(field)
+            return self._bytes_within_tags(value) if value or field > _LAST_TAGS else self._after_tags(field)
         if field == _PARTITIONS:
+            # A compact count is one more than the number of elements (KIP-482).
             self._partitions = value - 1
             self._field = _ABORTED if value > 1 else _TOPIC_TAGS
             return _PARTITION_HEAD if value > 1 else 0
@@ -208,7 +214,7 @@ class FetchTail:
         self._field = _ABORTED_TAGS if aborted > 0 else _RECORDS
         return _ABORTED_TRANSACTION if aborted > 0 else _REPLICA
 
-    def _behind_tags(self, value: int) -> int:
+    def _bytes_within_tags(self, value: int) -> int:
         """Return how many bytes come before the next varint within a tag section that holds something."""
         if self._field <= _LAST_TAGS:
             self._resume, self._tags, self._field = self._field, value, _TAG
@@ -216,6 +222,7 @@ class FetchTail:
         if self._field == _TAG:
             self._field = _SIZE
             return 0
+        # The value is a field's size: its bytes come before the next field, or before what follows the section.
         self._tags -= 1
         if self._tags:
             self._field = _TAG
@@ -254,6 +261,7 @@ def rewrite_tail(api_version: int, tail: Buffer, translate: Translate) -> bytes:
     if found is None or not found.places:
         return bytes(tail)
     content = replaced_list(tail, found, translate, is_compact=True)
+    # Field 0 comes first in its section (KIP-482), so all others follow it.
     count, _ = read_unsigned_varint(tail, 0, len(tail))
     others = bytes(tail[found.content_end :])
     field = b"\0" + encode_unsigned_varint(len(content)) + content

@@ -18,12 +18,12 @@ from kafka_quotas.wire.codec.encoding import (
     NO_TOPIC_ID,
     TOPIC_ID_BYTES,
     ElementList,
-    Spelling,
+    Encoding,
     TopicId,
     element_list,
     with_elements,
 )
-from kafka_quotas.wire.codec.skip import Buffer, Layout, read_int16, read_int32, read_unsigned_varint, walk
+from kafka_quotas.wire.codec.skip import Buffer, Layout, read_int16, read_int32, read_unsigned_varint, skip
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD_BYTES, whole_response_body
@@ -54,19 +54,19 @@ def parse_metadata_request(frame: Buffer, header: RequestHeader) -> ParsedMetada
     version = header.api_version
     form = API_TABLE[ApiKey.METADATA].encoding(version)
     end = header.frame_end
-    id_bytes: Layout = (TOPIC_ID_BYTES,) if version >= TOPIC_ID_SINCE else ()
+    id_bytes = (TOPIC_ID_BYTES,) if version >= TOPIC_ID_SINCE else ()
     listed = element_list(form, (*id_bytes, form.string, *form.tags), frame, header.end, end, at_most=MAX_ELEMENTS)
     names: tuple[str, ...] | None = None
     if not _is_all(form, frame, listed, version):
-        found = (form.text(frame, start + _fixed_bytes(id_bytes), behind)[0] for start, behind in listed.spans)
+        found = (form.text(frame, start + sum(id_bytes), after)[0] for start, after in listed.spans)
         names = tuple(name for name in found if name is not None)
-        # Only versions with topic ids allow a null name.
+        # Only versions with topic ids allow a null name (KIP-516).
         if len(names) < len(listed.spans) and not id_bytes:
             raise ProtocolError("a topic of a Metadata request has no name")
-    # Older versions have no flag, and the broker may create any topic that they name.
+    # Older versions have no flag, and the broker may create any topic that they name (KIP-4).
     if version < AUTO_CREATION_SINCE:
         return ParsedMetadataRequest(names, listed, True, None)  # noqa: FBT003 - a tuple's field
-    walk((1,), frame, listed.end, end)
+    skip((1,), frame, listed.end, end)
     return ParsedMetadataRequest(names, listed, bool(frame[listed.end]), listed.end)
 
 
@@ -76,8 +76,7 @@ def has_brokers(frame: Buffer) -> bool:
     return len(frame) >= offset + _BROKER_COUNT.size and _BROKER_COUNT.unpack_from(frame, offset)[0] > 0
 
 
-def _is_all(form: Spelling, frame: Buffer, listed: ElementList, version: int) -> bool:
-    """Return whether the request asks for every topic: an empty list in version 0, null later."""
+def _is_all(form: Encoding, frame: Buffer, listed: ElementList, version: int) -> bool:
     # An empty list means all topics in version 0, and none in later versions.
     if version < NULL_IS_ALL_SINCE:
         return not listed.spans
@@ -86,12 +85,8 @@ def _is_all(form: Spelling, frame: Buffer, listed: ElementList, version: int) ->
     return read_int32(frame, listed.start, listed.end) < 0
 
 
-def _fixed_bytes(layout: Layout) -> int:
-    """Return the size of the fixed fields of a layout."""
-    return sum(step for step in layout if isinstance(step, int))
-
-
 RACK_SINCE: Final = 1
+IS_INTERNAL_SINCE: Final = 1
 CONTROLLER_SINCE: Final = 1
 CLUSTER_ID_SINCE: Final = 2
 THROTTLE_SINCE: Final = 3
@@ -137,27 +132,22 @@ def iter_topics(api_version: int, frame: Buffer) -> Iterator[KnownTopic]:
     element, end = _element(form, api_version), len(frame)
     count, start = form.array_count(frame, _topics_offset(form, api_version, frame), end)
     for _ in range(count):
-        after = walk(element, frame, start, end)
+        after = skip(element, frame, start, end)
         yield _topic(form, api_version, frame, start, after)
         start = after
 
 
 def with_topics(api_version: int, frame: Buffer, order: Sequence[str], absent: Mapping[str, int]) -> bytes:
-    """Return the response with only these topics, in this order.
+    """Return the response with only the topics of these names, in this order.
 
-    A topic that is neither in the response nor in `absent` is left out.
-
-    Args:
-        api_version: The version of the request.
-        frame: The whole response.
-        order: The names of the topics.
-        absent: The error codes of topics to report as absent, by name.
+    `absent` has the error codes of topics to report as absent. A topic that is in neither is left out.
     """
     form = API_TABLE[ApiKey.METADATA].encoding(api_version)
     listed = _listed(form, api_version, frame)
     topics = [_topic(form, api_version, frame, start, end) for start, end in listed.spans]
     by_name = {topic.name: frame[topic.start : topic.end] for topic in topics}
     elements: list[Buffer] = []
+    # A topic that is named twice has one result, as a broker gives it (`KafkaApis.handleTopicMetadataRequest`).
     for name in dict.fromkeys(order):
         if name in absent:
             elements.append(_absent(form, api_version, name, absent[name]))
@@ -166,58 +156,57 @@ def with_topics(api_version: int, frame: Buffer, order: Sequence[str], absent: M
     return with_elements(form, frame, listed, elements)
 
 
-def _listed(form: Spelling, version: int, frame: Buffer) -> ElementList:
+def _listed(form: Encoding, version: int, frame: Buffer) -> ElementList:
     return element_list(form, _element(form, version), frame, _topics_offset(form, version, frame), len(frame))
 
 
-def _topics_offset(form: Spelling, version: int, frame: Buffer) -> int:
+def _topics_offset(form: Encoding, version: int, frame: Buffer) -> int:
     offset = whole_response_body(ApiKey.METADATA, version, frame)
-    before: list[Layout] = [(4,)] if version >= THROTTLE_SINCE else []
+    throttle: Layout = (4,) if version >= THROTTLE_SINCE else ()
     rack: Layout = (form.string,) if version >= RACK_SINCE else ()
-    before.append((form.array(4, form.string, 4, *rack, *form.tags),))
-    if version >= CLUSTER_ID_SINCE:
-        before.append((form.string,))
-    if version >= CONTROLLER_SINCE:
-        before.append((4,))
-    return walk(tuple(step for steps in before for step in steps), frame, offset, len(frame))
+    brokers = form.structs(4, form.string, 4, *rack)
+    cluster_id: Layout = (form.string,) if version >= CLUSTER_ID_SINCE else ()
+    controller: Layout = (4,) if version >= CONTROLLER_SINCE else ()
+    return skip((*throttle, brokers, *cluster_id, *controller), frame, offset, len(frame))
 
 
-def _element(form: Spelling, version: int) -> Layout:
+def _element(form: Encoding, version: int) -> Layout:
     topic_id: Layout = (TOPIC_ID_BYTES,) if version >= TOPIC_ID_SINCE else ()
-    is_internal: Layout = (1,) if version >= 1 else ()
+    is_internal: Layout = (1,) if version >= IS_INTERNAL_SINCE else ()
     operations: Layout = (4,) if version >= OPERATIONS_SINCE else ()
-    partitions = form.array(*_partition(form, version))
-    return (2, form.string, *topic_id, *is_internal, partitions, *operations, *form.tags)
+    return (2, form.string, *topic_id, *is_internal, form.array(*_partition(form, version)), *operations, *form.tags)
 
 
-def _partition(form: Spelling, version: int) -> Layout:
+def _partition(form: Encoding, version: int) -> Layout:
     """Return the layout of a partition, which starts with its error code, its number and its leader."""
     epoch: Layout = (4,) if version >= LEADER_EPOCH_SINCE else ()
     offline: Layout = (form.array(4),) if version >= OFFLINE_REPLICAS_SINCE else ()
     return (2, 4, 4, *epoch, form.array(4), form.array(4), *offline, *form.tags)
 
 
-def _topic(form: Spelling, version: int, frame: Buffer, start: int, end: int) -> KnownTopic:
+def _topic(form: Encoding, version: int, frame: Buffer, start: int, end: int) -> KnownTopic:
     name, offset = form.text(frame, start + 2, end)
     topic_id: TopicId | None = None
     if version >= TOPIC_ID_SINCE:
-        told = bytes(frame[offset : offset + TOPIC_ID_BYTES])
-        topic_id = None if told == NO_TOPIC_ID else told
+        found = bytes(frame[offset : offset + TOPIC_ID_BYTES])
+        topic_id = None if found == NO_TOPIC_ID else found
         offset += TOPIC_ID_BYTES
-    if version >= 1:
+    if version >= IS_INTERNAL_SINCE:
         offset += 1
     partitions = element_list(form, _partition(form, version), frame, offset, end)
+    # A partition without a leader has -1 for it.
     leaders = frozenset(read_int32(frame, place + 6, end) for place, _ in partitions.spans)
     return KnownTopic(read_int16(frame, start, end), name, topic_id, len(partitions.spans), leaders - {-1}, start, end)
 
 
-def _absent(form: Spelling, version: int, name: str, error_code: int) -> bytes:
+def _absent(form: Encoding, version: int, name: str, error_code: int) -> bytes:
     pieces = [error_code.to_bytes(2, "big"), form.encoded_text(name)]
     if version >= TOPIC_ID_SINCE:
         pieces.append(NO_TOPIC_ID)
-    if version >= 1:
+    if version >= IS_INTERNAL_SINCE:
         pieces.append(b"\0")
     pieces.append(form.encoded_count(0))
+    # The operations were not asked for, which has a value of its own (KIP-430).
     if version >= OPERATIONS_SINCE:
         pieces.append(_NO_OPERATIONS)
     return b"".join((*pieces, form.no_tags))

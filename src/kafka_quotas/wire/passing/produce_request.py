@@ -12,14 +12,14 @@ from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.encoding import (
     MAX_ELEMENTS,
     TOPIC_ID_BYTES,
     ElementList,
-    Spelling,
+    Encoding,
     TopicId,
     element_list,
-    spelling,
     with_elements,
 )
 from kafka_quotas.wire.codec.skip import (
@@ -29,22 +29,21 @@ from kafka_quotas.wire.codec.skip import (
     compact_string,
     read_int16,
     read_int32,
+    skip,
     string,
-    walk,
 )
+from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
 TRANSACTIONAL_ID_SINCE: Final = 3
-FLEXIBLE_SINCE: Final = 9
+_API: Final = API_TABLE[ApiKey.PRODUCE]
+FLEXIBLE_SINCE: Final = _API.flexible_since
 
 
 def acks(buffer: Buffer, header: RequestHeader) -> int | None:
     """Return the requested acknowledgements, or None if more bytes are needed.
 
-    `buffer` is the one that `header` was parsed from. The part after the header may be incomplete.
-
-    Returns:
-        0 for none, 1 for the leader's, -1 for all.
+    They are 0 for none, 1 for the leader's, -1 for all.
 
     Raises:
         ProtocolError: The request ends before the field.
@@ -53,10 +52,10 @@ def acks(buffer: Buffer, header: RequestHeader) -> int | None:
     end = min(len(buffer), frame_end)
     offset = header.end
     try:
-        # The transactional id comes before the acknowledgements.
+        # The transactional id comes before the acknowledgements (KIP-98).
         if header.api_version >= TRANSACTIONAL_ID_SINCE:
-            skip = compact_string if header.api_version >= FLEXIBLE_SINCE else string
-            offset = skip(buffer, offset, end)
+            text = compact_string if header.api_version >= FLEXIBLE_SINCE else string
+            offset = text(buffer, offset, end)
         return read_int16(buffer, offset, end)
     except TruncatedError:
         # The bytes at hand end here, not the request.
@@ -125,14 +124,16 @@ def parse_produce(frame: Buffer, header: RequestHeader) -> ProduceData:
         ProtocolError: The frame can't be a Produce request.
     """
     version = header.api_version
-    form = spelling(version, FLEXIBLE_SINCE)
+    form = _API.encoding(version)
     end = header.frame_end
+    # Acknowledgements and the broker's time come before the topics.
     before: Layout = (form.string, 2, 4) if version >= TRANSACTIONAL_ID_SINCE else (2, 4)
-    offset = walk(before, frame, header.end, end)
+    offset = skip(before, frame, header.end, end)
     count, position = form.array_count(frame, offset, end)
     if count > MAX_ELEMENTS:
         raise ProtocolError(f"a Produce names {count} topics where {MAX_ELEMENTS} may be")
     topics: list[TopicData] = []
+    # The limit is on the partitions of all topics together, which are what costs time.
     left = MAX_ELEMENTS
     for _ in range(count):
         topics.append(_topic_data(form, version, frame, position, end, at_most=left))
@@ -146,7 +147,7 @@ def without_partitions(
     frame: Buffer, header: RequestHeader, data: ProduceData, is_cut: Callable[[PartitionKey], bool]
 ) -> bytes | None:
     """Return the request without the cut partitions, or None if none is left."""
-    form = spelling(header.api_version, FLEXIBLE_SINCE)
+    form = _API.encoding(header.api_version)
     elements: list[Buffer] = []
     for topic in data.topics:
         kept = [part for part in topic.partitions if not is_cut((topic.topic, part.partition))]
@@ -159,39 +160,38 @@ def without_partitions(
     return with_elements(form, frame, data.listed, elements) if elements else None
 
 
-def _topic_data(form: Spelling, version: int, frame: Buffer, start: int, end: int, *, at_most: int) -> TopicData:
+def _topic_data(form: Encoding, version: int, frame: Buffer, start: int, end: int, *, at_most: int) -> TopicData:
     """Return the topic at an offset, with at most `at_most` partitions."""
     topic, offset = topic_key(form, version, frame, start, end)
     listed = element_list(form, (4, form.bytes_field, *form.tags), frame, offset, end, at_most=at_most)
-    partitions = tuple(_partition(form, frame, at, behind) for at, behind in listed.spans)
-    return TopicData(topic, partitions, listed, start, walk(form.tags, frame, listed.end, end))
+    partitions = tuple(_partition(form, frame, at, after) for at, after in listed.spans)
+    return TopicData(topic, partitions, listed, start, skip(form.tags, frame, listed.end, end))
 
 
-def _partition(form: Spelling, frame: Buffer, start: int, end: int) -> ProducedPartition:
+def _partition(form: Encoding, frame: Buffer, start: int, end: int) -> ProducedPartition:
     records, records_end = form.bytes_span(frame, start + 4, end)
     size = max(records_end - records, 0)
     return ProducedPartition(read_int32(frame, start, end), size, _sequenced(frame, records, size), start, end)
 
 
 def _sequenced(frame: Buffer, records: int, size: int) -> Sequenced | None:
-    """Return the producer and sequence number of the first batch of some records, or None.
-
-    Idempotent producers send one batch per partition.
-    """
-    # Message formats before magic 2 have no producer id.
+    """Return the producer and sequence number of the first batch of some records, or None."""
+    # Message formats before magic 2 have no producer id (KIP-98). Idempotent producers send one batch per partition.
     if size < _PRODUCER_AT + _PRODUCER.size or frame[records + _MAGIC_AT] < 2:
         return None
     producer_id, epoch, first = _PRODUCER.unpack_from(frame, records + _PRODUCER_AT)
+    # A producer that is not idempotent sends the id -1.
     return Sequenced(producer_id, epoch, first) if producer_id >= 0 else None
 
 
-def topic_layout(form: Spelling, version: int) -> Layout:
+def topic_layout(form: Encoding, version: int) -> Layout:
     """Return the layout of a topic's name or id."""
     return (TOPIC_ID_BYTES,) if version >= TOPIC_ID_SINCE else (form.string,)
 
 
-def topic_key(form: Spelling, version: int, frame: Buffer, start: int, end: int) -> tuple[ProducedTopic, int]:
+def topic_key(form: Encoding, version: int, frame: Buffer, start: int, end: int) -> tuple[ProducedTopic, int]:
     """Return a topic's name or id, and the offset after it."""
+    # Ids took the place of names (KIP-516).
     if version >= TOPIC_ID_SINCE:
         return bytes(frame[start : start + TOPIC_ID_BYTES]), start + TOPIC_ID_BYTES
     name, offset = form.text(frame, start, end)

@@ -10,22 +10,23 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.codec.encoding import ElementList, Spelling, element_list, spelling, with_elements
+from kafka_quotas.wire.codec.encoding import ElementList, Encoding, element_list, with_elements
 from kafka_quotas.wire.codec.frame import framed
 from kafka_quotas.wire.codec.skip import Buffer, Layout, read_int16, read_int32
 from kafka_quotas.wire.passing.produce_request import (
-    FLEXIBLE_SINCE,
     PartitionKey,
     ProducedTopic,
     topic_key,
     topic_layout,
 )
+from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.response_header import has_header_tags, whole_response_body
 
 THROTTLE_SINCE: Final = 1
 APPEND_TIME_SINCE: Final = 2
 LOG_START_SINCE: Final = 5
 ERRORS_SINCE: Final = 8
+_API: Final = API_TABLE[ApiKey.PRODUCE]
 _NO_OFFSET: Final = (-1).to_bytes(8, "big", signed=True)
 
 
@@ -54,16 +55,18 @@ def partition_results(api_version: int, frame: Buffer) -> tuple[PartitionResult,
     Raises:
         ProtocolError: The frame can't be a Produce response.
     """
-    form = spelling(api_version, FLEXIBLE_SINCE)
+    form = _API.encoding(api_version)
     _, topics = _parsed(form, api_version, frame)
     return tuple(result for topic in topics for result in topic.results)
 
 
 def refused_partition(api_version: int, partition: int, *, error_code: int, message: str) -> bytes:
     """Return the result of a refused partition, with the message if the version has the field."""
-    form = spelling(api_version, FLEXIBLE_SINCE)
+    form = _API.encoding(api_version)
     pieces = [partition.to_bytes(4, "big", signed=True), error_code.to_bytes(2, "big"), _NO_OFFSET]
+    # Append time and start of the log, both unknown as well.
     pieces += [_NO_OFFSET] * ((api_version >= APPEND_TIME_SINCE) + (api_version >= LOG_START_SINCE))
+    # No errors of single records: the message is that of the whole partition (KIP-467).
     if api_version >= ERRORS_SINCE:
         pieces += [form.encoded_count(0), form.encoded_text(message)]
     return b"".join((*pieces, form.no_tags))
@@ -76,13 +79,13 @@ def with_refused_partitions(
 
     Topics of the broker that the request does not name come last.
     """
-    form = spelling(api_version, FLEXIBLE_SINCE)
+    form = _API.encoding(api_version)
     listed, topics = _parsed(form, api_version, frame)
-    told = {topic.results[0].topic: topic for topic in topics if topic.results}
+    theirs = {topic.results[0].topic: topic for topic in topics if topic.results}
     elements: list[Buffer] = []
     for topic, partitions in _grouped(order).items():
-        elements.append(_merged(form, frame, (topic, partitions), told.pop(topic, None), refused))
-    elements += [frame[topic.start : topic.end] for topic in told.values()]
+        elements.append(_merged(form, frame, (topic, partitions), theirs.pop(topic, None), refused))
+    elements += [frame[topic.start : topic.end] for topic in theirs.values()]
     return with_elements(form, frame, listed, elements)
 
 
@@ -90,10 +93,11 @@ def all_refused_partitions(
     api_version: int, correlation_id: int, order: Sequence[PartitionKey], refused: Mapping[PartitionKey, bytes]
 ) -> bytes:
     """Return a whole response of refused partitions, with a throttle time of 0."""
-    form = spelling(api_version, FLEXIBLE_SINCE)
+    form = _API.encoding(api_version)
     elements = [_merged(form, b"", group, None, refused) for group in _grouped(order).items()]
     header = correlation_id.to_bytes(4, "big", signed=True)
     header += b"\0" if has_header_tags(ApiKey.PRODUCE, api_version) else b""
+    # The throttle time is the last field (KIP-13): the daemon raises it in place, as in the broker's responses.
     throttle = bytes(4) if api_version >= THROTTLE_SINCE else b""
     return framed(b"".join((header, form.encoded_count(len(elements)), *elements, throttle, form.no_tags)))
 
@@ -106,50 +110,51 @@ def _grouped(order: Sequence[PartitionKey]) -> dict[ProducedTopic, list[int]]:
 
 
 def _merged(
-    form: Spelling,
+    form: Encoding,
     frame: Buffer,
     group: tuple[ProducedTopic, list[int]],
-    told: _TopicResults | None,
+    answered: _TopicResults | None,
     refused: Mapping[PartitionKey, bytes],
 ) -> bytes:
     """Return one topic's results in the request's order: the refused ones and the broker's."""
     topic, partitions = group
-    theirs = {} if told is None else {result.partition: result for result in told.results}
+    theirs = {} if answered is None else {result.partition: result for result in answered.results}
     results: list[Buffer] = []
     for partition in dict.fromkeys(partitions):
         if (topic, partition) in refused:
             results.append(refused[topic, partition])
         elif partition in theirs:
             results.append(frame[theirs[partition].start : theirs[partition].end])
-    if told is None:
+    # The broker was not asked about this topic, so there is nothing of it to copy.
+    if answered is None:
         before: Buffer = topic if isinstance(topic, bytes) else form.encoded_text(topic)
         after: Buffer = form.no_tags
     else:
-        before, after = frame[told.start : told.listed.start], frame[told.listed.end : told.end]
+        before, after = frame[answered.start : answered.listed.start], frame[answered.listed.end : answered.end]
     return b"".join((before, form.encoded_count(len(results)), *results, after))
 
 
-def _parsed(form: Spelling, version: int, frame: Buffer) -> tuple[ElementList, list[_TopicResults]]:
+def _parsed(form: Encoding, version: int, frame: Buffer) -> tuple[ElementList, list[_TopicResults]]:
     end = len(frame)
     offset = whole_response_body(ApiKey.PRODUCE, version, frame)
     results = form.array(*_result_layout(form, version))
     element = (*topic_layout(form, version), results, *form.tags)
     listed = element_list(form, element, frame, offset, end)
-    return listed, [_results(form, version, frame, start, behind) for start, behind in listed.spans]
+    return listed, [_results(form, version, frame, start, after) for start, after in listed.spans]
 
 
-def _result_layout(form: Spelling, version: int) -> Layout:
+def _result_layout(form: Encoding, version: int) -> Layout:
     """Return the layout of a partition's result, which starts with its number and its error code."""
     times = 8 * (1 + (version >= APPEND_TIME_SINCE) + (version >= LOG_START_SINCE))
     errors: Layout = (form.structs(4, form.string), form.string) if version >= ERRORS_SINCE else ()
     return (4, 2, times, *errors, *form.tags)
 
 
-def _results(form: Spelling, version: int, frame: Buffer, start: int, end: int) -> _TopicResults:
+def _results(form: Encoding, version: int, frame: Buffer, start: int, end: int) -> _TopicResults:
     topic, offset = topic_key(form, version, frame, start, end)
     listed = element_list(form, _result_layout(form, version), frame, offset, end)
     results = tuple(
-        PartitionResult(topic, read_int32(frame, at, behind), read_int16(frame, at + 4, behind), at, behind)
-        for at, behind in listed.spans
+        PartitionResult(topic, read_int32(frame, at, after), read_int16(frame, at + 4, after), at, after)
+        for at, after in listed.spans
     )
     return _TopicResults(results, listed, start, end)

@@ -29,12 +29,7 @@ from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.codec.skip import (
     Buffer,
     TruncatedError,
-    bytes_field,
-    compact_span,
-    compact_string,
     read_int16,
-    read_int32,
-    string,
     string_span,
 )
 from kafka_quotas.wire.protocol.api_table import API_TABLE
@@ -46,7 +41,7 @@ RAW_TOKENS_UNTIL: Final = 0
 SESSION_LIFETIME_SINCE: Final = 1
 GSSAPI_TOKEN_START: Final = 0x60
 
-_FLEXIBLE_SINCE: Final = API_TABLE[ApiKey.SASL_AUTHENTICATE].flexible_since
+_AUTHENTICATE: Final = API_TABLE[ApiKey.SASL_AUTHENTICATE]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +60,7 @@ def handshake_mechanism(frame: Buffer, header: RequestHeader) -> str:
     Raises:
         ProtocolError: The request, which has to be at hand as a whole, ends before it.
     """
+    # No version of this API is flexible, so that brokers of any age can answer (KIP-482).
     start, end = string_span(frame, header.end, _whole_end(frame, header))
     return decode_utf8(bytes(frame[start:end]))
 
@@ -80,7 +76,8 @@ def authenticate_token(frame: Buffer, header: RequestHeader) -> bytes:
     Raises:
         ProtocolError: The request, which has to be at hand as a whole, ends before the token does.
     """
-    start, end = _bytes_span(frame, header.end, _whole_end(frame, header), header.api_version)
+    form = _AUTHENTICATE.encoding(header.api_version)
+    start, end = form.bytes_span(frame, header.end, _whole_end(frame, header))
     return bytes(frame[start:end])
 
 
@@ -93,10 +90,11 @@ def authenticate_result(frame: Buffer, api_version: int) -> AuthenticateResult:
     end = len(frame)
     offset = whole_response_body(ApiKey.SASL_AUTHENTICATE, api_version, frame)
     error_code = read_int16(frame, offset, end)
-    offset = (compact_string if api_version >= _FLEXIBLE_SINCE else string)(frame, offset + 2, end)
-    token_start, token_end = _bytes_span(frame, offset, end, api_version)
+    form = _AUTHENTICATE.encoding(api_version)
+    offset = form.string(frame, offset + 2, end)  # the error message
+    token_start, token_end = form.bytes_span(frame, offset, end)
     lifetime_ms = 0
-    # Version 0 has no session lifetime (KIP-368).
+    # The broker ends the session then unless the client authenticates again (KIP-368).
     if api_version >= SESSION_LIFETIME_SINCE:
         lifetime_start = max(token_start, token_end)
         if lifetime_start + 8 > end:
@@ -112,10 +110,8 @@ def raw_token(frame: Buffer) -> bytes:
 
 
 def starts_with_gssapi_token(buffer: Buffer, offset: int = 0) -> bool | None:
-    """Return whether the frame at `offset` is a bare Kerberos token, or None if more bytes are needed.
-
-    The API key of a request would be 0x60nn, far above any that exists.
-    """
+    """Return whether the frame at `offset` is a bare Kerberos token, or None if more bytes are needed."""
+    # Clients of Kafka 0.9 send it without SaslHandshake. As a request it would have the API key 0x60nn, which none has.
     if len(buffer) - offset <= FRAME_LENGTH_BYTES:
         return None
     return buffer[offset + FRAME_LENGTH_BYTES] == GSSAPI_TOKEN_START
@@ -125,17 +121,6 @@ def _whole_end(frame: Buffer, header: RequestHeader) -> int:
     if len(frame) < header.frame_end:
         raise ProtocolError("an authentication request is not at hand as a whole")
     return header.frame_end
-
-
-def _bytes_span(frame: Buffer, offset: int, end: int, api_version: int) -> tuple[int, int]:
-    """Return the span of the content of a SaslAuthenticate bytes field.
-
-    For null the end is before the start.
-    """
-    if api_version >= _FLEXIBLE_SINCE:
-        return compact_span(frame, offset, end)
-    behind = bytes_field(frame, offset, end)
-    return offset + 4, behind if read_int32(frame, offset, end) >= 0 else offset + 3
 
 
 PLAIN: Final = "PLAIN"
@@ -158,16 +143,19 @@ class ScramIdentity:
 
 
 def plain_user(token: bytes) -> str:
-    """Return the user of a PLAIN token: `authzid NUL user NUL password`, authzid empty or the user.
+    """Return the user of a PLAIN token.
 
-    *Raises* `ProtocolError` if it is none; no part of it is in the message.
+    Raises:
+        ProtocolError: The token is none. The message has no part of it, because it holds the password.
     """
+    # RFC 4616: authzid NUL user NUL password.
     parts = _text(token).split("\0")
     if len(parts) != 3:
         raise ProtocolError("a PLAIN token has not exactly three parts")
     authzid, user, password = parts
     if not user or not password:
         raise ProtocolError("a PLAIN token has no user or no password")
+    # Kafka's server refuses another authorization id, so no such token ever authenticates (`PlainSaslServer`).
     if authzid not in ("", user):
         raise ProtocolError("a PLAIN token asks to act as another user")
     return user
@@ -185,6 +173,7 @@ def scram_identity(token: bytes) -> ScramIdentity:
     name = _unescaped(match["name"])
     if match["authzid"] and _unescaped(match["authzid"]) != name:
         raise ProtocolError("a SCRAM client asks to act as another user")
+    # The name is the id of a delegation token then, whose owner the broker alone knows (KIP-48).
     is_delegation_token = _pairs(match["extensions"], ",").get("tokenauth", "").lower() == "true"
     return ScramIdentity(name=name, is_delegation_token=is_delegation_token)
 
@@ -198,6 +187,7 @@ def oauthbearer_subject(token: bytes, *, claim: str = "sub") -> str:
         ProtocolError: The message is none, its token is opaque (no JSON web token) or the claim is absent or no text.
     """
     match = _OAUTH_FIRST.fullmatch(_text(token))
+    # RFC 7628: pairs that end with 0x01, one of them the header with the token.
     scheme, _, bearer = (_pairs(match["pairs"], "\x01") if match else {}).get("auth", "").partition(" ")
     if scheme.lower() != "bearer":
         raise ProtocolError("an OAUTHBEARER exchange doesn't start with a bearer token")
@@ -218,6 +208,7 @@ def _pairs(text: str, separator: str) -> dict[str, str]:
 
 def _claims(encoded: str) -> dict[str, object]:
     try:
+        # RFC 7515 leaves the padding of base64 out.
         claims = json.loads(urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
     except (ValueError, binascii.Error, RecursionError) as error:
         raise ProtocolError("an OAUTHBEARER token can't be decoded") from error
@@ -227,6 +218,7 @@ def _claims(encoded: str) -> dict[str, object]:
 
 
 def _unescaped(name: str) -> str:
+    # RFC 5802: a comma and an equals sign are the only characters that are escaped, and they always are.
     text = name.replace("=2C", ",")
     if "=" in text.replace("=3D", ""):
         raise ProtocolError("a SCRAM name is wrongly escaped")

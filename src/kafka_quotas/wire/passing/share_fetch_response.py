@@ -18,9 +18,14 @@ from typing import Final
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.frame import framed
-from kafka_quotas.wire.codec.padding import lengthened_varint, padded_tags
 from kafka_quotas.wire.codec.skip import Buffer, encode_unsigned_varint, read_unsigned_varint
-from kafka_quotas.wire.passing.broker_addresses import Translate, replaced_list, untagged_list
+from kafka_quotas.wire.passing.broker_addresses import (
+    Translate,
+    lengthened_varint,
+    padded_tags,
+    replaced_list,
+    untagged_list,
+)
 from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD_BYTES
 
 MAX_TAIL_BYTES: Final = 1024 * 1024
@@ -36,17 +41,13 @@ _MAX_SHIFT: Final = 28
 _VARINT, _TAIL, _RECORDS_FOLLOW, _RECORDS_END = -1, -2, -3, -4
 """What a step of `_fields` is, if it is no number of bytes to step over."""
 
-_Steps = Generator[int, int, None]
+_StepGenerator = Generator[int, int, None]
 
 
 def charged_bytes(frame_length: int) -> int:
-    """Return the bytes that a response without an error counts for the fetch quota.
-
-    That is the size of the body and four bytes more. A broker excludes the few bytes of new leaders' addresses.
-
-    Args:
-        frame_length: The value of the response's length field.
-    """
+    """Return the bytes that a response without an error counts, by the value of its length field."""
+    # The size of the body and four bytes more, as in `ShareFetchResponse.sizeOf`. A broker excludes the few bytes of
+    # new leaders' addresses as well.
     return frame_length - 1
 
 
@@ -74,8 +75,8 @@ def names_no_brokers(buffer: Buffer, end: int) -> bool:
     return buffer[end - 2 : end] == b"\1\0"
 
 
-class _Walk:
-    """A walk over a response's fields at any chunk boundaries, fed the frame from its length field on."""
+class _Steps:
+    """The steps over a response's fields at any chunk boundaries, fed the frame from its length field on."""
 
     __slots__ = ("_fields", "_left", "_shift", "_skip", "_step", "_value")
 
@@ -98,6 +99,7 @@ class _Walk:
             if not self._skip:
                 self._next()
             return position + passed
+        # A varint of several bytes may be split between two chunks.
         byte = chunk[position]
         self._value |= (byte & 0x7F) << self._shift
         self._shift += 7
@@ -109,7 +111,7 @@ class _Walk:
         return position + 1
 
 
-class ShareFetchTail(_Walk):
+class ShareFetchTail(_Steps):
     """A streaming search for the list of brokers, which the body's tag section follows."""
 
     __slots__ = ()
@@ -124,6 +126,7 @@ class ShareFetchTail(_Walk):
         """
         position = start
         while True:
+            # The list of brokers is the last field before the tags (KIP-951), so the rest of the frame is the tail.
             if self._step == _TAIL:
                 tail_bytes = self._left - (position - start)
                 if not 0 < tail_bytes <= MAX_TAIL_BYTES:
@@ -139,7 +142,7 @@ class ShareFetchTail(_Walk):
         return None
 
 
-class WithoutRecords(_Walk):
+class WithoutRecords(_Steps):
     """A streaming filter that drops the records of a response and the ranges acquired with them."""
 
     __slots__ = ("_keeps",)
@@ -167,6 +170,7 @@ class WithoutRecords(_Walk):
                 self._next()
             elif position == end:
                 return b"".join(kept)
+            # Only records and their ranges are dropped: brokers and tags pass.
             elif self._step == _TAIL:
                 kept.append(chunk[position:end])
                 position = end
@@ -200,6 +204,7 @@ def rewrite_share_tail(api_version: int, tail: Buffer, translate: Translate) -> 
     # The response's length has gone out: longer addresses don't fit, so padding replaces the brokers.
     if gap < 0:
         return _NO_BROKERS + padded_tags(tag_count, tags, len(tail) - len(_NO_BROKERS))
+    # An array has no room for unknown bytes, so what is left over goes into the count or the tags after it.
     count, _ = read_unsigned_varint(tail, 0, len(tail))
     if gap <= 2:  # too short for a field: the count can be written with more bytes than it needs
         return lengthened_varint(count, count_bytes + gap) + content + section
@@ -207,7 +212,7 @@ def rewrite_share_tail(api_version: int, tail: Buffer, translate: Translate) -> 
     return head + padded_tags(tag_count, tags, len(tail) - len(head))
 
 
-def _fields() -> _Steps:
+def _fields() -> _StepGenerator:
     """Yield the steps to the list of brokers: a number of bytes to step over, or one of the codes above.
 
     After `_VARINT` the value is sent, after everything else 0.
@@ -219,7 +224,7 @@ def _fields() -> _Steps:
     yield 4  # how long acquired records are locked
     topics = yield _VARINT
     for _ in range(topics - 1):
-        yield 16  # id
+        yield 16  # the topic's id: no version names topics
         partitions = yield _VARINT
         for _ in range(partitions - 1):
             yield from _partition()
@@ -227,7 +232,7 @@ def _fields() -> _Steps:
     yield _TAIL
 
 
-def _partition() -> _Steps:
+def _partition() -> _StepGenerator:
     yield 6  # index and error
     yield from _text()
     yield 2  # error of acknowledgements
@@ -244,14 +249,14 @@ def _partition() -> _Steps:
     yield from _tags()
 
 
-def _text() -> _Steps:
+def _text() -> _StepGenerator:
     """Yield the steps over a string or bytes, which may be null."""
     size = yield _VARINT
     if size > 1:
         yield size - 1
 
 
-def _tags() -> _Steps:
+def _tags() -> _StepGenerator:
     count = yield _VARINT
     for _ in range(count):
         yield _VARINT

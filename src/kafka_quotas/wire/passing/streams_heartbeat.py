@@ -10,7 +10,7 @@ from typing import Final
 
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.encoding import COMPACT
-from kafka_quotas.wire.codec.skip import Buffer, Layout, compact_array_count, compact_string, tags, walk
+from kafka_quotas.wire.codec.skip import Buffer, Layout, compact_array_count, compact_string, skip, tags
 from kafka_quotas.wire.protocol.response_header import whole_response_body
 
 MISSING_INTERNAL_TOPICS: Final = 3
@@ -31,10 +31,11 @@ def topics_in_the_making(api_version: int, frame: Buffer) -> tuple[str, ...]:
     """
     end = len(frame)
     body = whole_response_body(ApiKey.STREAMS_GROUP_HEARTBEAT, api_version, frame)
-    count, offset = compact_array_count(frame, walk(_BEFORE_STATUS, frame, body, end), end)
+    count, offset = compact_array_count(frame, skip(_BEFORE_STATUS, frame, body, end), end)
     names: tuple[str, ...] = ()
     for _ in range(count):
-        code_at, offset = offset, walk((1,), frame, offset, end)
+        # A status is a code of one byte, a detail and tags.
+        code_at, offset = offset, skip((1,), frame, offset, end)
         detail, offset = COMPACT.text(frame, offset, end)
         offset = tags(frame, offset, end)
         if frame[code_at] == MISSING_INTERNAL_TOPICS:
@@ -45,7 +46,9 @@ def topics_in_the_making(api_version: int, frame: Buffer) -> tuple[str, ...]:
 def _named(detail: str) -> tuple[str, ...]:
     if not detail.startswith(DETAIL_START):
         return ()
+    # A reason why they aren't created follows after a semicolon.
     listed, _, rest = detail.removeprefix(DETAIL_START).partition(";")
+    # The broker creates either all of the topics or, without the right to, none.
     if MAY_NOT_CREATE in rest:
         return ()
     return tuple(name for name in listed.split(", ") if name)

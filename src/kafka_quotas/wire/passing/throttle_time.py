@@ -13,7 +13,7 @@ from typing import Final
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
-from kafka_quotas.wire.codec.skip import Buffer, Layout, TruncatedError, read_int32, walk
+from kafka_quotas.wire.codec.skip import Buffer, Layout, TruncatedError, read_int32, skip
 from kafka_quotas.wire.passing.api_versions import is_unsupported_version_answer
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.response_header import (
@@ -46,11 +46,6 @@ _FIXED: Final[dict[tuple[int, int], tuple[int, bool]]] = {
 """Where the field is if the header holds no tags, as is usual, and whether it may hold some."""
 
 
-def has_throttle(api_key: int, api_version: int) -> bool:
-    """Return whether responses of this version carry a throttle time at a known place."""
-    return (api_key, api_version) in _LAYOUTS
-
-
 def throttle_needs_whole(api_key: int, api_version: int) -> bool:
     """Return whether finding the field takes the whole response, not only its first bytes."""
     place = (api_key, api_version)
@@ -70,7 +65,7 @@ def throttle_offset(api_key: int, api_version: int, frame: Buffer, start: int = 
     fixed = _FIXED.get(place)
     if fixed is not None and len(frame) - start >= fixed[0] + 4:
         offset, may_have_tags = fixed
-        # Without header tags the field has a fixed place.
+        # Without header tags the field has a fixed place. No Kafka release has such tags, but KIP-482 allows them.
         if not may_have_tags or not frame[start + RESPONSE_HEAD_BYTES]:
             if _INT32.unpack_from(frame, start)[0] < offset:
                 raise ProtocolError("a response is too short for its throttle time")
@@ -81,6 +76,7 @@ def throttle_offset(api_key: int, api_version: int, frame: Buffer, start: int = 
 
 def _search(api_key: int, api_version: int, layout: Layout, frame: Buffer, start: int) -> int | None:
     """Return the offset by walking from the body's start, or None if this response has no field."""
+    # The byte after the head counts the header's tags, of which there usually are none.
     body = start + RESPONSE_HEAD_BYTES + 1
     if len(frame) < body or frame[body - 1] or not has_header_tags(api_key, api_version):
         found = response_body_offset(api_key, api_version, frame, start)
@@ -90,10 +86,10 @@ def _search(api_key: int, api_version: int, layout: Layout, frame: Buffer, start
     frame_end = start + FRAME_LENGTH_BYTES + _INT32.unpack_from(frame, start)[0]
     end = min(len(frame), frame_end)
     try:
-        # This error has the form of version 0, which has no throttle time.
+        # This error has the form of version 0, which has no throttle time (KIP-511).
         if api_key == _API_VERSIONS and is_unsupported_version_answer(frame, body, end):
             return None
-        offset = walk(layout, frame, body, end)
+        offset = skip(layout, frame, body, end)
         read_int32(frame, offset, end)
     except TruncatedError:
         # The bytes at hand end here, not the response.

@@ -18,13 +18,13 @@ from kafka_quotas.wire.codec.encoding import (
     NO_TOPIC_ID,
     TOPIC_ID_BYTES,
     ElementList,
-    Spelling,
+    Encoding,
     TopicId,
     element_list,
     with_elements,
 )
 from kafka_quotas.wire.codec.frame import framed
-from kafka_quotas.wire.codec.skip import Buffer, Layout, read_int16, read_int32, walk
+from kafka_quotas.wire.codec.skip import Buffer, Layout, read_int16, read_int32, skip
 from kafka_quotas.wire.protocol.api import NEVER
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.request_header import RequestHeader
@@ -47,7 +47,7 @@ class MutationRequest(NamedTuple):
     """The partition count of each topic after the request: -1 for the broker's default, 0 for a deleted topic."""
     listed: ElementList
     """The places of the topics."""
-    form: Spelling
+    form: Encoding
     """The encoding of the request."""
     validate_only: bool
 
@@ -67,17 +67,17 @@ def parse_mutation(frame: Buffer, header: RequestHeader) -> MutationRequest:
         keys = tuple(_deleted(form, version, frame, start, after) for start, after in listed.spans)
         return MutationRequest(api_key, keys, (0,) * len(keys), listed, form, validate_only=False)
     topics = [_changed(form, api_key, frame, start, after) for start, after in listed.spans]
-    flag = walk((4,), frame, listed.end, end)  # after the timeout
+    flag = skip((4,), frame, listed.end, end)  # after the timeout
     validate_only = False
     # The first version of CreateTopics can't be a dry run (KIP-4).
     if api_key != ApiKey.CREATE_TOPICS or version >= _VALIDATE_ONLY_SINCE:
-        walk((1,), frame, flag, end)
+        skip((1,), frame, flag, end)
         validate_only = bool(frame[flag])
     names, partitions = tuple(name for name, _ in topics), tuple(count for _, count in topics)
     return MutationRequest(api_key, names, partitions, listed, form, validate_only)
 
 
-def _request_element(form: Spelling, api_key: int, version: int) -> Layout:
+def _request_element(form: Encoding, api_key: int, version: int) -> Layout:
     if api_key == ApiKey.CREATE_TOPICS:
         assignments = form.structs(4, form.array(4))
         configs = form.structs(form.string, form.string)
@@ -88,7 +88,7 @@ def _request_element(form: Spelling, api_key: int, version: int) -> Layout:
     return (form.string, TOPIC_ID_BYTES, *form.tags) if version >= _DELETE_BY_ID_SINCE else (form.string,)
 
 
-def _changed(form: Spelling, api_key: int, frame: Buffer, start: int, end: int) -> tuple[str, int]:
+def _changed(form: Encoding, api_key: int, frame: Buffer, start: int, end: int) -> tuple[str, int]:
     """Return the name and partition count of a topic to create or to grow."""
     name, offset = form.text(frame, start, end)
     if name is None:
@@ -99,7 +99,7 @@ def _changed(form: Spelling, api_key: int, frame: Buffer, start: int, end: int) 
     return name, assigned or read_int32(frame, offset, end)
 
 
-def _deleted(form: Spelling, version: int, frame: Buffer, start: int, end: int) -> TopicKey:
+def _deleted(form: Encoding, version: int, frame: Buffer, start: int, end: int) -> TopicKey:
     name, offset = form.text(frame, start, end)
     if name is not None or version < _DELETE_BY_ID_SINCE:
         return name
@@ -207,14 +207,14 @@ def all_refused(api_key: int, api_version: int, correlation_id: int, results: Se
     return framed(b"".join((header, throttle, form.encoded_count(len(results)), *results, form.no_tags)))
 
 
-def _listed(api_key: int, api_version: int, form: Spelling, frame: Buffer) -> ElementList:
+def _listed(api_key: int, api_version: int, form: Encoding, frame: Buffer) -> ElementList:
     since = _SINCE[api_key]
     offset = whole_response_body(api_key, api_version, frame)
     before = 4 if api_version >= since.throttle else 0
     return element_list(form, _result_element(since, api_version, form), frame, offset + before, len(frame))
 
 
-def _result_element(since: _Since, api_version: int, form: Spelling) -> Layout:
+def _result_element(since: _Since, api_version: int, form: Encoding) -> Layout:
     topic_id: Layout = (TOPIC_ID_BYTES,) if api_version >= since.topic_id else ()
     message: Layout = (form.string,) if api_version >= since.message else ()
     # Partitions, replication factor, and the settings with their values, a flag, a source and a flag.
@@ -222,7 +222,7 @@ def _result_element(since: _Since, api_version: int, form: Spelling) -> Layout:
     return (form.string, *topic_id, 2, *message, *details, *form.tags)
 
 
-def _result(api_key: int, api_version: int, form: Spelling, frame: Buffer, span: tuple[int, int]) -> TopicResult:
+def _result(api_key: int, api_version: int, form: Encoding, frame: Buffer, span: tuple[int, int]) -> TopicResult:
     since = _SINCE[api_key]
     start, end = span
     name, offset = form.text(frame, start, end)
@@ -233,5 +233,5 @@ def _result(api_key: int, api_version: int, form: Spelling, frame: Buffer, span:
     error_code = read_int16(frame, offset, end)
     partitions = None
     if api_version >= since.partitions:
-        partitions = read_int32(frame, walk((2, form.string), frame, offset, end), end)
+        partitions = read_int32(frame, skip((2, form.string), frame, offset, end), end)
     return TopicResult(name, topic_id, error_code, partitions, start, end)

@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Final
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.codec.encoding import COMPACT, OLD, Spelling
+from kafka_quotas.wire.codec.encoding import CLASSIC, COMPACT, Encoding
 from kafka_quotas.wire.codec.skip import Layout
 
 NEVER: Final = 0x7FFF
@@ -67,9 +67,9 @@ class Api:
         """Return whether a version has tagged fields and compact lengths."""
         return version >= self.flexible_since
 
-    def encoding(self, version: int) -> Spelling:
+    def encoding(self, version: int) -> Encoding:
         """Return the encoding of a version's fields."""
-        return COMPACT if version >= self.flexible_since else OLD
+        return COMPACT if version >= self.flexible_since else CLASSIC
 
     def handles(self, version: int) -> bool:
         """Return whether we can patch this version."""

@@ -1,12 +1,12 @@
 """Broker addresses by their bytes: what is replaced, what is not touched."""
 
 import pytest
+from tests.support.frames.api_places import carries_addresses
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.passing.broker_addresses import (
     NamedBroker,
     broker_addresses,
-    carries_addresses,
     rewrite_addresses,
 )
 

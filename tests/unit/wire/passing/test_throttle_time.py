@@ -1,12 +1,12 @@
 """Throttle times by their bytes, in the responses where the place is peculiar."""
 
 import pytest
+from tests.support.frames.api_places import has_throttle
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.passing.throttle_time import (
     MAX_THROTTLE_MS,
     NEED_MORE,
-    has_throttle,
     patch_throttle,
     read_throttle_ms,
     throttle_needs_whole,

@@ -3,9 +3,10 @@
 import pytest
 from generators import api_table as generator
 from generators import kafka_python_messages, kio_messages
+from tests.support.frames.api_places import has_throttle
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.passing.throttle_time import has_throttle, throttle_needs_whole
+from kafka_quotas.wire.passing.throttle_time import throttle_needs_whole
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.response_header import has_header_tags
 
