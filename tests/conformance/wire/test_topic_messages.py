@@ -30,7 +30,7 @@ from kafka_quotas.enforcement.session.principal import BROKERS_VERSION
 from kafka_quotas.enforcement.topics.topic_cache import BY_ID_VERSION, BY_NAME_VERSION
 from kafka_quotas.wire.client.metadata import MetadataRequest
 from kafka_quotas.wire.client.request import request_frame
-from kafka_quotas.wire.codec.encoding import element_list, spelling, with_elements
+from kafka_quotas.wire.codec.encoding import CLASSIC, element_list, with_elements
 from kafka_quotas.wire.passing.metadata import known_topics, parse_metadata_request, with_topics
 from kafka_quotas.wire.passing.produce_request import parse_produce
 from kafka_quotas.wire.passing.topic_mutations import (
@@ -288,4 +288,4 @@ def test_requests_that_end_early_are_refused_with_an_error_of_ours(api_key: int,
 
 def test_a_list_of_nothing_is_not_walked_for_ever():
     with pytest.raises(ProtocolError):
-        element_list(spelling(0, 1), (), (2**31 - 1).to_bytes(4, "big"), 0, 4)
+        element_list(CLASSIC, (), (2**31 - 1).to_bytes(4, "big"), 0, 4)

@@ -64,10 +64,10 @@ class Encoding:
 
     def text(self, frame: Buffer, offset: int, end: int) -> tuple[str | None, int]:
         """Return the text of a string, None for null, and the offset after it."""
-        start, behind = self.string_span(frame, offset, end)
-        if behind < start:
+        start, after = self.string_span(frame, offset, end)
+        if after < start:
             return None, start
-        return decode_utf8(bytes(frame[start:behind])), behind
+        return decode_utf8(bytes(frame[start:after])), after
 
     def encoded_text(self, text: str | None) -> bytes:
         """Return a string of at most 32,767 bytes, None for null."""
@@ -105,11 +105,6 @@ COMPACT: Final = Encoding(
 )
 
 
-def spelling(api_version: int, flexible_since: int) -> Encoding:
-    """Return the encoding of a message's version, where flexible versions start with `flexible_since`."""
-    return COMPACT if api_version >= flexible_since else CLASSIC
-
-
 _TOO_MANY: Final = f"requests that have to be read as a whole may name {MAX_ELEMENTS} topics or partitions"
 
 
@@ -137,11 +132,11 @@ def element_list(
         raise ProtocolError(f"an array has {count} elements where {at_most} may be", hint=_TOO_MANY)
     spans: list[tuple[int, int]] = []
     for _ in range(count):
-        behind = skip(element, frame, position, end)
-        if behind == position:
+        after = skip(element, frame, position, end)
+        if after == position:
             raise ProtocolError("an array has elements of no bytes")
-        spans.append((position, behind))
-        position = behind
+        spans.append((position, after))
+        position = after
     if position > end:
         raise TruncatedError
     return ElementList(offset, tuple(spans), position)

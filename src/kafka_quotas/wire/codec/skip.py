@@ -105,8 +105,8 @@ def _end_of(offset: int, length: int, end: int) -> int:
 def string_span(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
     """Return start and end of the text of a string, with the end before the start for null."""
     length = read_int16(buffer, offset, end)
-    behind = _end_of(offset + 2, length, end)
-    return offset + 2, behind if length >= 0 else offset + 1
+    after = _end_of(offset + 2, length, end)
+    return offset + 2, after if length >= 0 else offset + 1
 
 
 def compact_span(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
@@ -115,17 +115,17 @@ def compact_span(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
         start = offset + 1
     else:
         length, start = read_unsigned_varint(buffer, offset, end)
-    behind = start + length - 1
-    if behind > end:
+    after = start + length - 1
+    if after > end:
         raise TruncatedError
-    return start, behind
+    return start, after
 
 
 def bytes_span(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
     """Return start and end of the content of bytes or records, with the end before the start for null."""
     length = read_int32(buffer, offset, end)
-    behind = _end_of(offset + 4, length, end)
-    return offset + 4, behind if length >= 0 else offset + 3
+    after = _end_of(offset + 4, length, end)
+    return offset + 4, after if length >= 0 else offset + 3
 
 
 def string(buffer: Buffer, offset: int, end: int) -> int:

@@ -59,11 +59,11 @@ class ScramClient:
         if not iterations.isdecimal() or not FEWEST_ITERATIONS <= int(iterations) <= MOST_ITERATIONS:
             raise ProtocolError(f"the server asks for {iterations or 'no'} iterations")
         without_proof = f"c={_encoded(_NO_CHANNEL_BINDING.encode())},r={nonce}"
-        said = f"{self._first_bare},{server_first.decode()},{without_proof}".encode()
+        auth_message = f"{self._first_bare},{server_first.decode()},{without_proof}".encode()
         salted = hashlib.pbkdf2_hmac(self._hash().name, self._password, salt, int(iterations))
         client_key = self._hmac(salted, b"Client Key")
-        signature = self._hmac(self._hash(client_key).digest(), said)
-        self._server_signature = self._hmac(self._hmac(salted, b"Server Key"), said)
+        signature = self._hmac(self._hash(client_key).digest(), auth_message)
+        self._server_signature = self._hmac(self._hmac(salted, b"Server Key"), auth_message)
         proof = bytes(ours ^ theirs for ours, theirs in zip(client_key, signature, strict=True))
         return f"{without_proof},p={_encoded(proof)}".encode()
 

@@ -86,10 +86,10 @@ def parse_request_header(
     elif end < len(buffer) and end < offset + FRAME_LENGTH_BYTES + length and not buffer[end]:
         end += 1
     else:
-        behind = _behind_tags(buffer, end, offset, length)
-        if behind is None:
+        after = _after_tags(buffer, end, offset, length)
+        if after is None:
             return None
-        end = behind
+        end = after
     return _new(RequestHeader, (key, version, correlation_id, client_id, end, offset, length))
 
 
@@ -113,7 +113,7 @@ def _parse_short(buffer: Buffer, offset: int, max_frame_bytes: int) -> RequestHe
     return None
 
 
-def _behind_tags(buffer: Buffer, tags_start: int, start: int, length: int) -> int | None:
+def _after_tags(buffer: Buffer, tags_start: int, start: int, length: int) -> int | None:
     """Return the offset after the header's tagged fields, or None if more bytes are needed."""
     frame_end = start + FRAME_LENGTH_BYTES + length
     header_limit = min(frame_end, start + MAX_HEADER_BYTES)
