@@ -23,6 +23,8 @@ def random_trace(source: random.Random) -> bytes:
     steps = [source.randrange(256)]
     for _ in range(source.randrange(2, 150)):
         steps += [source.choice((source.randrange(CODES), 128 + source.randrange(8))), source.randrange(256)]
+    if source.randrange(2):
+        steps.append(source.randrange(4))  # bounds
     return bytes(steps)
 
 

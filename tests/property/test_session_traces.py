@@ -21,6 +21,11 @@ WITHOUT_LOGIN = bytes.fromhex("92 0004 0004 8200")
 REFUSED_AGAIN = bytes.fromhex("da 0c02 1202 0502 0f01 8200")
 """A mechanism that the broker refuses when a client authenticates again ends the connection."""
 
+MEMORY_HELD = bytes.fromhex("00 0004 8200 8300 84ff 1500 8200 8200 8500 02")
+"""A request that has to be gathered waits for the memory that another connection holds."""
+THREE_IN_FLIGHT = bytes.fromhex("00 0004 0004 0004 0004 0004 0004 8200 8300 84ff 8300 84ff 01")
+"""More requests than may be in flight, in one write."""
+
 
 @settings(max_examples=1500, deadline=None)
 @given(traces)
@@ -30,6 +35,8 @@ REFUSED_AGAIN = bytes.fromhex("da 0c02 1202 0502 0f01 8200")
 @example(REFUSED_MECHANISM)
 @example(WITHOUT_LOGIN)
 @example(REFUSED_AGAIN)
+@example(MEMORY_HELD)
+@example(THREE_IN_FLIGHT)
 def test_whatever_a_client_does_it_is_held_and_charged_as_who_it_is(data: bytes) -> None:
     Trace(data)
 

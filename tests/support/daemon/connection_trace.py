@@ -1,6 +1,8 @@
 """A connection driven by a string of bytes: what the client sends, how it is cut, when who answers, and what must hold.
 
-Two bytes are a step: what is done, and how much of it. Whatever they are, at every moment
+The first byte says who broker and client are. Then two bytes are a step: what is done, and how much of it. A byte that
+is left at the end sets bounds: few requests in flight, and another connection that holds the memory for gathered
+requests. Whatever they are, at every moment
 - what reaches the broker is the client's frames, whole, in their order, with requests of the daemon's own between them;
 - what reaches the client is one response for each request that has one, in the order of the requests;
 - nothing of a request behind one that went over a quota reaches the broker before the client was told its throttle
@@ -20,9 +22,12 @@ from tests.support.frames.authenticator_model import (
     KERBEROS,
     METADATA,
     PRODUCE,
+    SHARE_FETCH,
     Broker,
+    Served,
+    share_fetch_answer,
 )
-from tests.support.frames.client_messages import CODES, Sent, messages
+from tests.support.frames.client_messages import CODES, LARGE_BYTES, Sent, messages
 from tests.support.frames.enforcement import (
     WINDOW,
     Pair,
@@ -35,11 +40,13 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import UNKNOWN_PRINCIPAL, EnforcementRules, ThrottleStyle
 from kafka_quotas.enforcement.event_log.charges import Charge
+from kafka_quotas.enforcement.session.gathering import GatherBudget
 from kafka_quotas.enforcement.session.in_flight import InFlightRequest
 from kafka_quotas.enforcement.session.request_classifier import RequestClassifier
 from kafka_quotas.enforcement.session.request_filter import Forward, SendRequest, Verdict
 
 LIMIT = 1000.0
+MAX_IN_FLIGHT = 1000
 MUTATION_MS = 700
 """How long the client waits for each CreateTopics."""
 QUESTION_BODY = bytes(4)
@@ -73,20 +80,32 @@ class Trace:
     """One connection and what was seen of it. Raises `AssertionError` where something does not hold."""
 
     def __init__(self, data: bytes, *, is_fast: bool = True) -> None:
-        head = data[0] if data else 0
+        head, bounds = (data[0] if data else 0), (data[-1] if data and len(data) % 2 == 0 else 0)
+        budget = GatherBudget(1000)
+        self._others_memory = budget.share()
+        self._holds_memory = bool(bounds & 2)
         style = ThrottleStyle.DELAY if head & 1 else ThrottleStyle.MUTE
         self._listens_for_sasl = bool(head & 2) and bool(head & 4)
         self.broker = Broker(requires_sasl=bool(head & 2), reauthenticates=bool(head & 8))
         self.direct = Broker(requires_sasl=bool(head & 2), reauthenticates=bool(head & 8), sizes=self.broker.sizes)
         self.charges: list[Charge] = []
         self.pair = Pair(
-            rules=EnforcementRules(window=WINDOW, throttle_style=style, requires_authentication=self._listens_for_sasl),
+            rules=EnforcementRules(
+                window=WINDOW,
+                throttle_style=style,
+                requires_authentication=self._listens_for_sasl,
+                max_in_flight=3 if bounds & 1 else MAX_IN_FLIGHT,
+            ),
+            gathering=budget,
             factories={CREATE_TOPICS: FilterAll(AsksFirst())},
             on_charge=self.charges.append if head & 128 else None,
             is_fast=is_fast,
             is_served=False,
         )
         self._tells = bool(head & 128)
+        self._has_memory = False
+        self.pair.session.gathering.on_room = self._found_memory
+        self._share_memory()
         for quota_type, bit in ((QuotaType.PRODUCE, 16), (QuotaType.FETCH, 32), (QuotaType.REQUEST_RATE, 64)):
             limit = 1.0 if quota_type is QuotaType.REQUEST_RATE else LIMIT
             for user in ("alice", "mallory", "ANONYMOUS", UNKNOWN_PRINCIPAL):
@@ -137,11 +156,28 @@ class Trace:
                 self._deliver(1 + size * size // 8)
             case 5:
                 self._act(lambda: self.pair.advance(size * 8))
+                self._share_memory()
             case 6:
                 (session.state.pause_requests if size % 2 else session.state.pause_responses)()
             case _:
                 resume = session.state.resume_requests if size % 2 else session.state.resume_responses
                 self._act(lambda: (resume(self.pair.now_ms), self.pair._collect()))
+
+    def _share_memory(self) -> None:
+        """Let the other connection give its memory back if it has some, else let it want some."""
+        if self._others_memory.length:
+            self._free_memory()
+        elif self._holds_memory:
+            self._others_memory.take(LARGE_BYTES, self.pair.now_ms)
+
+    def _free_memory(self) -> None:
+        self._others_memory.end(self.pair.now_ms)
+        if self._has_memory:
+            self._has_memory = False
+            self._act(lambda: (self.pair.session.state.resume_gathering(self.pair.now_ms), self.pair._collect()))
+
+    def _found_memory(self) -> None:
+        self._has_memory = True
 
     def _send(self, count: int) -> None:
         """Nothing; so many bytes came from the client, unless it is left unread."""
@@ -182,7 +218,9 @@ class Trace:
         self._act(lambda: (state.resume_requests(self.pair.now_ms), self.pair._collect()))
         self._act(lambda: (state.resume_responses(self.pair.now_ms), self.pair._collect()))
         seen: tuple[int, ...] = ()
+        self._holds_memory = False
         while not self.refused and seen != (seen := self._progress()):
+            self._free_memory()
             self._send(len(self._unsent))
             self._answer_one()
             self._deliver(len(self._undelivered))
@@ -255,7 +293,8 @@ class Trace:
             if len(rest) < 4:
                 break
             end = 4 + struct.unpack_from(">i", rest)[0]
-            if self._awaiting and self._awaiting[0].api_key == FETCH and len(rest) >= 12 and not self._is_in_fetch:
+            is_fetch = bool(self._awaiting) and self._awaiting[0].api_key in (FETCH, SHARE_FETCH)
+            if is_fetch and len(rest) >= 13 and not self._is_in_fetch:
                 self._is_in_fetch = True  # its throttle time counts from its head, as it does in a broker
                 self._told(self._awaiting[0], rest)
             if len(rest) < end:
@@ -273,12 +312,14 @@ class Trace:
             if answer[4:8] != struct.pack(">i", self._awaiting[0].number if self._awaiting else -1):
                 return  # an answer without a header, to a token; Kerberos' last has none
         assert struct.unpack_from(">i", answer, 4)[0] == asked.number, f"{answer[:20]!r} instead of {asked.number}"
-        if asked.api_key != FETCH:
+        if asked.api_key not in (FETCH, SHARE_FETCH):
             self._told(asked, answer)
 
     def _told(self, asked: Sent, answer: bytes) -> None:
         told_ms = asked.told_ms(answer)
-        if told_ms:
+        # A response that was held back for its throttle time says so only where clients don't wait by themselves.
+        was_delayed = self.pair.rules.throttle_style is ThrottleStyle.DELAY and asked.api_key == SHARE_FETCH
+        if told_ms and not was_delayed:
             at = next(index for index, sent in enumerate(self.sent, 1) if sent is asked)
             until_ms = self.pair.now_ms + (told_ms if self.pair.rules.throttle_style is ThrottleStyle.MUTE else 0)
             assert self._begun <= at, f"request {self._begun} passed behind {at}, which went over a quota"
@@ -318,11 +359,10 @@ class Trace:
             if quota_type is QuotaType.PRODUCE
         ]
         assert charged == produced, f"charged {charged}, taken by the broker {produced}"
-        sizes = self.broker.sizes
         fetched = [
-            (_user(each.principal), max(sizes[each.correlation_id], 12) - 4)
+            (_user(each.principal), self._charged_bytes(each))
             for each in self.broker.served
-            if each.api_key == FETCH
+            if each.api_key in (FETCH, SHARE_FETCH)
         ]
         counted = [
             (user, int(amount))
@@ -332,6 +372,10 @@ class Trace:
         assert counted == fetched[: len(counted)], f"charged {counted}, sent by the broker {fetched}"
         if not self.refused:
             assert len(counted) == len(fetched)
+
+    def _charged_bytes(self, served: Served) -> int:
+        size = self.broker.sizes[served.correlation_id]
+        return max(size, 12) - 4 if served.api_key == FETCH else len(share_fetch_answer(0, size)) - 5
 
     def outcome(self) -> tuple[object, ...]:
         """All that can be seen of the connection."""
@@ -346,10 +390,9 @@ class Trace:
 
 
 def _alike(due: Sent, seen: bytes) -> bool:
-    """Whether bytes are the first of a frame; the limits of a Fetch are lowered in passing."""
-    if due.api_key != FETCH:
-        return due.frame.startswith(seen)
-    return due.frame[:17].startswith(seen[:17]) and due.frame[33:].startswith(seen[33:])
+    """Whether bytes are the first of a frame; the limits of a fetch are lowered in passing."""
+    start, end = {FETCH: (17, 33), SHARE_FETCH: (30, 38)}.get(due.api_key, (0, 0))
+    return due.frame[:start].startswith(seen[:start]) and due.frame[end:].startswith(seen[end:])
 
 
 def _user(principal: str) -> str:

@@ -19,7 +19,7 @@ from kafka_quotas.wire.protocol.error_code import ErrorCode
 
 PRODUCE, FETCH, METADATA, HEARTBEAT = ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.HEARTBEAT
 HANDSHAKE, AUTHENTICATE = ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE
-API_VERSIONS, CREATE_TOPICS = ApiKey.API_VERSIONS, ApiKey.CREATE_TOPICS
+API_VERSIONS, CREATE_TOPICS, SHARE_FETCH = ApiKey.API_VERSIONS, ApiKey.CREATE_TOPICS, ApiKey.SHARE_FETCH
 ILLEGAL_STATE, REFUSED = ErrorCode.ILLEGAL_SASL_STATE, ErrorCode.SASL_AUTHENTICATION_FAILED
 UNSUPPORTED_MECHANISM = ErrorCode.UNSUPPORTED_SASL_MECHANISM
 ANONYMOUS, KERBEROS = "User:ANONYMOUS", "User:kerberos"
@@ -115,6 +115,8 @@ class Broker:
             return produce_response(correlation_id, version=version) if acks else b""
         if key == FETCH:
             return fetch_response(correlation_id, version=version, size=self.sizes.get(correlation_id, 100))
+        if key == SHARE_FETCH:
+            return share_fetch_answer(correlation_id, self.sizes.get(correlation_id, 100))
         if key == METADATA:
             return question_answer(correlation_id)
         if key == API_VERSIONS:
@@ -200,6 +202,15 @@ class Broker:
             return None  # who authenticates again has to be who he was
         self.principal, self.state = principal, State.COMPLETE
         return answer
+
+
+def share_fetch_answer(correlation_id: int, record_bytes: int) -> bytes:
+    """A ShareFetch response of version 1 with the records of one partition."""
+    size = record_bytes + 1
+    length = bytes([size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14])
+    partition = struct.pack(">ihbhbii", 0, 0, 0, 0, 0, 1, 1) + b"\x00" + length + b"\xee" * record_bytes + b"\x01\x00"
+    head = struct.pack(">bihbi", 0, 0, 0, 0, 30_000)
+    return response(correlation_id, head + b"\x02" + bytes(16) + b"\x02" + partition + b"\x00\x01\x00")
 
 
 def _is_request(frame: bytes) -> bool:

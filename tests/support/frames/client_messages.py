@@ -3,9 +3,20 @@
 import struct
 from collections.abc import Iterable
 
-from tests.support.frames.authenticator_model import API_VERSIONS, CREATE_TOPICS, FETCH, HEARTBEAT, METADATA, PRODUCE
+from tests.support.frames.authenticator_model import (
+    API_VERSIONS,
+    CREATE_TOPICS,
+    FETCH,
+    HEARTBEAT,
+    METADATA,
+    PRODUCE,
+    SHARE_FETCH,
+)
 from tests.support.frames.enforcement import fetch, framed, produce, request
 from tests.support.frames.sasl_frames import authenticate, handshake
+
+LARGE_BYTES = 70_000
+"""Longer than what a connection may gather without asking for memory."""
 
 
 class Sent:
@@ -20,7 +31,7 @@ class Sent:
 
     def told_ms(self, answer: bytes) -> int:
         """The throttle time in a response to it."""
-        place = {PRODUCE: len(answer) - 4, FETCH: 8, HEARTBEAT: 8, CREATE_TOPICS: 8}.get(self.api_key)
+        place = {PRODUCE: len(answer) - 4, FETCH: 8, SHARE_FETCH: 9, HEARTBEAT: 8, CREATE_TOPICS: 8}.get(self.api_key)
         value: int = 0 if place is None else struct.unpack_from(">i", answer, place)[0]
         return value
 
@@ -46,10 +57,18 @@ def messages(code: int, number: int, size: int) -> list[tuple[bytes, bool]]:
         16: _login("GSSAPI", kerberos, number),
         17: [handshake("GSSAPI", version=0, correlation_id=number), *map(framed, kerberos)],
         18: [handshake(("PLAIN", "GSSAPI", "BOGUS")[size % 3], correlation_id=number)],
+        20: [share_fetch(number)],
+        21: [request(CREATE_TOPICS, 3, number, bytes(LARGE_BYTES))],
         19: [authenticate((plain, scram[0], kerberos[0])[size % 3], correlation_id=number)],
     }
     frames = scripts.get(code, [produce(number, size=100 + 4 * number + size)])
     return [(frame, at > 0 and code in (15, 17)) for at, frame in enumerate(frames)]
+
+
+def share_fetch(correlation_id: int) -> bytes:
+    """A ShareFetch of version 1 without topics."""
+    limits = struct.pack(">iiiiii", 0, 500, 1, 50_000_000, 500, 500)
+    return request(SHARE_FETCH, 1, correlation_id, b"\x00\x02g\x02m" + limits + b"\x01\x01\x00")
 
 
 def _login(mechanism: str, tokens: Iterable[bytes], number: int) -> list[bytes]:
@@ -58,5 +77,5 @@ def _login(mechanism: str, tokens: Iterable[bytes], number: int) -> list[bytes]:
     return [handshake(mechanism, correlation_id=number), *later]
 
 
-CODES = 20
+CODES = 22
 """How many kinds of messages there are."""

@@ -24,12 +24,19 @@ How the session enforces quotas, as a broker would on this connection:
 - It counts requests and estimates their time when they end, for a client with a limit on either.
 - The response carries the larger of the broker's throttle time and ours, in the versions that have the field.
 
+Most bytes that pass a daemon are plain Produce requests and their bare responses, and the number of steps per read
+decides what small requests cost. So each read meets a fast path first: one loop takes the frames that are complete,
+start like the last Produce and need only to be charged, and copies and gathers none of them. Everything else (a pause,
+a cut frame, another API, another client, a changed limit) is left to `RequestHandler` and `ResponseHandler`. The fast
+path does exactly what they would do; a property test compares the two.
+
 A module that has to see whole requests of an API registers a `request_filter.FilterFactory` for it.
 
 **Source:** KIP-219; `KafkaApis.handleProduceRequest`, `handleFetchRequest`, `SocketServer` (4.x).
 """
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from kafka_quotas.core.quotas.cost_model import CostModel
 from kafka_quotas.enforcement.config.rules import MAX_QUEUED_REQUEST_BYTES, EnforcementRules, ThrottleStyle
@@ -37,8 +44,9 @@ from kafka_quotas.enforcement.event_log.charges import OnCharge
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.session.frame_stream import FrameStream
 from kafka_quotas.enforcement.session.gathering import GatherBudget
+from kafka_quotas.enforcement.session.in_flight import InFlightRequest
 from kafka_quotas.enforcement.session.principal import PrincipalTracker
-from kafka_quotas.enforcement.session.produce_fast_path import ProduceFastPath
+from kafka_quotas.enforcement.session.produce_template import ProduceTemplate
 from kafka_quotas.enforcement.session.quota_accounting import QuotaAccounting
 from kafka_quotas.enforcement.session.request_classifier import RequestClassifier
 from kafka_quotas.enforcement.session.request_filter import NO_FILTERS, FilterFactory
@@ -47,7 +55,11 @@ from kafka_quotas.enforcement.session.response_handler import ResponseHandler
 from kafka_quotas.enforcement.session.session_state import READING, SessionState
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
+from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.passing.broker_addresses import Translate
+from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD, RESPONSE_HEAD_BYTES
+
+_response_head: Final = RESPONSE_HEAD.unpack_from
 
 
 class Session:
@@ -105,10 +117,8 @@ class Session:
         )
         state.requests = FrameStream(requests.begin, requests.end, state.to_upstream)
         state.responses = FrameStream(responses.begin, responses.end, state.to_client)
-        fast_path = ProduceFastPath(state, classifier, requests, accounting=accounting)
-        # Bound once: looking each up per read costs as much as a tenth of a small Produce.
-        self._pass_requests = fast_path.pass_requests
-        self._pass_responses = fast_path.pass_responses
+        self._requests = requests
+        self._accounting = accounting
 
     def move(
         self, quotas: BrokerQuotas, *, factories: Mapping[int, FilterFactory], on_charge: OnCharge | None = None
@@ -136,10 +146,34 @@ class Session:
             ProtocolError: The daemon can't handle what the client sent: close both connections.
             KafkaQuotasError: No listener can be opened for a broker in a response of the daemon's own: the same.
         """
-        end = self._pass_requests(data, now_ms)
-        if end == len(data) and self.state.phase is READING:
-            return True
-        self.state.requests.feed(memoryview(data), now_ms, end)
+        state, end, offset = self.state, len(data), 0
+        template = self._classifier.template()
+        if template is not None and template.is_plain and state.phase is READING and state.requests.is_between:
+            in_flight, take = state.in_flight, template.take
+            most = state.max_in_flight - len(in_flight)
+            count = size = 0
+            while offset < end and count < most:
+                request = take(data, offset)
+                if request is None:
+                    break
+                length = request.frame_length
+                frame_end = offset + FRAME_LENGTH_BYTES + length
+                # `RequestHandler` takes a cut frame: it is charged when its last byte has come.
+                if frame_end > end:
+                    template.spares.append(request)
+                    break
+                offset = frame_end
+                in_flight.append(request)
+                count += 1
+                size += length
+            state.request_count += count
+            # `admit` records the sum where no throttle time can come of it. Otherwise the requests are charged one by
+            # one, as a broker does, because the first one over the quota mutes the client.
+            if count and (self._accounting.logs_charges or not template.admit(size, now_ms)):
+                offset = self._charge_each(template, [in_flight.pop() for _ in range(count)], now_ms)
+            if offset == end and state.phase is READING:
+                return True
+        state.requests.feed(memoryview(data), now_ms, offset)
         return False
 
     def receive_from_broker(self, data: bytes, now_ms: int) -> bool:
@@ -157,8 +191,52 @@ class Session:
             ProtocolError: The bytes answer no request, or can't be passed on: close both connections.
             KafkaQuotasError: No listener can be opened for a broker that a response names: the same.
         """
-        end = self._pass_responses(data)
-        if end == len(data):
-            return True
-        self.state.responses.feed(memoryview(data), now_ms, end)
+        state, end, offset = self.state, len(data), 0
+        # At the limit of requests in flight each response may let requests begin: `ResponseHandler` sees to that.
+        is_steady = state.phase is READING and not (state.is_at_max_in_flight or state.is_delaying)
+        if is_steady and state.responses.is_between:
+            in_flight = state.in_flight
+            while in_flight and end - offset > RESPONSE_HEAD_BYTES:
+                request = in_flight[0]
+                template = request.template
+                if template is None:
+                    break
+                length, correlation_id = _response_head(data, offset)
+                frame_end, bare = offset + FRAME_LENGTH_BYTES + length, template.response_end
+                # `ResponseHandler` takes any other response: with a throttle time, a wrong correlation id or a cut end.
+                if (
+                    correlation_id != request.correlation_id
+                    or not offset + RESPONSE_HEAD_BYTES < frame_end <= end
+                    or data[frame_end - len(bare) : frame_end] != bare
+                ):
+                    break
+                template.spares.append(in_flight.popleft())
+                offset = frame_end
+            if offset == end:
+                return True
+        state.responses.feed(memoryview(data), now_ms, offset)
         return False
+
+    def _charge_each(self, template: ProduceTemplate, latest: list[InFlightRequest], now_ms: int) -> int:
+        """Charge requests until one exceeds the quota, and return the number of bytes that may pass.
+
+        Args:
+            template: The template of the requests.
+            latest: The requests, the last one first.
+            now_ms: The time of the charges.
+        """
+        client, limiter, passed = template.client, template.client.produce, 0
+        while latest:
+            request = latest.pop()
+            passed += FRAME_LENGTH_BYTES + request.frame_length
+            throttle_ms = limiter.record(request.frame_length, now_ms)
+            if throttle_ms > 0 or self._accounting.logs_charges:
+                self._accounting.charged(request, client, limiter, throttle_ms, now_ms)
+            if throttle_ms > 0:
+                request.forget_template()  # its response carries its throttle time, which no other may inherit
+                self._requests.sent(request, now_ms)
+                break
+            self.state.in_flight.append(request)
+        template.spares.extend(latest)
+        self.state.request_count -= len(latest)
+        return passed
