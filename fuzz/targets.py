@@ -205,7 +205,7 @@ class _StillClock:
 def treated(data: bytes) -> None:
     """Serve a connection whose requests are read whole: a total threshold of nothing, few mutations, errors."""
     rules = EnforcementRules(window=WINDOW, on_violation=OnViolation.ERROR if data[:1] > b"\x7f" else OnViolation.DELAY)
-    broker = BrokerQuotas(WINDOW, book=rules.book)
+    broker = BrokerQuotas(WINDOW, policies=rules.policies)
     topics = TopicFilters(rules, counters=Counters(), notify=lambda _: None, clock=_StillClock())
     topics.thresholds.apply_file(ThresholdSettings(topics={}, totals={None: 1.0}))
     topics.thresholds.broker(1).record_accepted("t", 1000, START_MS - 10_000)

@@ -64,7 +64,7 @@ SWITCH_S: Final = 0.0005
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonResult:
-    """The way in which a daemon ended."""
+    """The signal that ended a daemon, and what it left undone."""
 
     signal_name: str
     cut_connections: int
@@ -117,7 +117,7 @@ class _Daemon:
             rules.window,
             mutation_window=rules.mutation_window,
             mutations=rules.mutations.algorithm,
-            policies=rules.book,
+            policies=rules.policies,
             pool=BucketPool(settings.max_bucket_bytes, self._clock),
         )
         self._topics = TopicFilters(rules, counters=self._counters, notify=self._notify, clock=self._clock)
@@ -303,7 +303,7 @@ class _Daemon:
                 self._notify(
                     LogEvent(
                         event="work in the background failed; it is begun again",
-                        severity=LogLevel.ERROR,
+                        level=LogLevel.ERROR,
                         fields={"error": defect(error)},
                     )
                 )

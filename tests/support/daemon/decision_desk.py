@@ -26,9 +26,9 @@ APP = Entity.of(client_id="app")
 class Desk:
     """A decider over one limit of 1000 bytes/s (or another), with its clock and a control desk in front."""
 
-    def __init__(self, *, limits: dict[QuotaType, float] | None = None, book: PolicyTable | None = None) -> None:
+    def __init__(self, *, limits: dict[QuotaType, float] | None = None, policies: PolicyTable | None = None) -> None:
         self.clock = VirtualClock(START_MS)
-        self.policy = QuotaRegistry(QuotaWindow(samples=3, window_s=1), policies=book)
+        self.policy = QuotaRegistry(QuotaWindow(samples=3, window_s=1), policies=policies)
         limits = limits or {QuotaType.PRODUCE: 1000.0}
         quotas = {quota_type.key.name: limit for quota_type, limit in limits.items()}
         self.policy.apply([QuotaEntry(entity=APP, quotas=quotas)])

@@ -136,7 +136,7 @@ class Pair:
         """`is_served` says that the broker has shown already that it serves the client, who has no need for SASL."""
         self.is_fast = is_fast
         self.rules = rules or EnforcementRules(window=WINDOW)
-        self.broker = broker or BrokerQuotas(self.rules.window, policies=self.rules.book)
+        self.broker = broker or BrokerQuotas(self.rules.window, policies=self.rules.policies)
         for quota_type, limit in (quotas or {}).items():
             self.broker.update(quota_type, entity or Entity.of(client_id=CLIENT_ID), limit, static=False)
         self.notices: list[LogEvent] = []

@@ -13,7 +13,7 @@ from kafka_quotas.core.model.entity import ABSENT, Absent, Entity
 
 
 class Mode(StrEnum):
-    """The way in which a rate is measured and enforced."""
+    """The algorithm by which a rate is measured and enforced."""
 
     KAFKA = "kafka"
     """Kafka's sliding window."""
@@ -33,7 +33,7 @@ class Scope(StrEnum):
 
 
 class FetchOverQuota(StrEnum):
-    """The treatment of a fetch that takes its client over a quota."""
+    """The handling of a fetch that takes its client over a quota."""
 
     DELIVER = "deliver"
     """Its data passes and is charged afterwards."""
@@ -42,7 +42,7 @@ class FetchOverQuota(StrEnum):
 
 
 class OnViolation(StrEnum):
-    """The treatment of a client over its quota: a delay, an error, or both in turn."""
+    """The handling of a client over its quota: a delay, an error, or both in turn."""
 
     DELAY = "delay"
     ERROR = "error"
@@ -90,7 +90,7 @@ class PolicyTable:
         by_key = {(each.entity.user, each.entity.client_id): each.settings for each in self.entities}
         object.__setattr__(self, "_by_key", by_key)
 
-    def terms_of(self, user: str, client_id: str) -> ClientPolicy:
+    def policy_of(self, user: str, client_id: str) -> ClientPolicy:
         """Return the policy of a user's client-id."""
         if not self.entities:
             return self.default

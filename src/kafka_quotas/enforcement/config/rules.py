@@ -27,7 +27,7 @@ from kafka_quotas.wire.protocol.error_code import ErrorCode
 
 
 class MutationMode(StrEnum):
-    """The treatment of topics over the quota."""
+    """The handling of topics over the quota."""
 
     AUTO = "auto"
     """Refused in versions whose clients know the error, else admitted and waited for, as a broker does."""
@@ -38,7 +38,7 @@ class MutationMode(StrEnum):
 
 
 class AutoCreate(StrEnum):
-    """The treatment of topics that a Metadata request would create by naming them."""
+    """The handling of topics that a Metadata request would create by naming them."""
 
     COUNT = "count"
     """They count as if they were requested, and are waited for."""
@@ -99,7 +99,7 @@ MAX_QUEUED_REQUEST_BYTES: Final = 256 * 1024 * 1024
 
 
 class ThrottleStyle(StrEnum):
-    """The way in which a client is made to wait."""
+    """The means by which a client is made to wait."""
 
     MUTE = "mute"
     """The response goes out at once and the connection is muted after it (KIP-219, Kafka since 2.0)."""
@@ -108,7 +108,7 @@ class ThrottleStyle(StrEnum):
 
 
 class UnknownApi(StrEnum):
-    """The treatment of a request of an API that the daemon has no definition of."""
+    """The handling of a request of an API that the daemon has no definition of."""
 
     PASS = "pass"  # noqa: S105 - no password
     """It passes untouched, and so does its response."""
@@ -162,17 +162,13 @@ class EnforcementRules:
         return self.unknown_apis is UnknownApi.PASS and self.apis == ALL_APIS
 
     @property
-    def terms(self) -> ClientPolicy:
-        """The policy of clients that no entity of a policy file has settings for."""
-        return ClientPolicy(
+    def policies(self) -> PolicyTable:
+        """The policies of all clients without a policy file."""
+        default = ClientPolicy(
             mode=self.mode,
             scope=self.scope,
             fetch_over_quota=self.fetch_over_quota,
             on_violation=self.on_violation,
             max_throttle_ms=self.max_throttle_ms,
         )
-
-    @property
-    def book(self) -> PolicyTable:
-        """The policies of all clients without a policy file."""
-        return PolicyTable(default=self.terms, internal_principals=self.internal_principals)
+        return PolicyTable(default=default, internal_principals=self.internal_principals)

@@ -172,7 +172,7 @@ class EventLogWriter:
             self._notify(
                 LogEvent(
                     event="event log can't be written; events are lost until it can",
-                    severity=LogLevel.ERROR,
+                    level=LogLevel.ERROR,
                     fields={"target": self.target, "error": error.message},
                 )
             )

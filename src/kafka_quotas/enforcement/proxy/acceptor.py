@@ -127,7 +127,7 @@ class Acceptor:
         self._notify(
             LogEvent(
                 event="can't accept connections",
-                severity=LogLevel.ERROR,
+                level=LogLevel.ERROR,
                 fields={"port": self.port, "error": error.strerror or str(error)},
             )
         )

@@ -267,4 +267,4 @@ class ConnectionAdmission:
 
     def _log(self, event: str, peer: Address, **fields: str) -> None:
         who = {"client": str(peer), "listener": self.settings.name}
-        self._context.notify(LogEvent(event=event, severity=LogLevel.WARNING, fields={**who, **fields}))
+        self._context.notify(LogEvent(event=event, level=LogLevel.WARNING, fields={**who, **fields}))

@@ -184,7 +184,7 @@ class Listener:
             if error.hint:
                 fields["hint"] = error.hint
             self._context.notify(
-                LogEvent(event="clients can't be sent to a broker", severity=LogLevel.ERROR, fields=fields)
+                LogEvent(event="clients can't be sent to a broker", level=LogLevel.ERROR, fields=fields)
             )
 
     def _open(self, route: Callable[[], Route], host: str, ports: Iterable[int], *, is_bootstrap: bool) -> int:

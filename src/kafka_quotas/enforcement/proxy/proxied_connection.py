@@ -372,21 +372,21 @@ class ProxiedConnection:
         message = f"{type(error).__name__}: {error} ({Path(raised.filename).name}:{raised.lineno})"
         self._fail("connection closed: internal error", KafkaQuotasError(message), LogLevel.ERROR)
 
-    def _fail(self, event: str, error: KafkaQuotasError, severity: LogLevel) -> None:
+    def _fail(self, event: str, error: KafkaQuotasError, level: LogLevel) -> None:
         self._counters.connections_failed += 1
         if isinstance(error, ProtocolError):
             self._counters.protocol_errors += 1
         fields: dict[str, str | float] = {"error": error.message}
         if error.hint:
             fields["hint"] = error.hint
-        self._log(event, severity, fields)
+        self._log(event, level, fields)
         self.close()
 
-    def _log(self, event: str, severity: LogLevel, fields: dict[str, str | float] | None = None) -> None:
+    def _log(self, event: str, level: LogLevel, fields: dict[str, str | float] | None = None) -> None:
         who: dict[str, str | float] = {"client": self.peer, "user": self.session.tracker.principal}
         if self._state.in_flight:
             who["unanswered"] = len(self._state.in_flight)
-        self._context.notify(LogEvent(event=event, severity=severity, fields=who | (fields or {})))
+        self._context.notify(LogEvent(event=event, level=level, fields=who | (fields or {})))
 
 
 def _nobody(connection: ProxiedConnection) -> None:

@@ -57,7 +57,7 @@ class ReloadingTlsContext:
             self._notify(
                 LogEvent(
                     event="changed certificates can't be used; those before stay",
-                    severity=LogLevel.ERROR,
+                    level=LogLevel.ERROR,
                     fields={"files": names, "error": error.message},
                 )
             )

@@ -182,7 +182,7 @@ class BrokerQuotas:
         self._clients.clear()
 
     def _new_client(self, user: str, client_id: str) -> ClientLimits:
-        policy = self._policies.terms_of(user, client_id)
+        policy = self._policies.policy_of(user, client_id)
         home = self if self._cluster is None or policy.scope is Scope.BROKER else self._cluster
         managers = self._unconfigured if policy.exempt else home._managers_of(policy.mode)  # noqa: SLF001 - its like
         return ClientLimits(

@@ -104,7 +104,7 @@ class Reloader:
             self._notify(
                 LogEvent(
                     event="quotas can't be read again; those before stay in force",
-                    severity=LogLevel.ERROR,
+                    level=LogLevel.ERROR,
                     fields={"error": error.message},
                 )
             )

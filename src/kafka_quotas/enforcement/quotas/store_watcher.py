@@ -191,7 +191,7 @@ class StoreWatcher:
             self._notify(
                 LogEvent(
                     event="store can't be read; its last content stays in force",
-                    severity=LogLevel.ERROR,
+                    level=LogLevel.ERROR,
                     fields={"store": self.state.url, "error": message},
                 )
             )

@@ -327,7 +327,7 @@ class PrincipalTracker:
         self._notify(
             LogEvent(
                 event="principal can't be read",
-                severity=LogLevel.WARNING,
+                level=LogLevel.WARNING,
                 fields={"mechanism": mechanism, "counts_as": self._unknown},
             )
         )

@@ -98,7 +98,7 @@ class StateSnapshotter:
             self._notify(
                 LogEvent(
                     event="state can't be restored; every bucket starts empty",
-                    severity=LogLevel.ERROR,
+                    level=LogLevel.ERROR,
                     fields={"error": error.message},
                 )
             )
@@ -245,9 +245,7 @@ class StateSnapshotter:
     def _log_failure(self, error: StateError) -> None:
         if not self._failing:
             self._failing = True
-            self._notify(
-                LogEvent(event="state can't be saved", severity=LogLevel.ERROR, fields={"error": error.message})
-            )
+            self._notify(LogEvent(event="state can't be saved", level=LogLevel.ERROR, fields={"error": error.message}))
 
 
 def _sliced(saved: Iterator[Saved]) -> Iterator[list[Saved]]:

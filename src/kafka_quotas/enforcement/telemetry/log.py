@@ -33,7 +33,7 @@ class LogEvent:
 
     event: str
     """Fixed text that names the event."""
-    severity: LogLevel = LogLevel.INFO
+    level: LogLevel = LogLevel.INFO
     fields: dict[str, str | float] = field(default_factory=dict)
     """Details by name."""
 
@@ -97,7 +97,7 @@ class Log:
 
     def notify(self, event: LogEvent) -> None:
         """Write the line of an event, or leave it out and count it."""
-        if event.severity < self._threshold:
+        if event.level < self._threshold:
             return
         now_ms = self._clock.now_ms()
         if now_ms // 1000 != self._second:
@@ -121,11 +121,11 @@ class Log:
 
 def _text_line(now_ms: int, event: LogEvent, left_out: int) -> str:
     more = f" left_out={left_out}" if left_out else ""
-    return f"{_time(now_ms)} {event.severity.name.lower()} {event}{more}\n"
+    return f"{_time(now_ms)} {event.level.name.lower()} {event}{more}\n"
 
 
 def _json_line(now_ms: int, event: LogEvent, left_out: int) -> str:
-    line = {"time": _time(now_ms), "severity": event.severity.name.lower(), "event": event.event, **event.fields}
+    line = {"time": _time(now_ms), "severity": event.level.name.lower(), "event": event.event, **event.fields}
     return json.dumps(line | ({"left_out": left_out} if left_out else {})) + "\n"
 
 

@@ -127,7 +127,7 @@ class ThrottleStats:
         }
         if quota_type is QuotaType.REQUEST:
             fields["estimated"] = "yes"
-        self._notify(LogEvent(event=event, severity=level, fields=fields))
+        self._notify(LogEvent(event=event, level=level, fields=fields))
 
 
 def _name_bytes(key: Throttled) -> int:

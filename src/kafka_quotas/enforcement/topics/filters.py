@@ -59,7 +59,7 @@ class TopicFilters:
             self._notify(
                 LogEvent(
                     event="thresholds can't be used; those before stay in force",
-                    severity=LogLevel.ERROR,
+                    level=LogLevel.ERROR,
                     fields={"error": error.message},
                 )
             )

@@ -172,7 +172,7 @@ class BrokerThresholds:
             "batches": topic.batches,
         }
         event = "data rejected: topic over its threshold" if dropped else "data would be rejected (shadow mode)"
-        self._notify(LogEvent(event=event, severity=LogLevel.WARNING, fields=fields))
+        self._notify(LogEvent(event=event, level=LogLevel.WARNING, fields=fields))
 
 
 class ThresholdRegistry:

@@ -88,7 +88,7 @@ def test_a_client_without_a_limit_waits_for_nothing_and_no_quota_says_so() -> No
 
 def test_terms_hold_here_as_well() -> None:
     terms = EntityPolicy(entity=APP, settings={"mode": Mode.SHADOW, "max_throttle_ms": 700})
-    decision = Desk(book=PolicyTable(entities=(terms,))).decide(Operation.RECORD, 50_000)
+    decision = Desk(policies=PolicyTable(entities=(terms,))).decide(Operation.RECORD, 50_000)
     assert (decision.delay_ms, decision.is_shadow) == (700, True)
 
 

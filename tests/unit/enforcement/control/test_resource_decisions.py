@@ -28,16 +28,16 @@ def ask(desk: Desk, op: Operation, kind: ResourceQuota, amount: float, *, ip: st
     return decided
 
 
-def desk_of_addresses(limit: float = 10.0, book: PolicyTable | None = None) -> Desk:
-    desk = Desk(book=book)
+def desk_of_addresses(limit: float = 10.0, policies: PolicyTable | None = None) -> Desk:
+    desk = Desk(policies=policies)
     quotas = {"connection_creation_rate": limit}
     desk.connections.ip_limits.apply([QuotaEntry(entity=Entity.of(ip="192.0.2.7"), quotas=quotas)])
     return desk
 
 
-def desk_of_topics(book: PolicyTable | None = None) -> Desk:
+def desk_of_topics(policies: PolicyTable | None = None) -> Desk:
     """The broker takes in 2,000 bytes/s of its 1,000, all of them for `busy`, which may take 600."""
-    desk = Desk(book=book)
+    desk = Desk(policies=policies)
     desk.thresholds.apply_file(ThresholdSettings(topics={"busy": 600.0}, totals={None: 1000.0}))
     ask(desk, Operation.RECORD, TOPIC, 10_000, topic="busy")
     desk.clock.advance(TICK_MS)
@@ -70,7 +70,7 @@ def test_an_address_without_a_limit_waits_for_nothing() -> None:
 
 
 def test_the_mode_of_the_daemon_holds_for_addresses() -> None:
-    desk = desk_of_addresses(book=SHADOW)
+    desk = desk_of_addresses(policies=SHADOW)
     assert ask(desk, Operation.RECORD, CONNECTION, 100, ip="192.0.2.7")[::5] == (1000, True)
 
 
@@ -112,7 +112,7 @@ def test_asking_changes_nothing_and_what_is_given_back_was_never_taken() -> None
 
 
 def test_a_shadow_is_told_and_its_data_counts() -> None:
-    desk = desk_of_topics(book=SHADOW)
+    desk = desk_of_topics(policies=SHADOW)
     told = ask(desk, Operation.RECORD, TOPIC, 50_000, topic="busy")
     assert told.is_shadow
     assert told.delay_ms > 0

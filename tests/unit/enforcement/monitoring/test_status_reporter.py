@@ -68,8 +68,8 @@ def test_a_notice_is_one_line_whatever_a_client_sent() -> None:
 def test_the_log_has_time_severity_and_event_and_leaves_debug_out() -> None:
     stream = io.StringIO()
     log = Log(stream, VirtualClock(1_700_000_000_123))
-    log.notify(LogEvent(event="something happened", severity=LogLevel.WARNING, fields={"who": "me"}))
-    log.notify(LogEvent(event="detail", severity=LogLevel.DEBUG))
+    log.notify(LogEvent(event="something happened", level=LogLevel.WARNING, fields={"who": "me"}))
+    log.notify(LogEvent(event="detail", level=LogLevel.DEBUG))
     assert stream.getvalue() == "2023-11-14T22:13:20.123Z warning something happened who=me\n"
 
 
@@ -247,7 +247,7 @@ def test_the_log_can_be_json() -> None:
     stream = io.StringIO()
     log = Log(stream, VirtualClock(1_700_000_000_123), log_format=LogFormat.JSON)
     for _ in range(LINES_PER_SECOND + 1):
-        log.notify(LogEvent(event="e", severity=LogLevel.ERROR, fields={"odd": 'x="1"\n', "n": 3}))
+        log.notify(LogEvent(event="e", level=LogLevel.ERROR, fields={"odd": 'x="1"\n', "n": 3}))
     lines = stream.getvalue().splitlines()
     assert len(lines) == LINES_PER_SECOND
     expected = {"time": "2023-11-14T22:13:20.123Z", "severity": "error", "event": "e", "odd": 'x="1"\n', "n": 3}

@@ -115,9 +115,9 @@ def test_terms_of_many_entities_are_not_gone_through_for_each_client() -> None:
             return super().__iter__()
 
     entities = (EntityPolicy(entity=Entity.of(user=f"user-{number}"), settings={"exempt": True}) for number in range(9))
-    book = PolicyTable(entities=Watched(entities))
+    policies = PolicyTable(entities=Watched(entities))
     walks = Watched.walks
-    assert all(book.terms_of(f"user-{number}", "app").exempt for number in range(9))
+    assert all(policies.policy_of(f"user-{number}", "app").exempt for number in range(9))
     assert Watched.walks == walks
 
 

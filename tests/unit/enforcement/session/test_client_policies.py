@@ -341,7 +341,7 @@ def test_a_shadow_is_neither_told_nor_muted_nor_capped_and_what_would_have_been_
 def test_a_limit_of_the_cluster_is_shared_by_all_brokers_and_one_of_brokers_is_not() -> None:
     for scope, waits in ((Scope.CLUSTER, True), (Scope.BROKER, False)):
         rules = EnforcementRules(window=WINDOW, scope=scope)
-        policy = QuotaRegistry(WINDOW, policies=rules.book)
+        policy = QuotaRegistry(WINDOW, policies=rules.policies)
         policy.apply([QuotaEntry(entity=APP, quotas={"producer_byte_rate": 1000.0})])
         pairs = [Pair(rules=rules, broker=policy.broker(node)) for node in (1, 2)]
         for pair in pairs:
@@ -380,7 +380,7 @@ def test_each_setting_is_that_of_the_most_specific_entity_that_has_it() -> None:
     def of(settings: dict[str, object], entity: Entity) -> EntityPolicy:
         return EntityPolicy(entity=entity, settings=settings)
 
-    book = PolicyTable(
+    policies = PolicyTable(
         default=ClientPolicy(max_throttle_ms=1),
         entities=(
             of({"mode": Mode.SMOOTH, "max_throttle_ms": 2}, Entity.of(user="alice")),
@@ -389,6 +389,6 @@ def test_each_setting_is_that_of_the_most_specific_entity_that_has_it() -> None:
             of({"mode": Mode.SMOOTH}, Entity.of(client_id="app")),
         ),
     )
-    assert book.terms_of("alice", "app") == ClientPolicy(mode=Mode.SHADOW, scope=Scope.CLUSTER, max_throttle_ms=2)
-    assert book.terms_of("alice", "x") == ClientPolicy(mode=Mode.SMOOTH, scope=Scope.CLUSTER, max_throttle_ms=2)
-    assert book.terms_of("bob", "app") == ClientPolicy(mode=Mode.SMOOTH, scope=Scope.CLUSTER, max_throttle_ms=1)
+    assert policies.policy_of("alice", "app") == ClientPolicy(mode=Mode.SHADOW, scope=Scope.CLUSTER, max_throttle_ms=2)
+    assert policies.policy_of("alice", "x") == ClientPolicy(mode=Mode.SMOOTH, scope=Scope.CLUSTER, max_throttle_ms=2)
+    assert policies.policy_of("bob", "app") == ClientPolicy(mode=Mode.SMOOTH, scope=Scope.CLUSTER, max_throttle_ms=1)

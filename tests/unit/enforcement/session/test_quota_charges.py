@@ -41,7 +41,7 @@ class Walk:
         rules = EnforcementRules(
             window=WINDOW, mutation_window=WINDOW, mutations=MutationRules(), internal_principals=principals
         )
-        quotas = BrokerQuotas(WINDOW, policies=rules.book)
+        quotas = BrokerQuotas(WINDOW, policies=rules.policies)
         for quota_type in KAFKAS_OWN:
             quotas.update(quota_type, Entity.of(client_id=CLIENT_ID), 1e9, static=False)
         self._charges: list[Charge] = []

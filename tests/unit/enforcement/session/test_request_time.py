@@ -82,7 +82,7 @@ class Flood:
 
 def flood(round_trip: Callable[[int], tuple[bytes, bytes]], *, connections: int, percentage: float) -> Flood:
     rules = EnforcementRules(window=WINDOW)
-    broker = BrokerQuotas(WINDOW, policies=rules.book)
+    broker = BrokerQuotas(WINDOW, policies=rules.policies)
     broker.update(QuotaType.REQUEST, Entity.of(client_id=CLIENT_ID), percentage, static=False)
     return Flood(round_trip, [Pair(rules=rules, broker=broker, model=MODEL) for _ in range(connections)])
 
@@ -122,7 +122,7 @@ def test_who_is_within_its_share_is_not_held_while_others_flood() -> None:
 @pytest.mark.parametrize("mode", list(FetchOverQuota))
 def test_a_consumer_that_polls_without_pause_is_contained_in_either_mode_of_fetches(mode: FetchOverQuota) -> None:
     rules = EnforcementRules(window=WINDOW, fetch_over_quota=mode)
-    broker = BrokerQuotas(WINDOW, policies=rules.book)
+    broker = BrokerQuotas(WINDOW, policies=rules.policies)
     broker.update(QuotaType.REQUEST, Entity.of(client_id=CLIENT_ID), 1.0, static=False)
     polling = Flood(poll, [Pair(rules=rules, broker=broker, model=MODEL)])
     polling.run(120)

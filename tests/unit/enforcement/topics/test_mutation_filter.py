@@ -50,7 +50,7 @@ def client(
         mode=terms,
         mutations=MutationRules(mode=mode, algorithm=algorithm, auto_create=auto_create),
     )
-    quotas = BrokerQuotas(WINDOW, mutations=algorithm, policies=rules.book)
+    quotas = BrokerQuotas(WINDOW, mutations=algorithm, policies=rules.policies)
     if rate is not None:
         quotas.update(QuotaType.CONTROLLER_MUTATION, OF_APP, rate, static=False)
     counters = Counters()

@@ -53,7 +53,7 @@ class Group:
         rules = EnforcementRules(
             window=WINDOW, mutation_window=WINDOW, mutations=MutationRules(auto_create=auto_create)
         )
-        quotas = BrokerQuotas(WINDOW, policies=rules.book)
+        quotas = BrokerQuotas(WINDOW, policies=rules.policies)
         if rate is not None:
             quotas.update(QuotaType.CONTROLLER_MUTATION, Entity.of(client_id=CLIENT_ID), rate, static=False)
         self.charges: list[Charge] = []

@@ -43,7 +43,7 @@ class Producer(Client):
         self.topics.thresholds.apply_file(
             ThresholdSettings(totals={None: 1000.0} if totals is None else totals, topics={"small": 100.0})
         )
-        quotas = BrokerQuotas(rules.window, policies=rules.book)
+        quotas = BrokerQuotas(rules.window, policies=rules.policies)
         super().__init__(
             Pair(rules=rules, broker=quotas, factories=self.topics.factories(1, quotas)),
             broker or TopicBroker(topics={"small": 2, "large": 2, "other": 1}),
