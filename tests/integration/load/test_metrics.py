@@ -94,4 +94,4 @@ def test_without_an_address_nothing_is_read() -> None:
     with BrokerMetrics(()) as metrics:
         pass
 
-    assert (metrics.samples, metrics.warnings) == ((), ())
+    assert (metrics.samples, metrics.warnings) == ([], ())

@@ -1,8 +1,7 @@
 """Traces of one client: acknowledged bytes over time, and every response as the simulator takes it.
 
 Invariants: the sum of an `AckTrace` is exact. Only its times are coarsened, to a grid that doubles whenever the trace
-would outgrow its limit. A `ResponseTrace` keeps responses exactly or not at all. Where it is full, those after `end_ms`
-are missing and `complete` is false, so that a result from the trace can state for how long it holds.
+would outgrow its limit. A `ResponseTrace` keeps responses exactly or, where it is full, not at all.
 """
 
 from array import array
@@ -75,7 +74,7 @@ class Response:
 class ResponseTrace:
     """The responses of one client in the order in which they arrived."""
 
-    __slots__ = ("_brokers", "_charged", "_max_responses", "_t_ms", "_throttle_ms", "complete")
+    __slots__ = ("_brokers", "_charged", "_max_responses", "_t_ms", "_throttle_ms")
 
     def __init__(self, *, max_responses: int = MAX_RESPONSES) -> None:
         self._max_responses = max_responses
@@ -83,7 +82,6 @@ class ResponseTrace:
         self._charged = array("q")
         self._throttle_ms = array("q")
         self._brokers = array("q")
-        self.complete = True
 
     def __len__(self) -> int:
         return len(self._t_ms)
@@ -93,17 +91,10 @@ class ResponseTrace:
         for t_ms, charged, throttle_ms, broker in columns:
             yield Response(t_ms=t_ms, charged=charged, throttle_ms=throttle_ms, broker=broker)
 
-    @property
-    def end_ms(self) -> int:
-        """The time of the last response in the trace, -1 where there is none."""
-        return self._t_ms[-1] if self._t_ms else -1
-
     def add(self, t_ms: int, charged: int, throttle_ms: int, broker: int = 0) -> None:
         """Add a response, where there is room."""
-        if len(self._t_ms) >= self._max_responses:
-            self.complete = False
-            return
-        self._t_ms.append(t_ms)
-        self._charged.append(charged)
-        self._throttle_ms.append(throttle_ms)
-        self._brokers.append(broker)
+        if len(self._t_ms) < self._max_responses:
+            self._t_ms.append(t_ms)
+            self._charged.append(charged)
+            self._throttle_ms.append(throttle_ms)
+            self._brokers.append(broker)
