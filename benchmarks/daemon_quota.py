@@ -27,7 +27,8 @@ from tests.support.brokers.java_process import java_command
 from tests.support.brokers.servers import Kafka, kafka_4
 
 from kafka_quotas.commands.testbed.daemon_process import running_daemon
-from kafka_quotas.loadtest.plan.throttle_cycles import Direction, judge
+from kafka_quotas.loadtest.plan.throttle_cycles import judge
+from kafka_quotas.loadtest.plan.workload import Workload
 
 CLIENT_ID = "bench"
 RECORD = bytes(1000)
@@ -192,7 +193,7 @@ def one(kafka: Kafka, client: str, connections: int, seconds: float) -> str:
         acks,
         quota=QUOTA,
         window_ms=daemon.WINDOW.samples * daemon.WINDOW.window_ms,
-        direction=Direction.CONSUME if kind == "fetch" else Direction.PRODUCE,
+        workload=Workload.CONSUME if kind == "fetch" else Workload.PRODUCE,
     )
     return f"{client:<14}{connections:>4} connections: {verdict.evidence}; holds: {verdict.ok}"
 

@@ -66,7 +66,7 @@ class Narrator:
             for client in CLIENTS:
                 offers = "all it can" if client.offers is None else format_byte_rate(client.offers)
                 quota = "no quota" if client.quota is None else f"quota {format_bytes(client.quota)}/s"
-                self._tell(f"{client.client_id:<10} {client.direction.value}s {offers}, {quota}")
+                self._tell(f"{client.client_id:<10} {client.workload.value}s {offers}, {quota}")
         if self._watcher is not None:
             self._watcher(progress)
 

@@ -17,7 +17,6 @@ from kafka_quotas.core.model.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.resolution.client import QuotaClient
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
-from kafka_quotas.loadtest.plan.throttle_cycles import Direction
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.result.result import LoadResult
 from kafka_quotas.loadtest.run.embedded_cluster import EmbeddedCluster
@@ -38,7 +37,7 @@ class DemoClient:
     """A client of the demo."""
 
     client_id: str
-    direction: Direction
+    workload: Workload
     quota: int | None
     """In bytes/s, None for no quota."""
     offers: int | None
@@ -47,14 +46,14 @@ class DemoClient:
     @property
     def key(self) -> QuotaKey:
         """The quota key that concerns it."""
-        return PRODUCER_BYTE_RATE if self.direction is Direction.PRODUCE else CONSUMER_BYTE_RATE
+        return PRODUCER_BYTE_RATE if self.workload is Workload.PRODUCE else CONSUMER_BYTE_RATE
 
 
 CLIENTS: Final = (
-    DemoClient(client_id="greedy", direction=Direction.PRODUCE, quota=2_000_000, offers=None),
-    DemoClient(client_id="modest", direction=Direction.PRODUCE, quota=4_000_000, offers=1_500_000),
-    DemoClient(client_id="unlimited", direction=Direction.PRODUCE, quota=None, offers=8_000_000),
-    DemoClient(client_id="reader", direction=Direction.CONSUME, quota=3_000_000, offers=None),
+    DemoClient(client_id="greedy", workload=Workload.PRODUCE, quota=2_000_000, offers=None),
+    DemoClient(client_id="modest", workload=Workload.PRODUCE, quota=4_000_000, offers=1_500_000),
+    DemoClient(client_id="unlimited", workload=Workload.PRODUCE, quota=None, offers=8_000_000),
+    DemoClient(client_id="reader", workload=Workload.CONSUME, quota=3_000_000, offers=None),
 )
 
 
@@ -137,8 +136,8 @@ def _plan(bootstrap: str) -> LoadPlan:
 def _load(client: DemoClient) -> ClientLoad:
     return ClientLoad(
         name=ClientName(user=None, client_id=client.client_id),
-        workload=Workload(client.direction.value),
-        topic=_PRODUCED_TOPIC if client.direction is Direction.PRODUCE else _CONSUMED_TOPIC,
+        workload=client.workload,
+        topic=_PRODUCED_TOPIC if client.workload is Workload.PRODUCE else _CONSUMED_TOPIC,
         arrivals_per_second=None if client.offers is None else Fraction(client.offers, RECORD_SIZE),
         quota=None if client.quota is None else float(client.quota),
         record_size=RECORD_SIZE,

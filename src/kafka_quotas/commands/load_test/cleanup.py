@@ -146,7 +146,6 @@ class Cleanup:
         journal.settle(prefix)
 
     def _undo(self, what: str, undo: Callable[[], None]) -> None:
-        """Undo a change, or report that it can't be undone."""
         try:
             undo()
         except KafkaQuotasError as error:

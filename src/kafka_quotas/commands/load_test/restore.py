@@ -72,7 +72,6 @@ def _announced(unfinished: UnfinishedRun) -> RestoredRun:
 
 
 def _undone(unfinished: UnfinishedRun, settings_of: SettingsOf) -> RestoredRun:
-    """Undo the changes of a run and delete its journal."""
     header = unfinished.header
     settings = settings_of(None if header.command_config is None else Path(header.command_config))
     quotas = RevertedQuotas()

@@ -112,7 +112,6 @@ class _ScenarioRun:
         return tuple(runs)
 
     def _clear(self, plan: LoadPlan, bed: TestBed) -> None:
-        """Remove the topics of a flood, to give the next variant the same start as the last one."""
         if floods_topics(plan):
             self._observer.step("removing the topics of the flood")
             with closing(bed.topics()) as admin:
@@ -215,7 +214,6 @@ class _ScenarioRun:
             return stored_in_force(store, names)
 
     def _deliveries(self, measured: "_Measured") -> Mapping[EntityKey, Delivery]:
-        """Read the topics back, where that was requested and the run was not interrupted."""
         if measured.result.interrupted or not self._request.checks_delivery:
             return {}
         return read_back(measured.direct, measured.result.entities, measured.marks)

@@ -242,7 +242,6 @@ def kafka_jars(folder: Path) -> Path:
 
 
 def _fetch(maven: str, scratch: Path) -> None:
-    """Fetch the jars into `jars` below the folder."""
     pom = scratch / "pom.xml"
     pom.write_text(_pom(), encoding="utf-8")
     command = [maven, "-B", "-ntp", "-q", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]

@@ -136,7 +136,7 @@ def _verdicts(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) ->
             sharing.setdefault(client.entity.bucket, []).append(client)
     together = {bucket: _verdict(plan, members, facts) for bucket, members in sharing.items()}
     return [
-        shared_verdict(own, together[bucket], others=len(sharing[bucket]) - 1)
+        shared_verdict(own, together[bucket], others=len(sharing[bucket]) - 1, unit=UNITS[client.entity.workload])
         if (bucket := client.entity.bucket)
         else own
         for client in clients
@@ -159,7 +159,6 @@ def _verdict(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> 
         quota=quota,
         window_ms=plan.window_ms,
         warmup_ms=warmup_ms,
-        direction=entity.direction,
     )
 
 
@@ -175,7 +174,7 @@ def _seen(clients: Sequence[LoadClient], *, elapsed_s: float, end_s: float) -> O
         throttle_count=sum(client.recorder.throttle_count for client in clients),
         elapsed_ms=elapsed_s * 1000,
         end_ms=None if entity.workload is Workload.MUTATE else end_s * 1000,
-        unit=UNITS[entity.workload],
+        workload=entity.workload,
         limited_from_ms=min(limited_ms, default=None) if entity.workload is Workload.MUTATE else None,
         offer_slack=max(_offer_slack(client.entity, elapsed_s) for client in clients),
     )

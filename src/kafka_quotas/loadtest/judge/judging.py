@@ -30,24 +30,18 @@ def allowed_us(alone: LatencySummary, factor: float) -> float:
 def isolation(entity: ClientResult, *, factor: float) -> Judgement:
     """Return the judgement on a control client by its p99, beside the others and alone."""
     beside, alone = entity.response, entity.solo
-    label = entity.name.label
-    if alone is None or not alone.count or not beside.count:
-        return Judgement(
-            aspect=Aspect.ISOLATION,
-            state=State.UNCHECKED,
-            evidence="no latency was measured " + ("beside the others" if alone else "in a run of its own"),
-            entity=label,
-        )
-    most_us = allowed_us(alone, factor)
-    return Judgement(
-        aspect=Aspect.ISOLATION,
-        state=State.MET if beside.p99_us <= most_us else State.NOT_MET,
-        evidence=(
+    state, evidence = (
+        State.UNCHECKED,
+        f"no latency was measured {'beside the others' if alone else 'in a run of its own'}",
+    )
+    if alone is not None and alone.count and beside.count:
+        most_us = allowed_us(alone, factor)
+        state = State.MET if beside.p99_us <= most_us else State.NOT_MET
+        evidence = (
             f"p99 {beside.p99_us / 1000:.3g} ms beside the others, {alone.p99_us / 1000:.3g} ms alone; allowed "
             f"{most_us / 1000:.3g} ms, {factor:g} times as long and {_GRAIN_US // 1000} ms of grain"
-        ),
-        entity=label,
-    )
+        )
+    return Judgement(aspect=Aspect.ISOLATION, state=state, evidence=evidence, entity=entity.name.label)
 
 
 _COARSEST_MS = 16  # of acknowledgements that stand for requests
@@ -133,7 +127,6 @@ def _of_entities(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
 
 
 def _failures(entity: ClientResult, expected: frozenset[str]) -> Judgement:
-    """Return the judgement on failures, which is met where all of them were expected."""
     text = ", ".join(f"{count} failed with {name}" for name, count in entity.failures)
     is_expected = all(name in expected for name, _ in entity.failures)
     return Judgement(

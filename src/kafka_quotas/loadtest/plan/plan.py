@@ -8,7 +8,6 @@ from fractions import Fraction
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.loadtest.plan.throttle_cycles import Direction
 from kafka_quotas.loadtest.plan.workload import Arrival, ClientKind, Loop, MutationFlood, RequestFlood, Workload
 
 MAX_RECORD_SIZE = 900_000
@@ -112,11 +111,6 @@ class ClientLoad(ClientSettings):
     def key(self) -> tuple[ClientName, Workload]:
         """The key that identifies it among the clients of the run."""
         return self.name, self.workload
-
-    @property
-    def direction(self) -> Direction:
-        """The direction whose bounds hold for its bytes, as only a consumer's are responses."""
-        return Direction.CONSUME if self.workload is Workload.CONSUME else Direction.PRODUCE
 
 
 def _check_record(topic: str, record_size: int) -> None:

@@ -13,11 +13,10 @@ wider tolerance window/span, and the evidence states it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from itertools import accumulate
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.plan.workload import RateUnit
+from kafka_quotas.loadtest.plan.workload import UNITS, RateUnit, Workload
 
 MIN_CYCLES = 3
 """The number of cycles from which on the tight bounds hold."""
@@ -32,13 +31,6 @@ _REVERSAL_SHARES = (0.25, 0.1, 0.04)
 _MIN_SPACING_SHARE = 0.5  # of a window: closer low points belong to one cycle, the lower one counts
 _STEADY_SWING_SHARE = TOLERANCE / 4  # of all bytes: a trace that swings by no more has no sawtooth to allow for
 _REFINEMENTS = 3  # the line that low points are sought under is redrawn with the rate they gave
-
-
-class Direction(Enum):
-    """The direction of the bytes, on which the bounds depend."""
-
-    PRODUCE = "produce"
-    CONSUME = "consume"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +68,13 @@ def judge(
     *,
     quota: float,
     window_ms: int,
-    direction: Direction = Direction.PRODUCE,
+    workload: Workload = Workload.PRODUCE,
     skip_ms: float | None = None,
-    unit: RateUnit = RateUnit.BYTES,
 ) -> QuotaVerdict:
     """Return the verdict on a client that wanted more than its quota.
 
-    The quota is per second in `unit`, the window samples x sample length. `skip_ms` is left out at the start, or one
-    window where that is longer.
+    The quota is per second in the workload's unit, the window samples x sample length. `skip_ms` is left out at the
+    start, or one window where that is longer.
 
     Raises:
         UsageError: The quota or the window is not above 0.
@@ -93,7 +84,7 @@ def judge(
     measured = measure(acks, window_ms=window_ms, skip_ms=skip_ms)
     tight = measured.steady or measured.cycles >= MIN_CYCLES
     tolerance = TOLERANCE if tight else window_ms / measured.span_ms if measured.span_ms > 0 else float("inf")
-    floor = CONSUMER_LOWER if direction is Direction.CONSUME else 1 - TOLERANCE
+    floor = CONSUMER_LOWER if workload is Workload.CONSUME else 1 - TOLERANCE
     lower, upper = (floor, 1 + TOLERANCE) if tight else (max(0.0, min(floor, 1 - tolerance)), 1 + tolerance)
     ratio = measured.per_second / quota
     return QuotaVerdict(
@@ -106,7 +97,7 @@ def judge(
         lower=lower,
         upper=upper,
         ok=tolerance < 1 and lower <= ratio <= upper,  # a tolerance of the whole quota would prove nothing
-        evidence=_evidence(measured, quota, lower, upper, unit),
+        evidence=_evidence(measured, quota, lower, upper, UNITS[workload]),
     )
 
 

@@ -119,7 +119,6 @@ def predict(
 
 
 def _throttle_times(charges: Sequence[Charge], workload: Workload, quota: float, window: QuotaWindow) -> Iterator[int]:
-    """Yield the throttle times above 0 of one broker's events."""
     is_mutation = workload is Workload.MUTATE
     limiter = new_limiter(
         Algorithm.TOKEN_BUCKET if is_mutation else Algorithm.RATE,

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
 from kafka_quotas.loadtest.plan.plan import ClientName
-from kafka_quotas.loadtest.plan.workload import ClientKind, RateUnit, Workload
+from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
 from kafka_quotas.loadtest.record.delivery import Delivery
 from kafka_quotas.loadtest.record.histogram import LatencySummary
 from kafka_quotas.loadtest.record.recorder import ThrottleSummary
@@ -117,7 +117,7 @@ def _entity(data: Mapping[str, Any]) -> ClientResult:
         client=ClientKind(data["client"]),
         topic=data["topic"],
         enforcers=data["enforcers"],
-        verdict=_verdict(data["verdict"], RateUnit(data["unit"])),
+        verdict=_verdict(data["verdict"]),
         sent=records["sent"],
         acked=records["acked"],
         unfinished=records["unfinished"],
@@ -152,10 +152,8 @@ def _rows(kind: type[_Sample], columns: Mapping[str, Sequence[Any]], names: Sequ
     return [kind(**dict(zip(names, row, strict=True))) for row in zip(*lists, strict=True)]
 
 
-def _verdict(data: Mapping[str, Any], unit: RateUnit) -> ClientVerdict:
-    return ClientVerdict(
-        **{**data, "kind": ObservationKind(data["kind"]), "span_ms": float(data["span_ms"]), "unit": unit}
-    )
+def _verdict(data: Mapping[str, Any]) -> ClientVerdict:
+    return ClientVerdict(**{**data, "kind": ObservationKind(data["kind"]), "span_ms": float(data["span_ms"])})
 
 
 def _prediction(data: Mapping[str, Any]) -> Prediction:

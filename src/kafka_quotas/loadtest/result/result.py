@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from kafka_quotas.loadtest.judgement import Judgement, State, overall
 from kafka_quotas.loadtest.plan.plan import ClientName
-from kafka_quotas.loadtest.plan.workload import ClientKind, RateUnit, Workload
+from kafka_quotas.loadtest.plan.workload import UNITS, ClientKind, RateUnit, Workload
 from kafka_quotas.loadtest.record.delivery import Delivery
 from kafka_quotas.loadtest.record.histogram import LatencySummary
 from kafka_quotas.loadtest.record.recorder import Recorder, ThrottleSummary
@@ -114,7 +114,7 @@ class ClientResult:
     @property
     def unit(self) -> RateUnit:
         """The unit of its rates."""
-        return self.verdict.unit
+        return UNITS[self.workload]
 
     @property
     def ok(self) -> bool:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 
 from kafka_quotas.loadtest.judgement import State
-from kafka_quotas.loadtest.plan.throttle_cycles import TOLERANCE, CycleMeasurement, Direction, average, judge
-from kafka_quotas.loadtest.plan.workload import RateUnit
+from kafka_quotas.loadtest.plan.throttle_cycles import TOLERANCE, CycleMeasurement, average, judge
+from kafka_quotas.loadtest.plan.workload import UNITS, RateUnit, Workload
 
 
 class ObservationKind(Enum):
@@ -42,7 +42,6 @@ class ClientVerdict:
     evidence: str
     too_short: bool = False
     """Whether the run left no more than a window to measure, in which all rates look the same."""
-    unit: RateUnit = RateUnit.BYTES
 
     @property
     def state(self) -> State:
@@ -66,7 +65,7 @@ class Observation:
     """The length of the whole run, warm-up included."""
     end_ms: float | None = None
     """The end on the clock of the charges, None where a client may have finished its work before."""
-    unit: RateUnit = RateUnit.BYTES
+    workload: Workload = Workload.PRODUCE
     limited_from_ms: float | None = None
     """When the quota began to throttle, None where unknown, as a bucket of tokens may last for longer than a window."""
     offer_slack: float = 0.0
@@ -79,12 +78,11 @@ def entity_verdict(
     quota: float | None,
     window_ms: int,
     warmup_ms: float,
-    direction: Direction,
 ) -> ClientVerdict:
     """Return the verdict on one client by its offer and its quota."""
     offered = seen.offered
     if quota is not None and (offered is None or offered > quota):
-        return _greedy(seen, quota, window_ms=window_ms, warmup_ms=warmup_ms, direction=direction)
+        return _greedy(seen, quota, window_ms=window_ms, warmup_ms=warmup_ms)
     measured = average(seen.acks, window_ms=window_ms, skip_ms=warmup_ms, end_ms=seen.end_ms)
     return _unhindered(seen, measured, quota)
 
@@ -102,23 +100,21 @@ def unjudged_verdict(seen: Observation, *, quota: float | None, window_ms: int, 
     return replace(plain, kind=ObservationKind.UNJUDGED, ok=True, quota=quota, ratio=ratio, evidence=evidence)
 
 
-def shared_verdict(own: ClientVerdict, together: ClientVerdict, *, others: int) -> ClientVerdict:
+def shared_verdict(own: ClientVerdict, together: ClientVerdict, *, others: int, unit: RateUnit) -> ClientVerdict:
     """Return the verdict on one of several clients that share a quota, by the sum of all of them."""
-    evidence = f"{own.unit.text(own.achieved)} of a quota that it shares with {others} others; together: "
+    evidence = f"{unit.text(own.achieved)} of a quota that it shares with {others} others; together: "
     return replace(together, achieved=own.achieved, offered=own.offered, evidence=evidence + together.evidence)
 
 
-def _greedy(
-    seen: Observation, quota: float, *, window_ms: int, warmup_ms: float, direction: Direction
-) -> ClientVerdict:
+def _greedy(seen: Observation, quota: float, *, window_ms: int, warmup_ms: float) -> ClientVerdict:
     skip_ms = max(warmup_ms, seen.limited_from_ms or 0)
-    verdict = judge(seen.acks, quota=quota, window_ms=window_ms, direction=direction, skip_ms=skip_ms, unit=seen.unit)
+    verdict = judge(seen.acks, quota=quota, window_ms=window_ms, workload=seen.workload, skip_ms=skip_ms)
     measured_ms = seen.elapsed_ms - max(window_ms, skip_ms)
     too_short = not verdict.ok and measured_ms <= window_ms
     if too_short:
         verdict = replace(verdict, evidence=_too_short(measured_ms, window_ms))
     same = {field.name: getattr(verdict, field.name) for field in fields(verdict) if field.name != "tolerance"}
-    return ClientVerdict(kind=ObservationKind.GREEDY, offered=seen.offered, too_short=too_short, unit=seen.unit, **same)
+    return ClientVerdict(kind=ObservationKind.GREEDY, offered=seen.offered, too_short=too_short, **same)
 
 
 def _unhindered(seen: Observation, measured: CycleMeasurement, quota: float | None) -> ClientVerdict:
@@ -139,7 +135,6 @@ def _unhindered(seen: Observation, measured: CycleMeasurement, quota: float | No
         cycles=measured.cycles,
         span_ms=measured.span_ms,
         evidence=_evidence(seen, None if at_once else achieved),
-        unit=seen.unit,
     )
 
 
@@ -153,7 +148,8 @@ def _evidence(seen: Observation, achieved: float | None) -> str:
     throttled = f"throttled {seen.throttle_count} times" if seen.throttle_count else "never throttled"
     if achieved is None:
         return f"all answered at one instant, which has no rate, {throttled}"
-    rate = seen.unit.text(achieved)
+    unit = UNITS[seen.workload]
+    rate = unit.text(achieved)
     if seen.offered is None:
         return f"{rate}, {throttled}"
-    return f"{rate} of the {seen.unit.text(seen.offered)} it offered, {throttled}"
+    return f"{rate} of the {unit.text(seen.offered)} it offered, {throttled}"

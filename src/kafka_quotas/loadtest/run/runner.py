@@ -198,7 +198,6 @@ class _Run:
             raise failure
 
     def _live(self, engine: ClientEngine) -> None:
-        """Run one engine in its own thread, and keep its error for `drive`."""
         from confluent_kafka import KafkaException  # noqa: PLC0415 - loads librdkafka
 
         self.stop.wait(max(0.0, (self.instants.start_ns - time.monotonic_ns()) / 1e9))

@@ -158,7 +158,6 @@ def _of_topics(scenario: Scenario, target: TargetCapabilities) -> Iterator[Misma
 
 
 def _of_entity(entity: ScenarioClient, scenario: Scenario, *, is_typed: bool) -> Iterator[Mismatch]:
-    """Yield what stands against one client by itself."""
     who = entity.client_id if entity.client_id is not None else "the client without a client-id"
     if not is_typed:
         yield from _of_identity(entity, scenario, str(who))

@@ -86,7 +86,6 @@ def _numbered(entity: tuple[tuple[str, str | None], ...], number: int) -> list[t
 
 
 def _entity(quota: str | None = None, **values: Any) -> ScenarioClient:
-    """Return one client, or several alike, as the file has them."""
     flood = values.pop("request", None), values.pop("mutation", None)
     if quota == UNLIMITED:
         values["unlimited"] = True

@@ -16,7 +16,6 @@ from kafka_quotas.commands.testbed.daemon_process import running_daemon, work_fo
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
-from kafka_quotas.loadtest.plan.throttle_cycles import Direction
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.result.result import ClientResult
 from kafka_quotas.loadtest.run.runner import run_load
@@ -32,7 +31,7 @@ FILL_BYTES: Final = 40_000_000
 
 
 @pytest.fixture(scope="module")
-def runs(kafka4: Kafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[Direction, ClientResult]]:
+def runs(kafka4: Kafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[Workload, ClientResult]]:
     """What each client got, by who kept the quotas: `broker` and `daemon`."""
     name = f"compared-{tmp_path_factory.mktemp('name').name}"
     _make_topics(kafka4, name)
@@ -50,8 +49,8 @@ def runs(kafka4: Kafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, d
     return {"broker": broker, "daemon": through}
 
 
-def test_producers_get_their_quota_from_both(runs: dict[str, dict[Direction, ClientResult]]) -> None:
-    broker, daemon = (_ratio(runs[keeper][Direction.PRODUCE]) for keeper in ("broker", "daemon"))
+def test_producers_get_their_quota_from_both(runs: dict[str, dict[Workload, ClientResult]]) -> None:
+    broker, daemon = (_ratio(runs[keeper][Workload.PRODUCE]) for keeper in ("broker", "daemon"))
 
     assert broker == pytest.approx(1.0, abs=TOLERANCE)
     assert daemon == pytest.approx(1.0, abs=TOLERANCE)
@@ -59,19 +58,19 @@ def test_producers_get_their_quota_from_both(runs: dict[str, dict[Direction, Cli
 
 
 def test_consumers_get_no_less_than_from_the_broker_and_no_more_than_their_quota(
-    runs: dict[str, dict[Direction, ClientResult]],
+    runs: dict[str, dict[Workload, ClientResult]],
 ) -> None:
-    broker, daemon = (_ratio(runs[keeper][Direction.CONSUME]) for keeper in ("broker", "daemon"))
+    broker, daemon = (_ratio(runs[keeper][Workload.CONSUME]) for keeper in ("broker", "daemon"))
 
     assert broker - TOLERANCE <= daemon <= 1.0 + TOLERANCE
 
 
 @pytest.mark.parametrize("keeper", ["broker", "daemon"])
-@pytest.mark.parametrize("direction", list(Direction))
+@pytest.mark.parametrize("workload", [Workload.PRODUCE, Workload.CONSUME])
 def test_the_judging_rule_holds_for_both(
-    runs: dict[str, dict[Direction, ClientResult]], keeper: str, direction: Direction
+    runs: dict[str, dict[Workload, ClientResult]], keeper: str, workload: Workload
 ) -> None:
-    entity = runs[keeper][direction]
+    entity = runs[keeper][workload]
 
     assert entity.ok, entity.verdict.evidence
     assert entity.throttle.count > 0
@@ -82,25 +81,25 @@ def _ratio(entity: ClientResult) -> float:
     return entity.verdict.ratio
 
 
-def _run(bootstrap: str, name: str) -> dict[Direction, ClientResult]:
-    quotas = {Direction.PRODUCE: PRODUCER_QUOTA, Direction.CONSUME: CONSUMER_QUOTA}
+def _run(bootstrap: str, name: str) -> dict[Workload, ClientResult]:
+    quotas = {Workload.PRODUCE: PRODUCER_QUOTA, Workload.CONSUME: CONSUMER_QUOTA}
     plan = LoadPlan(
         bootstrap=bootstrap,
         entities=tuple(
             ClientLoad(
                 name=ClientName(user=None, client_id=name),
-                workload=Workload(direction.value),
-                topic=f"{name}-{direction.value}",
+                workload=workload,
+                topic=f"{name}-{workload.value}",
                 quota=quota,
             )
-            for direction, quota in quotas.items()
+            for workload, quota in quotas.items()
         ),
         duration_s=21.0,
         warmup_s=3.0,
         window=WINDOW,
     )
     result = run_load(plan, clock=SystemClock())
-    return {Direction(entity.workload.value): entity for entity in result.entities}
+    return {entity.workload: entity for entity in result.entities}
 
 
 def _set(url: str, entity: Entity, changes: dict[str, float | None]) -> None:
@@ -112,15 +111,15 @@ def _set(url: str, entity: Entity, changes: dict[str, float | None]) -> None:
 
 
 def _make_topics(kafka: Kafka, name: str) -> None:
-    for direction in Direction:
+    for workload in (Workload.PRODUCE, Workload.CONSUME):
         created = kafka.run_tool(
             "org.apache.kafka.tools.TopicCommand",
-            ["--bootstrap-server", kafka.bootstrap, "--create", "--topic", f"{name}-{direction.value}"],
+            ["--bootstrap-server", kafka.bootstrap, "--create", "--topic", f"{name}-{workload.value}"],
         )
         assert created.returncode == 0, created.stderr
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "batch.size": 100_000})
     for index in range(FILL_BYTES // 1024):
-        producer.produce(f"{name}-{Direction.CONSUME.value}", bytes(1024))
+        producer.produce(f"{name}-{Workload.CONSUME.value}", bytes(1024))
         if index % 1000 == 999:
             producer.flush(30)
     assert producer.flush(30) == 0

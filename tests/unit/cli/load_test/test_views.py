@@ -20,7 +20,6 @@ from kafka_quotas.commands.windows import WindowSource
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName
-from kafka_quotas.loadtest.plan.throttle_cycles import Direction
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.result.result import LoadResult
 from kafka_quotas.loadtest.run.runner import ClientProgress, RunProgress
@@ -137,7 +136,7 @@ def test_the_demo_has_a_greedy_a_modest_and_an_unlimited_client() -> None:
     greedy_ones = [client for client in CLIENTS if client.quota is not None and client.offers is None]
     modest = [client for client in CLIENTS if client.quota is not None and client.offers is not None]
 
-    assert {client.direction for client in greedy_ones} == set(Direction)
+    assert {client.workload for client in greedy_ones} == {Workload.PRODUCE, Workload.CONSUME}
     assert all((client.offers or 0) < (client.quota or 0) for client in modest)
     assert [client.client_id for client in CLIENTS if client.quota is None] == ["unlimited"]
 

@@ -3,7 +3,8 @@
 import pytest
 from tests.support.load.closed_loop import Loop
 
-from kafka_quotas.loadtest.plan.throttle_cycles import MIN_CYCLES, Direction, judge
+from kafka_quotas.loadtest.plan.throttle_cycles import MIN_CYCLES, judge
+from kafka_quotas.loadtest.plan.workload import Workload
 
 PRODUCERS = [
     Loop(quota=quota, request=request, samples=samples)
@@ -56,6 +57,6 @@ def test_a_consumer_of_a_broker_stays_within_its_bounds(quota: float, request_si
         request_size = int(quota / 10)
     loop = Loop(quota=quota, request=request_size)
 
-    verdict = judge(loop.consume(windows=8), quota=quota, window_ms=loop.window_ms, direction=Direction.CONSUME)
+    verdict = judge(loop.consume(windows=8), quota=quota, window_ms=loop.window_ms, workload=Workload.CONSUME)
 
     assert verdict.ok

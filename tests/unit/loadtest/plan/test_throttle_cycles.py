@@ -3,7 +3,8 @@
 import pytest
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.plan.throttle_cycles import CONSUMER_LOWER, MIN_CYCLES, Direction, average, judge, measure
+from kafka_quotas.loadtest.plan.throttle_cycles import CONSUMER_LOWER, MIN_CYCLES, average, judge, measure
+from kafka_quotas.loadtest.plan.workload import Workload
 
 WINDOW_MS = 3000
 
@@ -40,7 +41,7 @@ def test_producers_are_held_to_two_per_cent(factor: float, ok: bool) -> None:
 def test_consumers_may_stay_below_their_quota_as_with_a_broker(factor: float, ok: bool) -> None:
     acks = sawtooth(rate=factor * 2e6, cycle_ms=3400, cycles=6)
 
-    verdict = judge(acks, quota=2e6, window_ms=WINDOW_MS, direction=Direction.CONSUME)
+    verdict = judge(acks, quota=2e6, window_ms=WINDOW_MS, workload=Workload.CONSUME)
 
     assert verdict.ok is ok
     assert verdict.lower == CONSUMER_LOWER

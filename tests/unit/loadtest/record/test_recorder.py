@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quotas.loadtest.clients.librdkafka.client import wire_count
-from kafka_quotas.loadtest.plan.throttle_cycles import Direction
+from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.record.histogram import HIGHEST_US
 from kafka_quotas.loadtest.record.recorder import Recorder
 from kafka_quotas.loadtest.record.timeline import Slot
@@ -99,8 +99,8 @@ def test_wire_bytes_leave_out_what_waits_to_be_sent() -> None:
         "topics": {"t": {"partitions": {"0": {"txbytes": 1400, "txmsgs": 14, "rxbytes": 50}, "-1": _no_records()}}},
     }
 
-    produced = wire_count(json.dumps(statistics), topic="t", direction=Direction.PRODUCE)
-    consumed = wire_count(json.dumps(statistics), topic="t", direction=Direction.CONSUME)
+    produced = wire_count(json.dumps(statistics), topic="t", workload=Workload.PRODUCE)
+    consumed = wire_count(json.dumps(statistics), topic="t", workload=Workload.CONSUME)
 
     assert (produced.wire_bytes, produced.payload_bytes, produced.ratio) == (1010, 1000, 1.01)
     assert (produced.requests, consumed.requests) == (9, 8)
@@ -108,7 +108,7 @@ def test_wire_bytes_leave_out_what_waits_to_be_sent() -> None:
 
 
 def test_without_any_record_the_ratio_is_one() -> None:
-    assert wire_count('{"brokers": {}, "topics": {}}', topic="t", direction=Direction.PRODUCE).ratio == 1.0
+    assert wire_count('{"brokers": {}, "topics": {}}', topic="t", workload=Workload.PRODUCE).ratio == 1.0
 
 
 def _slots(recorder: Recorder) -> tuple[Slot, ...]:

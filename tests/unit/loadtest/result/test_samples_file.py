@@ -60,7 +60,7 @@ def test_mutations_are_counted_in_partitions(tmp_path: Path) -> None:
 
 
 def test_columns_of_events_are_those_of_the_pipeline() -> None:
-    known = {column.name: column.type.value for column in EVENTS.columns}
+    known = {column.name: column.type.arrow for column in EVENTS.columns}
     shared = {column.name: column.type for column in COLUMNS if column.name in known}
 
     assert {"ts_ms", "cluster", "broker_id", "user", "client_id", "quota_type", "bytes", "mutations"} <= set(shared)

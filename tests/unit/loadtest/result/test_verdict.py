@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_quotas.loadtest.plan.throttle_cycles import Direction
 from kafka_quotas.loadtest.result.verdict import (
     ClientVerdict,
     Observation,
@@ -24,7 +23,6 @@ def judged(rate: float, *, offered: float | None, quota: float | None, throttled
         quota=quota,
         window_ms=3000,
         warmup_ms=3000,
-        direction=Direction.PRODUCE,
     )
 
 
@@ -65,17 +63,15 @@ def test_a_client_that_got_nothing_is_no_success() -> None:
     nothing = Observation(acks=[], offered=None, throttle_count=0, elapsed_ms=15_000)
 
     for quota in (None, 1e6):
-        verdict = entity_verdict(nothing, quota=quota, window_ms=3000, warmup_ms=0, direction=Direction.PRODUCE)
+        verdict = entity_verdict(nothing, quota=quota, window_ms=3000, warmup_ms=0)
         assert not verdict.ok
 
 
 def test_a_single_answer_has_no_rate_and_is_no_failure_without_a_quota() -> None:
     once = Observation(acks=[(300.0, 560)], offered=None, throttle_count=0, elapsed_ms=1000)
 
-    free = entity_verdict(once, quota=None, window_ms=3000, warmup_ms=0, direction=Direction.PRODUCE)
-    throttled = entity_verdict(
-        replace(once, throttle_count=1), quota=None, window_ms=3000, warmup_ms=0, direction=Direction.PRODUCE
-    )
+    free = entity_verdict(once, quota=None, window_ms=3000, warmup_ms=0)
+    throttled = entity_verdict(replace(once, throttle_count=1), quota=None, window_ms=3000, warmup_ms=0)
 
     assert free.ok
     assert free.evidence == "all answered at one instant, which has no rate, never throttled"
@@ -103,7 +99,6 @@ def short(*, seconds: int, quota: float | None, window_ms: int = 11_000) -> Clie
         quota=quota,
         window_ms=window_ms,
         warmup_ms=1000,
-        direction=Direction.PRODUCE,
     )
 
 

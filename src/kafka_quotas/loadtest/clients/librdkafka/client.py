@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafka_quotas.loadtest.clients.engine import SoloClient, WireCount
 from kafka_quotas.loadtest.clients.errors import is_fatal, translated
-from kafka_quotas.loadtest.plan.throttle_cycles import Direction
+from kafka_quotas.loadtest.plan.workload import Workload
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, ThrottleEvent
@@ -39,7 +39,7 @@ class LibrdkafkaClient(SoloClient):
 
     def on_statistics(self, statistics: str) -> None:
         """Update the bytes on the wire and the number of requests."""
-        self.wire = wire_count(statistics, topic=self.entity.topic, direction=self.entity.direction)
+        self.wire = wire_count(statistics, topic=self.entity.topic, workload=self.entity.workload)
         self.recorder.responded(time.monotonic_ns(), self.wire.requests)
 
     def sample_every(self) -> int:
@@ -52,8 +52,8 @@ class LibrdkafkaClient(SoloClient):
         return min(max((self.pacer.next_ns(now_ns) - now_ns) / 1e9, 0.0), LONGEST_WAIT_S)
 
 
-def wire_count(statistics: str, *, topic: str, direction: Direction) -> WireCount:
-    """Return the counts of one topic and direction from a statistics document (JSON) of librdkafka.
+def wire_count(statistics: str, *, topic: str, workload: Workload) -> WireCount:
+    """Return the counts of one topic and workload from a statistics document (JSON) of librdkafka.
 
     Source:
         librdkafka STATISTICS.md: `brokers.*.txbytes|rxbytes|req`, `topics.*.partitions.*.txbytes|rxbytes`.
@@ -61,7 +61,7 @@ def wire_count(statistics: str, *, topic: str, direction: Direction) -> WireCoun
     document = json.loads(statistics)
     brokers = document.get("brokers", {}).values()
     partitions = document.get("topics", {}).get(topic, {}).get("partitions", {}).values()
-    if direction is Direction.CONSUME:
+    if workload is Workload.CONSUME:
         return WireCount(
             wire_bytes=sum(broker["rxbytes"] for broker in brokers),
             payload_bytes=sum(partition["rxbytes"] for partition in partitions),

@@ -77,7 +77,6 @@ class ConsumerLoad(LibrdkafkaClient):
             self.recorder.acknowledged(now_ns, records=records, size=size)
 
     def _record_arrivals(self, first: int, count: int, now_ns: int) -> None:
-        """Record how late each sampled record is against the schedule."""
         if self.pacer.is_unpaced:
             return
         for index in range(first, first + count):

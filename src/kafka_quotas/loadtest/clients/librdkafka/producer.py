@@ -104,7 +104,6 @@ class ProducerLoad(LibrdkafkaClient):
         return index - first
 
     def _times(self, index: int) -> tuple[int, int]:
-        """Return when a record is due and when it is sent, in nanoseconds."""
         sent_ns = time.monotonic_ns()
         return self.pacer.intended_ns(index, sent_ns), sent_ns
 
@@ -121,7 +120,6 @@ class ProducerLoad(LibrdkafkaClient):
         self.trouble = translated(error, bootstrap=self.plan.bootstrap)
 
     def _serve(self, wait_s: float) -> None:
-        """Run librdkafka's callbacks and count the acknowledged records."""
         self._producer.poll(wait_s)
         self._count(len(self._producer))
 

@@ -4,7 +4,7 @@ Invariant: the load test replaces no property that the user gives.
 """
 
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
-from kafka_quotas.loadtest.plan.throttle_cycles import Direction
+from kafka_quotas.loadtest.plan.workload import Workload
 
 STATISTICS_INTERVAL_MS = 500
 _NAMELESS = "kafka-quotas-load-test"  # librdkafka always sends a client-id, even for a raw client without one
@@ -20,7 +20,7 @@ _PACED_PREFETCH_S = 0.25  # a paced consumer fetches no further ahead, or it wou
 
 def client_properties(plan: LoadPlan, entity: ClientLoad) -> dict[str, object]:
     """Return the properties of a client's producer or consumer, without callbacks."""
-    own = _producer(entity) if entity.direction is Direction.PRODUCE else _consumer(entity)
+    own = _producer(entity) if entity.workload is Workload.PRODUCE else _consumer(entity)
     return {
         "bootstrap.servers": plan.bootstrap,
         "client.id": entity.name.client_id,

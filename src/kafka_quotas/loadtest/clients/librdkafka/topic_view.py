@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from kafka_quotas.loadtest.clients.errors import LoadRefusedError, is_fatal, open_client, translated
 from kafka_quotas.loadtest.clients.librdkafka.settings import probe_properties
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
-from kafka_quotas.loadtest.plan.throttle_cycles import Direction
 from kafka_quotas.loadtest.plan.workload import Workload
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def look_at_topic(plan: LoadPlan, entity: ClientLoad) -> TopicView:
     consumer = open_client(Consumer, {**probe_properties(plan, entity), **own})
     try:
         leaders = _leaders(consumer, plan, entity.topic, errors)
-        filled = _filled(consumer, plan, entity.topic, sorted(leaders)) if entity.direction is Direction.CONSUME else ()
+        filled = _filled(consumer, plan, entity.topic, sorted(leaders)) if entity.workload is Workload.CONSUME else ()
         return TopicView(leaders=len(set(leaders.values())), filled=filled)
     except KafkaException as error:
         raise translated(error.args[0], bootstrap=plan.bootstrap) from error

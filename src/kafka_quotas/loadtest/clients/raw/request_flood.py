@@ -181,7 +181,6 @@ class RawFlood(ConnectedClient):
             self.failed(code)
 
     def _follow(self, end_offset: int) -> None:
-        """Move the fetches on to the partition's new end."""
         if end_offset > self._end_offset:
             self._end_offset = end_offset
             self._request = self._made()

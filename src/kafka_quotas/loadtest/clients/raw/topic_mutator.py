@@ -151,7 +151,6 @@ class RawMutator(ConnectedClient):
             self.recorder.failed(error_name(ErrorCode.THROTTLING_QUOTA_EXCEEDED), len(call.topics))
 
     def _give_up_late(self, now_ns: int) -> None:
-        """Fail the calls whose API timeout is over with the quota's error."""
         for call in [call for call in self._again if call.deadline_ns <= now_ns]:
             self._again.remove(call)
             self.recorder.failed(error_name(ErrorCode.THROTTLING_QUOTA_EXCEEDED), len(call.topics))
