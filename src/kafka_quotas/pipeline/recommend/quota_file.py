@@ -4,8 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_key import QuotaKey, Unit
-from kafka_quotas.core.model.value_format import format_byte_rate, format_number
+from kafka_quotas.core.model.value_format import format_rate
 from kafka_quotas.core.quota_files.writer import FileFormat, file_text
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
 from kafka_quotas.pipeline.recommend.advice import Advice, Override
@@ -67,7 +66,7 @@ def default_reason(advice: Advice) -> str:
     if advice.is_raised:
         key = advice.quota_type.key
         return (
-            f"{key.name}: {_figure(key, advice.lowest_default)} would do for what was used; "
+            f"{key.name}: {format_rate(key.name, advice.lowest_default)} would do for what was used; "
             "it is one whole fetch per second, for under less a consumer may get nothing at all"
         )
     return (
@@ -82,14 +81,7 @@ def override_reason(advice: Advice, override: Override) -> str:
     busiest = demand.busiest(advice.tolerance.time_share)
     needed = busiest.needed(advice.tolerance.time_share)
     return (
-        f"{key.name}: needs {_figure(key, needed)} at broker {busiest.broker_id}, its peak is "
-        f"{_figure(key, demand.peak)}; the default would hold it back for "
+        f"{key.name}: needs {format_rate(key.name, needed)} at broker {busiest.broker_id}, its peak is "
+        f"{format_rate(key.name, demand.peak)}; the default would hold it back for "
         f"{override.throttled_share_at_default:.0%} of its active time"
     )
-
-
-def _figure(key: QuotaKey, value: float) -> str:
-    """Format a rate for people."""
-    if key.unit is Unit.BYTES_PER_SECOND:
-        return format_byte_rate(value)
-    return f"{format_number(float(f'{value:.3g}'))}{'%' if key.unit is Unit.PERCENT else '/s'}"
