@@ -167,8 +167,8 @@ def agreed(by_broker: Mapping[int, Mapping[str, str]], url: str) -> WindowSource
     for name in WINDOW_PROPERTIES:
         values = {broker: settings[name] for broker, settings in by_broker.items() if name in settings}
         if len(set(values.values())) > 1:
-            told = ", ".join(f"{value} on broker {broker}" for broker, value in sorted(values.items()))
+            values_text = ", ".join(f"{value} on broker {broker}" for broker, value in sorted(values.items()))
             option = "--" + name.replace(".", "-")
-            raise UsageError(f"the brokers differ in {name}: {told}", hint=f"choose one with {option}")
+            raise UsageError(f"the brokers differ in {name}: {values_text}", hint=f"choose one with {option}")
         properties.update((name, value) for value in values.values())
     return WindowSource(name=f"brokers of {url}", properties=properties)

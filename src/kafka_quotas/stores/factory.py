@@ -1,4 +1,4 @@
-"""The only way to open a store: from an address to a `Store`.
+"""Opening of stores: from an address to a `Store`.
 
 Only the modules of the requested kind of store are imported.
 """

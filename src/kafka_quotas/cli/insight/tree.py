@@ -55,7 +55,7 @@ def tree(*, key: Key = None, named: ClientNames, store: StoreOptions, output: Li
             write("\n".join(lines), sys.stdout)
     else:
         print_listing(_listing(result), output)
-    if not result.standings:
+    if not result.quotas:
         fits = "no stored quota fits this client" if result.about_client else "no quota is stored"
         write(f"note: {fits} in {result.store_url}", sys.stderr)
         print_static_note(result.store_url)
@@ -80,16 +80,16 @@ def _below(branches: Sequence[Branch], indent: str, pieces: Sequence[str]) -> It
 
 def _branch_text(branch: Branch) -> str:
     name = str(Entity(parts=((branch.entity_type, branch.name),)))
-    if branch.standing is None:
+    if branch.quota is None:
         return name
-    standing = branch.standing
-    level = "" if standing.level is None else f"level {standing.level}, "
-    return f"{name}: {format_quota(standing.key, standing.limit)} ({level}{_mark(standing)})"
+    quota = branch.quota
+    level = "" if quota.level is None else f"level {quota.level}, "
+    return f"{name}: {format_quota(quota.key, quota.limit)} ({level}{_mark(quota)})"
 
 
-def _mark(standing: StoredQuotaStatus) -> str:
-    before = None if standing.shadowed_by is None else str(standing.shadowed_by)
-    match standing.stand:
+def _mark(quota: StoredQuotaStatus) -> str:
+    before = None if quota.shadowed_by is None else str(quota.shadowed_by)
+    match quota.status:
         case QuotaStatus.WINS:
             return "wins"
         case QuotaStatus.PARTLY:
@@ -104,30 +104,30 @@ def _listing(result: TreeResult) -> Listing:
     return Listing(
         noun="tree",
         items="quotas",
-        data={"store": result.store_url, "quotas": [_data(standing) for standing in result.standings]},
+        data={"store": result.store_url, "quotas": [_data(quota) for quota in result.quotas]},
         table=Table(
             columns=columns("key!, level>!, entity, value>!, stand!, shadowed by"),
             rows=[
                 (
-                    standing.key,
-                    standing.level,
-                    str(standing.entity),
-                    plain_value(standing.key, standing.limit),
-                    standing.stand.value,
-                    None if standing.shadowed_by is None else str(standing.shadowed_by),
+                    quota.key,
+                    quota.level,
+                    str(quota.entity),
+                    plain_value(quota.key, quota.limit),
+                    quota.status.value,
+                    None if quota.shadowed_by is None else str(quota.shadowed_by),
                 )
-                for standing in result.standings
+                for quota in result.quotas
             ],
         ),
     )
 
 
-def _data(standing: StoredQuotaStatus) -> dict[str, Json]:
+def _data(quota: StoredQuotaStatus) -> dict[str, Json]:
     return {
-        "key": standing.key,
-        "level": standing.level,
-        "entity": standing.entity.to_mapping(),
-        "value": plain_value(standing.key, standing.limit),
-        "stand": standing.stand.value,
-        "shadowed_by": None if standing.shadowed_by is None else standing.shadowed_by.to_mapping(),
+        "key": quota.key,
+        "level": quota.level,
+        "entity": quota.entity.to_mapping(),
+        "value": plain_value(quota.key, quota.limit),
+        "stand": quota.status.value,
+        "shadowed_by": None if quota.shadowed_by is None else quota.shadowed_by.to_mapping(),
     }

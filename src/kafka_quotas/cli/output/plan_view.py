@@ -73,7 +73,8 @@ def radius_table(radius: BlastRadius, *, limit: int = 0) -> Table:
     return Table(
         columns=_RADIUS_COLUMNS,
         rows=[
-            (str(each.client), each.key, _standing(each, each.before), _standing(each, each.after)) for each in shown
+            (str(each.client), each.key, _quotas_text(each, each.before), _quotas_text(each, each.after))
+            for each in shown
         ],
         caption=f"for whom the effective quota changes, per broker{f' ({more})' if more else ''}",
     )
@@ -88,8 +89,8 @@ def radius_documents(radius: BlastRadius) -> list[Json]:
         {
             "client": {kind: name for kind, name in each.client.parts if isinstance(name, str)},
             "key": each.key,
-            "before": _standing_document(each.key, each.before),
-            "after": _standing_document(each.key, each.after),
+            "before": _quotas_document(each.key, each.before),
+            "after": _quotas_document(each.key, each.after),
         }
         for each in radius.affected
     ]
@@ -129,15 +130,15 @@ def left_alone_documents(found: DeclaredPlan) -> list[Json]:
     ]
 
 
-def _standing(affected: Affected, standing: ClientQuotas) -> str:
-    if standing.limit is None:
+def _quotas_text(affected: Affected, quotas: ClientQuotas) -> str:
+    if quotas.limit is None:
         return "unlimited"
-    return f"{format_quota(affected.key, standing.limit)} by {standing.entity}"
+    return f"{format_quota(affected.key, quotas.limit)} by {quotas.entity}"
 
 
-def _standing_document(key: str, standing: ClientQuotas) -> Json:
-    entity = None if standing.entity is None else standing.entity.to_mapping()
-    return {"limit": plain_value(key, standing.limit), "entity": entity}
+def _quotas_document(key: str, quotas: ClientQuotas) -> Json:
+    entity = None if quotas.entity is None else quotas.entity.to_mapping()
+    return {"limit": plain_value(key, quotas.limit), "entity": entity}
 
 
 def _cut(total: int, shown: int) -> str | None:

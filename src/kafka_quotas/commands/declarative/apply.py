@@ -130,12 +130,12 @@ def _carried_out(
 ) -> ApplyResult:
     alterations = alterations_of(plan.changes)
 
-    def told(results: Sequence[AlterationResult]) -> None:
+    def recorded(results: Sequence[AlterationResult]) -> None:
         if not dry_run:
             entities = {each.entity for each in results}
             made([change for change in plan.changes if change.entity in entities], errors_of(results))
 
-    failures = tuple(_failures(store, alterations, validate_only=dry_run, progress=progress, told=told))
+    failures = tuple(_failures(store, alterations, validate_only=dry_run, progress=progress, record=recorded))
     failed = {failure.entity for failure in failures if not isinstance(failure.error, NotVisibleError)}
     return ApplyResult(
         store_url=store.url,
@@ -153,7 +153,7 @@ def _failures(
     *,
     validate_only: bool,
     progress: Progress,
-    told: Callable[[Sequence[AlterationResult]], None],
+    record: Callable[[Sequence[AlterationResult]], None],
 ) -> Iterator[Failure]:
     """Write the changes and yield those that failed, or are not tried once the store is lost."""
     done, size = 0, FIRST_CHUNK
@@ -167,7 +167,7 @@ def _failures(
                 raise
             yield from _not_tried(alterations[done:], error)
             return
-        told(results)
+        record(results)
         yield from (Failure(entity=each.entity, error=each.error) for each in results if each.error is not None)
         done += len(chunk)
         progress(done, len(alterations))

@@ -34,36 +34,36 @@ class DoctorResult:
 
 def doctor(store: Store, *, settings: StoreSettings) -> DoctorResult:
     """Return the findings about all stored quotas, and about the cluster of the store if it has one."""
-    facts = facts_of(store, settings=settings)
-    entries = facts.readable if facts.unreadable else store.describe(EVERYTHING)
+    info = cluster_info_of(store, settings=settings)
+    entries = info.readable if info.unreadable else store.describe(EVERYTHING)
     found = [
-        *odd_entries(entries, static=store.kind.is_static, threads=min(facts.threads.values(), default=None)),
-        *odd_facts(facts, entries),
+        *odd_entries(entries, static=store.kind.is_static, threads=min(info.threads.values(), default=None)),
+        *odd_cluster(info, entries),
     ]
     return DoctorResult(
         store_url=store.url,
         entries=len(entries),
         findings=tuple(sorted(found, key=lambda finding: (_ORDER[finding.severity], finding.check))),
-        not_looked_at=facts.unknown,
+        not_looked_at=info.unknown,
     )
 
 
-def facts_of(store: Store, *, settings: StoreSettings) -> ClusterInfo:
-    """Return what the cluster of a store reports, no facts for a store in a file."""
+def cluster_info_of(store: Store, *, settings: StoreSettings) -> ClusterInfo:
+    """Return what the cluster of a store reports, nothing for a store in a file."""
     if store.kind is StoreKind.KAFKA:
-        from kafka_quotas.stores.kafka.cluster_info import kafka_facts  # noqa: PLC0415 - only a Kafka store needs it
+        from kafka_quotas.stores.kafka.cluster_info import kafka_cluster_info  # noqa: PLC0415 - only a Kafka store needs it
 
-        return kafka_facts(parse_store_url(store.url), settings=settings)
+        return kafka_cluster_info(parse_store_url(store.url), settings=settings)
     if store.kind is StoreKind.ZOOKEEPER:
-        from kafka_quotas.stores.zookeeper.cluster_info import zookeeper_facts  # noqa: PLC0415 - loads kazoo
+        from kafka_quotas.stores.zookeeper.cluster_info import zookeeper_cluster_info  # noqa: PLC0415 - loads kazoo
 
-        return zookeeper_facts(parse_store_url(store.url), settings=settings)
+        return zookeeper_cluster_info(parse_store_url(store.url), settings=settings)
     return ClusterInfo(unknown=("no cluster is known here: its brokers were not looked at",))
 
 
-def odd_facts(facts: ClusterInfo, entries: Sequence[QuotaEntry]) -> Iterator[Finding]:
+def odd_cluster(info: ClusterInfo, entries: Sequence[QuotaEntry]) -> Iterator[Finding]:
     """Yield the findings about the cluster."""
-    for broker, name in sorted(facts.callbacks.items()):
+    for broker, name in sorted(info.callbacks.items()):
         yield Finding(
             severity=Severity.WARNING,
             check="quota-callback",
@@ -71,7 +71,7 @@ def odd_facts(facts: ClusterInfo, entries: Sequence[QuotaEntry]) -> Iterator[Fin
             sentence=f"client.quota.callback.class={name} decides about quotas: it may ignore all that is stored",
             remedy="read its documentation; what --effective and tree show does not hold there",
         )
-    for broker, reason in facts.unanswered.items():
+    for broker, reason in info.unanswered.items():
         yield Finding(
             severity=Severity.WARNING,
             check="broker-unanswered",
@@ -79,7 +79,7 @@ def odd_facts(facts: ClusterInfo, entries: Sequence[QuotaEntry]) -> Iterator[Fin
             sentence=f"the cluster lists it, and it could not be asked for its settings: {reason}",
             remedy="check that it runs, and that the address which it advertises can be reached from here",
         )
-    for znode in facts.unreadable:
+    for znode in info.unreadable:
         yield Finding(
             severity=Severity.ERROR,
             check="unreadable-znode",
@@ -87,10 +87,10 @@ def odd_facts(facts: ClusterInfo, entries: Sequence[QuotaEntry]) -> Iterator[Fin
             sentence=f"this znode can't be read, and was left out of all other checks: {znode.reason}",
             remedy="mend or delete it in zookeeper-shell; where access is denied, look as who may read it",
         )
-    if not facts.reassigning:
-        yield from _left_behind(facts)
-    yield from _too_new(facts, entries)
-    for path in facts.empty_znodes:
+    if not info.reassigning:
+        yield from _left_behind(info)
+    yield from _too_new(info, entries)
+    for path in info.empty_znodes:
         of_default = _DEFAULT_NODE in path
         yield Finding(
             severity=Severity.WARNING if of_default else Severity.NOTE,
@@ -102,12 +102,12 @@ def odd_facts(facts: ClusterInfo, entries: Sequence[QuotaEntry]) -> Iterator[Fin
         )
 
 
-def _left_behind(facts: ClusterInfo) -> Iterator[Finding]:
+def _left_behind(info: ClusterInfo) -> Iterator[Finding]:
     """Yield a finding for replication throttles while no replica is moving."""
-    for throttle in facts.replication_throttles:
+    for throttle in info.replication_throttles:
         kind, _, name = throttle.place.partition(" ")
         whose = "--entity-default" if name == "defaults" else f"--entity-name {name}"
-        sure = "no partition is being moved" if facts.reassigning is False else "it is not known whether any moves"
+        sure = "no partition is being moved" if info.reassigning is False else "it is not known whether any moves"
         yield Finding(
             severity=Severity.WARNING,
             check="replication-throttle",
@@ -117,14 +117,14 @@ def _left_behind(facts: ClusterInfo) -> Iterator[Finding]:
         )
 
 
-def _too_new(facts: ClusterInfo, entries: Sequence[QuotaEntry]) -> Iterator[Finding]:
+def _too_new(info: ClusterInfo, entries: Sequence[QuotaEntry]) -> Iterator[Finding]:
     """Yield a finding for stored keys that some broker is too old for."""
-    if not facts.too_old:
+    if not info.too_old:
         return
     for entry in entries:
         for key in NEW_KEYS:
             if key in entry.quotas:
-                sentence = f"{key} came with Kafka 2.7; broker {', '.join(facts.too_old)} is older and ignores it"
+                sentence = f"{key} came with Kafka 2.7; broker {', '.join(info.too_old)} is older and ignores it"
                 yield finding_about(
                     entry.entity,
                     Severity.ERROR,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import unquote
 
-from kafka_quotas.commands.quotas.quota_status import QuotaStatus, StoredQuotaStatus, standings
+from kafka_quotas.commands.quotas.quota_status import QuotaStatus, StoredQuotaStatus, quota_statuses
 from kafka_quotas.core.model.entity import ABSENT, CLIENT_ID, IP, USER, Entity
 from kafka_quotas.core.model.quota_key import (
     BATCH_BYTES,
@@ -69,9 +69,9 @@ def odd_entries(
     None where unknown.
     """
     entries = [entry for entry in entries if not is_threshold_entity(entry.entity)]
-    for standing in standings(entries, static=static):
-        if standing.stand is not QuotaStatus.WINS:
-            yield _standing_finding(standing)
+    for quota in quota_statuses(entries, static=static):
+        if quota.status is not QuotaStatus.WINS:
+            yield _status_finding(quota)
     for entry in entries:
         for key, value in sorted(entry.quotas.items()):
             yield from _odd_value(entry.entity, key, value, threads)
@@ -80,9 +80,9 @@ def odd_entries(
     yield from _same_addresses(entries)
 
 
-def _standing_finding(standing: StoredQuotaStatus) -> Finding:
-    key, entity, before = standing.key, standing.entity, standing.shadowed_by
-    match standing.stand:
+def _status_finding(quota: StoredQuotaStatus) -> Finding:
+    key, entity, before = quota.key, quota.entity, quota.shadowed_by
+    match quota.status:
         case QuotaStatus.SHADOWED:
             why = f"{before} goes before it" if before else "the levels in use pass it over"
             remedy = f"remove it with alter --delete-config {key}, or the quota that goes before it"

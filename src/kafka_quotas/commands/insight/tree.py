@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from kafka_quotas.commands.quotas.quota_status import StoredQuotaStatus, standings, standings_for
+from kafka_quotas.commands.quotas.quota_status import StoredQuotaStatus, client_quota_statuses, quota_statuses
 from kafka_quotas.core.model.entity import ABSENT, CLIENT_ID, IP, USER, Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.stores.store import Store
@@ -16,7 +16,7 @@ class Branch:
 
     entity_type: str
     name: str | None
-    standing: StoredQuotaStatus | None
+    quota: StoredQuotaStatus | None
     """Its quota, None for an entity that only holds the branches below it."""
     below: tuple["Branch", ...] = ()
 
@@ -37,7 +37,7 @@ class TreeResult:
     about_client: bool
     """Whether they hold only the quotas that fit one client."""
     trees: tuple[KeyTree, ...]
-    standings: tuple[StoredQuotaStatus, ...]
+    quotas: tuple[StoredQuotaStatus, ...]
 
 
 def tree(
@@ -53,42 +53,42 @@ def tree(
     static = store.kind.is_static
     about_client = not (user is None and client_id is None and ip is None)
     found = (
-        standings_for(entries, user=user, client_id=client_id, ip=ip, static=static)
+        client_quota_statuses(entries, user=user, client_id=client_id, ip=ip, static=static)
         if about_client
-        else standings(entries, static=static)
+        else quota_statuses(entries, static=static)
     )
-    kept = tuple(standing for standing in found if key is None or standing.key == key)
-    return TreeResult(store_url=store.url, about_client=about_client, trees=tuple(_trees(kept)), standings=kept)
+    kept = tuple(quota for quota in found if key is None or quota.key == key)
+    return TreeResult(store_url=store.url, about_client=about_client, trees=tuple(_trees(kept)), quotas=kept)
 
 
 def _trees(found: Sequence[StoredQuotaStatus]) -> Iterator[KeyTree]:
-    for key, group in groupby(found, key=lambda standing: standing.key):
+    for key, group in groupby(found, key=lambda quota: quota.key):
         of_key = list(group)
         branches = [*_user_branches(of_key)]
         for entity_type in (CLIENT_ID, IP):
-            alone = [standing for standing in of_key if _only_part(standing.entity) == entity_type]
-            branches += [_leaf(entity_type, standing) for standing in _named_first(alone, entity_type)]
+            alone = [quota for quota in of_key if _only_part(quota.entity) == entity_type]
+            branches += [_leaf(entity_type, quota) for quota in _named_first(alone, entity_type)]
         yield KeyTree(key=key, branches=tuple(branches))
 
 
 def _user_branches(found: Sequence[StoredQuotaStatus]) -> Iterator[Branch]:
     """Yield one branch per user with the user's clients below it, the default last."""
     of_users: dict[str | None, list[StoredQuotaStatus]] = {}
-    for standing in _named_first([standing for standing in found if standing.entity.user is not ABSENT], USER):
-        name = standing.entity.user
-        of_users.setdefault(name if isinstance(name, str) else None, []).append(standing)
+    for quota in _named_first([quota for quota in found if quota.entity.user is not ABSENT], USER):
+        name = quota.entity.user
+        of_users.setdefault(name if isinstance(name, str) else None, []).append(quota)
     for user, of_user in of_users.items():
-        clients = [standing for standing in of_user if standing.entity.client_id is not ABSENT]
-        own = next((standing for standing in of_user if standing.entity.client_id is ABSENT), None)
-        below = tuple(_leaf(CLIENT_ID, standing) for standing in _named_first(clients, CLIENT_ID))
-        yield Branch(entity_type=USER, name=user, standing=own, below=below)
+        clients = [quota for quota in of_user if quota.entity.client_id is not ABSENT]
+        own = next((quota for quota in of_user if quota.entity.client_id is ABSENT), None)
+        below = tuple(_leaf(CLIENT_ID, quota) for quota in _named_first(clients, CLIENT_ID))
+        yield Branch(entity_type=USER, name=user, quota=own, below=below)
 
 
 def _named_first(found: Sequence[StoredQuotaStatus], entity_type: str) -> list[StoredQuotaStatus]:
-    """Return the standings sorted by the name under a type, its default last, as Kafka looks."""
+    """Return the quotas sorted by the name under a type, its default last, as Kafka looks."""
 
-    def order(standing: StoredQuotaStatus) -> tuple[bool, str]:
-        name = standing.entity.part(entity_type)
+    def order(quota: StoredQuotaStatus) -> tuple[bool, str]:
+        name = quota.entity.part(entity_type)
         return (name is None, name if isinstance(name, str) else "")
 
     return sorted(found, key=order)
@@ -98,6 +98,6 @@ def _only_part(entity: Entity) -> str | None:
     return entity.parts[0][0] if len(entity.parts) == 1 else None
 
 
-def _leaf(entity_type: str, standing: StoredQuotaStatus) -> Branch:
-    name = standing.entity.part(entity_type)
-    return Branch(entity_type=entity_type, name=name if isinstance(name, str) else None, standing=standing)
+def _leaf(entity_type: str, quota: StoredQuotaStatus) -> Branch:
+    name = quota.entity.part(entity_type)
+    return Branch(entity_type=entity_type, name=name if isinstance(name, str) else None, quota=quota)

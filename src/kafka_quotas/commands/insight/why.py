@@ -72,8 +72,8 @@ def why(store: Store, reading: UsageReading, *, user: str | None, client_id: str
 
 def _answer(quota: EffectiveQuota, reading: UsageReading) -> KeyAnswer:
     usages = usage_under(quota, reading.usages)
-    told = [usage.limit for usage in usages if usage.limit is not None]
-    limit = min(told, default=quota.limit)
+    reported = [usage.limit for usage in usages if usage.limit is not None]
+    limit = min(reported, default=quota.limit)
     ends_at = None
     if limit is not None and any(is_held_back(usage, limit) for usage in usages):
         ends_at = ending_limit(quota.key.name, limit, usages, window=reading.window)

@@ -46,26 +46,26 @@ class StoredQuotaStatus:
     level: Level | None
     limit: float
     """In the unit of the key."""
-    stand: QuotaStatus
+    status: QuotaStatus
     shadowed_by: Entity | None = None
     """The entity whose quota wins, None where none does."""
 
 
-def standings(entries: Sequence[QuotaEntry], *, static: bool = False) -> tuple[StoredQuotaStatus, ...]:
+def quota_statuses(entries: Sequence[QuotaEntry], *, static: bool = False) -> tuple[StoredQuotaStatus, ...]:
     """Return the status of every stored quota but thresholds, by key as in their table, then by entity."""
     resolver = resolver_of(entries, static=static)
     probes = SyntheticNames(entry.entity for entry in entries)
     found = [
-        standing
+        each
         for entry in sorted(entries, key=lambda entry: entry.entity.sort_key)
         if not is_threshold_entity(entry.entity)
-        for standing in _of_entry(entry, resolver, probes, static=static)
+        for each in _of_entry(entry, resolver, probes, static=static)
     ]
     order = {name: index for index, name in enumerate(QUOTA_KEYS)}
-    return tuple(sorted(found, key=lambda standing: (order.get(standing.key, len(order)), standing.key)))
+    return tuple(sorted(found, key=lambda each: (order.get(each.key, len(order)), each.key)))
 
 
-def standings_for(
+def client_quota_statuses(
     entries: Sequence[QuotaEntry],
     *,
     user: str | None = None,
@@ -85,7 +85,7 @@ def standings_for(
         answers = resolver.for_client(ANONYMOUS if user is None else user, other if client_id is None else client_id)
     if ip is not None:
         answers += (resolver.for_ip(ip),)
-    return tuple(standing for answer in answers for standing in _of_answer(answer))
+    return tuple(each for answer in answers for each in _of_answer(answer))
 
 
 def resolver_of(entries: Iterable[QuotaEntry], *, static: bool, history: Sequence[LevelKind] = ()) -> EffectiveQuotas:
@@ -108,7 +108,7 @@ def _of_entry(
     for name, limit in sorted(entry.quotas.items()):
         key = QUOTA_KEYS.get(name)
         if key is None or key.for_ip != of_ip:
-            yield StoredQuotaStatus(key=name, entity=entity, level=None, limit=limit, stand=QuotaStatus.IGNORED)
+            yield StoredQuotaStatus(key=name, entity=entity, level=None, limit=limit, status=QuotaStatus.IGNORED)
             continue
         if of_ip:
             winners = [resolver.for_ip(_text(entity.ip, probes)).entity]
@@ -145,11 +145,11 @@ def _judged(
     key: str, entity: Entity, limit: float, winners: Sequence[Entity | None], level: Level
 ) -> StoredQuotaStatus:
     """Return the status by the winners, that for the client with a client-id first."""
-    stand = (
+    status = (
         QuotaStatus.WINS if winners[0] == entity else QuotaStatus.PARTLY if entity in winners else QuotaStatus.SHADOWED
     )
-    before = None if stand is QuotaStatus.WINS else winners[0]
-    return StoredQuotaStatus(key=key, entity=entity, level=level, limit=limit, stand=stand, shadowed_by=before)
+    before = None if status is QuotaStatus.WINS else winners[0]
+    return StoredQuotaStatus(key=key, entity=entity, level=level, limit=limit, status=status, shadowed_by=before)
 
 
 def _of_answer(answer: EffectiveQuota) -> Iterator[StoredQuotaStatus]:
@@ -158,7 +158,7 @@ def _of_answer(answer: EffectiveQuota) -> Iterator[StoredQuotaStatus]:
         return
     key = answer.key.name
     yield StoredQuotaStatus(
-        key=key, entity=answer.entity, level=answer.level, limit=answer.limit, stand=QuotaStatus.WINS
+        key=key, entity=answer.entity, level=answer.level, limit=answer.limit, status=QuotaStatus.WINS
     )
     for lost in answer.overridden:
         yield StoredQuotaStatus(
@@ -166,6 +166,6 @@ def _of_answer(answer: EffectiveQuota) -> Iterator[StoredQuotaStatus]:
             entity=lost.entity,
             level=lost.level,
             limit=lost.limit,
-            stand=QuotaStatus.SHADOWED,
+            status=QuotaStatus.SHADOWED,
             shadowed_by=answer.entity,
         )

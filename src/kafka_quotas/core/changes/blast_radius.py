@@ -82,7 +82,7 @@ def _limits(content: Content, key: QuotaKey) -> _Limits:
     }
 
 
-def _standing(match: AppliedQuota | None) -> ClientQuotas:
+def _client_quotas(match: AppliedQuota | None) -> ClientQuotas:
     return ClientQuotas(None, None) if match is None else ClientQuotas(match.limit, match.entity)
 
 
@@ -129,9 +129,9 @@ class _Comparison:
                 if (user, client_id) not in self._pairs
                 and (found := self._compared(user, client_id)) not in (usual, general[client_id])
             ]
-            yield from self._told(user, [*sorted([*own, *crossed]), *self._unnamed(user, usual)])
+            yield from self._differing(user, [*sorted([*own, *crossed]), *self._unnamed(user, usual)])
         rest = [(client_id, general[client_id]) for client_id in self._client_ids]
-        yield from self._told(None, [*rest, *self._unnamed(None, general[None])])
+        yield from self._differing(None, [*rest, *self._unnamed(None, general[None])])
 
     def _unnamed(
         self, user: str | None, usual: tuple[ClientQuotas, ClientQuotas]
@@ -140,7 +140,7 @@ class _Comparison:
         without = self._compared(user, "") if self._by_client_id else usual
         return [(None, usual)] if without == usual else [(None, usual), ("", without)]
 
-    def _told(
+    def _differing(
         self, user: str | None, found: list[tuple[str | None, tuple[ClientQuotas, ClientQuotas]]]
     ) -> Iterator[Affected]:
         for client_id, (before, after) in found:
@@ -174,7 +174,7 @@ def _or_other(name: str | None) -> Name:
 
 
 def _of(resolver: QuotaResolver, pair: tuple[str, str]) -> ClientQuotas:
-    return _standing(resolver.match(resolver.bucket(*pair)) if resolver.enabled else None)
+    return _client_quotas(resolver.match(resolver.bucket(*pair)) if resolver.enabled else None)
 
 
 def _resolver(limits: _Limits) -> QuotaResolver:
@@ -194,6 +194,6 @@ def _affected_addresses(key: QuotaKey, before: _Limits, after: _Limits) -> Itera
     names = list(dict.fromkeys(entity.ip for entity in entities if isinstance(entity.ip, str)))
     other = unused_name(set(names))
     for name in (*names, None):
-        old, new = (_standing(resolver.match(other if name is None else name)) for resolver in sides)
+        old, new = (_client_quotas(resolver.match(other if name is None else name)) for resolver in sides)
         if old != new:
             yield Affected(QuotaClient(ip=_or_other(name)), key.name, old, new)

@@ -23,7 +23,7 @@ _NOT_LIMITED: Final = str(LONG_MAX)
 _TIMEOUT_MS: Final = 10_000
 
 
-def kafka_facts(address: StoreUrl, *, settings: StoreSettings) -> ClusterInfo:
+def kafka_cluster_info(address: StoreUrl, *, settings: StoreSettings) -> ClusterInfo:
     """Return the facts that the brokers report, with what they refuse in `unknown`.
 
     Raises:
@@ -52,7 +52,7 @@ def kafka_facts(address: StoreUrl, *, settings: StoreSettings) -> ClusterInfo:
 
 
 def old_kafka_brokers(address: StoreUrl, *, settings: StoreSettings) -> tuple[str, ...]:
-    """Return the ids of the answering brokers that are older than 2.7, with the errors of `kafka_facts`."""
+    """Return the ids of the answering brokers that are older than 2.7, with the errors of `kafka_cluster_info`."""
     with closing(ClusterClient(address, settings=settings)) as connection:
         return _old(ask_each(connection.node_ids(), lambda node: not _knows_2_7(connection, node)))
 

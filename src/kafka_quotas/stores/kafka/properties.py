@@ -38,7 +38,7 @@ _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaAccess:
-    """The way to connect to the brokers of a cluster."""
+    """How to connect to the brokers of a cluster."""
 
     client_id: str
     """The client-id of our requests."""

@@ -22,7 +22,7 @@ _REGISTRATION_OF_2_7: Final = 5
 """The version with which brokers since 2.7 register. **Source:** `kafka.zk.BrokerIdZNode` (Kafka 3.9)."""
 
 
-def zookeeper_facts(address: StoreUrl, *, settings: StoreSettings) -> ClusterInfo:
+def zookeeper_cluster_info(address: StoreUrl, *, settings: StoreSettings) -> ClusterInfo:
     """Return the facts that the znodes hold.
 
     Raises:
@@ -32,7 +32,7 @@ def zookeeper_facts(address: StoreUrl, *, settings: StoreSettings) -> ClusterInf
     with closing(ZooKeeperSession(address, settings=settings)) as session:
         znodes = ReadableZnodes(session)
         entries = znodes.entries()
-        facts = ClusterInfo(
+        info = ClusterInfo(
             empty_znodes=tuple(_empty(znodes)),
             replication_throttles=(
                 *_throttles(znodes, f"{CONFIG_ROOT}/brokers", "broker", BROKER_THROTTLES),
@@ -42,7 +42,7 @@ def zookeeper_facts(address: StoreUrl, *, settings: StoreSettings) -> ClusterInf
             too_old=tuple(_too_old(znodes)),
             unknown=(_NOT_THERE,),
         )
-        return replace(facts, unreadable=znodes.unreadable, readable=entries if znodes.unreadable else ())
+        return replace(info, unreadable=znodes.unreadable, readable=entries if znodes.unreadable else ())
 
 
 def old_zookeeper_brokers(address: StoreUrl, *, settings: StoreSettings) -> tuple[str, ...]:

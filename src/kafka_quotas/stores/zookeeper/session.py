@@ -180,7 +180,7 @@ def _together(method: str, paths: Sequence[str], client: Any) -> "_Together":
 
 
 class _Together:
-    """Several requests on their way at once, with one wait for all."""
+    """Several requests at once, with one wait for all."""
 
     def __init__(
         self,

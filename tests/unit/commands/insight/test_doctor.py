@@ -8,7 +8,7 @@ import pytest
 from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import new_store
 
-from kafka_quotas.commands.insight.doctor import odd_facts
+from kafka_quotas.commands.insight.doctor import odd_cluster
 from kafka_quotas.commands.insight.doctor_checks import Finding, Severity, odd_entries
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.store import ClusterInfo, QuotaEntry, ReplicationThrottle
@@ -104,7 +104,7 @@ THROTTLE = ReplicationThrottle(place="topic t", name="leader.replication.throttl
 
 
 def of_facts(facts: ClusterInfo, *entries: QuotaEntry) -> list[Finding]:
-    return list(odd_facts(facts, entries))
+    return list(odd_cluster(facts, entries))
 
 
 def test_replication_throttles_are_odd_unless_partitions_are_being_moved() -> None:

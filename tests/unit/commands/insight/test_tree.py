@@ -11,7 +11,7 @@ from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.cli.main import main
-from kafka_quotas.commands.quotas.quota_status import QuotaStatus, StoredQuotaStatus, standings
+from kafka_quotas.commands.quotas.quota_status import QuotaStatus, StoredQuotaStatus, quota_statuses
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.resolution.effective import EffectiveQuotas
 from kafka_quotas.stores.store import QuotaEntry
@@ -25,11 +25,11 @@ ANY_PAIR, USERS_APP = Entity.of(user=None, client_id=None), Entity.of(user=None,
 
 def stands(*entities: Entity) -> Mapping[Entity, StoredQuotaStatus]:
     entries = [QuotaEntry(entity=entity, quotas={PRODUCE: 1000.0 + n}) for n, entity in enumerate(entities)]
-    return {standing.entity: standing for standing in standings(entries)}
+    return {quota.entity: quota for quota in quota_statuses(entries)}
 
 
 @pytest.mark.parametrize(
-    ("stored", "asked", "stand", "before"),
+    ("stored", "asked", "status", "before"),
     [
         ((ALICE, ANY_USER), ANY_USER, QuotaStatus.WINS, None),
         ((ALICE, ALICE_APP), ALICE, QuotaStatus.WINS, None),
@@ -43,10 +43,10 @@ def stands(*entities: Entity) -> Mapping[Entity, StoredQuotaStatus]:
     ],
 )
 def test_a_quota_stands_as_the_others_let_it(
-    stored: tuple[Entity, ...], asked: Entity, stand: QuotaStatus, before: Entity | None
+    stored: tuple[Entity, ...], asked: Entity, status: QuotaStatus, before: Entity | None
 ) -> None:
-    standing = stands(*stored)[asked]
-    assert (standing.stand, standing.shadowed_by) == (stand, before)
+    quota = stands(*stored)[asked]
+    assert (quota.status, quota.shadowed_by) == (status, before)
 
 
 def test_what_is_called_shadowed_is_won_by_no_client_at_all() -> None:
@@ -61,13 +61,13 @@ def test_what_is_called_shadowed_is_won_by_no_client_at_all() -> None:
             for client_id in ("app", "other", "")
             for quota in resolver.for_client(user, client_id)
         }
-        for entity, standing in stands(*stored).items():
-            assert (standing.stand is not QuotaStatus.SHADOWED) == (entity in winners), (stored, entity)
+        for entity, quota in stands(*stored).items():
+            assert (quota.status is not QuotaStatus.SHADOWED) == (entity in winners), (stored, entity)
 
 
 def test_a_key_of_another_kind_of_entity_is_ignored() -> None:
-    (standing,) = standings([QuotaEntry(entity=ALICE, quotas={"connection_creation_rate": 5.0})])
-    assert (standing.stand, standing.level) == (QuotaStatus.IGNORED, None)
+    (quota,) = quota_statuses([QuotaEntry(entity=ALICE, quotas={"connection_creation_rate": 5.0})])
+    assert (quota.status, quota.level) == (QuotaStatus.IGNORED, None)
 
 
 @pytest.fixture
