@@ -19,10 +19,10 @@ from kafka_quotas.cli.output.plan_view import (
     change_documents,
     change_records,
     changes_table,
-    left_alone_documents,
-    print_left_alone,
     print_radius,
+    print_unmanaged,
     radius_documents,
+    unmanaged_documents,
 )
 from kafka_quotas.cli.output.progress import ApplyProgress
 from kafka_quotas.cli.output.render import Listing, print_listing, print_table, write
@@ -195,7 +195,7 @@ def _report(result: ApplyResult, choice: StoreChoice, output: View) -> None:
             print_radius(result.radius, limit=limit)
         write(_summary(result), sys.stdout)
     if result.declared is not None:
-        print_left_alone(result.declared)
+        print_unmanaged(result.declared)
     if not choice.chosen:
         write(f"note: the store is the local one in {choice.address.path}; no broker was changed", sys.stderr)
 
@@ -247,7 +247,7 @@ def _listing(result: ApplyResult) -> Listing:
                 for failure in result.failures
             ],
             "affected": None if result.radius is None else radius_documents(result.radius),
-            "left_alone": [] if found is None else left_alone_documents(found),
+            "left_alone": [] if found is None else unmanaged_documents(found),
             "not_owned": [] if found is None else [entity.to_mapping() for entity in found.not_owned],
         },
         table=changes_table(result.made),

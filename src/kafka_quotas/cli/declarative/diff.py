@@ -13,10 +13,10 @@ from kafka_quotas.cli.output.plan_view import (
     change_documents,
     change_records,
     changes_table,
-    left_alone_documents,
-    print_left_alone,
     print_radius,
+    print_unmanaged,
     radius_documents,
+    unmanaged_documents,
 )
 from kafka_quotas.cli.output.render import Listing, print_listing, print_table, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS
@@ -84,7 +84,7 @@ def _report(result: DiffResult, output: View) -> None:
         limit = output.limit_or(DEFAULT_ROWS)
         print_table(changes_table(changes, limit=limit), sys.stdout)
         print_radius(result.radius, limit=limit)
-    print_left_alone(result.declared)
+    print_unmanaged(result.declared)
     if not changes:
         write(f"note: no differences from {result.store_url}", sys.stderr)
 
@@ -99,7 +99,7 @@ def _listing(result: DiffResult) -> Listing:
             "changes": change_documents(found.plan.changes),
             "affected": radius_documents(result.radius),
             "combinations_left_out": result.radius.combinations_left_out,
-            "left_alone": left_alone_documents(found),
+            "left_alone": unmanaged_documents(found),
             "not_owned": [entity.to_mapping() for entity in found.not_owned],
         },
         table=changes_table(found.plan.changes),

@@ -108,12 +108,12 @@ def print_radius(radius: BlastRadius, *, limit: int = 0) -> None:
         write(f"note: {count} combinations of a user and a client-id were not looked at", sys.stderr)
 
 
-def print_left_alone(found: DeclaredPlan) -> None:
+def print_unmanaged(found: DeclaredPlan) -> None:
     """Note on standard error what is stored but not declared, and what is declared but not owned."""
-    undeclared = [left.entity for left in found.left_alone if not left.declared]
+    undeclared = [left.entity for left in found.unmanaged if not left.declared]
     if undeclared:
         write(f"note: left alone, not declared: {_some(undeclared)}; --prune removes them", sys.stderr)
-    for left in [left for left in found.left_alone if left.declared][:_FEW]:
+    for left in [left for left in found.unmanaged if left.declared][:_FEW]:
         keys = ", ".join(left.keys)
         write(f"note: left alone on {left.entity}: {keys}; --prune or a value of null removes it", sys.stderr)
     if found.not_owned:
@@ -122,11 +122,11 @@ def print_left_alone(found: DeclaredPlan) -> None:
         write(f"note: no entry asks for the values {', '.join(found.unused_values)}", sys.stderr)
 
 
-def left_alone_documents(found: DeclaredPlan) -> list[Json]:
+def unmanaged_documents(found: DeclaredPlan) -> list[Json]:
     """Return what is stored but not declared, for JSON and YAML."""
     return [
         {"entity": left.entity.to_mapping(), "keys": list(left.keys), "declared": left.declared}
-        for left in found.left_alone
+        for left in found.unmanaged
     ]
 
 

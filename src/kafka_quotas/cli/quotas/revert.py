@@ -78,9 +78,9 @@ def revert(*, entry_id: EntryId = None, asked: RevertOptions, output: ListingVie
     entries = find_entries(open_journal(), entry_id or "")
     with closing(_store(store_of(entries), asked.command_config, allow_invalid=asked.allow_invalid)) as store:
         proposal = propose(store, entries, force=asked.force)
-        if not asked.yes or proposal.opposite.changed_since:
+        if not asked.yes or proposal.inverse.changed_since:
             print_listing(proposal_listing(proposal), replace(output, columns=()) if asked.yes else output)
-        if asked.out is not None and not proposal.opposite.changed_since:
+        if asked.out is not None and not proposal.inverse.changed_since:
             _write_plan(asked.out, KeptPlan(plan=proposal.plan, store_url=proposal.store_url))
         if not asked.yes:
             return _told_proposal(proposal, asked.out)
@@ -146,7 +146,7 @@ def _told_proposal(proposal: RevertProposal, out: Path | None) -> int:
     Raises:
         KafkaQuotasError: A plan was asked for, but quotas have changed since.
     """
-    changed_since = len(proposal.opposite.changed_since)
+    changed_since = len(proposal.inverse.changed_since)
     if changed_since:
         warn(f"{changed_since} of the quotas have changed since; --force goes back all the same")
         if out is not None:
@@ -160,7 +160,7 @@ def _told_proposal(proposal: RevertProposal, out: Path | None) -> int:
 
 def _told_result(result: RevertResult) -> int:
     """Report failures and quotas left alone, and return the exit code, 1 for any failure."""
-    for change, found in result.left_alone:
+    for change, found in result.changed_since:
         now = format_quota(change.key, found)
         write(
             f"note: left alone, changed since: {change.key} of {change.entity} in {result.store_url} is {now}",

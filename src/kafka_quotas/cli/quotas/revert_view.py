@@ -53,7 +53,7 @@ def proposal_listing(proposal: RevertProposal, result: RevertResult | None = Non
 
     With a result it lists the outcome of each.
     """
-    found = proposal.opposite
+    found = proposal.inverse
     failed = set() if result is None else {entity for entity, _ in result.failed}
     done = "to undo" if result is None else "undone"
     rows: list[tuple[PlannedChange, str]] = [

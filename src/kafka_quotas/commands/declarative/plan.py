@@ -11,7 +11,7 @@ from typing import Final
 
 from kafka_quotas.commands.declarative.reading import declared
 from kafka_quotas.core.changes.blast_radius import BlastRadius, blast_radius
-from kafka_quotas.core.changes.plan import Content, Plan, Unmanaged, left_alone, plan_changes, planned
+from kafka_quotas.core.changes.plan import Content, Plan, Unmanaged, plan_changes, planned, unmanaged_in
 from kafka_quotas.core.changes.plan_file import KeptPlan
 from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
@@ -41,7 +41,7 @@ class DeclaredPlan:
 
     plan: Plan
     stored: Content
-    left_alone: tuple[Unmanaged, ...]
+    unmanaged: tuple[Unmanaged, ...]
     """Stored but not declared."""
     not_owned: tuple[Entity, ...]
     """Declared but not named by the selectors."""
@@ -71,11 +71,11 @@ def declared_plan(store: Store, desire: DesiredState, *, keep: Collection[tuple[
     if keep:
         plan = planned(stored, [change for change in plan.changes if (change.entity, change.key) not in keep])
     check_removals(plan, {entity: stored[entity] for entity in stored if owns(entity)}, desire.prune_limit)
-    left = () if desire.prune else left_alone(stored, desired, owns=owns)
+    left = () if desire.prune else unmanaged_in(stored, desired, owns=owns)
     return DeclaredPlan(
         plan=plan,
         stored=stored,
-        left_alone=left,
+        unmanaged=left,
         not_owned=not_owned,
         invalid=tuple(entry.entity for entry in found.entries if entry.invalid and owns(entry.entity)),
         unused_values=found.unused_values,

@@ -111,7 +111,7 @@ class Reconciler:
             rounds=number,
             failed_rounds=before.failed_rounds + bool(result.failures),
             drifted=len(declared.plan.changes),
-            undeclared=sum(len(left.keys) for left in declared.left_alone),
+            undeclared=sum(len(left.keys) for left in declared.unmanaged),
             failed_entities=len(result.failures),
             corrected_total=before.corrected_total + (0 if result.dry_run else len(result.made)),
             last_success_s=before.last_success_s if result.failures else self._recorder.clock.now_ms() / 1000,

@@ -1,4 +1,4 @@
-"""Undo what the journal has: propose the opposite change, make it, or make all that are due."""
+"""Undo what the journal has: propose the inverse change, make it, or make all that are due."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kafka_quotas.commands.quotas.history import JournalWriter
 from kafka_quotas.core.changes.journal_entry import JournalEntry
 from kafka_quotas.core.changes.plan import Plan, PlannedChange, planned
-from kafka_quotas.core.changes.revert import InverseChange, due_undos, merged_changes, opposite
+from kafka_quotas.core.changes.revert import InverseChange, due_undos, inverse_of, merged_changes
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.store import Store, alterations_of, content_of, errors_of
@@ -14,12 +14,12 @@ from kafka_quotas.stores.store import Store, alterations_of, content_of, errors_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevertProposal:
-    """The opposite of what one run changed, as a plan for the store as it is now."""
+    """The inverse of what one run changed, as a plan for the store as it is now."""
 
     entry_id: str
     store_url: str
     plan: Plan
-    opposite: InverseChange
+    inverse: InverseChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class RevertResult:
     """The changes that were reverted."""
     failed: tuple[tuple[Entity, KafkaQuotasError], ...]
     """The entities that could not be reverted, and why."""
-    left_alone: tuple[tuple[PlannedChange, float | None], ...] = ()
+    changed_since: tuple[tuple[PlannedChange, float | None], ...] = ()
     """Changes whose quota has another value by now."""
 
 
@@ -46,9 +46,9 @@ def store_of(entries: Sequence[JournalEntry]) -> str:
 def propose(store: Store, entries: Sequence[JournalEntry], *, force: bool = False) -> RevertProposal:
     """Return the inverse of what the entries changed, with `force` also of quotas changed since then."""
     stored = content_of(store)
-    found = opposite(merged_changes(entries), stored, force=force)
+    found = inverse_of(merged_changes(entries), stored, force=force)
     return RevertProposal(
-        entry_id=entries[0].entry_id, store_url=store.url, plan=planned(stored, found.to_make), opposite=found
+        entry_id=entries[0].entry_id, store_url=store.url, plan=planned(stored, found.to_make), inverse=found
     )
 
 
@@ -58,14 +58,14 @@ def revert(store: Store, proposal: RevertProposal, *, recorder: JournalWriter) -
     Raises:
         KafkaQuotasError: A quota of it has changed since. Then nothing is reverted.
     """
-    if proposal.opposite.changed_since:
+    if proposal.inverse.changed_since:
         raise KafkaQuotasError(
-            f"{len(proposal.opposite.changed_since)} of the quotas have changed since; nothing was undone",
+            f"{len(proposal.inverse.changed_since)} of the quotas have changed since; nothing was undone",
             hint="look at the proposal; --force undoes it all the same",
         )
-    failed = _write(store, proposal.opposite.to_make)
+    failed = _write(store, proposal.inverse.to_make)
     undone = tuple(change for change in proposal.plan.changes if change.entity not in failed)
-    settled = (*proposal.plan.changes, *_as_found(proposal.opposite))
+    settled = (*proposal.plan.changes, *_as_found(proposal.inverse))
     recorder.record_outcomes(store.url, settled, failed, reverts=proposal.entry_id)
     return RevertResult(store_url=store.url, undone=undone, failed=tuple(failed.items()))
 
@@ -79,19 +79,19 @@ def undo_due(store: Store, entries: Sequence[JournalEntry], *, recorder: Journal
     undos = due_undos(entries, store_url=store.url, now_ms=recorder.clock.now_ms())
     content = {entity: dict(quotas) for entity, quotas in content_of(store).items()} if undos else {}
     undone: list[PlannedChange] = []
-    left_alone: list[tuple[PlannedChange, float | None]] = []
+    changed_since: list[tuple[PlannedChange, float | None]] = []
     failed: dict[Entity, KafkaQuotasError] = {}
     for undo in undos:
         pending = tuple(change for change in undo.changes if change.entity not in failed)
-        found = opposite(pending, content)
+        found = inverse_of(pending, content)
         failed |= _write(store, found.to_make)
         made = tuple(change for change in found.to_make if change.entity not in failed)
         recorder.record_outcomes(store.url, (*found.to_make, *_as_found(found)), failed, reverts=undo.entry_id)
         content = planned(content, made).applied_to(content)
         undone += made
-        left_alone += found.changed_since
+        changed_since += found.changed_since
     return RevertResult(
-        store_url=store.url, undone=tuple(undone), failed=tuple(failed.items()), left_alone=tuple(left_alone)
+        store_url=store.url, undone=tuple(undone), failed=tuple(failed.items()), changed_since=tuple(changed_since)
     )
 
 

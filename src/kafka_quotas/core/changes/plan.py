@@ -131,7 +131,7 @@ def plan_changes(stored: Content, desired: Declared, *, prune: bool = False, own
     if prune:
         changes += (
             PlannedChange(entity=left.entity, key=key, old=stored[left.entity][key], new=None)
-            for left in left_alone(stored, desired, owns=owns)
+            for left in unmanaged_in(stored, desired, owns=owns)
             for key in left.keys
             if key in STORED_KEYS
         )
@@ -144,7 +144,7 @@ def planned(stored: Content, changes: Iterable[PlannedChange]) -> Plan:
     return Plan(changes=ordered, fingerprint=fingerprint(stored, ordered))
 
 
-def left_alone(stored: Content, desired: Declared, *, owns: Owns | None = None) -> tuple[Unmanaged, ...]:
+def unmanaged_in(stored: Content, desired: Declared, *, owns: Owns | None = None) -> tuple[Unmanaged, ...]:
     """Return the stored quotas that no declaration names, sorted by entity, without those outside `owns`."""
     found: list[Unmanaged] = []
     for entity in sorted(stored, key=lambda each: each.sort_key):

@@ -46,7 +46,7 @@ def merged_changes(entries: Iterable[JournalEntry]) -> tuple[PlannedChange, ...]
     return tuple(merged.values())
 
 
-def opposite(changes: Iterable[PlannedChange], stored: Content, *, force: bool = False) -> InverseChange:
+def inverse_of(changes: Iterable[PlannedChange], stored: Content, *, force: bool = False) -> InverseChange:
     """Return the inverse of the changes, with `force` also of quotas that have another value by now."""
     to_make, changed_since, back_already = [], [], []
     for change in changes:

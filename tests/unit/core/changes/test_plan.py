@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from kafka_quotas.core.changes.plan import PlannedChange, StalePlanError, left_alone, plan_changes
+from kafka_quotas.core.changes.plan import PlannedChange, StalePlanError, plan_changes, unmanaged_in
 from kafka_quotas.core.changes.plan_file import KeptPlan, is_plan, plan_from, plan_text
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
@@ -37,7 +37,7 @@ def test_what_is_not_declared_stays_unless_pruned_and_an_unknown_key_stays_even_
     stored = {ALICE: {PRODUCE: 1.0, CONSUME: 2.0}, BOB: {PRODUCE: 5.0, "future_rate": 7.0}}
     desired = {ALICE: {PRODUCE: 1.0}}
     assert plan_changes(stored, desired).changes == ()
-    assert [(left.entity, left.keys, left.declared) for left in left_alone(stored, desired)] == [
+    assert [(left.entity, left.keys, left.declared) for left in unmanaged_in(stored, desired)] == [
         (ALICE, (CONSUME,), True),
         (BOB, (PRODUCE, "future_rate"), False),
     ]
@@ -49,7 +49,7 @@ def test_what_is_not_owned_is_never_touched() -> None:
         {BOB: {PRODUCE: 5.0}}, {ANYONE: {PRODUCE: 1.0}}, prune=True, owns=lambda entity: entity == ALICE
     )
     assert plan.changes == ()
-    assert left_alone({BOB: {PRODUCE: 5.0}}, {}, owns=lambda entity: entity == ALICE) == ()
+    assert unmanaged_in({BOB: {PRODUCE: 5.0}}, {}, owns=lambda entity: entity == ALICE) == ()
 
 
 def test_nan_is_no_difference_from_itself() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from kafka_quotas.core.changes.journal_entry import JournalEntry
 from kafka_quotas.core.changes.plan import PlannedChange
-from kafka_quotas.core.changes.revert import due_undos, merged_changes, opposite, stores_with_undos
+from kafka_quotas.core.changes.revert import due_undos, inverse_of, merged_changes, stores_with_undos
 from kafka_quotas.core.model.entity import Entity
 
 ALICE, BOB = Entity.of(user="alice"), Entity.of(user="bob")
@@ -84,7 +84,7 @@ def test_entries_of_other_stores_are_left_out() -> None:
 )
 def test_undoing_depends_on_what_is_there_now(found: float | None, force: bool, expected: tuple[str, object]) -> None:
     stored = {} if found is None else {ALICE: {KEY: found}}
-    result = opposite([change(10, 20)], stored, force=force)
+    result = inverse_of([change(10, 20)], stored, force=force)
     kinds = {name: getattr(result, name) for name in ("to_make", "back_already", "changed_since")}
     assert {name: list(value) for name, value in kinds.items() if value} == {expected[0]: [expected[1]]}
 
