@@ -15,8 +15,16 @@ from kafka_quotas.cli.framework.option_groups import Without, option, option_gro
 from kafka_quotas.cli.framework.store_choice import Origin, Setting, StoreChoice, store_options
 from kafka_quotas.cli.options.journal import journal_setting
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
-from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, plain_columns, print_listing, write
-from kafka_quotas.cli.output.view import TABLE_VIEW
+from kafka_quotas.cli.output.render import (
+    TABLE_VIEW,
+    Cell,
+    Listing,
+    Table,
+    columns,
+    plain_columns,
+    print_listing,
+    write,
+)
 from kafka_quotas.commands.context import remove_context, set_context, use_context
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.stores.contexts.context import Context

@@ -13,12 +13,11 @@ import typer
 
 from kafka_quotas.cli.charts.text_chart import print_chart
 from kafka_quotas.cli.load_test.result_output import keep_result, make_folder
-from kafka_quotas.cli.load_test.views.chart import load_series
+from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.live import live_watcher
 from kafka_quotas.cli.load_test.views.view import print_load
 from kafka_quotas.cli.options.stores import OutputForm
-from kafka_quotas.cli.output.render import Cell, Table, columns, is_terminal, print_table, write
-from kafka_quotas.cli.output.view import Output
+from kafka_quotas.cli.output.render import Cell, Output, Table, columns, is_terminal, print_table, write
 from kafka_quotas.commands.demo import CLIENTS, DURATION_S, WINDOW, DemoClient, DemoTestBed
 from kafka_quotas.commands.demo import demo as run_demo
 from kafka_quotas.commands.quotas.alter import AlterResult

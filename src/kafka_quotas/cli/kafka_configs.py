@@ -8,8 +8,8 @@ from pathlib import Path
 
 import typer
 
+from kafka_quotas.cli.framework.commands import PassThroughCommand, PassThroughOption
 from kafka_quotas.cli.framework.lazy_group import Invocation
-from kafka_quotas.cli.framework.raw_command import PassThroughCommand, PassThroughOption
 from kafka_quotas.cli.options.journal import recorder_for
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.kafka_configs import DEPRECATION_LINES, KafkaConfigsResult, run_kafka_configs

@@ -9,8 +9,7 @@ import typer
 from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView
 from kafka_quotas.cli.options.windows import ClientWindow
-from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing
-from kafka_quotas.cli.output.view import TABLE_VIEW
+from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing
 from kafka_quotas.core.quotas.cost_model import ApiCost, CostModel
 from kafka_quotas.enforcement.config.cost_model_file import cost_model_to_json
 from kafka_quotas.enforcement.quotas.calibration import ROUNDS, WARM_UP_S, Progress

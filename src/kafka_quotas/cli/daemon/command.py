@@ -1,17 +1,26 @@
 """`kafka-quotas daemon`: run the enforcing proxy, and look into one that runs."""
 
+from typing import Annotated
+
 import typer
 
 from kafka_quotas.cli.daemon.calibrate import calibrate
 from kafka_quotas.cli.daemon.decide import decide
 from kafka_quotas.cli.daemon.options import Control
 from kafka_quotas.cli.daemon.run import run
-from kafka_quotas.cli.daemon.status_view import reload_listing, status_listing
-from kafka_quotas.cli.daemon.unmute import unmute
+from kafka_quotas.cli.daemon.status_view import reload_listing, status_listing, unmuted_listing
 from kafka_quotas.cli.options.stores import ListingView
-from kafka_quotas.cli.output.render import print_listing
-from kafka_quotas.cli.output.view import TABLE_VIEW
-from kafka_quotas.enforcement.control.client import ask_reload, ask_status
+from kafka_quotas.cli.output.render import TABLE_VIEW, print_listing
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.enforcement.control.client import ask_reload, ask_status, ask_unmute
+from kafka_quotas.enforcement.session.unmute import ClientChoice
+
+UserOption = Annotated[
+    str | None, typer.Option("--user", metavar="NAME", help="The user whose clients are let go. Default: any.")
+]
+ClientOption = Annotated[
+    str | None, typer.Option("--client", metavar="ID", help="The client-id that is let go. Default: any of the user.")
+]
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -28,7 +37,20 @@ def _group() -> None:
 app.command()(run)
 app.command()(decide)
 app.command()(calibrate)
-app.command()(unmute)
+
+
+@app.command()
+def unmute(
+    *, client: ClientOption = None, user: UserOption = None, control: Control = None, output: ListingView = TABLE_VIEW
+) -> None:
+    """End the throttle times of a client: its connections are read again at once.
+
+    What was measured stays, so a client that is still over its limit waits again after its next request: raise or
+    remove the limit first. Clients that wait by themselves, as told in a response, do so to the end.
+    """
+    if not client and not user:
+        raise UsageError("whose throttle time is to end?", hint="name a --client, a --user, or both")
+    print_listing(unmuted_listing(ask_unmute(control, ClientChoice(user=user, client_id=client))), output)
 
 
 @app.command()

@@ -7,8 +7,7 @@ import typer
 from kafka_quotas.cli.daemon.options import Control
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.stores import ListingView
-from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing
-from kafka_quotas.cli.output.view import TABLE_VIEW
+from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.core.quotas.quota_manager import QuotaType

@@ -7,10 +7,12 @@ from kafka_quotas.cli.output.render import Listing, Table, columns
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, Unit
 from kafka_quotas.core.model.value_format import format_byte_rate, format_bytes
 from kafka_quotas.enforcement.quotas.reload import Reloaded, reloaded_to_json
+from kafka_quotas.enforcement.session.unmute import Unmuted, unmuted_to_json
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, status_to_json
 
 _COLUMNS = columns("quota, entity, user, client-id, broker, limit>, observed>, connections>, throttle>, remaining>")
 
+_UNMUTED_COLUMNS = columns("user, client-id, broker, quota, connections>, remaining>")
 _RELOAD_COLUMNS = columns("store, trouble, changed>, limits>")
 
 
@@ -144,3 +146,20 @@ def _summary(status: DaemonStatus) -> str:
         lines.append(f"principals that can't be read: {counters['unknown_principals']}")
     lines.append("throttled now:" if status.throttled else "throttled now: nobody")
     return "\n".join(lines)
+
+
+def unmuted_listing(result: Unmuted) -> Listing:
+    """List the clients that the daemon released, one row each."""
+    names = [(row.user, row.client_id, row.broker, row.quota, row.connections) for row in result.unmuted]
+    left = [row.remaining_ms for row in result.unmuted]
+    return Listing(
+        noun="daemon-unmute",
+        items="unmuted",
+        data=unmuted_to_json(result),
+        table=Table(
+            columns=_UNMUTED_COLUMNS,
+            rows=[(*name, f"{ms} ms") for name, ms in zip(names, left, strict=True)],
+            caption="let go:" if names else "nobody of that name is throttled",
+        ),
+        records=Table(columns=_UNMUTED_COLUMNS, rows=[(*name, ms) for name, ms in zip(names, left, strict=True)]),
+    )

@@ -25,9 +25,8 @@ from kafka_quotas.cli.output.plan_view import (
     unmanaged_documents,
 )
 from kafka_quotas.cli.output.progress import ApplyProgress
-from kafka_quotas.cli.output.render import Listing, print_listing, print_table, write
+from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, View, print_listing, print_table, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
-from kafka_quotas.cli.output.view import TABLE_VIEW, View
 from kafka_quotas.commands.declarative.apply import ApplyResult, apply_plan
 from kafka_quotas.commands.declarative.apply import apply as run_apply
 from kafka_quotas.commands.declarative.plan import DesiredState

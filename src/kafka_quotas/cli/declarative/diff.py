@@ -18,9 +18,8 @@ from kafka_quotas.cli.output.plan_view import (
     radius_documents,
     unmanaged_documents,
 )
-from kafka_quotas.cli.output.render import Listing, print_listing, print_table, write
+from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, View, print_listing, print_table, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS
-from kafka_quotas.cli.output.view import TABLE_VIEW, View
 from kafka_quotas.commands.declarative.plan import DiffResult
 from kafka_quotas.commands.declarative.plan import diff as run_diff
 from kafka_quotas.core.changes.plan_file import plan_text

@@ -14,7 +14,7 @@ from typing import Any
 from kafka_quotas.cli.completion import COMPLETE_VARIABLE
 from kafka_quotas.cli.completion.command import completion_script
 from kafka_quotas.cli.docs.man_page import man_page, page_name
-from kafka_quotas.cli.framework.command_tree import Command, walk_commands
+from kafka_quotas.cli.framework.lazy_group import Command, walk_commands
 from kafka_quotas.cli.main import PROGRAM, app
 
 MAN_FOLDER = Path("man/man1")
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     action.add_argument("--check", action="store_true", help="tell which files are out of date")
     arguments = parser.parse_args(argv)
     if arguments.write:
-        from kafka_quotas.cli.docs.picture import draw  # noqa: PLC0415 - loads Rich
+        from kafka_quotas.cli.docs.screenshots import draw  # noqa: PLC0415 - loads Rich
 
         write(arguments.root)
         draw(arguments.root)

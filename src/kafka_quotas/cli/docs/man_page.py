@@ -10,7 +10,7 @@ from typing import Any
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from kafka_quotas.cli.framework.raw_command import PassThroughCommand
+from kafka_quotas.cli.framework.commands import PassThroughCommand
 
 _ENVIRONMENT = (
     ("KAFKA_QUOTAS_STORE", "The store where no option names one."),

@@ -7,10 +7,9 @@ from typing import Any
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from kafka_quotas.cli.framework.command_tree import walk_commands
+from kafka_quotas.cli.framework.lazy_group import walk_commands
 from kafka_quotas.cli.output.json_text import Json, json_text
-from kafka_quotas.cli.output.render import SCHEMA_PREFIX
-from kafka_quotas.cli.output.view import View
+from kafka_quotas.cli.output.render import SCHEMA_PREFIX, View
 
 SCHEMA = f"{SCHEMA_PREFIX}.help/1"
 

@@ -12,11 +12,13 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
+from kafka_quotas.cli.framework.commands import PassThroughCommand
 from kafka_quotas.cli.framework.converters import use_plain_values
 from kafka_quotas.cli.framework.listing_options import selection_options, takes_selection
 from kafka_quotas.cli.framework.option_groups import expand_groups
-from kafka_quotas.cli.framework.raw_command import PassThroughCommand
 from kafka_quotas.core.errors import KafkaQuotasError
+
+Command = TyperCommand | TyperGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +48,11 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self._loaded: dict[str, TyperCommand | TyperGroup] = {}
+        self._loaded: dict[str, Command] = {}
         for row in self.table:  # what help, completion and "did you mean" look at
             self.commands[row.name] = TyperCommand(row.name, help=row.help)
 
-    def load(self, name: str) -> TyperCommand | TyperGroup:
+    def load(self, name: str) -> Command:
         """Import the real command of a name in the table at the first call, and return it."""
         if name not in self._loaded:
             row = next(row for row in self.table if row.name == name)
@@ -74,7 +76,7 @@ class LazyGroup(TyperGroup):
         return name, loaded, rest
 
 
-def _real_command(row: LazyCommand) -> TyperCommand | TyperGroup:
+def _real_command(row: LazyCommand) -> Command:
     module_name, _, attribute = row.target.partition(":")
     target = getattr(import_module(module_name), attribute)
     if not isinstance(target, typer.Typer):
@@ -96,11 +98,31 @@ def _real_command(row: LazyCommand) -> TyperCommand | TyperGroup:
     return command
 
 
-def _walk(command: Any) -> Iterator[TyperCommand | TyperGroup]:
+def _walk(command: Any) -> Iterator[Command]:
     yield command
     if isinstance(command, TyperGroup):
         for child in command.commands.values():
             yield from _walk(child)
+
+
+def walk_commands(app: typer.Typer, program: str) -> Iterator[tuple[Command, Any]]:
+    """Yield every command and group below a Typer app with a context of it, the program itself first."""
+    root = typer.main.get_command(app)
+    assert isinstance(root, LazyGroup)
+    context = root.context_class(root, info_name=program, **root.context_settings)
+    yield root, context
+    for name in root.commands:
+        yield from _below(root.load(name), name, context)
+
+
+def _below(command: Command, name: str, parent: Any) -> Iterator[tuple[Command, Any]]:
+    context = command.context_class(command, info_name=name, parent=parent)
+    yield command, context
+    if isinstance(command, TyperGroup):
+        for child_name, listed in command.commands.items():
+            child = command.load(child_name) if isinstance(command, LazyGroup) else listed
+            assert isinstance(child, TyperCommand | TyperGroup)
+            yield from _below(child, child_name, context)
 
 
 @dataclass(slots=True, kw_only=True)

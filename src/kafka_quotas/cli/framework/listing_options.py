@@ -6,7 +6,7 @@ from typing import Any
 import typer
 from typer.core import TyperOption
 
-from kafka_quotas.cli.output.view import Output, View
+from kafka_quotas.cli.output.table import Output, View
 from kafka_quotas.core.errors import UsageError
 
 _COLUMNS_META = "kafka_quotas.columns"

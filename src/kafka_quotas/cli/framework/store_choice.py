@@ -6,13 +6,14 @@ a context says about logging in goes with its store: it is not used for a store 
 """
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
-from kafka_quotas.cli.output.render import warn
+from kafka_quotas.cli.output.render import warn, write
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.stores.contexts.context import Context
 from kafka_quotas.stores.contexts.file import contexts_path, read_contexts
@@ -244,3 +245,15 @@ def _setting(name: str, option: str | None, variable: str, environment: Mapping[
     if environment.get(variable):
         return Setting(value=environment[variable], origin=Origin.VARIABLE, source=variable)
     return Setting(value=None, origin=Origin.DEFAULT)
+
+
+def print_static_note(store_url: str) -> None:
+    """Note that a static store's file has none of the four properties: it looks empty and may be the wrong file."""
+    address = parse_store_url(store_url)
+    if not address.kind.is_static:
+        return
+    from kafka_quotas.stores.static import static_properties_missing  # noqa: PLC0415 - few stores are such files
+
+    missing = static_properties_missing(address.path)
+    if missing is not None:
+        write(f"note: {missing}\nhint: is it the right file?", sys.stderr)

@@ -3,11 +3,10 @@
 import sys
 from contextlib import closing
 
+from kafka_quotas.cli.framework.store_choice import print_static_note
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, write
-from kafka_quotas.cli.output.static_note import print_static_note
-from kafka_quotas.cli.output.view import TABLE_VIEW
+from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
 from kafka_quotas.commands.insight.doctor import DoctorResult
 from kafka_quotas.commands.insight.doctor import doctor as run_doctor
 from kafka_quotas.commands.insight.doctor_checks import Finding

@@ -9,9 +9,11 @@ from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.options.usage import UsageOptions, store_for
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import (
+    TABLE_VIEW,
     Cell,
     Listing,
     Table,
+    View,
     columns,
     is_terminal,
     plain_columns,
@@ -19,8 +21,12 @@ from kafka_quotas.cli.output.render import (
     write,
 )
 from kafka_quotas.cli.output.selection import check_columns, selected
-from kafka_quotas.cli.output.values import client_text, plain_value, short_key, usage_data
-from kafka_quotas.cli.output.view import TABLE_VIEW, View
+from kafka_quotas.cli.output.values import (
+    client_text,
+    plain_value,
+    short_key,
+    usage_data,
+)
 from kafka_quotas.commands.insight.top import SortBy, TopResult, TopRow
 from kafka_quotas.commands.insight.top import top as run_top
 from kafka_quotas.core.model.value_format import format_limit, format_rate, format_share, format_throttle_time

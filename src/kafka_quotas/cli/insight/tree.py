@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.completion.values import complete_keys
-from kafka_quotas.cli.framework.entity_command import EntityCommand
+from kafka_quotas.cli.framework.commands import EntityCommand
+from kafka_quotas.cli.framework.store_choice import print_static_note
 from kafka_quotas.cli.options.entity import ClientNames
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, takes_every_letter, write
+from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, takes_every_letter, write
 from kafka_quotas.cli.output.static_note import print_static_note
 from kafka_quotas.cli.output.values import plain_value
-from kafka_quotas.cli.output.view import TABLE_VIEW
 from kafka_quotas.commands.insight.tree import Branch, TreeResult
 from kafka_quotas.commands.insight.tree import tree as run_tree
 from kafka_quotas.commands.quotas.quota_status import QuotaStatus, StoredQuotaStatus

@@ -7,15 +7,29 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.framework.entity_command import EntityCommand
+from kafka_quotas.cli.framework.commands import EntityCommand
 from kafka_quotas.cli.framework.option_groups import Without
 from kafka_quotas.cli.options.entity import ClientNames
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.options.usage import UsageOptions, store_for
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, folded, plain_columns, print_listing, write
-from kafka_quotas.cli.output.values import client_text, plain_value, short_key, usage_data
-from kafka_quotas.cli.output.view import TABLE_VIEW
+from kafka_quotas.cli.output.render import (
+    TABLE_VIEW,
+    Cell,
+    Listing,
+    Table,
+    columns,
+    folded,
+    plain_columns,
+    print_listing,
+    write,
+)
+from kafka_quotas.cli.output.values import (
+    client_text,
+    plain_value,
+    short_key,
+    usage_data,
+)
 from kafka_quotas.commands.insight.why import KeyAnswer, WhyResult
 from kafka_quotas.commands.insight.why import why as run_why
 from kafka_quotas.core.errors import UsageError

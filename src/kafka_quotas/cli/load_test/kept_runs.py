@@ -9,12 +9,11 @@ import typer
 from kafka_quotas.cli.charts.html_page import page_html
 from kafka_quotas.cli.charts.plot import require_matplotlib, save_plot
 from kafka_quotas.cli.load_test.result_output import PICTURE_FILE, REPORT_FILE, written_together
-from kafka_quotas.cli.load_test.views.chart import load_series
+from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.page import load_page
 from kafka_quotas.cli.load_test.views.view import print_load
 from kafka_quotas.cli.options.stores import OutputForm
-from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, folded, print_listing, write
-from kafka_quotas.cli.output.view import Output
+from kafka_quotas.cli.output.render import Cell, Listing, Output, Table, columns, folded, print_listing, write
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.judge.comparison import ComparisonOutcome, Difference, Limits, RunComparison
 from kafka_quotas.loadtest.judge.comparison import compare as compare_with

@@ -9,8 +9,7 @@ import typer
 from kafka_quotas.cli.load_test.target_options import JournalFolder, settings_of
 from kafka_quotas.cli.options.stores import CommandConfig, OutputForm
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, write
-from kafka_quotas.cli.output.view import Output
+from kafka_quotas.cli.output.render import Listing, Output, Table, columns, print_listing, write
 from kafka_quotas.commands.load_test.cleanup import format_change
 from kafka_quotas.commands.load_test.restore import RestoredRun
 from kafka_quotas.commands.load_test.restore import restore as restore_runs

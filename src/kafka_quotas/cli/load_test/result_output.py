@@ -19,12 +19,11 @@ from pathlib import Path
 from kafka_quotas.cli.charts.html_page import page_html
 from kafka_quotas.cli.charts.plot import check_plot_targets, save_plot
 from kafka_quotas.cli.framework.option_groups import option, option_group
-from kafka_quotas.cli.load_test.views.chart import load_series
+from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.view import load_listing, print_load
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.output.json_text import json_text
-from kafka_quotas.cli.output.render import envelope, write
-from kafka_quotas.cli.output.view import Output
+from kafka_quotas.cli.output.render import Output, envelope, write
 from kafka_quotas.commands.load_test.request import ScenarioResult
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.value_format import format_duration_us

@@ -11,8 +11,16 @@ from kafka_quotas.cli.load_test.run import Scale, complete_scenarios
 from kafka_quotas.cli.load_test.target_options import ClusterOptions
 from kafka_quotas.cli.options.stores import ListingView, OutputForm
 from kafka_quotas.cli.output.json_text import json_text
-from kafka_quotas.cli.output.render import Listing, Table, columns, plain_columns, print_listing, write
-from kafka_quotas.cli.output.view import TABLE_VIEW, Output
+from kafka_quotas.cli.output.render import (
+    TABLE_VIEW,
+    Listing,
+    Output,
+    Table,
+    columns,
+    plain_columns,
+    print_listing,
+    write,
+)
 from kafka_quotas.commands.load_test.scenarios import (
     ScenarioCheck,
     needs_broker,

@@ -9,8 +9,7 @@ import typer
 
 from kafka_quotas.cli.framework.option_groups import option, option_group, required
 from kafka_quotas.cli.options.stores import OutputForm
-from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, write
-from kafka_quotas.cli.output.view import Output
+from kafka_quotas.cli.output.render import Listing, Output, Table, columns, print_listing, write
 from kafka_quotas.cli.pipeline.options import EngineOptions
 from kafka_quotas.cli.pipeline.progress import job_progress
 from kafka_quotas.commands.insight.usage_source import read_metric_names

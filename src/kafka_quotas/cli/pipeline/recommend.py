@@ -6,8 +6,7 @@ from pathlib import Path
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.options.windows import WindowOptions
-from kafka_quotas.cli.output.render import print_listing, write
-from kafka_quotas.cli.output.view import TABLE_VIEW, View
+from kafka_quotas.cli.output.render import TABLE_VIEW, View, print_listing, write
 from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions
 from kafka_quotas.cli.pipeline.progress import engine_notes, job_progress
 from kafka_quotas.cli.pipeline.recommend_view import advice_listing, demand_listing, warnings

@@ -14,8 +14,7 @@ import typer
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.options.stores import StoreOrContext
 from kafka_quotas.cli.options.windows import ClientWindow
-from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, write
-from kafka_quotas.cli.output.view import Output
+from kafka_quotas.cli.output.render import Listing, Output, Table, columns, print_listing, write
 from kafka_quotas.cli.pipeline.options import EngineOptions
 from kafka_quotas.cli.pipeline.proposals import proposal_of_file, proposal_of_store
 from kafka_quotas.commands.pipeline.stream import StreamRequest, StreamWatcher

@@ -8,8 +8,17 @@ import typer
 
 from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
 from kafka_quotas.cli.options.windows import ClientWindow
-from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, plain_columns, print_listing, write
-from kafka_quotas.cli.output.view import TABLE_VIEW, View
+from kafka_quotas.cli.output.render import (
+    TABLE_VIEW,
+    Cell,
+    Listing,
+    Table,
+    View,
+    columns,
+    plain_columns,
+    print_listing,
+    write,
+)
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions
 from kafka_quotas.cli.pipeline.progress import engine_notes, job_progress
 from kafka_quotas.cli.pipeline.proposals import bucket_text, proposal_in_force

@@ -7,8 +7,7 @@ import typer
 
 from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
 from kafka_quotas.cli.options.windows import WindowOptions
-from kafka_quotas.cli.output.render import print_listing, write
-from kafka_quotas.cli.output.view import TABLE_VIEW
+from kafka_quotas.cli.output.render import TABLE_VIEW, print_listing, write
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions
 from kafka_quotas.cli.pipeline.progress import engine_notes, job_progress
 from kafka_quotas.cli.pipeline.proposals import proposal_in_force

@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from kafka_quotas.cli.completion.values import complete_assignments, complete_keys
-from kafka_quotas.cli.framework.entity_command import ORDER, EntityCommand
+from kafka_quotas.cli.framework.commands import ORDER, EntityCommand
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import STORE_VARIABLE, StoreChoice
 from kafka_quotas.cli.options.config import parse_changes
@@ -15,10 +15,19 @@ from kafka_quotas.cli.options.entity import OneEntity, entity_of, selected_parts
 from kafka_quotas.cli.options.journal import For, Reason, parse_for_ms, recorder_for
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Listing, Table, columns, is_terminal, print_listing, print_table, write
+from kafka_quotas.cli.output.render import (
+    TABLE_VIEW,
+    Listing,
+    Table,
+    View,
+    columns,
+    is_terminal,
+    print_listing,
+    print_table,
+    write,
+)
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
 from kafka_quotas.cli.output.values import plain_value
-from kafka_quotas.cli.output.view import TABLE_VIEW, View
 from kafka_quotas.cli.quotas.exempt import Exempt, exempt_user, exempted_user
 from kafka_quotas.commands.quotas.alter import AlterResult
 from kafka_quotas.commands.quotas.alter import alter as run_alter

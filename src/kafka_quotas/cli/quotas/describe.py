@@ -8,15 +8,23 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.framework.entity_command import ORDER, EntityCommand
+from kafka_quotas.cli.framework.commands import ORDER, EntityCommand
 from kafka_quotas.cli.framework.option_groups import Without
-from kafka_quotas.cli.framework.store_choice import StoreChoice
+from kafka_quotas.cli.framework.store_choice import StoreChoice, print_static_note
 from kafka_quotas.cli.options.entity import EntityOptions, selected_filter
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
-from kafka_quotas.cli.output.render import Listing, Table, columns, plain_columns, print_listing, write
+from kafka_quotas.cli.output.render import (
+    TABLE_VIEW,
+    Listing,
+    Table,
+    View,
+    columns,
+    plain_columns,
+    print_listing,
+    write,
+)
 from kafka_quotas.cli.output.static_note import print_static_note
 from kafka_quotas.cli.output.values import plain_value, record_kinds
-from kafka_quotas.cli.output.view import TABLE_VIEW, View
 from kafka_quotas.cli.quotas.effective_options import EffectiveOptions, clients_asked, parse_history
 from kafka_quotas.cli.quotas.effective_view import print_effective
 from kafka_quotas.commands.quotas.cluster import look_at_cluster

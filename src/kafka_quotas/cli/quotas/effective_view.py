@@ -6,9 +6,12 @@ from shutil import get_terminal_size
 
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import (
+    TABLE_VIEW,
     Cell,
     Listing,
+    Output,
     Table,
+    View,
     cell_text,
     columns,
     folded,
@@ -18,8 +21,11 @@ from kafka_quotas.cli.output.render import (
     print_table,
     write,
 )
-from kafka_quotas.cli.output.values import plain_value, usage_data
-from kafka_quotas.cli.output.view import TABLE_VIEW, Output, View
+from kafka_quotas.cli.output.values import (
+    plain_value,
+    usage_data,
+)
+from kafka_quotas.commands.quotas.client import Other
 from kafka_quotas.commands.quotas.cluster import ClusterView
 from kafka_quotas.commands.quotas.describe import ClientOutcome, EffectiveResult
 from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE, QuotaKey

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafka_quotas.cli.framework.store_choice import StoreChoice
-from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, write
+from kafka_quotas.cli.output.render import Listing, Table, View, columns, print_listing, write
 from kafka_quotas.cli.output.values import change_document
-from kafka_quotas.cli.output.view import View
 from kafka_quotas.commands.quotas.history import JournalWriter
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import USER, shown_name

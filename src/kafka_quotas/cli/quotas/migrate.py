@@ -10,10 +10,9 @@ from kafka_quotas.cli.options.journal import Reason, recorder_for
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.progress import ApplyProgress
-from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, print_table, warn, write
+from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, print_table, warn, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
 from kafka_quotas.cli.output.values import plain_value
-from kafka_quotas.cli.output.view import TABLE_VIEW
 from kafka_quotas.commands.quotas.migrate import Counts, MigratedQuota, MigrationOutcome, MigrationResult
 from kafka_quotas.commands.quotas.migrate import migrate as run_migrate
 from kafka_quotas.core.errors import VerdictError

@@ -12,9 +12,8 @@ from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import choose_known_store
 from kafka_quotas.cli.options.journal import Reason, open_journal, recorder_for
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView
-from kafka_quotas.cli.output.render import print_listing, warn, write
+from kafka_quotas.cli.output.render import TABLE_VIEW, View, print_listing, warn, write
 from kafka_quotas.cli.output.selection import check_columns
-from kafka_quotas.cli.output.view import TABLE_VIEW, View
 from kafka_quotas.cli.quotas.revert_view import (
     DONE_COLUMNS,
     PROPOSED_COLUMNS,

@@ -7,15 +7,13 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.framework.entity_command import EntityCommand
+from kafka_quotas.cli.framework.commands import EntityCommand
 from kafka_quotas.cli.options.entity import ShortFilter, selected_filter
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.plan_view import change_records
-from kafka_quotas.cli.output.render import Listing, Table, columns, plain_columns, warn, write
-from kafka_quotas.cli.output.row_stream import RowStream
+from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, RowStream, Table, columns, plain_columns, warn, write
 from kafka_quotas.cli.output.selection import check_columns
 from kafka_quotas.cli.output.values import change_document
-from kafka_quotas.cli.output.view import TABLE_VIEW
 from kafka_quotas.commands.quotas.watch import RETRY_S, SeenChange, WatchBounds
 from kafka_quotas.commands.quotas.watch import watch as run_watch
 from kafka_quotas.core.clock import format_instant

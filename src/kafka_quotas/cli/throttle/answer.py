@@ -7,6 +7,7 @@ from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import (
     Column,
     Listing,
+    Output,
     Table,
     columns,
     plain_text,
@@ -14,7 +15,6 @@ from kafka_quotas.cli.output.render import (
     print_table,
     write,
 )
-from kafka_quotas.cli.output.view import Output
 from kafka_quotas.commands.throttle.arithmetic import Calculation, CalculatorAnswer, Given, Step
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import format_amount

@@ -8,8 +8,7 @@ from pathlib import Path
 from kafka_quotas.cli.charts.plot import check_plot_targets, show_chart
 from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, print_listing, write
-from kafka_quotas.cli.output.view import Output
+from kafka_quotas.cli.output.render import Cell, Listing, Output, Table, columns, print_listing, write
 from kafka_quotas.cli.throttle.answer import print_tables, window_data, without_noise
 from kafka_quotas.commands.throttle.compare import (
     AlgorithmComparison,

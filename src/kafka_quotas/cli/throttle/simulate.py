@@ -14,8 +14,7 @@ from kafka_quotas.cli.options.figures import GenericQuota, client_window, contro
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.options.windows import BrokerWindowOptions
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing
-from kafka_quotas.cli.output.view import Output
+from kafka_quotas.cli.output.render import Listing, Output, Table, columns, print_listing
 from kafka_quotas.cli.throttle.answer import window_data, without_noise
 from kafka_quotas.cli.throttle.decision_writer import NOUN, DecisionWriter, Units, decision_writer
 from kafka_quotas.commands.throttle.event_file import EventFormat, read_events

@@ -9,7 +9,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from kafka_quotas.cli.docs.documentation import COMPLETIONS_FOLDER, MAN_FOLDER, commands, documents, drift, main, write
 from kafka_quotas.cli.docs.man_page import escape, man_page, page_name
-from kafka_quotas.cli.docs.picture import IMAGES_FOLDER, RUNS, screen_text, svg
+from kafka_quotas.cli.docs.screenshots import IMAGES_FOLDER, RUNS, screen_text, svg
 from kafka_quotas.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[4]

@@ -13,14 +13,17 @@ from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.load_test import kept_runs as load_report
 from kafka_quotas.cli.load_test import result_output as load_keeping
-from kafka_quotas.cli.load_test.result_output import keep_result
+from kafka_quotas.cli.load_test.result_output import ResultOutput, keep_result, keep_runs
 from kafka_quotas.cli.load_test.views.view import load_listing
 from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import envelope
+from kafka_quotas.cli.output.table import Output
+from kafka_quotas.commands.load_test.request import ScenarioResult, VariantResult
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.loadtest.judge.comparison import ComparisonOutcome, Limits, compare
 from kafka_quotas.loadtest.record.delivery import Delivery
 from kafka_quotas.loadtest.result.result import ClientResult, LoadResult, ProbeResult
+from kafka_quotas.loadtest.scenario.model import Scenario, Variant
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +67,34 @@ def test_a_full_disk_leaves_the_folder_as_it_was(kept: Path, monkeypatch: pytest
 
     assert raised.value.hint == "make room, or name another folder with --out"
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
+
+
+def test_a_file_that_cannot_take_its_place_is_named_and_the_others_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_keeping, "can_write_samples", lambda: False)
+    (tmp_path / "run.json").mkdir()
+
+    with pytest.raises(KafkaQuotasError, match=r"can't keep all of the run .*: it lacks run.json \(Is a directory\)"):
+        keep_result(result(greedy()), tmp_path)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "run.json"]
+    assert (tmp_path / "report.html").stat().st_size > 1000
+
+
+def test_every_output_is_tried_and_those_that_fail_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_keeping, "draw_result", lambda *_, **__: None)
+    folder = tmp_path / "kept"
+    output = ResultOutput(output=Output.JSON, plot=[tmp_path / "no" / "run.svg", tmp_path / "run.svg"], out=folder)
+    scenario = Scenario(name="s", title="s", entities=(), duration_s=1.0)
+    runs = (VariantResult(variant=Variant.WITH_QUOTAS, result=result(greedy())),)
+
+    with pytest.raises(KafkaQuotasError) as raised:
+        keep_runs(ScenarioResult(scenario=scenario, scale=1.0, runs=runs, interrupted=False, leftovers=()), output)
+
+    assert raised.value.message == f"can't draw {tmp_path}/no/run.svg: there is no folder {tmp_path}/no"
+    assert (folder / "run.json").is_file()
+    assert (tmp_path / "run.svg").is_file()
 
 
 def test_what_libraries_are_missing_is_said_and_the_rest_is_kept(

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from kafka_quotas.cli.charts.html_page import KeyFigure, Mood, ReportPage, ReportSection, ReportTable
-from kafka_quotas.cli.load_test.views.page_charts import (
+from kafka_quotas.cli.load_test.views.charts import (
     against_bounds,
     brokers_metrics,
     isolation,

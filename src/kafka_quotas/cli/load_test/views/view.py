@@ -3,8 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, folded, print_listing, write
-from kafka_quotas.cli.output.view import Output
+from kafka_quotas.cli.output.render import Cell, Listing, Output, Table, columns, folded, print_listing, write
 from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
 from kafka_quotas.loadtest.result.document import NOUN, VERSION, run_document

@@ -1,28 +1,67 @@
-"""`kafka-quotas validate`: whether files of quotas are in order."""
+"""`kafka-quotas export` and `validate`: a store as a file that `apply` reads, and whether files are in order."""
 
 import json
 import sys
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.options.declarative import Values, checked_files
-from kafka_quotas.cli.options.stores import ListingView
-from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, write
+from kafka_quotas.cli.options.declarative import Selectors, Values, checked_files
+from kafka_quotas.cli.options.stores import ListingView, StoreOptions
+from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS
-from kafka_quotas.cli.output.view import TABLE_VIEW
 from kafka_quotas.commands.declarative.files import ValidateResult
+from kafka_quotas.commands.declarative.files import export as run_export
 from kafka_quotas.commands.declarative.files import validate as run_validate
 from kafka_quotas.core.errors import UsageError, VerdictError
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.core.quota_files.schema import json_schema
+from kafka_quotas.core.quota_files.writer import FileFormat
+from kafka_quotas.stores.files.atomic_write import save_text
 
+_SUFFIXES = {".yaml": FileFormat.YAML, ".yml": FileFormat.YAML, ".json": FileFormat.JSON, ".toml": FileFormat.TOML}
+
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="Write to this file instead of standard output.")
+]
+Form = Annotated[
+    FileFormat | None,
+    typer.Option(
+        "--format", metavar="FORM", help="yaml, json or toml; without it the name of the file tells, else yaml."
+    ),
+]
 Files = Annotated[
     list[str] | None,
     typer.Argument(metavar="[FILE]...", help="YAML, JSON or TOML files, folders of them, or - for a pipe."),
 ]
 Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON schema of files of quotas, and stop.")]
+
+
+def export(*, out: Out = None, form: Form = None, selectors: Selectors = None, store: StoreOptions) -> None:
+    """Write stored quotas as a file that apply reads.
+
+    Entities come sorted, one per line, so that two exports compare well. Applying an export elsewhere and exporting
+    there gives the same file. Values that this program refuses to send, such as 0, are marked 'invalid: true'.
+    """
+    choice = store.choose()
+    chosen = form or _SUFFIXES.get(out.suffix if out else ".yaml")
+    if chosen is None:
+        raise UsageError(f"what is {out} to be written in?", hint="name it .yaml, .json or .toml, or add --format")
+    with closing(choice.open()) as opened:
+        result = run_export(opened, selectors=selectors or ())
+    if out is None:
+        sys.stdout.writelines(result.text(chosen))
+    else:
+        save_text(out, result.text(chosen))
+        write(f"note: {len(result.entries)} entities written to {out}", sys.stderr)
+    if result.invalid_entries:
+        write(
+            f"note: {result.invalid_entries} entities have values that apply takes with --allow-invalid only",
+            sys.stderr,
+        )
 
 
 def validate(
@@ -41,7 +80,7 @@ def validate(
     result = run_validate(checked_files(files, "validate"), values=values or ())
     if not output.is_table or output.columns or result.problems:
         view = replace(output, limit=output.limit_or(DEFAULT_ROWS)) if output.is_table else output
-        print_listing(_listing(result), view)
+        print_listing(_problem_listing(result), view)
     else:
         write(f"{format_count(result.files, 'file')}, {format_count(result.entities, 'entity')}: in order", sys.stdout)
     if result.invalid_entries:
@@ -53,7 +92,7 @@ def validate(
         raise VerdictError(f"{format_count(len(result.problems), 'problem')} in {format_count(result.files, 'file')}")
 
 
-def _listing(result: ValidateResult) -> Listing:
+def _problem_listing(result: ValidateResult) -> Listing:
     return Listing(
         noun="validate",
         items="problems",
