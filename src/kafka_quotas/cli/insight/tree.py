@@ -14,7 +14,6 @@ from kafka_quotas.cli.options.entity import ClientNames
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, takes_every_letter, write
-from kafka_quotas.cli.output.static_note import print_static_note
 from kafka_quotas.cli.output.values import plain_value
 from kafka_quotas.commands.insight.tree import Branch, TreeResult
 from kafka_quotas.commands.insight.tree import tree as run_tree

@@ -12,7 +12,6 @@ from typing import TextIO
 from kafka_quotas.cli.output.json_text import Json, json_line, json_text
 from kafka_quotas.cli.output.selection import selected
 from kafka_quotas.cli.output.table import TABLE_VIEW, Cell, Column, Listing, Output, Table, View, columns, plain_columns
-from kafka_quotas.core.model.units import format_number
 from kafka_quotas.core.model.value_format import format_number
 
 __all__ = [  # a command makes and prints listings by this one import

@@ -23,7 +23,6 @@ from kafka_quotas.cli.output.render import (
     print_listing,
     write,
 )
-from kafka_quotas.cli.output.static_note import print_static_note
 from kafka_quotas.cli.output.values import plain_value, record_kinds
 from kafka_quotas.cli.quotas.effective_options import EffectiveOptions, clients_asked, parse_history
 from kafka_quotas.cli.quotas.effective_view import print_effective

@@ -6,7 +6,6 @@ from itertools import accumulate
 from kafka_quotas.cli.charts.html_page import ReportChart, ReportSection, ReportTable
 from kafka_quotas.cli.charts.svg import Bar, Curve, bars_svg, curves_svg, series_svg
 from kafka_quotas.cli.charts.text_chart import Series, Style
-from kafka_quotas.cli.load_test.views.chart import rolling_rates
 from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.judge.judging import allowed_us
 from kafka_quotas.loadtest.record.histogram import LatencySummary
