@@ -55,6 +55,13 @@ def test_no_retired_word_names_a_function_or_a_variable_of_the_pipeline() -> Non
     assert {name: used for name, used in found.items() if used} == {}
 
 
+def test_no_retired_word_names_anything_of_the_wire_format() -> None:
+    words = {"told", "tell", "said", "behind", "spelling", "treatment", "walk", "drop_topics", "grow_topics"}
+    room = ROOT / "src" / "kafka_quotas" / "wire"
+    found = {path.name: words & identifiers(path.read_text("utf-8")) for path in room.rglob("*.py")}
+    assert {name: used for name, used in found.items() if used} == {}
+
+
 def test_docstrings_do_not_begin_with_nothing() -> None:
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
     beginning = [

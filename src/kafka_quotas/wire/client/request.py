@@ -1,6 +1,6 @@
 """Requests that we send ourselves: their common interface, their frames, and the one for a broker's versions.
 
-A request knows the versions that it supports; the broker's ApiVersions decide which of them is used.
+A request knows the versions that it supports, and the broker's ApiVersions decide which of them is used.
 
 **Source:** KIP-35, KIP-482, KIP-511; `RequestHeader`, `ResponseHeader`, `ApiVersionsRequest.json`, Kafka 4.1.
 """
@@ -71,14 +71,7 @@ def version_of(request: ClientRequest[Answer], offered: Mapping[int, VersionRang
 
 
 def request_frame(request: ClientRequest[Answer], version: int, *, correlation_id: int, client_id: str | None) -> bytes:
-    """Return the whole frame of a request, length field included.
-
-    Args:
-        request: The request.
-        version: The version of its API.
-        correlation_id: The number that the response repeats.
-        client_id: The client-id; None for null.
-    """
+    """Return the whole frame of a request, length field included."""
     header = FieldWriter(flexible=False)
     header.int16(request.api_key)
     header.int16(version)

@@ -9,15 +9,11 @@ from struct import Struct
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.wire.codec.encoding import CLASSIC, COMPACT
 from kafka_quotas.wire.codec.skip import (
     TruncatedError,
-    array_count,
-    bytes_field,
-    compact_array_count,
-    compact_span,
     read_int16,
     read_int32,
-    string_span,
     tags,
 )
 
@@ -30,13 +26,13 @@ class FieldReader:
     Every call raises `TruncatedError` at the end of the message inside a field, `ProtocolError` for invalid bytes.
     """
 
-    __slots__ = ("_buffer", "_end", "_flexible", "_offset")
+    __slots__ = ("_buffer", "_encoding", "_end", "_offset")
 
     def __init__(self, buffer: bytes, *, offset: int, flexible: bool) -> None:
         self._buffer = buffer
         self._offset = offset
         self._end = len(buffer)
-        self._flexible = flexible
+        self._encoding = COMPACT if flexible else CLASSIC
 
     @property
     def left(self) -> int:
@@ -77,7 +73,7 @@ class FieldReader:
 
     def string(self) -> str | None:
         """Return a string, None for null."""
-        start, end = (compact_span if self._flexible else string_span)(self._buffer, self._offset, self._end)
+        start, end = self._encoding.string_span(self._buffer, self._offset, self._end)
         if end < start:
             self._offset = start
             return None
@@ -96,18 +92,13 @@ class FieldReader:
 
     def byte_string(self) -> bytes:
         """Read bytes, where null is empty."""
-        if self._flexible:
-            start, end = compact_span(self._buffer, self._offset, self._end)
-            self._offset = max(start, end)
-            return self._buffer[start : self._offset]
-        start = self._offset + 4
-        self._offset = bytes_field(self._buffer, self._offset, self._end)
+        start, end = self._encoding.bytes_span(self._buffer, self._offset, self._end)
+        self._offset = max(start, end)
         return self._buffer[start : self._offset]
 
     def count(self) -> int:
         """Read the number of elements of an array, 0 for null."""
-        count_of = compact_array_count if self._flexible else array_count
-        count, self._offset = count_of(self._buffer, self._offset, self._end)
+        count, self._offset = self._encoding.array_count(self._buffer, self._offset, self._end)
         if count > self.left:  # an element takes a byte at least
             raise TruncatedError
         return count
@@ -127,7 +118,7 @@ class FieldReader:
 
     def tags(self) -> None:
         """Skip the tagged fields at the end of a structure, if the version has them."""
-        if self._flexible:
+        if self._encoding.is_compact:
             self._offset = tags(self._buffer, self._offset, self._end)
 
     def _fixed(self, size: int, field: bytes) -> int:

@@ -15,22 +15,20 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.wire.codec.encoding import COMPACT, Encoding
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, framed
 from kafka_quotas.wire.codec.skip import (
     Buffer,
-    array_count,
     compact_array_count,
-    compact_span,
     compact_string,
     encode_unsigned_varint,
     read_int32,
     read_unsigned_varint,
     skip,
-    string_span,
 )
 from kafka_quotas.wire.protocol.api import AddressLayout, BrokerListKind
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.response_header import has_header_tags, whole_response_body
+from kafka_quotas.wire.protocol.response_header import whole_response_body
 
 Translate: TypeAlias = Callable[[int, str, int], tuple[str, int]]
 """(node id, host, port) -> (host, port) that the client shall see."""
@@ -38,7 +36,7 @@ Translate: TypeAlias = Callable[[int, str, int], tuple[str, int]]
 MAX_PORT: Final = 65_535
 
 _new: Final = tuple.__new__
-"""Makes a `AddressSpan` in half the time that its own constructor takes."""
+"""Makes an `AddressSpan` in half the time that its own constructor takes."""
 
 _LAYOUTS: Final[dict[tuple[int, int], AddressLayout]] = {
     (key, version): layout
@@ -99,21 +97,23 @@ def rewrite_addresses(api_key: int, api_version: int, frame: Buffer, translate: 
         ProtocolError: The frame can't be a response of this API and version.
     """
     found = _find(api_key, api_version, frame)
+    # Most responses that may name brokers name none: they pass as they came.
     if found is None or not found.places:
         return bytes(frame)
-    content = replaced_list(frame, found, translate, is_compact=has_header_tags(api_key, api_version))
+    content = replaced_list(frame, found, translate, API_TABLE[api_key].encoding(api_version))
     # A tagged field carries its own size (KIP-482), which changes with the addresses.
     size = encode_unsigned_varint(len(content)) if found.size_start < found.content_start else b""
     return framed(b"".join((frame[FRAME_LENGTH_BYTES : found.size_start], size, content, frame[found.content_end :])))
 
 
-def replaced_list(frame: Buffer, found: BrokerList, translate: Translate, *, is_compact: bool) -> bytes:
+def replaced_list(frame: Buffer, found: BrokerList, translate: Translate, form: Encoding = COMPACT) -> bytes:
     """Return the content of a list of brokers with every address translated."""
     pieces: list[Buffer] = []
     copied = found.content_start
+    # Between the addresses all bytes are copied: racks, other fields and unknown tags.
     for place in found.places:
         host, port = translate(place.node_id, place.host, place.port)
-        pieces += (frame[copied : place.start], _encoded_host(host, is_compact=is_compact), port.to_bytes(4, "big"))
+        pieces += (frame[copied : place.start], form.encoded_text(host), port.to_bytes(4, "big"))
         copied = place.port_start + 4
     pieces.append(frame[copied : found.content_end])
     return b"".join(pieces)
@@ -140,7 +140,8 @@ def untagged_list(api_key: int, api_version: int, buffer: Buffer, offset: int) -
     layout = _LAYOUTS[api_key, api_version]
     end = len(buffer)
     count, start = compact_array_count(buffer, offset, end)
-    places = _places(layout, buffer, count, start, end, is_compact=True)
+    places = _places(layout, buffer, count, start, end, form=COMPACT)
+    # Node id, host and port of each broker, and what the version has around them.
     element = (*layout.element_before, 4, compact_string, 4, *layout.element_after)
     content_end = skip(element * count, buffer, start, end)
     if content_end > end:
@@ -154,16 +155,16 @@ def _find(api_key: int, api_version: int, frame: Buffer) -> BrokerList | None:
     if layout is None:
         return None
     end = len(frame)
-    is_compact = has_header_tags(api_key, api_version)
+    form = API_TABLE[api_key].encoding(api_version)
     offset = skip(layout.before, frame, whole_response_body(api_key, api_version, frame), end)
     if layout.kind is BrokerListKind.TAGGED:
         return _find_tagged(layout, frame, offset)
     # FindCoordinator names one coordinator up to version 3, and a list of them later (KIP-699).
     if layout.kind is BrokerListKind.SINGLE:
-        places = _places(layout, frame, 1, offset, end, is_compact=is_compact)
+        places = _places(layout, frame, 1, offset, end, form=form)
     else:
-        count, first = (compact_array_count if is_compact else array_count)(frame, offset, end)
-        places = _places(layout, frame, count, first, end, is_compact=is_compact)
+        count, first = form.array_count(frame, offset, end)
+        places = _places(layout, frame, count, first, end, form=form)
     return BrokerList(places, FRAME_LENGTH_BYTES, FRAME_LENGTH_BYTES, end)
 
 
@@ -171,6 +172,7 @@ def _find_tagged(layout: AddressLayout, frame: Buffer, offset: int) -> BrokerLis
     """Return the brokers in tagged field 0 of the tag section at `offset`, or None if it isn't there."""
     end = len(frame)
     tag_count, offset = read_unsigned_varint(frame, offset, end)
+    # Brokers are named only where a partition's leader has moved (KIP-951).
     if not tag_count:
         return None
     # Tags are in ascending order (KIP-482), so 0 is the first or absent.
@@ -181,22 +183,21 @@ def _find_tagged(layout: AddressLayout, frame: Buffer, offset: int) -> BrokerLis
     if start + size > end:
         raise ProtocolError("a tagged field ends behind its response")
     count, first = compact_array_count(frame, start, start + size)
-    places = _places(layout, frame, count, first, start + size, is_compact=True)
+    places = _places(layout, frame, count, first, start + size, form=COMPACT)
     return BrokerList(places, size_start, start, start + size)
 
 
 def _places(
-    layout: AddressLayout, frame: Buffer, count: int, offset: int, end: int, *, is_compact: bool
+    layout: AddressLayout, frame: Buffer, count: int, offset: int, end: int, *, form: Encoding
 ) -> list[AddressSpan]:
     """Return the places of the addresses of `count` brokers from `offset` on."""
-    span = compact_span if is_compact else string_span
     before, after = layout.element_before, layout.element_after
     places: list[AddressSpan] = []
     for _ in range(count):
         if before:
             offset = skip(before, frame, offset, end)
         node_id = read_int32(frame, offset, end)
-        host_start, host_end = span(frame, offset + 4, end)
+        host_start, host_end = form.string_span(frame, offset + 4, end)
         port_start = max(host_start, host_end)
         port = read_int32(frame, port_start, end)
         # A broker answers with placeholders where it knows no coordinator or leader: there is no address to replace.
@@ -207,12 +208,6 @@ def _places(
         if after:
             offset = skip(after, frame, offset, end)
     return places
-
-
-def _encoded_host(host: str, *, is_compact: bool) -> bytes:
-    text = host.encode()
-    length = encode_unsigned_varint(len(text) + 1) if is_compact else len(text).to_bytes(2, "big")
-    return length + text
 
 
 PADDING_TAG: Final = 9999
@@ -248,6 +243,7 @@ def lengthened_varint(value: int, size: int) -> bytes:
 def _last_tag(fields: bytes) -> int:
     """Return the highest tag of some tagged fields, -1 if there is none."""
     tag, offset = -1, 0
+    # Fields are in ascending order of their tags, so the last one counts.
     while offset < len(fields):
         tag, offset = read_unsigned_varint(fields, offset, len(fields))
         size, offset = read_unsigned_varint(fields, offset, len(fields))

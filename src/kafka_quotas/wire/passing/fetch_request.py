@@ -93,12 +93,9 @@ def fetch_limits(buffer: Buffer, header: RequestHeader) -> FetchLimits | None:
 
 
 def cap_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_window_bytes: int) -> FetchLimits | None:
-    """Lower the limits of the request to `max_window_bytes`, and return the limits before.
+    """Lower the limits of the request to the client's quota for one window, and return the limits before.
 
-    `max_window_bytes` is the client's quota for one window, 0 or more.
-
-    Returns:
-        The limits; None if more bytes are needed, which changes nothing.
+    None means that more bytes are needed and nothing was changed.
 
     Raises:
         ProtocolError: The request ends before its limits.
@@ -122,8 +119,7 @@ def cap_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_window_
 def cap_share_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_bytes: int) -> int | None:
     """Lower the limits in the request to `max_bytes` (0 or more), and return the offset after them.
 
-    Returns:
-        The offset; None if more bytes are needed, which changes nothing.
+    None means that more bytes are needed and nothing was changed.
 
     Raises:
         ProtocolError: The request ends before its limits.

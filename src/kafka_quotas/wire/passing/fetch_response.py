@@ -260,7 +260,7 @@ def rewrite_tail(api_version: int, tail: Buffer, translate: Translate) -> bytes:
     found = tagged_list(ApiKey.FETCH, api_version, tail, 0)
     if found is None or not found.places:
         return bytes(tail)
-    content = replaced_list(tail, found, translate, is_compact=True)
+    content = replaced_list(tail, found, translate)
     # Field 0 comes first in its section (KIP-482), so all others follow it.
     count, _ = read_unsigned_varint(tail, 0, len(tail))
     others = bytes(tail[found.content_end :])

@@ -72,6 +72,7 @@ def parse_metadata_request(frame: Buffer, header: RequestHeader) -> ParsedMetada
 
 def has_brokers(frame: Buffer) -> bool:
     """Return whether a response of version 0 to 2 names a broker, which an error response does not."""
+    # The brokers come first in these versions: the throttle time is from version 3 on.
     offset = RESPONSE_HEAD_BYTES
     return len(frame) >= offset + _BROKER_COUNT.size and _BROKER_COUNT.unpack_from(frame, offset)[0] > 0
 

@@ -96,6 +96,7 @@ def all_refused_partitions(
     form = _API.encoding(api_version)
     elements = [_merged(form, b"", group, None, refused) for group in _grouped(order).items()]
     header = correlation_id.to_bytes(4, "big", signed=True)
+    # Flexible versions have a tag section at the end of the header as well (KIP-482).
     header += b"\0" if has_header_tags(ApiKey.PRODUCE, api_version) else b""
     # The throttle time is the last field (KIP-13): the daemon raises it in place, as in the broker's responses.
     throttle = bytes(4) if api_version >= THROTTLE_SINCE else b""

@@ -196,7 +196,7 @@ def rewrite_share_tail(api_version: int, tail: Buffer, translate: Translate) -> 
     found = untagged_list(ApiKey.SHARE_FETCH, api_version, tail, 0)
     if not found.places:
         return bytes(tail)
-    content = replaced_list(tail, found, translate, is_compact=True)
+    content = replaced_list(tail, found, translate)
     count_bytes = found.content_start
     tag_count, tags_start = read_unsigned_varint(tail, found.content_end, len(tail))
     tags, section = bytes(tail[tags_start:]), bytes(tail[found.content_end :])

@@ -108,10 +108,9 @@ def read_throttle_ms(frame: Buffer, offset: int) -> int:
 def patch_throttle(
     frame: bytearray | memoryview, api_key: int, api_version: int, throttle_ms: int, start: int = 0
 ) -> int | None:
-    """Raise the throttle time of a response to `throttle_ms`, and return its time before.
+    """Raise the throttle time of a response to `throttle_ms`, and return its time before in ms.
 
-    Returns:
-        The broker's throttle time in ms; None if the response has no such field, `NEED_MORE` if more of it is needed.
+    None if the response has no such field, `NEED_MORE` if more of it is needed.
 
     Raises:
         ProtocolError: The response can't be of this API and version.

@@ -61,6 +61,7 @@ def parse_mutation(frame: Buffer, header: RequestHeader) -> MutationRequest:
     api_key, version = header.api_key, header.api_version
     form = API_TABLE[api_key].encoding(version)
     end = header.frame_end
+    # Reading a request whole delays all other clients, so its size is bounded.
     element = _request_element(form, api_key, version)
     listed = element_list(form, element, frame, header.end, end, at_most=MAX_ELEMENTS)
     if api_key == ApiKey.DELETE_TOPICS:
@@ -101,6 +102,7 @@ def _changed(form: Encoding, api_key: int, frame: Buffer, start: int, end: int) 
 
 def _deleted(form: Encoding, version: int, frame: Buffer, start: int, end: int) -> TopicKey:
     name, offset = form.text(frame, start, end)
+    # From version 6 on a null name means that the id counts (KIP-516).
     if name is not None or version < _DELETE_BY_ID_SINCE:
         return name
     return _topic_id(frame, offset)
@@ -163,6 +165,7 @@ def refused_topic(api_key: int, api_version: int, key: TopicKey, *, error_code: 
     since = _SINCE[api_key]
     form = API_TABLE[api_key].encoding(api_version)
     pieces = [form.encoded_text(key if isinstance(key, str) else None)]
+    # A topic that was named has no id in its refusal: only the broker knows it.
     if api_version >= since.topic_id:
         pieces.append(key if isinstance(key, bytes) else NO_TOPIC_ID)
     pieces.append(error_code.to_bytes(2, "big"))
@@ -194,6 +197,7 @@ def with_refused(
         elif result is not None and (result.start, result.end) not in taken:
             taken.add((result.start, result.end))
             elements.append(frame[result.start : result.end])
+    # What the broker adds of its own accord must not get lost.
     elements += [frame[start:end] for start, end in listed.spans if (start, end) not in taken]
     return with_elements(form, frame, listed, elements)
 
@@ -203,6 +207,7 @@ def all_refused(api_key: int, api_version: int, correlation_id: int, results: Se
     form = API_TABLE[api_key].encoding(api_version)
     header = correlation_id.to_bytes(4, "big", signed=True)
     header += b"\0" if has_header_tags(api_key, api_version) else b""
+    # The session raises the throttle time in place, as in the broker's own responses.
     throttle = bytes(4) if api_version >= _SINCE[api_key].throttle else b""
     return framed(b"".join((header, throttle, form.encoded_count(len(results)), *results, form.no_tags)))
 
