@@ -41,7 +41,7 @@ from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot, Chang
 from kafka_quotas.enforcement.quotas.store_watcher import OpenStore, StoreWatcher
 from kafka_quotas.enforcement.state.snapshotter import StateSnapshotter
 from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.enforcement.telemetry.log import Log, LogEvent, LogLevel, defect
+from kafka_quotas.enforcement.telemetry.log import Log, LogEvent
 from kafka_quotas.enforcement.telemetry.status import run_sliced
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
 from kafka_quotas.enforcement.topics.filters import TopicFilters
@@ -300,13 +300,7 @@ class _Daemon:
             try:
                 await work()
             except Exception as error:  # noqa: BLE001 - clients are served without it until then
-                self._notify(
-                    LogEvent(
-                        event="work in the background failed; it is begun again",
-                        level=LogLevel.ERROR,
-                        fields={"error": defect(error)},
-                    )
-                )
+                self._notify(LogEvent.failure("work in the background failed; it is begun again", error))
             await asyncio.sleep(RESTART_S)
 
     async def _expire(self) -> None:

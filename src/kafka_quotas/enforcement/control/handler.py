@@ -16,7 +16,7 @@ from kafka_quotas.enforcement.decisions import json_codec as decision_json
 from kafka_quotas.enforcement.decisions.messages import PROTOCOL_VERSION, Decision, DecisionError, DecisionRequest
 from kafka_quotas.enforcement.quotas.reload import Reloaded, reloaded_to_json
 from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted, unmuted_to_json
-from kafka_quotas.enforcement.telemetry.log import defect
+from kafka_quotas.enforcement.telemetry.log import error_text
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced, status_text
 
 _OPS: Final = "status, reload, unmute, record, check, unrecord, batch"
@@ -110,7 +110,7 @@ class ControlHandler:
         except KafkaQuotasError as error:
             return _line({"ok": False, "error": error.message, "hint": error.hint, **number})
         except Exception as error:  # noqa: BLE001 - the peer gets a response in any case
-            return _line({"ok": False, "error": defect(error), **number})
+            return _line({"ok": False, "error": error_text(error), **number})
         return _line({"ok": True, "reloaded": reloaded_to_json(result), **number})
 
 

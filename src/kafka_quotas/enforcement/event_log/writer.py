@@ -12,34 +12,15 @@ import threading
 from functools import lru_cache
 from typing import Final, Protocol
 
-from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.settings import EventLogSettings, FolderTarget
 from kafka_quotas.enforcement.event_log.charges import Charge, ChargeQueue, ChargeSource
 from kafka_quotas.enforcement.event_log.files import EventFiles, EventLogError
 from kafka_quotas.enforcement.event_log.topic import EventTopic
-from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify, defect
+from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 
 VERSION: Final = 1
 """Version of the format, which grows when a field changes its meaning or goes: readers skip unknown fields."""
-FIELDS: Final = (
-    "v",
-    "ts_ms",
-    "cluster",
-    "broker_id",
-    "connection",
-    "user",
-    "client_id",
-    "ip",
-    "quota_type",
-    "api_key",
-    "bytes",
-    "thread_ms",
-    "mutations",
-    "throttle_ms",
-    "is_exempt",
-)
-"""Every field of a line, in order."""
 
 _MAX_CACHED: Final = 256
 """Most characters of a name whose JSON form is cached: names can have 32,767."""
@@ -135,14 +116,14 @@ class EventLogWriter:
         try:
             self._sink.close()
         except Exception as error:  # noqa: BLE001 - as below
-            self._log_failure(EventLogError(defect(error)))
+            self._log_failure(error)
 
     def _write_pending(self) -> None:
         """Write what is on the queue by now, and log any exception."""
         try:
             self._write_slices()
         except Exception as error:  # noqa: BLE001 - a defect costs the lines at hand, not all that come after them
-            self._log_failure(EventLogError(defect(error)))
+            self._log_failure(error)
 
     def _write_slices(self) -> None:
         for _ in range(0, len(self.charges), SLICE):
@@ -156,7 +137,7 @@ class EventLogWriter:
             taken = self._sink.write(lines)
         except Exception as error:  # noqa: BLE001 - as above
             self._lost += len(lines)
-            self._log_failure(error if isinstance(error, EventLogError) else EventLogError(defect(error)))
+            self._log_failure(error)
             return
         self.written += taken
         self._lost += len(lines) - taken
@@ -166,16 +147,11 @@ class EventLogWriter:
             self._failing = False
             self._notify(LogEvent(event="event log is written again", fields={"lost": self.dropped}))
 
-    def _log_failure(self, error: KafkaQuotasError) -> None:
+    def _log_failure(self, error: Exception) -> None:
         if not self._failing:
             self._failing = True
-            self._notify(
-                LogEvent(
-                    event="event log can't be written; events are lost until it can",
-                    level=LogLevel.ERROR,
-                    fields={"target": self.target, "error": error.message},
-                )
-            )
+            event = "event log can't be written; events are lost until it can"
+            self._notify(LogEvent.failure(event, error, target=self.target))
 
 
 def _open_sink(settings: EventLogSettings) -> EventSink:

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
+from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 
 LOOK_MS: Final = 1000
 """Shortest time between two looks at the files."""
@@ -54,13 +54,8 @@ class ReloadingTlsContext:
         try:
             self._context = self._make()
         except KafkaQuotasError as error:
-            self._notify(
-                LogEvent(
-                    event="changed certificates can't be used; those before stay",
-                    level=LogLevel.ERROR,
-                    fields={"files": names, "error": error.message},
-                )
-            )
+            event = "changed certificates can't be used; those before stay"
+            self._notify(LogEvent.failure(event, error, files=names))
         else:
             self._notify(LogEvent(event="certificates read again", fields={"files": names}))
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
 from kafka_quotas.enforcement.quotas.store_watcher import StoreWatcher
-from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify, defect
+from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify, error_text
 
 Use: TypeAlias = Callable[[], int]
 """() -> the number of changed limits, after putting what was read in force."""
@@ -101,13 +101,7 @@ class Reloader:
         try:
             changed = self._use_files()
         except KafkaQuotasError as error:
-            self._notify(
-                LogEvent(
-                    event="quotas can't be read again; those before stay in force",
-                    level=LogLevel.ERROR,
-                    fields={"error": error.message},
-                )
-            )
+            self._notify(LogEvent.failure("quotas can't be read again; those before stay in force", error))
             raise
         await self._watcher.reread()
         state = self._watcher.state
@@ -130,4 +124,4 @@ class Reloader:
         except KafkaQuotasError:
             raise
         except Exception as error:
-            raise KafkaQuotasError(defect(error)) from error
+            raise KafkaQuotasError(error_text(error)) from error

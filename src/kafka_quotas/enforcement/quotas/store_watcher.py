@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, TypeVar
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError, StoreUnreachableError
 from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify, defect
+from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify, error_text
 from kafka_quotas.stores.store import NEVER_WRITTEN, Snapshot, Store
 
 LOOK_S: Final = 0.5
@@ -185,17 +185,11 @@ class StoreWatcher:
         self._end_waiting(reread)
 
     def _lost(self, error: Exception, reread: int) -> None:
-        message = error.message if isinstance(error, KafkaQuotasError) else defect(error)
         self._counters.store_failures += 1
         if self.state.trouble is None:
-            self._notify(
-                LogEvent(
-                    event="store can't be read; its last content stays in force",
-                    level=LogLevel.ERROR,
-                    fields={"store": self.state.url, "error": message},
-                )
-            )
-        self.state.trouble = message
+            event = "store can't be read; its last content stays in force"
+            self._notify(LogEvent.failure(event, error, store=self.state.url))
+        self.state.trouble = error_text(error)
         self._end_waiting(reread)
 
     def _end_waiting(self, reread: int) -> None:

@@ -30,7 +30,7 @@ from kafka_quotas.enforcement.state.state_file import (
     state_file,
     state_text,
 )
-from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
+from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
 from kafka_quotas.stores.files.atomic_write import clear_leftovers
 
@@ -95,13 +95,7 @@ class StateSnapshotter:
             if state is not None:
                 self._restore(state)
         except StateError as error:
-            self._notify(
-                LogEvent(
-                    event="state can't be restored; every bucket starts empty",
-                    level=LogLevel.ERROR,
-                    fields={"error": error.message},
-                )
-            )
+            self._notify(LogEvent.failure("state can't be restored; every bucket starts empty", error))
 
     async def keep(self) -> None:
         """Save the state again and again, and a last time after `end`."""
@@ -245,7 +239,7 @@ class StateSnapshotter:
     def _log_failure(self, error: StateError) -> None:
         if not self._failing:
             self._failing = True
-            self._notify(LogEvent(event="state can't be saved", level=LogLevel.ERROR, fields={"error": error.message}))
+            self._notify(LogEvent.failure("state can't be saved", error))
 
 
 def _sliced(saved: Iterator[Saved]) -> Iterator[list[Saved]]:

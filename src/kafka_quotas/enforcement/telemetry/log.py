@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, TextIO, TypeAlias
 
 from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.errors import KafkaQuotasError
 
 
 class LogLevel(IntEnum):
@@ -37,6 +38,11 @@ class LogEvent:
     fields: dict[str, str | float] = field(default_factory=dict)
     """Details by name."""
 
+    @classmethod
+    def failure(cls, event: str, error: Exception, **fields: str | float) -> "LogEvent":
+        """Return the event of an error, with its message, or with its place where it is a defect."""
+        return cls(event=event, level=LogLevel.ERROR, fields={**fields, "error": error_text(error)})
+
     def __str__(self) -> str:
         """Return the event, then `key=value` pairs, with values quoted that are more than one word."""
         pairs = (f"{key}={_quoted(value)}" for key, value in self.fields.items())
@@ -47,8 +53,10 @@ Notify: TypeAlias = Callable[[LogEvent], None]
 """Takes events without raising."""
 
 
-def defect(error: Exception) -> str:
-    """Return one line for an unexpected exception: its type, its text and where it was raised."""
+def error_text(error: Exception) -> str:
+    """Return the message of an error or, for an unexpected one, its type, its text and where it was raised."""
+    if isinstance(error, KafkaQuotasError):
+        return error.message
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return f"internal error: {type(error).__name__}: {error}{place}"

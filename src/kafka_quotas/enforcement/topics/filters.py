@@ -16,7 +16,7 @@ from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId
 from kafka_quotas.enforcement.session.request_filter import FilterFactory
 from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
+from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 from kafka_quotas.enforcement.topics.auto_creation import AutoCreations
 from kafka_quotas.enforcement.topics.metadata_filter import MetadataFilterFactory
 from kafka_quotas.enforcement.topics.mutation_filter import MutationFilterFactory
@@ -56,13 +56,7 @@ class TopicFilters:
         try:
             self.thresholds.apply_store(entries)
         except InvalidQuotaError as error:
-            self._notify(
-                LogEvent(
-                    event="thresholds can't be used; those before stay in force",
-                    level=LogLevel.ERROR,
-                    fields={"error": error.message},
-                )
-            )
+            self._notify(LogEvent.failure("thresholds can't be used; those before stay in force", error))
 
     def _new_factories(self, node_id: NodeId, quotas: BrokerQuotas) -> Mapping[int, FilterFactory]:
         mutations = MutationFilterFactory(

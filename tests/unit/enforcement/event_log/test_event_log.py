@@ -23,12 +23,30 @@ from kafka_quotas.enforcement.event_log import writer as event_log_line
 from kafka_quotas.enforcement.event_log.charges import Charge, ChargeQueue, ChargeSource
 from kafka_quotas.enforcement.event_log.files import EventFiles, EventLogError
 from kafka_quotas.enforcement.event_log.topic import EventTopic
-from kafka_quotas.enforcement.event_log.writer import FIELDS, SLICE, EventLogWriter, charge_line
+from kafka_quotas.enforcement.event_log.writer import SLICE, EventLogWriter, charge_line
 from kafka_quotas.enforcement.quotas.route import Route
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 
 ROUTE = Route(node_id=1, port=1, upstream=Address(host="h", port=1))
 SOURCE = ChargeSource(connection=17, ip="10.0.0.7", route=ROUTE)
+FIELDS = (
+    "v",
+    "ts_ms",
+    "cluster",
+    "broker_id",
+    "connection",
+    "user",
+    "client_id",
+    "ip",
+    "quota_type",
+    "api_key",
+    "bytes",
+    "thread_ms",
+    "mutations",
+    "throttle_ms",
+    "is_exempt",
+)
+"""Every field of a line, in order."""
 PRODUCED: Charge = (1_700_000_000_123, "alice", "app", QuotaType.PRODUCE, 0, 65600, 120, False)
 
 
