@@ -44,39 +44,30 @@ __all__ = [
     "plan_changes",
 ]
 
-_MODULES = {
-    "EVERYTHING": "core.model.quota_filter",
-    "Alteration": "stores.store",
-    "AlterationResult": "stores.store",
-    "DecisionRequest": "enforcement.decisions.messages",
-    "Decision": "enforcement.decisions.messages",
-    "DecisionClient": "enforcement.control.decision_client",
-    "DecisionError": "enforcement.decisions.messages",
-    "EffectiveQuota": "core.resolution.effective",
-    "Entity": "core.model.entity",
-    "FilterComponent": "core.model.quota_filter",
-    "KafkaQuotasError": "core.errors",
-    "Match": "core.model.quota_filter",
-    "Plan": "core.changes.plan",
-    "PlannedChange": "core.changes.plan",
-    "QuotaEntry": "stores.store",
-    "QuotaFilter": "core.model.quota_filter",
-    "Store": "stores.store",
-    "StoreSettings": "stores.settings",
-    "effective": "api",
-    "open_store": "stores.factory",
-    "plan_changes": "core.changes.plan",
+_NAMES = {
+    "api": ("effective",),
+    "core.changes.plan": ("Plan", "PlannedChange", "plan_changes"),
+    "core.errors": ("KafkaQuotasError",),
+    "core.model.entity": ("Entity",),
+    "core.model.quota_filter": ("EVERYTHING", "FilterComponent", "Match", "QuotaFilter"),
+    "core.resolution.effective": ("EffectiveQuota",),
+    "enforcement.control.decision_client": ("DecisionClient",),
+    "enforcement.decisions.messages": ("Decision", "DecisionError", "DecisionRequest"),
+    "stores.factory": ("open_store",),
+    "stores.settings": ("StoreSettings",),
+    "stores.store": ("Alteration", "AlterationResult", "QuotaEntry", "Store"),
 }
-"""Where each public name is, below this package."""
+"""The public names by the module that has them, below this package."""
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, which `kafka-quotas --help` never does."""
-    if name not in _MODULES:
+    module = next((module for module, names in _NAMES.items() if name in names), None)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 - only a program that uses the names pays for it
 
-    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    value = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = value
     return value
 

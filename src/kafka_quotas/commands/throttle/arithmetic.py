@@ -6,9 +6,9 @@ Invariants: values are plain numbers in the unit named beside them; the arithmet
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Step:
-    """One figure of a calculation, with its arithmetic."""
+    """One figure of a calculation, with its arithmetic, by position like the row of a table."""
 
     name: str
     arithmetic: str
@@ -32,7 +32,7 @@ class Calculation:
     """Resulting delay in ms, None where the calculation has none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Given:
     """A figure that an answer starts from."""
 

@@ -106,8 +106,8 @@ def throttle_mutation(burst: Burst, algorithm: Algorithm, others: OtherDelays) -
         calculations += [_strict(burst, others), _permissive(burst)]
     return CalculatorAnswer(
         given=(
-            Given(name="quota", value=burst.quota, unit=PARTITIONS_PER_SECOND),
-            Given(name="burst", value=burst.partitions, unit=PARTITIONS),
+            Given("quota", burst.quota, PARTITIONS_PER_SECOND),
+            Given("burst", burst.partitions, PARTITIONS),
         ),
         calculations=tuple(calculations),
     )
@@ -196,12 +196,9 @@ def _calculation(burst: Burst, outcome: BurstOutcome) -> Calculation:
         source=SOURCES[outcome.algorithm],
         steps=(
             *steps,
-            Step(name="delay", arithmetic=delay_formula(burst, outcome), value=outcome.delay_ms, unit=MS),
+            Step("delay", delay_formula(burst, outcome), outcome.delay_ms, MS),
             Step(
-                name="admitted again after",
-                arithmetic=f"first instant with {RULES[outcome.algorithm]}",
-                value=outcome.admitted_after_ms,
-                unit=MS,
+                "admitted again after", f"first instant with {RULES[outcome.algorithm]}", outcome.admitted_after_ms, MS
             ),
         ),
         delay_ms=outcome.delay_ms,
@@ -221,17 +218,12 @@ def delay_formula(burst: Burst, outcome: BurstOutcome) -> str:
 def _bucket_steps(burst: Burst, outcome: BurstOutcome) -> tuple[Step, ...]:
     window = f"{burst.window.samples} x {format_amount(burst.window.window_ms, MS)}"
     return (
+        Step("full bucket", f"{format_rounded(burst.quota, 6)}/s x {window}", burst.credit, PARTITIONS),
         Step(
-            name="full bucket",
-            arithmetic=f"{format_rounded(burst.quota, 6)}/s x {window}",
-            value=burst.credit,
-            unit=PARTITIONS,
-        ),
-        Step(
-            name="tokens after the burst",
-            arithmetic=f"{format_rounded(burst.credit, 6)} - {format_rounded(burst.partitions, 6)}",
-            value=outcome.level,
-            unit=PARTITIONS,
+            "tokens after the burst",
+            f"{format_rounded(burst.credit, 6)} - {format_rounded(burst.partitions, 6)}",
+            outcome.level,
+            PARTITIONS,
         ),
     )
 
@@ -247,12 +239,12 @@ def _rate_steps(burst: Burst, outcome: BurstOutcome) -> tuple[Step, ...]:
         current = max(0.0, burst.partitions - (samples - 1) * per_sample)
         spread = f"{samples - 1} samples of up to {format_rounded(per_sample, 6)}, one of {format_rounded(current, 6)}"
     return (
-        Step(name="current sample", arithmetic=spread, value=current, unit=PARTITIONS),
+        Step("current sample", spread, current, PARTITIONS),
         Step(
-            name="rate after the burst",
-            arithmetic=f"{format_rounded(burst.partitions, 6)} / {format_amount(burst.window_ms, MS)}",
-            value=outcome.level,
-            unit=PARTITIONS_PER_SECOND,
+            "rate after the burst",
+            f"{format_rounded(burst.partitions, 6)} / {format_amount(burst.window_ms, MS)}",
+            outcome.level,
+            PARTITIONS_PER_SECOND,
         ),
     )
 
@@ -274,16 +266,9 @@ def _strict(burst: Burst, others: OtherDelays) -> Calculation:
         title="strict: CreateTopics v6, CreatePartitions v3, DeleteTopics v5 and later",
         source=SOURCES[Algorithm.TOKEN_BUCKET],
         steps=(
-            Step(
-                name="the burst", arithmetic=f"admitted: {format_rounded(first.level, 6)} tokens >= 0", value=0, unit=MS
-            ),
-            Step(
-                name="a request right after",
-                arithmetic=admitted if second.admitted else refused,
-                value=second.throttle_ms,
-                unit=MS,
-            ),
-            Step(name="its throttle_time_ms", arithmetic=f"max({request}, {wait} - {waited})", value=left_ms, unit=MS),
+            Step("the burst", f"admitted: {format_rounded(first.level, 6)} tokens >= 0", 0, MS),
+            Step("a request right after", admitted if second.admitted else refused, second.throttle_ms, MS),
+            Step("its throttle_time_ms", f"max({request}, {wait} - {waited})", left_ms, MS),
         ),
         delay_ms=left_ms,
     )
@@ -301,12 +286,10 @@ def _permissive(burst: Burst) -> Calculation:
         source=SOURCES[Algorithm.TOKEN_BUCKET],
         steps=(
             Step(
-                name="the burst",
-                arithmetic=muted
-                if outcome.throttle_ms
-                else f"accepted: {format_rounded(outcome.after, 6)} tokens left",
-                value=outcome.throttle_ms,
-                unit=MS,
+                "the burst",
+                muted if outcome.throttle_ms else f"accepted: {format_rounded(outcome.after, 6)} tokens left",
+                outcome.throttle_ms,
+                MS,
             ),
         ),
         delay_ms=outcome.throttle_ms,

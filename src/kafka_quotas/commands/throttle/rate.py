@@ -52,8 +52,8 @@ def throttle_rate(traffic: RateTraffic, window: QuotaWindow) -> CalculatorAnswer
 def _observed(traffic: RateTraffic, observed: float, window: QuotaWindow) -> CalculatorAnswer:
     """Calculate over the given window, or without one over the shortest and the usual longest one."""
     given = (
-        Given(name="quota", value=traffic.quota, unit=BYTES_PER_SECOND),
-        Given(name="observed", value=observed, unit=BYTES_PER_SECOND),
+        Given("quota", traffic.quota, BYTES_PER_SECOND),
+        Given("observed", observed, BYTES_PER_SECOND),
     )
     if traffic.over_ms is not None:
         windows = [("given", "over the given window", traffic.over_ms)]
@@ -82,9 +82,9 @@ def _burst(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Calculato
     shipped = tuple(_shipped(traffic, burst, window, moment) for moment in Moment)
     return CalculatorAnswer(
         given=(
-            Given(name="quota", value=traffic.quota, unit=BYTES_PER_SECOND),
-            Given(name="steady", value=traffic.steady, unit=BYTES_PER_SECOND),
-            Given(name="burst", value=burst, unit=BYTES),
+            Given("quota", traffic.quota, BYTES_PER_SECOND),
+            Given("steady", traffic.steady, BYTES_PER_SECOND),
+            Given("burst", burst, BYTES),
         ),
         calculations=(_kip_13(traffic, burst, window), *shipped),
         notes=(
@@ -112,21 +112,16 @@ def _kip_13(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Calculat
         title="KIP-13",
         source=KIP_13,
         steps=(
-            Step(
-                name="window",
-                arithmetic=f"{samples} x {format_amount(window.window_ms, MS)}",
-                value=window_ms,
-                unit=MS,
-            ),
-            Step(name="produced", arithmetic=written, value=produced, unit=BYTES),
+            Step("window", f"{samples} x {format_amount(window.window_ms, MS)}", window_ms, MS),
+            Step("produced", written, produced, BYTES),
             _allowed(traffic.quota, window_ms),
             Step(
-                name="rate",
-                arithmetic=f"{format_amount(produced, BYTES)} / {format_amount(window_ms, MS)}",
-                value=produced / (window_ms / 1000),
-                unit=BYTES_PER_SECOND,
+                "rate",
+                f"{format_amount(produced, BYTES)} / {format_amount(window_ms, MS)}",
+                produced / (window_ms / 1000),
+                BYTES_PER_SECOND,
             ),
-            Step(name="delay", arithmetic=difference, value=delay_ms, unit=MS),
+            Step("delay", difference, delay_ms, MS),
         ),
         delay_ms=delay_ms,
     )
@@ -160,37 +155,34 @@ def _rate_steps(rate: float, quota: float, window_ms: int, *, produced_known: bo
     produced = rate * window_ms / 1000
     window_rule = "since the oldest sample kept began" if produced_known else "as given by the quota window"
     return (
-        Step(name="window", arithmetic=window_rule, value=window_ms, unit=MS),
+        Step("window", window_rule, window_ms, MS),
         Step(
-            name="produced",
-            arithmetic="sum of the samples kept" if produced_known else f"{rate_text} x {window_text}",
-            value=produced,
-            unit=BYTES,
+            "produced", "sum of the samples kept" if produced_known else f"{rate_text} x {window_text}", produced, BYTES
         ),
         _allowed(quota, window_ms),
         Step(
-            name="rate",
-            arithmetic=f"{format_amount(produced, BYTES)} / {window_text}" if produced_known else "observed",
-            value=rate,
-            unit=BYTES_PER_SECOND,
+            "rate",
+            f"{format_amount(produced, BYTES)} / {window_text}" if produced_known else "observed",
+            rate,
+            BYTES_PER_SECOND,
         ),
         Step(
-            name="delay",
-            arithmetic=f"({rate_text} - {quota_text}) / {quota_text} x {window_text}"
+            "delay",
+            f"({rate_text} - {quota_text}) / {quota_text} x {window_text}"
             if rate > quota
             else f"{rate_text} is not above {quota_text}",
-            value=delay_ms,
-            unit=MS,
+            delay_ms,
+            MS,
         ),
     )
 
 
 def _allowed(quota: float, window_ms: int) -> Step:
     return Step(
-        name="bound",
-        arithmetic=f"{format_amount(quota, BYTES_PER_SECOND)} x {format_amount(window_ms, MS)}",
-        value=quota * window_ms / 1000,
-        unit=BYTES,
+        "bound",
+        f"{format_amount(quota, BYTES_PER_SECOND)} x {format_amount(window_ms, MS)}",
+        quota * window_ms / 1000,
+        BYTES,
     )
 
 

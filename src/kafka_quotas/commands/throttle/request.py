@@ -53,11 +53,11 @@ def _given(load: RequestLoad) -> tuple[Given, ...]:
         ()
         if load.stall_ms is None
         else (
-            Given(name="steady", value=_steady(load), unit=PERCENT),
-            Given(name="stall", value=load.stall_ms, unit=MS),
+            Given("steady", _steady(load), PERCENT),
+            Given("stall", load.stall_ms, MS),
         )
     )
-    return (Given(name="quota", value=load.quota, unit=PERCENT), *stall)
+    return (Given("quota", load.quota, PERCENT), *stall)
 
 
 def _notes(load: RequestLoad) -> tuple[str, ...]:
@@ -86,24 +86,16 @@ def _worth(load: RequestLoad, window: QuotaWindow) -> Calculation:
         title="what the quota is worth",
         source=KIP_124,
         steps=(
+            Step("time per window", f"{quota_text} x {window_text}", load.quota * window.window_ms / 100, MS),
+            Step("threads", f"{quota_text} / 100 %", load.quota / 100, THREADS),
             Step(
-                name="time per window",
-                arithmetic=f"{quota_text} x {window_text}",
-                value=load.quota * window.window_ms / 100,
-                unit=MS,
-            ),
-            Step(name="threads", arithmetic=f"{quota_text} / 100 %", value=load.quota / 100, unit=THREADS),
-            Step(
-                name="capacity",
-                arithmetic=f"({load.io_threads} I/O + {load.network_threads} network threads) x 100 %",
-                value=capacity,
-                unit=PERCENT,
+                "capacity",
+                f"({load.io_threads} I/O + {load.network_threads} network threads) x 100 %",
+                capacity,
+                PERCENT,
             ),
             Step(
-                name="share of capacity",
-                arithmetic=f"{quota_text} / {format_amount(capacity, PERCENT)}",
-                value=load.quota / threads,
-                unit=PERCENT,
+                "share of capacity", f"{quota_text} / {format_amount(capacity, PERCENT)}", load.quota / threads, PERCENT
             ),
         ),
     )
@@ -118,23 +110,13 @@ def _ceiling(load: RequestLoad, connections: int, request_ms: float, window: Quo
         title="the most that a client can use",
         source=KIP_124,
         steps=(
+            Step("C * R", f"{connections} connections x {format_amount(request_ms, MS)}", held_ms, MS),
+            Step("most per window", f"max({format_amount(allowed_ms, MS)}, {format_amount(held_ms, MS)})", most_ms, MS),
             Step(
-                name="C * R",
-                arithmetic=f"{connections} connections x {format_amount(request_ms, MS)}",
-                value=held_ms,
-                unit=MS,
-            ),
-            Step(
-                name="most per window",
-                arithmetic=f"max({format_amount(allowed_ms, MS)}, {format_amount(held_ms, MS)})",
-                value=most_ms,
-                unit=MS,
-            ),
-            Step(
-                name="most in per cent",
-                arithmetic=f"{format_amount(most_ms, MS)} / {format_amount(window.window_ms, MS)}",
-                value=most_ms / window.window_ms * 100,
-                unit=PERCENT,
+                "most in per cent",
+                f"{format_amount(most_ms, MS)} / {format_amount(window.window_ms, MS)}",
+                most_ms / window.window_ms * 100,
+                PERCENT,
             ),
         ),
     )
@@ -183,20 +165,15 @@ def _delay_steps(load: RequestLoad, rate: float, window_ms: int, *, used: str, w
         format_amount(window_ms, MS),
     )
     return (
-        Step(name="thread time used", arithmetic=used, value=used_ms, unit=MS),
-        Step(name="usage", arithmetic=f"{format_amount(used_ms, MS)} / {window_text}", value=rate, unit=PERCENT),
+        Step("thread time used", used, used_ms, MS),
+        Step("usage", f"{format_amount(used_ms, MS)} / {window_text}", rate, PERCENT),
         Step(
-            name="delay, unbounded",
-            arithmetic=f"({rate_text} - {quota_text}) / {quota_text} x {window_text}"
+            "delay, unbounded",
+            f"({rate_text} - {quota_text}) / {quota_text} x {window_text}"
             if rate > load.quota
             else f"{rate_text} is not above {quota_text}",
-            value=unbounded_ms,
-            unit=MS,
+            unbounded_ms,
+            MS,
         ),
-        Step(
-            name="delay",
-            arithmetic=f"min({format_amount(unbounded_ms, MS)}, {format_amount(window.window_ms, MS)})",
-            value=bounded_ms,
-            unit=MS,
-        ),
+        Step("delay", f"min({format_amount(unbounded_ms, MS)}, {format_amount(window.window_ms, MS)})", bounded_ms, MS),
     )
