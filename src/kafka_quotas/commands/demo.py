@@ -72,19 +72,15 @@ class DemoObserver(Protocol):
 
     def quota_is_set(self, client: DemoClient, result: AlterResult) -> None:
         """Receive a quota that the demo has stored."""
-        ...
 
     def servers_run(self, servers: DemoTestBed) -> None:
         """Receive the addresses of the servers once they all run."""
-        ...
 
     def applies(self, result: EffectiveResult) -> None:
         """Receive the effective quotas of the demo's clients."""
-        ...
 
     def load_runs(self, progress: RunProgress) -> None:
         """Receive the progress of the load, several times a second."""
-        ...
 
 
 def demo(observer: DemoObserver, *, clock: Clock) -> LoadResult:

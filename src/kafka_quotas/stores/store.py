@@ -81,7 +81,6 @@ class Store(Protocol):
         Raises:
             InvalidQuotaError: The filter itself is refused.
         """
-        ...
 
     def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
         """Apply the alterations, or only check them with `validate_only`.
@@ -89,7 +88,6 @@ class Store(Protocol):
         Returns:
             One result per alteration, in order.
         """
-        ...
 
     def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
         """Wait until the content's revision differs from `since`, and return the content.
@@ -101,14 +99,12 @@ class Store(Protocol):
         Returns:
             The content, None after `timeout_s`.
         """
-        ...
 
     def close(self) -> None:
         """Release connections and files, and end every `watch`, in any thread.
 
         A second call has no effect.
         """
-        ...
 
 
 def content_of(store: Store) -> dict[Entity, Mapping[str, float]]:

@@ -39,15 +39,12 @@ class DecisionWriter(Protocol):
 
     def decision(self, decision: SimulatedDecision) -> None:
         """Write the decision."""
-        ...
 
     def end(self, summary: Mapping[str, Json], sentence: str) -> None:
         """Write the totals, as data or as a sentence."""
-        ...
 
     def break_off(self) -> None:
         """Complete what is written after a replay that ended early, in the writer's form."""
-        ...
 
 
 def decision_writer(

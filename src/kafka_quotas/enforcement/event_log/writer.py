@@ -68,15 +68,12 @@ class EventSink(Protocol):
         Raises:
             EventLogError: None of them could be taken.
         """
-        ...
 
     def settle(self) -> None:
         """Do what is due, called a few times per second with or without lines."""
-        ...
 
     def close(self) -> None:
         """Deliver what was taken and release the destination."""
-        ...
 
 
 class EventLogWriter:

@@ -24,11 +24,9 @@ class FieldKind(Protocol):
 
     def read(self, node: YamlNode) -> Any:
         """Return the value of a node."""
-        ...
 
     def schema(self) -> dict[str, Any]:
         """Return its JSON schema."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,11 +33,9 @@ class Sink(Protocol):
             OSError: A file can't be written.
             KafkaQuotasError: The target does not take the rows.
         """
-        ...
 
     def close(self) -> None:
         """Release the target after the last batch."""
-        ...
 
 
 class FolderSink:
