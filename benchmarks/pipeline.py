@@ -33,7 +33,7 @@ from kafka_quotas.pipeline.engine.spark import run_on_files, run_on_rows, tables
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.replay.job import replay_job, replay_tables
-from kafka_quotas.pipeline.replay.plan import Model, ReplayPlan
+from kafka_quotas.pipeline.replay.task import Model, ReplayPlan
 from kafka_quotas.pipeline.tables.layout import LAYOUT_FILE, LAYOUT_VERSION, MANIFEST_FILE, DataFolder, bucket_of
 from kafka_quotas.pipeline.tables.schemas import EVENTS
 from kafka_quotas.pipeline.usage.job import usage_job, usage_tables

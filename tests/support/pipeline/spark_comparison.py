@@ -17,7 +17,7 @@ from kafka_quotas.pipeline.engine.spark import run_on_files, run_on_rows, tables
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.replay.job import replay_job, replay_tables
-from kafka_quotas.pipeline.replay.plan import ReplayPlan
+from kafka_quotas.pipeline.replay.task import ReplayPlan
 from kafka_quotas.pipeline.tables.layout import DataFolder
 from kafka_quotas.pipeline.usage.job import usage_job, usage_tables
 from kafka_quotas.pipeline.usage.task import UsagePlan

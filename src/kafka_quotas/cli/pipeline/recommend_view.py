@@ -12,8 +12,7 @@ from kafka_quotas.core.model.value_format import format_typed_rate
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.recommend.advice import Advice
 from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand
-from kafka_quotas.pipeline.recommend.evidence import recommendation_rows
-from kafka_quotas.pipeline.recommend.quota_file import is_nameable, override_reason
+from kafka_quotas.pipeline.recommend.quota_file import is_nameable, override_reason, recommendation_rows
 
 _COLUMNS = columns("entity, quota!, value>!, peak>!, broker>!, skew>!, held>!, default>!")
 _TRIED_COLUMNS = columns("broker>!, quota!, limit>!, held back>!, note")

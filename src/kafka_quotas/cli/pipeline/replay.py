@@ -112,7 +112,7 @@ def replay(
     proposal; every row says by which model. Each quota type is replayed on its own.
     """
     require_libraries()
-    from kafka_quotas.pipeline.replay.plan import Model, ReplayPlan  # noqa: PLC0415 - loads NumPy
+    from kafka_quotas.pipeline.replay.task import Model, ReplayPlan  # noqa: PLC0415 - loads NumPy
 
     if spans and out is None:
         raise UsageError("--spans writes a table", hint="say where: --out DIR")

@@ -61,7 +61,7 @@ def recommend(request: RecommendRequest, watcher: EventsWatcher, *, step: Callab
 def recommend_from(events: OpenEvents, request: RecommendRequest, *, step: Callable[[str], None]) -> RecommendResult:
     """Recommend quotas from open events, as `recommend` does."""
     from kafka_quotas.pipeline.recommend import job  # noqa: PLC0415 - loads the kernels
-    from kafka_quotas.pipeline.recommend.evidence import recommendation_table  # noqa: PLC0415
+    from kafka_quotas.pipeline.recommend.quota_file import recommendation_table  # noqa: PLC0415
     from kafka_quotas.pipeline.tables.arrow import write_tables  # noqa: PLC0415
 
     plan = job.RecommendPlan(

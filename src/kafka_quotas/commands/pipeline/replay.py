@@ -8,7 +8,7 @@ from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, Re
 
 if TYPE_CHECKING:
     from kafka_quotas.pipeline.replay.job import ReplayTables
-    from kafka_quotas.pipeline.replay.plan import ReplayPlan
+    from kafka_quotas.pipeline.replay.task import ReplayPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,11 +63,11 @@ def report(request: ReportRequest, watcher: EventsWatcher, *, step: Callable[[st
 
 
 def _result(request: ReportRequest, advised: RecommendResult, in_force: "UsageTables") -> ReportResult:
-    from kafka_quotas.pipeline.report.time_slots import slots_of  # noqa: PLC0415 - loads the kernels
-    from kafka_quotas.pipeline.report.traffic import (  # noqa: PLC0415
+    from kafka_quotas.pipeline.report.traffic import (  # noqa: PLC0415 - loads NumPy
         heat_map,
         largest_clients,
         limited_traffic,
+        slots_of,
         traffic_of,
     )
     from kafka_quotas.pipeline.report.what_if import what_if  # noqa: PLC0415

@@ -58,20 +58,15 @@ def run_watched(
             thread.join(_POLL_S)
             watch(_progress(session, stage, rows()))
     except KeyboardInterrupt:
-        cancel_jobs(session)
+        if _is_connect(session):
+            session.interruptAll()
+        else:
+            session.sparkContext.cancelAllJobs()
         thread.join()
         raise
     if failure:
         raise failure[0]
     return outcome[0]
-
-
-def cancel_jobs(session: "SparkSession") -> None:
-    """Cancel the jobs of a session."""
-    if _is_connect(session):
-        session.interruptAll()
-    else:
-        session.sparkContext.cancelAllJobs()
 
 
 def row_counter(session: "SparkSession") -> Any:

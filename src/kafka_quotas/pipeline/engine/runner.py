@@ -56,11 +56,15 @@ class RecordedEvents:
         Raises:
             KafkaQuotasError: A file can't be read.
         """
-        from kafka_quotas.pipeline.tables.event_slices import event_count, time_range_ms  # noqa: PLC0415 - loads Arrow
+        from kafka_quotas.pipeline.tables.event_slices import FileSpan  # noqa: PLC0415 - loads Arrow
 
-        files = [file for bucket in folder.events_buckets() for file in bucket.files]
-        first_ms, last_ms = time_range_ms(files) or (None, None)
-        return cls(folder=folder, count=event_count(files), first_ms=first_ms, last_ms=last_ms)
+        spans = [span for bucket in folder.events_buckets() for file in bucket.files if (span := FileSpan(file)).rows]
+        return cls(
+            folder=folder,
+            count=sum(span.rows for span in spans),
+            first_ms=min((span.first_ms for span in spans), default=None),
+            last_ms=max((span.last_ms for span in spans), default=None),
+        )
 
     @property
     def seconds(self) -> int:

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 from kafka_quotas.pipeline.formats.detect import InputFormat
 from kafka_quotas.pipeline.formats.lines import read_blocks
-from kafka_quotas.pipeline.formats.metric_rows import java_rows, metric_rows
-from kafka_quotas.pipeline.formats.metric_sample import (
+from kafka_quotas.pipeline.formats.metric_rows import (
     TimedSample,
+    java_rows,
     json_samples,
+    metric_rows,
     printed_samples,
     prometheus_samples,
 )

@@ -113,12 +113,7 @@ def _seek_line(file: _File, start: int) -> int:
     if start == 0:
         return 0
     file.seek(start - 1)
-    offset = start - 1
-    while piece := file.readline(LONGEST_LINE):
-        offset += len(piece)
-        if piece.endswith(b"\n"):
-            break
-    return offset
+    return start - 1 + _skip_line(file)
 
 
 def _blocks(file: _File, offset: int) -> Iterator[Block]:

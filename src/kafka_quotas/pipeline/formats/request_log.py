@@ -104,8 +104,7 @@ def _load(text: bytes) -> Mapping[str, Any]:
     try:
         entry = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        reason = "not UTF-8" if not _is_utf8(text) else f"broken JSON: {error.msg}"
-        raise BadLineError(reason) from error
+        raise BadLineError(f"broken JSON: {error.msg}" if _is_utf8(text) else "not UTF-8") from error
     if not isinstance(entry, dict):
         raise BadLineError("broken JSON: no object")
     return entry

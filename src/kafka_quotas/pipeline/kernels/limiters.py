@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from kafka_quotas.core.model.quota_key import LONG_MAX
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
 from kafka_quotas.pipeline.kernels.admission import RECORD
 from kafka_quotas.pipeline.kernels.compiled import NUMBA, Kernel
 from kafka_quotas.pipeline.kernels.lockstep import replay_in_lockstep
@@ -220,11 +219,6 @@ class Limiters:
                 done = replay(*events, *general, self.bounds, *settings, *lanes, traced, levels, done)
             if done < rows.size:
                 self._pool = np.concatenate([self._pool, np.zeros_like(self._pool)])
-
-
-def unlimited(rows: int, limits: int = 1) -> Floats:
-    """Return bounds that nothing exceeds."""
-    return np.full((rows, limits), UNLIMITED)
 
 
 def _parts(times_ms: Int64s) -> Iterator[slice]:

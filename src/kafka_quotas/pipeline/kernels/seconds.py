@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
 from kafka_quotas.pipeline.kernels.compiled import NUMBA, compiled
-from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters, unlimited
+from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
 from kafka_quotas.pipeline.kernels.order import order_by_row, sort_ties
 from kafka_quotas.pipeline.kernels.ring import HEAD, record_and_sum, spanned_ms
 
@@ -75,7 +76,7 @@ class SecondsMeter(Limiters):
 
     def grow(self, rows: int) -> None:
         """Add rows up to a number of `rows`."""
-        self.rebound(unlimited(rows))
+        self.rebound(np.full((rows, 1), UNLIMITED))
 
     def add(
         self, rows: NDArray[np.int32], times_ms: Int64s, amounts: Floats, *, events: Int64s, figures: Int64s

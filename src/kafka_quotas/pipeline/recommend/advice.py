@@ -16,7 +16,7 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import FETCH_BYTES, QuotaKey, ValueType
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.recommend.capacity import Capacities
-from kafka_quotas.pipeline.recommend.demand import Demand, broker_ids, sorted_by_need
+from kafka_quotas.pipeline.recommend.demand import Demand
 
 
 def neat_limit(key: QuotaKey, value: float) -> float:
@@ -132,7 +132,7 @@ def advise(
     active = [demand for demand in demands if demand.quota_type is quota_type and demand.peak > 0]
     if not active:
         return None
-    ranked = sorted_by_need(active, tolerance.time_share)
+    ranked = sorted(active, key=lambda each: (each.needed(tolerance.time_share), each.user or "", each.client_id or ""))
     lowest = _lowest_default(ranked, tolerance)
     default = neat_limit(quota_type.key, max(lowest, _LEAST.get(quota_type, 0.0)))
     overrides = tuple(
@@ -171,7 +171,7 @@ def _override(quota_type: QuotaType, demand: Demand, default: float, tolerance: 
 def _loads(advice: Advice, capacities: Capacities | None) -> tuple[BrokerLoad, ...]:
     """Return the load of every broker, by broker id."""
     limits = advice.limits()
-    demanded = dict.fromkeys(broker_ids(advice.demands), 0.0)
+    demanded = dict.fromkeys(sorted({each.broker_id for demand in advice.demands for each in demand.brokers}), 0.0)
     for demand in advice.demands:
         limit = limits.get((demand.user, demand.client_id), advice.default)
         for each in demand.brokers:

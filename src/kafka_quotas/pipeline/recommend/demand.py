@@ -4,7 +4,6 @@ Invariants: limits and rates are in the unit of the quota key and per broker, as
 is that of the broker where it needs most, since one limit holds at all of them.
 """
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
@@ -101,13 +100,3 @@ class Demand:
         """
         total = sum(each.peak for each in self.brokers)
         return self.peak * broker_count / total if total > 0 else 1.0
-
-
-def broker_ids(demands: Iterable[Demand]) -> tuple[int, ...]:
-    """Return the ids of all brokers that any client used, sorted."""
-    return tuple(sorted({each.broker_id for demand in demands for each in demand.brokers}))
-
-
-def sorted_by_need(demands: Sequence[Demand], tolerated_share: float) -> list[Demand]:
-    """Sort the demands by need, the least first, and by name among equals."""
-    return sorted(demands, key=lambda each: (each.needed(tolerated_share), each.user or "", each.client_id or ""))

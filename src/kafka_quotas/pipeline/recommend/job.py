@@ -14,11 +14,11 @@ from kafka_quotas.pipeline.engine.runner import OpenEvents
 from kafka_quotas.pipeline.recommend.advice import Advice, Tolerance, advise
 from kafka_quotas.pipeline.recommend.capacity import Capacities
 from kafka_quotas.pipeline.recommend.demand import Demand
-from kafka_quotas.pipeline.recommend.observed import clusters_of, demands_of, throttled_shares, with_trials
+from kafka_quotas.pipeline.recommend.observed import demands_of, throttled_shares, with_trials
 from kafka_quotas.pipeline.recommend.quota_file import recommended_proposal, recommended_text
 from kafka_quotas.pipeline.recommend.trials import RECOMMENDED, finer_limits, first_limits, sweep, unlimited_clients
 from kafka_quotas.pipeline.replay.job import replay
-from kafka_quotas.pipeline.replay.plan import Model, ReplayPlan
+from kafka_quotas.pipeline.replay.task import Model, ReplayPlan
 from kafka_quotas.pipeline.usage.job import UsageTables, usage
 from kafka_quotas.pipeline.usage.task import UsagePlan
 
@@ -65,7 +65,7 @@ def recommend(events: OpenEvents, plan: RecommendPlan, *, step: Callable[[str], 
     """
     step("usage of each client")
     observed = usage(events, UsagePlan(quotas=unlimited_clients(plan.scope), seconds=plan.seconds, window=plan.window))
-    cluster = _cluster(plan.cluster, clusters_of(observed))
+    cluster = _cluster(plan.cluster, sorted(set(observed.entities["cluster"].to_pylist())))
     demands = demands_of(observed, cluster=cluster, seconds=plan.seconds)
     step("a sweep over all limits")
     limits = first_limits(demands)

@@ -12,16 +12,11 @@ from typing import Any, Final
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand, Trial
 from kafka_quotas.pipeline.replay.job import ReplayTables
-from kafka_quotas.pipeline.replay.plan import Model
+from kafka_quotas.pipeline.replay.task import Model
 from kafka_quotas.pipeline.usage.job import UsageTables
 
 _NAME: Final = ("cluster", "quota_type", "user", "client_id")
 Name = tuple[str, str, str | None, str | None]
-
-
-def clusters_of(tables: UsageTables) -> tuple[str, ...]:
-    """Return the clusters with events, sorted."""
-    return tuple(sorted(set(tables.entities["cluster"].to_pylist())))
 
 
 def demands_of(tables: UsageTables, *, cluster: str, seconds: int) -> tuple[Demand, ...]:

@@ -10,8 +10,7 @@ import pyarrow as pa
 from kafka_quotas.pipeline.buckets.entities import SortKey, bucket_schema, entities_of, joined, task_schema
 from kafka_quotas.pipeline.engine.job import Job, Tables
 from kafka_quotas.pipeline.engine.runner import OpenEvents
-from kafka_quotas.pipeline.replay.plan import ReplayPlan
-from kafka_quotas.pipeline.replay.task import replay_task
+from kafka_quotas.pipeline.replay.task import ReplayPlan, replay_task
 from kafka_quotas.pipeline.tables.schemas import THROTTLE_SPANS, WHATIF
 
 _ORDER: Final[tuple[SortKey, ...]] = (("proposal", "ascending"), ("model", "descending"), ("entity_id", "ascending"))
@@ -29,11 +28,7 @@ class ReplayTables:
 
 
 def replay(events: OpenEvents, plan: ReplayPlan) -> ReplayTables:
-    """Replay open events under every proposal of a plan.
-
-    Raises:
-        KafkaQuotasError: A file can't be read, or Spark does not start or fails.
-    """
+    """Replay open events under every proposal of a plan, with the errors of `OpenEvents.run`."""
     return replay_tables(events.run(replay_job(plan)), plan)
 
 

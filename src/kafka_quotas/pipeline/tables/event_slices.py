@@ -36,7 +36,7 @@ def event_slices(
 
     `columns` are the columns to read, `ts_ms` among them.
     """
-    unread = sorted((span for path in files if (span := _FileSpan(path)).rows), key=lambda span: span.first_ms)
+    unread = sorted((span for path in files if (span := FileSpan(path)).rows), key=lambda span: span.first_ms)
     streams: list[_Stream] = []
     while unread or streams:
         while unread and unread[0].first_ms <= min((each.known_until_ms for each in streams), default=_ENDLESS_MS):
@@ -52,18 +52,7 @@ def event_slices(
         streams = [each for each in streams if not each.is_empty]
 
 
-def time_range_ms(files: Sequence[Path]) -> tuple[int, int] | None:
-    """Return the first and the last time in the files in ms, None where there are no events."""
-    spans = [span for span in map(_FileSpan, files) if span.rows]
-    return (min(span.first_ms for span in spans), max(span.last_ms for span in spans)) if spans else None
-
-
-def event_count(files: Sequence[Path]) -> int:
-    """Count the events in the files."""
-    return sum(_FileSpan(path).rows for path in files)
-
-
-class _FileSpan:
+class FileSpan:
     """A file of events: their number, and the first and last time."""
 
     def __init__(self, path: Path) -> None:

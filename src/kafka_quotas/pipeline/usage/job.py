@@ -26,11 +26,7 @@ class UsageTables:
 
 
 def usage(events: OpenEvents, plan: UsagePlan) -> UsageTables:
-    """Sum up open events.
-
-    Raises:
-        KafkaQuotasError: A file can't be read, or Spark does not start or fails.
-    """
+    """Sum up open events, with the errors of `OpenEvents.run`."""
     return usage_tables(events.run(usage_job(plan)))
 
 

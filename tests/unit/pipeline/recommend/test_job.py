@@ -16,9 +16,8 @@ from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.job import Job, Tables
 from kafka_quotas.pipeline.engine.runner import OpenEvents
 from kafka_quotas.pipeline.recommend.advice import Tolerance
-from kafka_quotas.pipeline.recommend.evidence import recommendation_rows
 from kafka_quotas.pipeline.recommend.job import Recommendation, RecommendPlan, recommend
-from kafka_quotas.pipeline.recommend.quota_file import recommended_limits, recommended_text
+from kafka_quotas.pipeline.recommend.quota_file import recommendation_rows, recommended_limits, recommended_text
 from kafka_quotas.pipeline.tables.schemas import EVENTS, RECOMMENDATION
 
 SECONDS = 120

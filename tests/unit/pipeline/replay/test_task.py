@@ -15,9 +15,10 @@ from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, new_limiter, replay
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.buckets.sweep import parse_sweep
+from kafka_quotas.pipeline.engine.runner import RecordedEvents
 from kafka_quotas.pipeline.replay.job import ReplayTables, replay_job, replay_tables
-from kafka_quotas.pipeline.replay.plan import Model, ReplayPlan
-from kafka_quotas.pipeline.tables.event_slices import event_slices, time_range_ms
+from kafka_quotas.pipeline.replay.task import Model, ReplayPlan
+from kafka_quotas.pipeline.tables.event_slices import event_slices
 from kafka_quotas.pipeline.tables.layout import DataFolder
 from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS
 
@@ -164,7 +165,8 @@ def test_slices_are_in_order_and_whole_seconds_however_small_they_are(tmp_path: 
     times = [np.sort(each["ts_ms"].to_numpy()) for each in slices]
     assert np.concatenate(times).tolist() == sorted(row["ts_ms"] for row in rows)
     assert sum(each.num_rows for each in whole) == len(rows)
-    assert time_range_ms(files) == (min(row["ts_ms"] for row in rows), max(row["ts_ms"] for row in rows))
+    recorded = RecordedEvents.of(DataFolder.open(folder))
+    assert (recorded.count, recorded.first_ms, recorded.last_ms) == (3_000, times[0][0], times[-1][-1])
     for before, after in pairwise(times):
         assert before[-1] // 1000 < after[0] // 1000
 

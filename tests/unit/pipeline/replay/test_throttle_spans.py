@@ -11,8 +11,7 @@ from tests.support.processes.run_cli import run_cli
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, new_limiter, replay
 from kafka_quotas.pipeline.replay.job import ReplayTables, replay_tables
-from kafka_quotas.pipeline.replay.plan import Model, ReplayPlan
-from kafka_quotas.pipeline.replay.task import replay_task
+from kafka_quotas.pipeline.replay.task import Model, ReplayPlan, replay_task
 
 ALL = {
     "producer_byte_rate": 9_000.0,

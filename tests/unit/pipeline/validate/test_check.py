@@ -13,11 +13,10 @@ from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.report.time_slots import slots_of
+from kafka_quotas.pipeline.report.traffic import slots_of
 from kafka_quotas.pipeline.usage.job import UsageTables
 from kafka_quotas.pipeline.validate.check import BucketCheck, RateCheck, ThrottleCheck, Verdict
-from kafka_quotas.pipeline.validate.job import SharedRequests, Throttled
-from kafka_quotas.pipeline.validate.scraped_rates import rate_checks
+from kafka_quotas.pipeline.validate.job import SharedRequests, Throttled, rate_checks
 
 IN_FORCE = str(ROOT / "examples/request-log/quotas.yaml")
 WINDOW = ("--quota-window-num", "3")
