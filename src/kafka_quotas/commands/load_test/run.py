@@ -23,7 +23,6 @@ from kafka_quotas.loadtest.judge.expectation import parse_expectation
 from kafka_quotas.loadtest.judge.judging import Evidence, judge_run
 from kafka_quotas.loadtest.plan.plan import ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.record.delivery import Delivery
 from kafka_quotas.loadtest.record.histogram import LatencySummary
 from kafka_quotas.loadtest.result.charges import logged_charges
 from kafka_quotas.loadtest.result.result import EntityKey, LoadResult
@@ -102,20 +101,16 @@ class _ScenarioRun:
             bed.make(self._scenario.topics, prefix=self._prefix)
             plan: LoadPlan | None = None
             for variant in self._scenario.variants:
-                if plan is not None:
-                    self._clear(plan, bed)
+                if plan is not None and floods_topics(plan):
+                    self._observer.step("removing the topics of the flood")
+                    with closing(bed.topics()) as admin:
+                        ready_flood_topics(plan, admin)
                 measured = self._under_quotas(variant, bed, journal, plan)
                 plan = measured.plan
                 runs.append(VariantResult(variant=variant, result=self._judged(variant, bed, measured)))
                 if measured.result.interrupted:
                     break
         return tuple(runs)
-
-    def _clear(self, plan: LoadPlan, bed: TestBed) -> None:
-        if floods_topics(plan):
-            self._observer.step("removing the topics of the flood")
-            with closing(bed.topics()) as admin:
-                ready_flood_topics(plan, admin)
 
     def _header(self) -> RunHeader:
         """Return the header of the journal, without a cluster where the target ends with the run."""
@@ -213,11 +208,6 @@ class _ScenarioRun:
         with closing(bed.store()) as store:
             return stored_in_force(store, names)
 
-    def _deliveries(self, measured: "_Measured") -> Mapping[EntityKey, Delivery]:
-        if measured.result.interrupted or not self._request.checks_delivery:
-            return {}
-        return read_back(measured.direct, measured.result.entities, measured.marks)
-
     def _solo(self, plan: LoadPlan) -> Mapping[EntityKey, LatencySummary]:
         alone = solo_plan(plan, duration_s=self._scenario.solo_s)
         if alone is None:
@@ -265,10 +255,11 @@ class _ScenarioRun:
         """Judge the measurements, after quotas were restored: reading back would use them too."""
         result, is_limited = measured.result, variant is Variant.WITH_QUOTAS
         expectations = (*map(parse_expectation, self._scenario.expect), *self._request.expectations)
+        checks_delivery = self._request.checks_delivery and not result.interrupted
         evidence = Evidence(
             solo=measured.solo,
             control_factor=self._request.control_factor or self._scenario.control_factor,
-            deliveries=self._deliveries(measured),
+            deliveries=read_back(measured.direct, result.entities, measured.marks) if checks_delivery else {},
             charges=logged_charges(
                 bed.folder / variant.value / EVENT_LOG,
                 measured.plan.entities,

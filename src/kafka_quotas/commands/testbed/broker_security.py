@@ -75,7 +75,9 @@ def _tls(users: Iterable[str], folder: Path, keytool: Path) -> BrokerSecurity:
     authority = _exported(keytool, folder / "broker.p12", password)
     for user, store in stores.items():
         _make(keytool, store, user, password)
-        _import(keytool, _exported(keytool, store, password), trust, password)
+        certificate = _exported(keytool, store, password)
+        options = ["-importcert", "-noprompt", "-alias", certificate.stem, "-file", str(certificate)]
+        _run([str(keytool), *options, *_store(trust, password)])
     settings = {
         "listener.name.secured.ssl.keystore.type": "PKCS12",
         "listener.name.secured.ssl.keystore.location": str(folder / "broker.p12"),
@@ -110,11 +112,6 @@ def _exported(keytool: Path, store: Path, password: str) -> Path:
     target = store.with_suffix(".pem")
     _run([str(keytool), "-exportcert", "-rfc", "-alias", "own", "-file", str(target), *_store(store, password)])
     return target
-
-
-def _import(keytool: Path, certificate: Path, trust: Path, password: str) -> None:
-    options = ["-importcert", "-noprompt", "-alias", certificate.stem, "-file", str(certificate)]
-    _run([str(keytool), *options, *_store(trust, password)])
 
 
 def _store(path: Path, password: str) -> list[str]:

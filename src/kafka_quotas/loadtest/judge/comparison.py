@@ -83,18 +83,14 @@ class RunComparison:
 def compare(first: LoadResult, second: LoadResult, limits: Limits) -> RunComparison:
     """Return the comparison of a run with a later one."""
     before = {entity.key: entity for entity in first.entities}
+    seconds = second.elapsed_s / first.elapsed_s if first.elapsed_s > 0 else 1.0  # sums over a run grow with its length
     differences = [
         difference
         for entity in second.entities
         if entity.key in before
-        for difference in _differences(before[entity.key], entity, limits, _seconds_ratio(first, second))
+        for difference in _differences(before[entity.key], entity, limits, seconds)
     ]
     return RunComparison(first=first, second=second, differences=tuple(differences), notes=tuple(_notes(first, second)))
-
-
-def _seconds_ratio(first: LoadResult, second: LoadResult) -> float:
-    """Return the length of the second run as a multiple of the first, by which sums over a run grow."""
-    return second.elapsed_s / first.elapsed_s if first.elapsed_s > 0 else 1.0
 
 
 def _differences(before: ClientResult, after: ClientResult, limits: Limits, seconds: float) -> Iterator[Difference]:

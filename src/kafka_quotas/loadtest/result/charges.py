@@ -32,7 +32,9 @@ def logged_charges(
     Clients without a charge are left out. A folder that does not exist has none. The first and the last instant are
     milliseconds since the epoch, the times of the charges milliseconds since the first.
     """
-    keys = {_who(entity): (entity.name, entity.workload) for entity in entities}
+    keys = {
+        (entity.name.user or ANONYMOUS, entity.name.client_id or "", entity.workload): entity.key for entity in entities
+    }
     found: dict[EntityKey, list[Charge]] = {}
     for row in _rows(folder):
         kind = _TYPES.get(row.get("quota_type", ""))
@@ -50,10 +52,6 @@ def logged_charges(
                 )
             )
     return found
-
-
-def _who(entity: ClientLoad) -> tuple[str, str, Workload]:
-    return entity.name.user or ANONYMOUS, entity.name.client_id or "", entity.workload
 
 
 def _rows(folder: Path) -> Iterator[Mapping[str, Any]]:

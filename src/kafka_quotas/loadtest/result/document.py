@@ -8,9 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 
-from kafka_quotas.loadtest.record.delivery import Delivery
 from kafka_quotas.loadtest.record.histogram import LatencySummary
-from kafka_quotas.loadtest.record.recorder import ThrottleSummary
 from kafka_quotas.loadtest.result.prediction import Prediction
 from kafka_quotas.loadtest.result.result import (
     BrokerSample,
@@ -90,7 +88,9 @@ def _entity(entity: ClientResult) -> dict[str, JsonValue]:
             "dropped": entity.dropped,
             "failed": dict(entity.failures),
         },
-        "delivery": _delivery(entity.delivery),
+        "delivery": None
+        if entity.delivery is None
+        else {**asdict(entity.delivery), "state": entity.delivery.state.value},
         "payload_bytes": entity.payload_bytes,
         "wire_ratio": round(entity.wire_ratio, 6),
         "latency": {
@@ -99,7 +99,7 @@ def _entity(entity: ClientResult) -> dict[str, JsonValue]:
             "response": _latency(entity.response),
             "response_solo": None if entity.solo is None else _latency(entity.solo),
         },
-        "throttle": _throttle(entity.throttle),
+        "throttle": {**asdict(entity.throttle), "avg_ms": _rounded(entity.throttle.avg_ms, 3)},
         "prediction": _prediction(entity.prediction),
         "sample_s": entity.sample_s,
         "seconds": {
@@ -142,14 +142,6 @@ def _rounded(value: float | None, digits: int) -> float | None:
 
 def _latency(summary: LatencySummary) -> dict[str, JsonValue]:
     return {**asdict(summary), "mean_us": round(summary.mean_us, 3)}
-
-
-def _throttle(summary: ThrottleSummary) -> dict[str, JsonValue]:
-    return {**asdict(summary), "avg_ms": _rounded(summary.avg_ms, 3)}
-
-
-def _delivery(delivery: Delivery | None) -> JsonValue:
-    return None if delivery is None else {**asdict(delivery), "state": delivery.state.value}
 
 
 def _prediction(prediction: Prediction | None) -> JsonValue:

@@ -64,17 +64,12 @@ def read_run(folder_or_file: Path) -> LoadResult:
         if schema == SCHEMA:
             return _result(document)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise KafkaQuotasError(
-            f"{path} is no run of a load test: {_reason(error)}", hint=f"its schema is {SCHEMA}"
-        ) from error
+        reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
+        raise KafkaQuotasError(f"{path} is no run of a load test: {reason}", hint=f"its schema is {SCHEMA}") from error
     raise KafkaQuotasError(
         f"{path} is a {schema}, not a {SCHEMA}",
         hint="run the load test again with this version" if str(schema).startswith(f"kafka-quotas.{NOUN}/") else None,
     )
-
-
-def _reason(error: Exception) -> str:
-    return f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
 
 
 def _result(data: Mapping[str, Any]) -> LoadResult:

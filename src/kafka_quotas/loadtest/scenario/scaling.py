@@ -10,7 +10,7 @@ from kafka_quotas.loadtest.plan.offered_rate import RateKind
 from kafka_quotas.loadtest.plan.workload import MutationFlood
 from kafka_quotas.loadtest.run.host_limits import HostLimits
 from kafka_quotas.loadtest.run.quotas_in_force import quotas_in_force
-from kafka_quotas.loadtest.scenario.model import Scaled, Scaling, Scenario, ScenarioClient, ScenarioQuota, ScenarioTopic
+from kafka_quotas.loadtest.scenario.model import Scaled, Scaling, Scenario, ScenarioClient, ScenarioQuota
 from kafka_quotas.loadtest.scenario.planning import client_names
 from kafka_quotas.stores.store import QuotaEntry
 
@@ -34,7 +34,10 @@ def scaled(scenario: Scenario, factor: float) -> Scenario:
         scenario,
         duration_s=scenario.duration_s * factor if Scaled.DURATION in what else scenario.duration_s,
         entities=tuple(_entity(entity, factor, what) for entity in scenario.entities),
-        topics=tuple(_topic(topic, factor, what) for topic in scenario.topics),
+        topics=tuple(
+            replace(topic, fill=_count(topic.fill, factor)) if Scaled.FILL in what and topic.fill else topic
+            for topic in scenario.topics
+        ),
         quotas=tuple(_quota(quota, factor, what) for quota in scenario.quotas),
         scaling=Scaling(),
     )
@@ -60,12 +63,6 @@ def _entity(entity: ScenarioClient, factor: float, what: frozenset[Scaled]) -> S
         count=_count(entity.count, factor) if Scaled.COUNT in what else entity.count,
         connections=_count(entity.connections, factor) if Scaled.CONNECTIONS in what else entity.connections,
     )
-
-
-def _topic(topic: ScenarioTopic, factor: float, what: frozenset[Scaled]) -> ScenarioTopic:
-    if Scaled.FILL not in what or not topic.fill:
-        return topic
-    return replace(topic, fill=_count(topic.fill, factor))
 
 
 def _quota(quota: ScenarioQuota, factor: float, what: frozenset[Scaled]) -> ScenarioQuota:

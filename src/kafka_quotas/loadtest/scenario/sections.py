@@ -64,10 +64,6 @@ def _words(words: Any) -> Word:
     return Word(words=tuple(word.value for word in words), build=words)
 
 
-def _window(samples: int = 11, seconds: int = 1) -> QuotaWindow:
-    return QuotaWindow(samples=samples, window_s=seconds)
-
-
 def _quota(entity: tuple[tuple[str, str | None], ...], values: tuple[tuple[str, str], ...], count: int = 1) -> Any:
     """Return the quotas of one entity, or of `count` numbered ones."""
     numbered = any(name is not None and NUMBER in name for _, name in entity)
@@ -100,17 +96,13 @@ def _scenario(schema: str, quotas: tuple[tuple[ScenarioQuota, ...], ...] = (), *
     return Scenario(quotas=tuple(each for several in quotas for each in several), **daemon, **values)
 
 
-def _daemon(policy: str = "", costs: str = "", options: tuple[str, ...] = ()) -> dict[str, Any]:
-    return {"daemon_policy": policy, "daemon_costs": costs, "daemon_options": options}
-
-
 WINDOW: Final = Section(
     what="window",
     fields=(
         Field("samples", Whole(highest=1000), "quota.window.num of what keeps the quotas"),
-        Field("seconds", Whole(highest=3600), "quota.window.size.seconds of it"),
+        Field("seconds", Whole(highest=3600), "quota.window.size.seconds of it", attribute="window_s"),
     ),
-    build=_window,
+    build=QuotaWindow,
 )
 TOPIC: Final = Section(
     what="a topic",
@@ -240,12 +232,15 @@ DAEMON: Final = Section(
     what="daemon",
     fields=(
         Field(
-            "policy", Text(example="[thresholds]"), f"the text of a policy file (TOML); {PREFIX} begins a topic's name"
+            "policy",
+            Text(example="[thresholds]"),
+            f"the text of a policy file (TOML); {PREFIX} begins a topic's name",
+            attribute="daemon_policy",
         ),
-        Field("cost-model", Text(example="{...}"), "the text of a cost model (JSON)", attribute="costs"),
-        Field("options", ListOf(_LINE), "further arguments of `daemon run`"),
+        Field("cost-model", Text(example="{...}"), "the text of a cost model (JSON)", attribute="daemon_costs"),
+        Field("options", ListOf(_LINE), "further arguments of `daemon run`", attribute="daemon_options"),
     ),
-    build=_daemon,
+    build=dict,
 )
 SCENARIO: Final = Section(
     what="a scenario",
