@@ -1,4 +1,4 @@
-"""The load tester's verbs (run, restore, compare) and the environment of a run.
+"""The load tester's verbs (run, restore, validate) and the environment of a run.
 
 Imports `commands.testbed`, `loadtest` and `stores`.
 """

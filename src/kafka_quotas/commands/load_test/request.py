@@ -1,4 +1,4 @@
-"""The request for a load test and its result: the values around `load_run`."""
+"""The request for a load test and its result: the values around `run_scenario`."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Analysis and judgement of a run: measured against expected, isolation, delivery and the conclusion.
+"""Analysis and judgement of a run: measured against expected, isolation, delivery and comparison.
 
 Imports `loadtest.result` and `loadtest.record`.
 """
