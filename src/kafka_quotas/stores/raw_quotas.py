@@ -18,10 +18,7 @@ class BrokerAnswerError(StoreError):
 
 
 class RawQuotas(Protocol):
-    """Quotas at brokers.
-
-    Every call may raise `BrokerAnswerError` or `StoreUnreachableError`.
-    """
+    """Quotas at brokers, whose calls may raise `BrokerAnswerError` or `StoreUnreachableError`."""
 
     url: str
     """The address under which `open_store` opens the same quotas."""
@@ -37,10 +34,7 @@ class RawQuotas(Protocol):
 
 
 class UserConfigs(Protocol):
-    """The configurations of users, as texts.
-
-    Every call may raise a `StoreError`. The name None is the default user.
-    """
+    """The configurations of users by name (None: the default user), read or refused by a `StoreError`."""
 
     def of_user(self, name: str | None) -> Mapping[str, str]:
         """Return the stored configuration of a user, empty where there is none."""

@@ -38,11 +38,7 @@ def read_static_quotas(path: Path) -> tuple[QuotaEntry, ...]:
 
 
 def static_properties_missing(path: Path) -> str | None:
-    """Return a warning for a file that has none of the four properties, None for any other.
-
-    Raises:
-        UsageError: The file can't be read.
-    """
+    """Return a warning for a file that has none of the four properties, None for any other."""
     is_static = any(name in _NAMES for name in read_properties(path))
     return None if is_static else f"{path} has none of {', '.join(_NAMES)}"
 

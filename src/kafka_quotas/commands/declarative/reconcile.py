@@ -119,11 +119,7 @@ class Reconciler:
 
 
 def drift_exposition(status: Callable[[], DriftStatus]) -> Callable[[], bytes]:
-    """Return a function that formats the figures for Prometheus.
-
-    Raises:
-        KafkaQuotasError: prometheus-client is not installed.
-    """
+    """Return a function that formats the figures for Prometheus, if prometheus-client is installed."""
     try:
         from prometheus_client import CollectorRegistry, Gauge, generate_latest  # noqa: PLC0415 - optional
     except ImportError as error:

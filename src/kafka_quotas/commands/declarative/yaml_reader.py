@@ -28,11 +28,7 @@ _NOT_FINITE: Final = {".nan": math.nan, ".inf": math.inf, "+.inf": math.inf, "-.
 
 
 def read_yaml(text: str, source: str) -> tuple[object, list[int]]:
-    """Return the plain values in a text, and the lines on which its entries begin.
-
-    Raises:
-        QuotaFileError: The text is not YAML, or uses features that no file of quotas needs.
-    """
+    """Return the plain values in a text, and the lines on which its entries begin."""
     reader = _QuotaReader(text, source, loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     value = reader.read()
     return [] if value is None else value, reader.lines

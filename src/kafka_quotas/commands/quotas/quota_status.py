@@ -118,10 +118,7 @@ def _of_entry(
 
 
 def _clients(entity: Entity, probes: SyntheticNames) -> list[tuple[str, str]]:
-    """Return the clients to resolve an entity's quotas with.
-
-    Where the entity names no client-id, these are one with any other client-id and one without.
-    """
+    """Return clients for an entity's quotas: of its client-id, or one with any other and one without."""
     user = _text(entity.user, probes)
     if isinstance(entity.client_id, str):
         return [(user, entity.client_id)]

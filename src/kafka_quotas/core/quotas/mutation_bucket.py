@@ -75,11 +75,7 @@ class _SpreadRate(ABC):
         return tuple(figure for index, total in self._sums.items() for figure in (float(index), float(total)))
 
     def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
-        """Restore the samples of another rate, moved by the whole windows in `shift_ms`.
-
-        Raises:
-            ValueError: Figures that are no pairs.
-        """
+        """Restore the samples of another rate, moved by the whole windows in `shift_ms`."""
         shift = shift_ms // self._window_ms
         pairs = zip(snapshot[::2], snapshot[1::2], strict=True)
         self._sums = defaultdict(Fraction, {int(index) + shift: _exact(total) for index, total in pairs})

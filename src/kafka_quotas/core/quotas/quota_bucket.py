@@ -68,11 +68,7 @@ class QuotaBucket(Protocol):
         """The figures from which another bucket of its kind can continue."""
 
     def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
-        """Restore the state of another bucket, with all its times moved by `shift_ms`.
-
-        Raises:
-            ValueError: Figures of another kind or window.
-        """
+        """Restore the state of another bucket, moved by `shift_ms`, or raise a `ValueError` for other figures."""
 
 
 class RateBucket(Rate):

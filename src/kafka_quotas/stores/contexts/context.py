@@ -83,11 +83,7 @@ def is_secret_property(name: str) -> bool:
 
 
 def checked_context_name(name: str) -> str:
-    """Return the name where a context can have it.
-
-    Raises:
-        UsageError: The name has characters that are not allowed.
-    """
+    """Return the name where a context can have it."""
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
         raise UsageError(f"not a name for a context: {name!r}", hint="letters, digits and . _ - make a name")
     return name

@@ -18,11 +18,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def with_current(contexts: Contexts, name: str | None) -> Contexts:
-    """Return the contexts with another one in use (None: none).
-
-    Raises:
-        UsageError: There is no such context, or the file has to be edited by hand.
-    """
+    """Return the contexts with another one in use (None: none)."""
     if name is not None:
         contexts.get(name)
     lines = contexts.text.splitlines(keepends=True)
@@ -35,11 +31,7 @@ def with_current(contexts: Contexts, name: str | None) -> Contexts:
 
 
 def with_context(contexts: Contexts, context: Context) -> Contexts:
-    """Return the contexts with this one added, or in the place of the one of its name.
-
-    Raises:
-        UsageError: The file has to be edited by hand.
-    """
+    """Return the contexts with this one added, or in the place of the one of its name."""
     others = tuple(other for other in contexts.contexts if other.name != context.name)
     lines = contexts.text.splitlines(keepends=True)
     kept, replaced = _without(lines, context.name)
@@ -55,11 +47,7 @@ def with_context(contexts: Contexts, context: Context) -> Contexts:
 
 
 def without_context(contexts: Contexts, name: str) -> Contexts:
-    """Return the contexts without the one of this name.
-
-    Raises:
-        UsageError: There is no such context, or the file has to be edited by hand.
-    """
+    """Return the contexts without the one of this name."""
     contexts.get(name)
     left = with_current(contexts, None) if contexts.current == name else contexts
     kept, _ = _without(left.text.splitlines(keepends=True), name)

@@ -41,11 +41,7 @@ class Contexts:
     """The text of the file."""
 
     def get(self, name: str) -> Context:
-        """Return the context of this name.
-
-        Raises:
-            UsageError: There is none.
-        """
+        """Return the context of this name."""
         for context in self.contexts:
             if context.name == name:
                 return context
@@ -68,11 +64,7 @@ def contexts_path() -> Path:
 
 
 def read_contexts(path: Path) -> Contexts:
-    """Return the contexts in a file, none where there is no file.
-
-    Raises:
-        UsageError: The file can't be read or parsed.
-    """
+    """Return the contexts in a file, none where there is no file."""
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
@@ -84,7 +76,7 @@ def read_contexts(path: Path) -> Contexts:
 
 
 def parse_contexts(text: str, *, path: Path) -> Contexts:
-    """Return the contexts in the text of the file at `path`, or raise a `UsageError`."""
+    """Return the contexts in the text of the file at `path`."""
     import tomllib  # noqa: PLC0415 - only who has contexts pays for it
 
     try:
@@ -107,11 +99,7 @@ def parse_contexts(text: str, *, path: Path) -> Contexts:
 
 
 def write_contexts(contexts: Contexts) -> None:
-    """Write the text of the contexts to their file, readable by the user alone.
-
-    Raises:
-        UsageError: The file can't be written.
-    """
+    """Write the text of the contexts to their file, readable by the user alone."""
     path = contexts.path
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -65,11 +65,7 @@ _HINTS = {
 
 
 def secret_at(place: SecretPlace, where: object) -> Secret:
-    """Return the reference to a secret by a path, a name, or a command line or list of words.
-
-    Raises:
-        UsageError: The reference is empty or malformed.
-    """
+    """Return the reference to a secret by a path, a name, or a command line or list of words."""
     if place is SecretPlace.COMMAND and isinstance(where, list) and all(isinstance(word, str) for word in where):
         where = shlex.join(where)
     if not isinstance(where, str) or not where.strip():

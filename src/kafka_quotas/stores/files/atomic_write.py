@@ -38,10 +38,7 @@ def replace_text(path: Path, parts: Iterable[str], *, private: bool = False, mos
 
 @contextmanager
 def replacing(path: Path, *, private: bool = False, most: int = 0o7777) -> Iterator[TextIO]:
-    """Open a file that replaces another at the end of the block, like `replace_text`.
-
-    After an error the old file stays.
-    """
+    """Open a file that replaces another at the end of the block, unless that ends by an error."""
     target = path.resolve()
     if target.exists() and not target.is_file():
         with target.open("w", encoding="utf-8") as file:

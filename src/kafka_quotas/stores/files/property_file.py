@@ -18,11 +18,7 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def read_property_pairs(path: Path) -> list[tuple[str, str]]:
-    """Return the properties in a file as pairs, with a key as often as it occurs.
-
-    Raises:
-        UsageError: The file can't be read.
-    """
+    """Return the properties in a file, as `read_properties` reads it, with a key as often as it occurs."""
     return property_pairs(_text(path))
 
 

@@ -41,8 +41,7 @@ class SettingsOfBrokers:
 class KafkaCluster:
     """Read-only requests to the brokers of a cluster, connected at the first one.
 
-    Each call raises a `StoreUnreachableError` where no broker answers, a `StoreRefusedError` where credentials are
-    refused.
+    Each call raises a `StoreUnreachableError` without any answer, a `StoreRefusedError` where credentials are refused.
     """
 
     def __init__(self, address: StoreUrl, *, settings: StoreSettings = _DEFAULTS) -> None:
@@ -90,11 +89,7 @@ def properties_of(connection: ClusterClient, node_id: int, names: Sequence[str])
 def configs(
     connection: ClusterClient, kind: int, places: Sequence[str], names: Sequence[str], *, node_id: int | None = None
 ) -> dict[str, Mapping[str, str]]:
-    """Return the named settings that are set, by broker or topic.
-
-    Raises:
-        StoreRefusedError: The ACL DescribeConfigs is missing.
-    """
+    """Return the named settings that are set, by broker or topic, or refuse for want of an ACL."""
     found: dict[str, Mapping[str, str]] = {}
     for start in range(0, len(places), _BATCH):
         asked = tuple(places[start : start + _BATCH])

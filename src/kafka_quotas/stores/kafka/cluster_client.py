@@ -112,10 +112,7 @@ class ClusterClient:
         return tuple(sorted(self._nodes))
 
     def error(self, code: int, message: str | None, *, missing_acl: str) -> StoreError | InvalidQuotaError:
-        """Return our error for an error code and the broker's own text in a response.
-
-        `missing_acl` is the operation that the request needs an ACL for.
-        """
+        """Return our error for an error code in a response, which may mean that an ACL is missing."""
         name = error_name(code)
         resource = _ACL_RESOURCES.get(name)
         if resource is not None:

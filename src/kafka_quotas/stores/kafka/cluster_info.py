@@ -52,7 +52,7 @@ def kafka_cluster_info(address: StoreUrl, *, settings: StoreSettings) -> Cluster
 
 
 def old_kafka_brokers(address: StoreUrl, *, settings: StoreSettings) -> tuple[str, ...]:
-    """Return the ids of the answering brokers that are older than 2.7, with the errors of `kafka_cluster_info`."""
+    """Return the ids of the answering brokers older than 2.7, with the errors of `kafka_cluster_info`."""
     with closing(ClusterClient(address, settings=settings)) as connection:
         return _old(ask_each(connection.node_ids(), lambda node: not _knows_2_7(connection, node)))
 

@@ -49,11 +49,7 @@ class KafkaAccess:
 
 
 def kafka_access(properties: Mapping[str, str]) -> KafkaAccess:
-    """Return the access that client properties ask for.
-
-    Raises:
-        UsageError: A property has no valid value or is not supported.
-    """
+    """Return the access that client properties ask for."""
     protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in _PROTOCOLS:
         raise UsageError(f"security.protocol: {protocol} is unknown", hint=f"it is one of {', '.join(_PROTOCOLS)}")

@@ -24,11 +24,7 @@ class JaasLogin:
     """Values by option name, which may be secrets."""
 
     def option(self, name: str, *, property_name: str) -> str:
-        """Return the value of an option.
-
-        Raises:
-            UsageError: The property that the entry was read from lacks it.
-        """
+        """Return the value of an option, which the property has to have."""
         try:
             return self.options[name]
         except KeyError:
@@ -36,11 +32,7 @@ class JaasLogin:
 
 
 def parse_jaas(text: str, *, property_name: str) -> JaasLogin:
-    """Return the one login entry in the value of a property.
-
-    Raises:
-        UsageError: The text is no such entry. The message contains none of the text, which may hold a password.
-    """
+    """Return the one login entry in the value of a property, of which no error shows any text."""
     words = _words(text, property_name)
     if len(words) < 3 or words[1].lower() not in _FLAGS or words[-1] != ";":
         raise UsageError(f"{property_name} is no JAAS login entry", hint=_HINT)

@@ -8,7 +8,6 @@ import base64
 import hashlib
 import hmac
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
@@ -22,14 +21,8 @@ _SEQUENCE, _OCTETS = 0x30, 0x04
 _BROKEN: Final = "is a broken JKS file"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JksContent:
-    """The content of a JKS file, in PEM form."""
-
-    trusted: tuple[str, ...]
-    """Certificates to trust."""
-    key_and_chain: str = field(repr=False)
-    """The first key with its chain, "" for none."""
+PemContent = tuple[tuple[str, ...], str]
+"""The content of a key store in PEM form: the certificates to trust, and the first key with its chain ("" for none)."""
 
 
 def is_jks(content: bytes) -> bool:
@@ -37,7 +30,7 @@ def is_jks(content: bytes) -> bool:
     return content.startswith(_MAGIC)
 
 
-def read_jks(content: bytes, password: str | None, key_password: str | None) -> JksContent:
+def read_jks(content: bytes, password: str | None, key_password: str | None) -> PemContent:
     """Return the content of a file: its key, and as trusted its certificates and the first of each key.
 
     Without the store's password the file is not checked for changes, as in Java. That of the key may be the same.
@@ -60,7 +53,7 @@ def _check_digest(content: bytes, password: str) -> None:
         raise UsageError("has another password, or was changed", hint="check ssl.keystore.password and its like")
 
 
-def _entries(reader: "_Reader", key_password: str | None) -> JksContent:
+def _entries(reader: "_Reader", key_password: str | None) -> PemContent:
     version, count = reader.number(), reader.number()
     if version not in _VERSIONS:
         raise UsageError(_BROKEN)
@@ -80,7 +73,7 @@ def _entries(reader: "_Reader", key_password: str | None) -> JksContent:
             trusted.append(reader.certificate(version))
         else:
             raise UsageError(_BROKEN)
-    return JksContent(trusted=tuple(trusted), key_and_chain="".join(keys))
+    return tuple(trusted), "".join(keys)
 
 
 def _opened(protected: bytes, password: str) -> bytes:

@@ -61,8 +61,8 @@ def _read(content: bytes, password: str | None, key_password: str | None) -> Key
         trusted = tuple(_CERTIFICATE.findall(text))
         return KeyStore(trusted=trusted, key_and_chain=text, key_password=key_password or password or "")
     if is_jks(content):
-        jks = read_jks(content, password, key_password)
-        return KeyStore(trusted=jks.trusted, key_and_chain=jks.key_and_chain)
+        trusted, key = read_jks(content, password, key_password)
+        return KeyStore(trusted=trusted, key_and_chain=key)
     if content.startswith(_JCEKS_MAGIC):
         raise UsageError(
             "is a JCEKS file, which is not supported", hint="keytool -importkeystore converts it to PKCS12"
@@ -70,6 +70,6 @@ def _read(content: bytes, password: str | None, key_password: str | None) -> Key
     if content.startswith(_DER_SEQUENCE):
         from kafka_quotas.stores.security.pkcs12 import read_pkcs12  # noqa: PLC0415 - loads cryptography
 
-        pkcs12 = read_pkcs12(content, password)
-        return KeyStore(trusted=pkcs12.trusted, key_and_chain=pkcs12.key_and_chain)
+        trusted, key = read_pkcs12(content, password)
+        return KeyStore(trusted=trusted, key_and_chain=key)
     raise UsageError("is neither a PEM, PKCS12 nor JKS file")

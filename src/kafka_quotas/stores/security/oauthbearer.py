@@ -48,11 +48,7 @@ class TokenSource:
 
 
 def token_source(properties: Mapping[str, str], login: JaasLogin) -> TokenSource:
-    """Return the source of tokens, without reading or requesting one yet.
-
-    Raises:
-        UsageError: A property has no valid value or is not supported.
-    """
+    """Return the source of tokens, without reading or requesting one yet."""
     _refuse_class(properties, _HANDLER, _HANDLERS)
     _refuse_class(properties, _RETRIEVER, _RETRIEVERS)
     endpoint = properties.get(ENDPOINT, "").strip()

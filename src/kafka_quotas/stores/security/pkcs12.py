@@ -3,23 +3,13 @@
 The ciphers come from `cryptography`, an optional extra.
 """
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.stores.security.jks import PemContent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pkcs12Content:
-    """The content of a PKCS12 file, in PEM form."""
-
-    trusted: tuple[str, ...]
-    """Certificates to trust."""
-    key_and_chain: str = field(repr=False)
-    """The key with its chain, "" for none."""
-
-
-def read_pkcs12(content: bytes, password: str | None) -> Pkcs12Content:
+def read_pkcs12(content: bytes, password: str | None) -> PemContent:
     """Return the content of a file, trusting all certificates that do not sign its own.
 
     Raises:
@@ -42,10 +32,8 @@ def read_pkcs12(content: bytes, password: str | None) -> Pkcs12Content:
     own = [store.cert] if store.cert is not None else []
     chain, others = _split(own, list(store.additional_certs))
     key = _key(store.key) if store.key is not None and own else ""
-    return Pkcs12Content(
-        trusted=tuple(_certificate(each) for each in (*own, *others)),
-        key_and_chain=key and key + "".join(_certificate(each) for each in (*own, *chain)),
-    )
+    trusted = tuple(_certificate(each) for each in (*own, *others))
+    return trusted, key and key + "".join(_certificate(each) for each in (*own, *chain))
 
 
 def _split(own: list[Any], others: list[Any]) -> tuple[list[Any], list[Any]]:

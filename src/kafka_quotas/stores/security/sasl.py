@@ -81,11 +81,7 @@ _HANDLER: Final = "sasl.login.callback.handler.class"
 
 
 def sasl_login(properties: Mapping[str, str]) -> SaslMechanism:
-    """Return the mechanism with its credentials.
-
-    Raises:
-        UsageError: A property has no valid value or is not supported.
-    """
+    """Return the mechanism with its credentials."""
     mechanism = properties.get("sasl.mechanism", "").strip()
     if mechanism not in _MECHANISMS:
         problem = f"sasl.mechanism {mechanism} is not supported" if mechanism else "sasl.mechanism is missing"

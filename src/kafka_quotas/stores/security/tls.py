@@ -30,11 +30,7 @@ _NEWEST_ONLY = ("", "TLS", "TLSv1.3")
 
 
 def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    """Return the TLS context of a client.
-
-    Raises:
-        UsageError: A property has no valid value, or a key store can't be used.
-    """
+    """Return the TLS context of a client."""
     context = ssl.create_default_context(cadata=_trusted_certificates(properties))
     algorithm = properties.get("ssl.endpoint.identification.algorithm", "https")
     context.check_hostname = algorithm.strip().lower() == "https"
@@ -103,11 +99,7 @@ STORE_LOCATIONS = ("ssl.keystore.location", "ssl.truststore.location")
 
 
 def server_tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    """Return the TLS context of a listener.
-
-    Raises:
-        UsageError: A property has no valid value, a key store can't be used, or there is no key.
-    """
+    """Return the TLS context of a listener, which needs a key."""
     own = _own_key(properties)
     if own is None:
         raise UsageError("a listener with TLS needs a key", hint="ssl.keystore.type=PEM and ssl.keystore.location")

@@ -33,11 +33,7 @@ _NOT_SUPPORTED: Final = ("cipher.suites", "crl.enable", "ocsp.enable")
 
 
 def kazoo_arguments(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return the arguments of kazoo's client that client properties ask for.
-
-    Raises:
-        UsageError: A property has no valid value.
-    """
+    """Return the arguments of kazoo's client that client properties ask for."""
     arguments: dict[str, Any] = {}
     if properties.get(AUTH):
         arguments["auth_data"] = [_credential(properties[AUTH])]
@@ -47,13 +43,7 @@ def kazoo_arguments(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def zookeeper_tls(properties: Mapping[str, str]) -> "ssl.SSLContext | None":
-    """Return the TLS context that client properties ask for, None without TLS.
-
-    The context always verifies the server's certificate.
-
-    Raises:
-        UsageError: A property has no valid value or is not supported, or a key store can't be used.
-    """
+    """Return the TLS context that client properties ask for, which verifies servers, None without TLS."""
     if properties.get(f"{_SSL}client.enable", "").strip().lower() != "true":
         return None
     for name in _NOT_SUPPORTED:

@@ -110,10 +110,7 @@ T = TypeVar("T")
 
 
 class ReadableZnodes:
-    """The znodes that a session may read.
-
-    Creating it raises a `StoreRefusedError` where the session may not even read the root of the configuration.
-    """
+    """The znodes that a session may read, which has to be allowed to read their root."""
 
     def __init__(self, session: ZooKeeperSession) -> None:
         self._session = session

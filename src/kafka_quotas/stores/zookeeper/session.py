@@ -122,7 +122,7 @@ class ZooKeeperSession:
         answers: list[Any] = []
         for start in range(0, len(paths), _BATCH):
             batch = paths[start : start + _BATCH]
-            answers += self._repeated(partial(_together, method, batch))
+            answers += self._repeated(partial(_Together, method, batch))
         return answers
 
     def _repeated(self, request: Callable[[Any], Any]) -> Any:
@@ -175,21 +175,18 @@ class ZooKeeperSession:
         return unreachable(self._url, timeout_s=self._timeout_s, tls=self._tls is not None)
 
 
-def _together(method: str, paths: Sequence[str], client: Any) -> "_Together":
-    return _Together(getattr(client, method), paths)
-
-
 class _Together:
     """Several requests at once, with one wait for all."""
 
     def __init__(
         self,
-        request: Callable[[str], Any],
+        method: str,
         paths: Sequence[str],
+        client: Any,
         *,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._pending = [request(path) for path in paths]
+        self._pending = [getattr(client, method)(path) for path in paths]
         self._monotonic_s = monotonic_s
 
     def get(self, *, timeout: float) -> list[Any]:

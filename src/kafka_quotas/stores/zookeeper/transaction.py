@@ -7,7 +7,6 @@ between. The change notification is the last step. SCRAM credentials, which are 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from kafka_quotas.core.changes.validation import SCRAM_MECHANISMS
 from kafka_quotas.core.formats.zookeeper import (
@@ -20,8 +19,6 @@ from kafka_quotas.core.formats.zookeeper import (
     znode_path,
 )
 from kafka_quotas.core.model.entity import Entity
-
-ANY_VERSION: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +56,7 @@ class Delete:
     """The deletion of a znode that still has this version and has no children."""
 
     path: str
-    version: int = ANY_VERSION
+    version: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,16 +95,13 @@ class ZooKeeperWriter:
             self._acls[folder] = self._session.acls(folder)
 
     def _commit(self, steps: Sequence[Step]) -> bool:
-        """Commit the transaction, and return False after a conflict or a lost connection.
-
-        The same changes may be applied twice without harm, so a transaction of unknown outcome is decided anew.
-        """
+        """Commit the transaction, and return False where it has to be decided anew."""
         applied = False
         try:
             # A new znode gets the access list of the folder it lies in, so that brokers keep the access they have.
             applied = self._session.commit(steps, acls=lambda path: self._acls[_folder(path)])
         except InterruptedTransactionError:
-            self._interrupted = True
+            self._interrupted = True  # the same changes may be applied twice without harm
         if not applied:
             self._acls.clear()  # the folders may be among what changed
         return applied

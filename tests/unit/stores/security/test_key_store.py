@@ -21,22 +21,22 @@ KEY_DIGEST = "fef36f023aca62009af98a6da423bc7a966a857dd7a7c8805130c1872aa7907b"
 
 class TestJks:
     def test_reads_trusted_certificates(self) -> None:
-        content = read_jks(TRUST_STORE, STORE_PASSWORD, None)
-        assert content.key_and_chain == ""
-        (certificate,) = content.trusted
+        trusted, key = read_jks(TRUST_STORE, STORE_PASSWORD, None)
+        assert key == ""
+        (certificate,) = trusted
         assert b"authority" in ssl.PEM_cert_to_DER_cert(certificate)
 
     def test_opens_the_key(self) -> None:
-        content = read_jks(KEY_STORE, STORE_PASSWORD, KEY_PASSWORD)
-        assert [b"carol" in ssl.PEM_cert_to_DER_cert(each) for each in content.trusted] == [True]
-        assert content.key_and_chain.count("BEGIN CERTIFICATE") == 2
-        match = re.match(r"-----BEGIN PRIVATE KEY-----(.*?)-----END", content.key_and_chain, re.DOTALL)
+        trusted, key = read_jks(KEY_STORE, STORE_PASSWORD, KEY_PASSWORD)
+        assert [b"carol" in ssl.PEM_cert_to_DER_cert(each) for each in trusted] == [True]
+        assert key.count("BEGIN CERTIFICATE") == 2
+        match = re.match(r"-----BEGIN PRIVATE KEY-----(.*?)-----END", key, re.DOTALL)
         assert match is not None
         assert hashlib.sha256(base64.b64decode(match[1])).hexdigest() == KEY_DIGEST
 
     def test_a_password_is_needed_for_keys_only(self) -> None:
-        assert len(read_jks(TRUST_STORE, None, None).trusted) == 1
-        assert read_jks(KEY_STORE, None, None).key_and_chain == ""
+        assert len(read_jks(TRUST_STORE, None, None)[0]) == 1
+        assert read_jks(KEY_STORE, None, None)[1] == ""
 
     def test_tells_a_changed_file_and_a_wrong_password(self) -> None:
         changed = TRUST_STORE[:-30] + bytes([TRUST_STORE[-30] ^ 1]) + TRUST_STORE[-29:]

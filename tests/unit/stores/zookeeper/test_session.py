@@ -1,5 +1,6 @@
 """Reads that are sent to ZooKeeper together."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,8 +27,8 @@ class Pending:
 
 
 def together(clock: list[float], *reads: Pending) -> Any:
-    found = dict(enumerate(reads))
-    return _Together(lambda path: found[int(path)], [str(each) for each in found], monotonic_s=lambda: clock[0])
+    client = SimpleNamespace(read=lambda path: reads[int(path)])
+    return _Together("read", [str(number) for number in range(len(reads))], client, monotonic_s=lambda: clock[0])
 
 
 def test_answers_come_in_order_and_a_missing_znode_is_none() -> None:
