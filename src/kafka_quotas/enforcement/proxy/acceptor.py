@@ -119,10 +119,7 @@ class Acceptor:
             self._accept(connection, Address(host=address[0].removeprefix("::ffff:"), port=address[1]))
 
     def _rest(self, error: OSError) -> None:
-        """Log a failed accept and accept again after a pause.
-
-        Connections that end during the pause free the file descriptors that are missing.
-        """
+        """Log a failed accept and accept again after a pause, in which connections may end."""
         self._counters.accept_failures += 1
         self._notify(
             LogEvent(

@@ -168,17 +168,12 @@ class ConnectionAdmission:
             self._admit(client, source, route, slot)
 
     async def _wait_for_room(self, route: Route, slot: ConnectionSlot) -> None:
-        """Wait until the broker of a connection has room for it."""
         connections = self._connections(route)
         while not self._is_shadow and not connections.has_room_for(slot, self.settings):
             await connections.one_ended()
 
     async def _proxied(self, client: socket.socket, peer: Address) -> Address:
-        """Return the source of a connection by its PROXY protocol header.
-
-        Raises:
-            ProtocolError: The peer may not send such a header, or the header is not valid.
-        """
+        """Return the source of a connection by its PROXY protocol header."""
         trusted = self.settings.proxy_sources or ()
         if not any(ip_address(peer.host.partition("%")[0]) in network for network in trusted):
             raise ProtocolError(
@@ -197,7 +192,6 @@ class ConnectionAdmission:
         return self._route_by_host(requested_host(seen))
 
     async def _peek(self, client: socket.socket, count: int) -> bytes:
-        """Return the first bytes of a connection, which stay to be read."""
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)  # readable only once `count` bytes are there
         loop = self._context.loop
         readable = asyncio.Event()
@@ -249,7 +243,6 @@ class ConnectionAdmission:
         return not self._is_shadow
 
     def _refuse_later(self, client: socket.socket, delay_ms: int) -> None:
-        """Close a connection after a delay, or earlier where too many wait for theirs."""
         if len(self._refused) >= MAX_REFUSED:
             oldest = next(iter(self._refused))
             self._refused[oldest].cancel()

@@ -53,38 +53,6 @@ class ConnectionTotal:
             self._on_room()
 
 
-class OpenConnectionCount:
-    """The connections that are open to one broker, by listener and by address."""
-
-    def __init__(self) -> None:
-        self._by_listener: Counter[str] = Counter()
-        self._by_ip: Counter[str] = Counter()
-
-    def is_full(self, listener: str, limit: int | None) -> bool:
-        """Return whether a listener has as many connections as it may."""
-        return limit is not None and self._by_listener[listener] >= limit
-
-    def is_refused(self, ip: str, limit: int | None) -> bool:
-        """Return whether an address has as many connections as it may."""
-        return limit is not None and self._by_ip[canonical_address(ip)] >= limit
-
-    def opened(self, listener: str) -> None:
-        """Count one more connection of a listener."""
-        self._by_listener[listener] += 1
-
-    def came_from(self, ip: str) -> None:
-        """Count one more connection from an address."""
-        self._by_ip[canonical_address(ip)] += 1
-
-    def closed(self, listener: str) -> None:
-        """Count one connection of a listener less."""
-        _take_one(self._by_listener, listener)
-
-    def went(self, ip: str) -> None:
-        """Count one connection from an address less."""
-        _take_one(self._by_ip, canonical_address(ip))
-
-
 def _take_one(counter: Counter[str], key: str) -> None:
     counter[key] -= 1
     if counter[key] <= 0:
@@ -103,7 +71,7 @@ def connections_for(descriptors: int) -> int:
 
 
 class BrokerConnectionQuotas:
-    """The limits on connections to one broker.
+    """The rates, numbers and limits of the connections to one broker.
 
     Args:
         total: Count of the connections to all brokers.
@@ -112,26 +80,33 @@ class BrokerConnectionQuotas:
     def __init__(self, rates: ConnectionRates, total: ConnectionTotal) -> None:
         self.rates = rates
         self.total = total
-        self.open = OpenConnectionCount()
+        self.by_listener: Counter[str] = Counter()
+        """The number of open connections of each listener."""
+        self.by_ip: Counter[str] = Counter()
+        """The number of open connections of each address, in its canonical form."""
         self._ended = asyncio.Event()
 
     def is_full(self, settings: ListenerSettings) -> bool:
         """Return whether a listener, or the daemon, has as many connections as it may."""
-        return self.total.is_full or self.open.is_full(settings.name, settings.max_connections)
+        return self.total.is_full or self._is_listener_full(settings)
 
     def has_room_for(self, slot: "ConnectionSlot", settings: ListenerSettings) -> bool:
         """Return whether a connection that is counted already may count for this broker."""
-        return slot.connections is self or not self.open.is_full(settings.name, settings.max_connections)
+        return slot.connections is self or not self._is_listener_full(settings)
 
     def is_refused(self, settings: ListenerSettings, ip: str) -> bool:
         """Return whether an address has as many connections as it may."""
-        return self.open.is_refused(ip, settings.max_connections_per_ip)
+        limit = settings.max_connections_per_ip
+        return limit is not None and self.by_ip[canonical_address(ip)] >= limit
 
     def began(self, listener: str, *, recorded: ConnectionRates) -> "ConnectionSlot":
         """Count one more connection of a listener, whose rate was recorded already, and return its slot."""
         self.total.opened()
-        self.open.opened(listener)
+        self.by_listener[listener] += 1
         return ConnectionSlot(self, listener, recorded)
+
+    def _is_listener_full(self, settings: ListenerSettings) -> bool:
+        return settings.max_connections is not None and self.by_listener[settings.name] >= settings.max_connections
 
     def look_again(self) -> None:
         """Wake the connections that wait for room to check for it again."""
@@ -164,14 +139,14 @@ class ConnectionSlot:
         before, self.connections = self.connections, connections
         self._leave_ip(before)
         if connections is not before:
-            connections.open.opened(self._listener)
-            before.open.closed(self._listener)
+            connections.by_listener[self._listener] += 1
+            _take_one(before.by_listener, self._listener)
             before.look_again()
 
     def came_from(self, ip: str) -> None:
         """Count for an address as well."""
-        self._ip = ip
-        self.connections.open.came_from(ip)
+        self._ip = canonical_address(ip)
+        self.connections.by_ip[self._ip] += 1
 
     def take_back_rate(self, now_ms: int) -> None:
         """Take the connection out of the rates of the listener and broker that it was recorded at."""
@@ -179,21 +154,18 @@ class ConnectionSlot:
         self._recorded.take_back(self._listener, now_ms)
 
     def end(self) -> None:
-        """Remove the connection from all counts.
-
-        A second call does nothing.
-        """
+        """Remove the connection from all counts, once."""
         if self._is_over:
             return
         self._is_over = True
         self._leave_ip(self.connections)
-        self.connections.open.closed(self._listener)
+        _take_one(self.connections.by_listener, self._listener)
         self.connections.total.closed()
         self.connections.look_again()
 
     def _leave_ip(self, connections: BrokerConnectionQuotas) -> None:
         if self._ip is not None:
-            connections.open.went(self._ip)
+            _take_one(connections.by_ip, self._ip)
             self._ip = None
 
 

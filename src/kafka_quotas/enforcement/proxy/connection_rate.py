@@ -217,7 +217,6 @@ class ConnectionRates:
             yield
 
     def _rate_of(self, ip: str) -> _CountedRate:
-        """Return the rate of an address, made where there is none."""
         address = canonical_address(ip)
         rate = self._ips.get(address)
         if rate is None:

@@ -158,7 +158,6 @@ class Listener:
         return port
 
     def _opened(self, route: Route, node_id: int) -> int:
-        """Open the listener of a broker and return its port."""
         settings, port = self.settings, self.brokers.bootstraps[0].port
         if settings.shares_port:
             return port
@@ -204,11 +203,7 @@ class Listener:
         return admission.port
 
     def _route_by_host(self, host: str | None) -> Route:
-        """Return the route of the broker that a TLS client names, the bootstrap route for any other name.
-
-        Raises:
-            ProtocolError: The name is that of a broker that is not known.
-        """
+        """Return the route of the broker that a TLS client names, the bootstrap route for any other name."""
         node_id = None if host is None else self.settings.node_of(host)
         if node_id is None:
             return self._preferred()
@@ -218,7 +213,6 @@ class Listener:
         return route
 
     def _preferred(self) -> Route:
-        """Return the route to the bootstrap server to try next."""
         routes = {route.upstream: route for route in reversed(self.brokers.bootstraps)}
         return routes[self._health.preferred(route.upstream for route in self.brokers.bootstraps)[0]]
 

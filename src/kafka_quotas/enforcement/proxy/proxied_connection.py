@@ -274,7 +274,6 @@ class ProxiedConnection:
             self.close()
 
     def _watch(self, *, wanted: bool) -> None:
-        """Watch for the end of an unread client, or stop watching."""
         if wanted and self._watched_fd is None:
             self._watched_fd = self._client.fileno
             if self._watched_fd is not None:
@@ -361,7 +360,6 @@ class ProxiedConnection:
         self._check_closed()
 
     def _check_closed(self) -> None:
-        """Call `on_closed` once both connections have ended."""
         if self._is_closing and self._opening is None and self._client.is_gone and self._upstream.is_gone:
             on_closed, self._on_closed = self._on_closed, _nobody
             on_closed(self)

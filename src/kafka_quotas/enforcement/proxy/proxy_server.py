@@ -226,7 +226,6 @@ class ProxyServer:
         )
 
     def _on_charge(self, accepted: AcceptedConnection, route: Route, number: int) -> OnCharge | None:
-        """Return what records the charges of a connection, None without an event log."""
         if self._charges is None:
             return None
         return self._charges.recorder(ChargeSource(connection=number, ip=accepted.source.host, route=route))

@@ -194,7 +194,6 @@ class BrokerQuotas:
         )
 
     def _managers_of(self, mode: Mode) -> dict[QuotaType, ClientQuotaManager]:
-        """Return the managers for a mode, and make them at its first mention."""
         managers = self._managers.get(mode)
         if managers is None:
             managers = self._managers[mode] = self._made(mode, self._limits)

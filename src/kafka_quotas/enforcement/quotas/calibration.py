@@ -207,7 +207,6 @@ class Calibration:
         return f"kafka-quotas-calibrate-{self._token}"
 
     def _requests(self, target: Target) -> tuple[Sequence[CostProbe], Sequence[CostProbe]]:
-        """Return the probes that read and those that write, for each API from small to large."""
         reading = (
             fetch_probe(target, offset=target.end_offset, max_bytes=SMALL_BYTES),
             fetch_probe(target, offset=0, max_bytes=LARGE_BYTES),
@@ -247,12 +246,7 @@ class Calibration:
         return sized
 
     def _round(self, request: CostProbe, client_id: str) -> tuple[float, int]:
-        """Send requests until the broker throttles them.
-
-        Returns:
-            The thread time of one request (ns, infinity if it is not throttled in time), and the bytes of a response
-            that is not throttled.
-        """
+        """Send requests until the broker throttles them; return the time of one (ns) and a response's bytes."""
         ask = self._upstream.asking(client_id)
         begin_s, count, size = self._now_s(), 0, 0
         while True:

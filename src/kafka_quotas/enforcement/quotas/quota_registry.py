@@ -162,7 +162,6 @@ class QuotaRegistry:
         return self._replace(QuotaSource.FILE, rates)
 
     def _replace(self, source: QuotaSource, stated: dict[Entity, Quotas]) -> int:
-        """Replace all limits of one source, and return the number of limits that changed."""
         gone = [entity for entity in self._stated[source] if entity not in stated]
         return self._alter(source, [*stated.items(), *((entity, NO_QUOTAS) for entity in gone)])
 

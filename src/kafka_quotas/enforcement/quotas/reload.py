@@ -114,11 +114,7 @@ class Reloader:
         )
 
     def _use_files(self) -> int:
-        """Put the content of every file in force, and return how many limits differ from before.
-
-        Raises:
-            KafkaQuotasError: A file can't be used, or the daemon has a defect: the caller must get a response anyway.
-        """
+        """Put the content of every file in force, and return how many limits differ from before."""
         try:
             return sum([use() for use in [file.read() for file in self._files]])
         except KafkaQuotasError:

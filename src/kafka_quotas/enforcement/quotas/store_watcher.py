@@ -236,11 +236,6 @@ class _Reopening:
 
 
 def _first_content(store: Store) -> Snapshot:
-    """Return the store's content.
-
-    Raises:
-        KafkaQuotasError: The store returns none within `FIRST_WAIT_S`.
-    """
     first = store.watch(None, timeout_s=FIRST_WAIT_S)
     if first is None:
         raise KafkaQuotasError(f"the store said nothing within {FIRST_WAIT_S:g} s: {store.url}")

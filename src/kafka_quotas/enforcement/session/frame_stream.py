@@ -139,11 +139,7 @@ class FrameStream:
         self.is_between = not (self._left or self._rest)
 
     def _take(self, chunk: memoryview, passed: int, start: int, end: int, now_ms: int) -> int:
-        """Take the next piece of a frame, and end the frame after its last one.
-
-        Returns:
-            The end of what was passed on of the chunk.
-        """
+        """Take the next piece of a frame, end it after its last one, and return the end of what was passed on."""
         self._left -= end - start
         # The replacement went out when the frame began, and none of its own bytes may follow.
         if self._drops:
@@ -187,11 +183,7 @@ class FrameStream:
         return before + len(frame.patch.content)
 
     def _look_for_tail(self, chunk: memoryview, passed: int, start: int, end: int) -> int:
-        """Gather from the frame's tail on if it starts in this piece.
-
-        Returns:
-            The end of what was passed on of the chunk.
-        """
+        """Gather from the frame's tail on if it starts in this piece, and return the end of what was passed on."""
         assert self._find_tail is not None
         tail = self._find_tail(chunk, start, end)
         if tail is None:
@@ -201,7 +193,6 @@ class FrameStream:
         return self._pass(chunk, passed, tail)
 
     def _pass(self, chunk: memoryview, start: int, end: int) -> int:
-        """Pass on the chunk from `start` to `end`, and return `end`."""
         if end > start:
             self._output.append(chunk[start:end])
         return end

@@ -320,7 +320,6 @@ class PrincipalTracker:
             )
 
     def _or_unknown(self, user: str | None, mechanism: str) -> str:
-        """Return the user or, after counting and logging it, the configured name for unknown principals."""
         if user is not None:
             return user
         self._counters.unknown_principals += 1
@@ -335,14 +334,7 @@ class PrincipalTracker:
 
 
 def _user_in(mechanism: str, token: bytes, bearer_claim: str) -> str | None:
-    """Return the user that a client's first token names.
-
-    Returns:
-        None for a SCRAM delegation token, which does not name its owner.
-
-    Raises:
-        ProtocolError: It is no token of the mechanism.
-    """
+    """Return the user that a token names, None for a SCRAM delegation token: that does not name its owner."""
     if mechanism == PLAIN:
         return plain_user(token)
     if mechanism == OAUTHBEARER:

@@ -125,7 +125,6 @@ class ProduceTemplate:
 
 
 def _acks_end(chunk: memoryview, header: RequestHeader) -> int:
-    """Return the offset of the end of a Produce's acks, which must be in the chunk."""
     offset = header.end
     if header.api_version >= TRANSACTIONAL_ID_SINCE:
         skip = compact_string if header.api_version >= FLEXIBLE_SINCE else string

@@ -8,6 +8,7 @@ check includes it.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_quotas.core.metrics.throttle_time import nanos_to_percentage
@@ -25,28 +26,20 @@ _NANOS_PER_US: Final = 1000
 _NANOS_PER_MS: Final = 1_000_000
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class QuotaAccounting:
     """The charging of all requests of one connection."""
 
-    __slots__ = ("_costs", "_counters", "_state", "_throttle_stats", "logs_charges", "on_charge")
+    state: SessionState
+    throttle_stats: ThrottleStats
+    counters: Counters
+    costs: Callable[[], CostModel]
+    on_charge: OnCharge | None
+    """Receives each charge for the event log, None without one."""
+    logs_charges: bool = field(init=False)
 
-    def __init__(
-        self,
-        state: SessionState,
-        *,
-        throttle_stats: ThrottleStats,
-        counters: Counters,
-        costs: Callable[[], CostModel],
-        on_charge: OnCharge | None,
-    ) -> None:
-        self._state = state
-        self._throttle_stats = throttle_stats
-        self._counters = counters
-        self._costs = costs
-        self.on_charge = on_charge
-        """Gets each charge, None without an event log."""
-        self.logs_charges = on_charge is not None
-        """Whether there is an event log, to which each charge has to be reported."""
+    def __post_init__(self) -> None:
+        self.logs_charges = self.on_charge is not None
 
     def charged(
         self, request: InFlightRequest, client: ClientLimits, limiter: Limiter, throttle_ms: int, now_ms: int
@@ -80,16 +73,16 @@ class QuotaAccounting:
             KIP-124; `ClientRequestQuotaManager.maybeRecordExempt` (4.x), which counts while any client has a quota of
             this type.
         """
-        nanos = self._costs().request_nanos(request.api_key, request.frame_length)
-        self._counters.exempt_request_us += int(nanos / _NANOS_PER_US)
+        nanos = self.costs().request_nanos(request.api_key, request.frame_length)
+        self.counters.exempt_request_us += int(nanos / _NANOS_PER_US)
 
     def charge_response(self, request: InFlightRequest, client: ClientLimits, length: int, now_ms: int) -> None:
         """Record the time of a response on a network thread, and charge the time of a fetch."""
         if client.request_time.bound is None:
             return
-        nanos = self._costs().response_nanos(request.api_key, length)
+        nanos = self.costs().response_nanos(request.api_key, length)
         if request.exempt:
-            self._counters.exempt_request_us += int(nanos / _NANOS_PER_US)
+            self.counters.exempt_request_us += int(nanos / _NANOS_PER_US)
         else:
             # KIP-124: time on network threads is recorded without a check; the client's next request is throttled.
             client.request_time.record_without_throttle(nanos_to_percentage(nanos), now_ms)
@@ -97,7 +90,7 @@ class QuotaAccounting:
             self._charge_time(request, client, now_ms)
 
     def _charge_time(self, request: InFlightRequest, client: ClientLimits, now_ms: int) -> None:
-        nanos = self._costs().request_nanos(request.api_key, request.frame_length)
+        nanos = self.costs().request_nanos(request.api_key, request.frame_length)
         throttle_ms, limiter = 0, client.request_time
         # `count_exempt` has counted an exempt request already; the event log has it all the same.
         if not request.exempt:
@@ -132,7 +125,7 @@ class QuotaAccounting:
         if client.max_throttle_ms is not None:
             throttle_ms = min(throttle_ms, client.max_throttle_ms)
         if client.is_shadow:
-            self._throttle_stats.shadowed(limiter.quota_type, limiter, throttle_ms)
+            self.throttle_stats.shadowed(limiter.quota_type, limiter, throttle_ms)
             return 0
         # An error needs a response to carry it: the next Produce with acks=0 could not be refused, so it is delayed.
         if client.refuses_at_once and request.expects_response and limiter in (client.produce, client.fetch):
@@ -142,8 +135,8 @@ class QuotaAccounting:
 
     def refused(self, limiter: Limiter, wait_ms: int) -> None:
         """Count a request that is refused instead of being delayed for `wait_ms`."""
-        self._counters.refused_requests += 1
-        self._throttle_stats.refused(limiter, wait_ms)
+        self.counters.refused_requests += 1
+        self.throttle_stats.refused(limiter, wait_ms)
 
     def apply_policy(self, request: InFlightRequest, now_ms: int) -> None:
         """Apply the client's policy to the throttle time that a filter set, and log the filter's charges."""
@@ -161,7 +154,7 @@ class QuotaAccounting:
         if upstream_ms <= 0 or limiter is None:
             return
         if limiter.bound is not None:
-            self._throttle_stats.throttled_upstream(limiter.quota_type, limiter, upstream_ms)
+            self.throttle_stats.throttled_upstream(limiter.quota_type, limiter, upstream_ms)
         request.upstream_ms = upstream_ms
 
     def settle(self, request: InFlightRequest, now_ms: int) -> None:
@@ -174,11 +167,11 @@ class QuotaAccounting:
         # A response that was delayed has had its throttle time already.
         if request.throttle_ms and not request.delayed:
             self.count(request, now_ms)
-            self._state.throttle(request, now_ms)
-        self._state.answered(request, now_ms)
+            self.state.throttle(request, now_ms)
+        self.state.answered(request, now_ms)
 
     def count(self, request: InFlightRequest, now_ms: int) -> None:
         """Count a throttle time for the limiter that set it."""
         limiter = request.throttled_by
         if limiter is not None:
-            self._throttle_stats.throttled(limiter.quota_type, limiter, request.throttle_ms, now_ms)
+            self.throttle_stats.throttled(limiter.quota_type, limiter, request.throttle_ms, now_ms)

@@ -152,7 +152,6 @@ class RequestClassifier:
         return request
 
     def _may_charge(self, api_key: int) -> bool:
-        """Return whether a request of an API may count for a quota."""
         factory = self._factories.get(api_key)
         has_byte_rate = charges_of(api_key).byte_rate is not None
         return has_byte_rate or self._quotas.counts_requests or (factory is not None and factory.is_active)
@@ -239,11 +238,7 @@ class RequestClassifier:
         request.decision = Frame(request.frame_length + FRAME_LENGTH_BYTES, gather=True)
 
     def _take_other(self, request: InFlightRequest, header: RequestHeader) -> None:
-        """Decide from its header about a request that counts for no byte rate.
-
-        Raises:
-            ProtocolError: It is an authentication request that is longer than a broker accepts.
-        """
+        """Decide from its header about a request that counts for no byte rate."""
         if request.action is AUTHENTICATION:
             if header.frame_length > MAX_UNAUTHENTICATED_BYTES:
                 raise ProtocolError(f"an authentication request announces {header.frame_length} bytes")
@@ -262,11 +257,7 @@ class RequestClassifier:
                 request.exempt = is_exempt
 
     def _begin_token(self, chunk: memoryview, offset: int) -> InFlightRequest | None:
-        """Return the in-flight request for a bare token.
-
-        Returns:
-            None if more bytes are needed, or if this is the first request after the tokens.
-        """
+        """Return a bare token, None if bytes are missing or this is the first request after the tokens."""
         length = checked_frame_length(chunk, offset, limit=MAX_UNAUTHENTICATED_BYTES)
         # Clients of version 0 of SaslHandshake send tokens without a header (KIP-43), up to their first request.
         # The first byte after the length tells a request from an opaque token.
@@ -282,7 +273,6 @@ class RequestClassifier:
         return request
 
     def _take_produce(self, chunk: memoryview, header: RequestHeader, *, expects_response: bool) -> InFlightRequest:
-        """Return the in-flight request for a Produce whose acks have been read, and keep its template."""
         if not expects_response:
             self._state.expects_all_responses = False
         client = self.client(header.client_id)
@@ -296,11 +286,7 @@ class RequestClassifier:
         return template.request(header.frame_length, header.correlation_id)
 
     def _take_fetch(self, request: InFlightRequest, chunk: memoryview, header: RequestHeader) -> bool:
-        """Decide about a Fetch, and lower its size limits to one window of the quota.
-
-        Returns:
-            False if more bytes are needed.
-        """
+        """Lower a Fetch's size limits to one window of the quota; return False if more bytes are needed."""
         client = self.client(header.client_id)
         if client.is_internal:
             replica = replica_id(chunk, header)
@@ -334,11 +320,7 @@ class RequestClassifier:
         return True
 
     def _take_share_fetch(self, request: InFlightRequest, chunk: memoryview, header: RequestHeader) -> bool:
-        """Decide about a ShareFetch, and lower its limits if its data is delivered.
-
-        Returns:
-            False if more bytes are needed.
-        """
+        """Lower a ShareFetch's limits if its data is delivered; return False if more bytes are needed."""
         client = self.client(header.client_id)
         limiter = client.fetch
         window_bytes = None if client.is_shadow else limiter.max_value_in_window

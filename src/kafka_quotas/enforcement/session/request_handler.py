@@ -4,6 +4,8 @@ Most requests stream: their first bytes decide how they pass, and at their end t
 gathered; the filter then forwards it, responds to it, or first sends the broker a request of its own.
 """
 
+from dataclasses import dataclass, field
+
 from kafka_quotas.enforcement.session.frame_stream import Decision, Frame
 from kafka_quotas.enforcement.session.gathering import GatherShare
 from kafka_quotas.enforcement.session.in_flight import AUTHENTICATION, PRODUCE, InFlightRequest
@@ -16,40 +18,18 @@ from kafka_quotas.enforcement.session.session_state import SessionState
 from kafka_quotas.wire.codec.skip import Buffer
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class RequestHandler:
     """The requests of one connection, from their first byte until they wait for their responses."""
 
-    __slots__ = (
-        "_accounting",
-        "_classifier",
-        "_logs_charges",
-        "_memory",
-        "_postponed",
-        "_receiving",
-        "_responses",
-        "_state",
-        "_tracker",
-    )
-
-    def __init__(
-        self,
-        state: SessionState,
-        classifier: RequestClassifier,
-        *,
-        tracker: PrincipalTracker,
-        accounting: QuotaAccounting,
-        responses: ResponseHandler,
-        memory: GatherShare,
-    ) -> None:
-        self._state = state
-        self._classifier = classifier
-        self._tracker = tracker
-        self._accounting = accounting
-        self._logs_charges = accounting.logs_charges
-        self._responses = responses
-        self._memory = memory
-        self._receiving: InFlightRequest | None = None
-        self._postponed: InFlightRequest | None = None
+    state: SessionState
+    classifier: RequestClassifier
+    tracker: PrincipalTracker
+    accounting: QuotaAccounting
+    responses: ResponseHandler
+    memory: GatherShare
+    _receiving: InFlightRequest | None = field(default=None, init=False)
+    _postponed: InFlightRequest | None = field(default=None, init=False)
 
     def begin(self, chunk: memoryview, offset: int, now_ms: int) -> Decision | None:
         """Return how to pass on the request at an offset.
@@ -60,16 +40,16 @@ class RequestHandler:
         Raises:
             ProtocolError: The bytes are no request, or one whose response the daemon could not handle.
         """
-        state = self._state
+        state = self.state
         if not state.may_begin():
             return None
         # A request that waited for memory keeps its decision: a refusal must not be counted twice.
-        request = self._postponed or self._classifier.begin(chunk, offset, now_ms)
+        request = self._postponed or self.classifier.begin(chunk, offset, now_ms)
         if request is None:
             return None
         decision = request.decision
         gathers = isinstance(decision, Frame) and decision.gather
-        if gathers and not self._memory.take(request.frame_length, now_ms):
+        if gathers and not self.memory.take(request.frame_length, now_ms):
             self._postponed = request
             state.awaits_memory = True
             return None
@@ -81,7 +61,7 @@ class RequestHandler:
         """Charge a request that has ended, and return what replaces it if it was gathered."""
         request, self._receiving = self._receiving, None
         assert request is not None
-        client, state = request.client, self._state
+        client, state = request.client, self.state
         # A request of the daemon's own goes before the client's, whose bytes it does not take: it is no client's cost.
         if request.on_response_to_own is not None:
             self._await_own(request)
@@ -92,15 +72,15 @@ class RequestHandler:
             if request.api_key == PRODUCE and (request.filter is None or request.filter.charges_refused):
                 self._charge_produce(request, now_ms)
             if request.exempt and client.counts_exempt:
-                self._accounting.count_exempt(request)
+                self.accounting.count_exempt(request)
             if client.counts_requests:
-                self._accounting.charge_request(request, client, now_ms)
+                self.accounting.charge_request(request, client, now_ms)
         if gathered is not None:
             if request.filter is not None:
                 return self._filter(request, gathered, now_ms)
             if request.action is AUTHENTICATION:
-                self._tracker.read_request(request, gathered)
-            self._memory.end(now_ms)
+                self.tracker.read_request(request, gathered)
+            self.memory.end(now_ms)
         if request.expects_response and not (request.throttle_ms or request.blocks_next):
             state.in_flight.append(request)
         else:
@@ -109,14 +89,14 @@ class RequestHandler:
 
     def sent(self, request: InFlightRequest, now_ms: int) -> None:
         """Add a request that the broker gets, or the daemon has answered, to those in flight."""
-        state = self._state
+        state = self.state
         if request.expects_response:
             state.in_flight.append(request)
             if request.blocks_next or request.throttle_ms:
                 state.await_response(request)
         elif request.throttle_ms:
             # Without a response (acks=0) the throttle time counts from the request, as in `KafkaApis`.
-            self._accounting.settle(request, now_ms)
+            self.accounting.settle(request, now_ms)
 
     def _charge_produce(self, request: InFlightRequest, now_ms: int) -> None:
         client = request.client
@@ -125,23 +105,19 @@ class RequestHandler:
         throttle_ms = client.produce.record(request.frame_length, now_ms)
         if throttle_ms > 0:
             request.forget_template()  # its response carries its throttle time
-        if throttle_ms > 0 or self._logs_charges:
-            self._accounting.charged(request, client, client.produce, throttle_ms, now_ms)
+        if throttle_ms > 0 or self.accounting.logs_charges:
+            self.accounting.charged(request, client, client.produce, throttle_ms, now_ms)
 
     def _filter(self, request: InFlightRequest, frame: bytearray, now_ms: int) -> Buffer | None:
-        """Carry out a filter's verdict on a whole request, and return what goes to the broker.
-
-        Returns:
-            The request, a request of the filter's own, or None for nothing.
-        """
+        """Carry out a filter's verdict on a whole request, and return what goes to the broker, if anything."""
         assert request.filter is not None
         verdict = request.filter.on_request(frame, request, now_ms)
-        self._accounting.apply_policy(request, now_ms)
+        self.accounting.apply_policy(request, now_ms)
         # Until the last verdict the request stays in memory and keeps its share of the budget.
         if isinstance(verdict, SendRequest):
             self._send_own(request, frame)
             return verdict.frame
-        self._memory.end(now_ms)
+        self.memory.end(now_ms)
         if not isinstance(verdict, Respond):
             if not request.filter.charges_refused:
                 self._charge_produce(request, now_ms)
@@ -149,12 +125,12 @@ class RequestHandler:
             return verdict.frame
         # The response must follow those of the requests before: the last of them passes `ResponseHandler.end`, which
         # sends this one after it, rather than the fast path, which knows of no other.
-        if self._state.in_flight:
-            self._state.in_flight[-1].forget_template()
+        if self.state.in_flight:
+            self.state.in_flight[-1].forget_template()
         request.local_response = verdict.frame
         request.expects_response = verdict.frame is not None
         self.sent(request, now_ms)
-        self._state.to_client += self._responses.local_responses(now_ms)
+        self.state.to_client += self.responses.local_responses(now_ms)
         return None
 
     def _send_own(self, request: InFlightRequest, frame: bytearray) -> None:
@@ -166,10 +142,10 @@ class RequestHandler:
             sent = self._filter(request, frame, now_ms)
             # The stream to the broker is between two frames: nothing of the client passes while this is awaited.
             if sent is not None:
-                self._state.to_upstream.append(sent)
+                self.state.to_upstream.append(sent)
 
         self._await_own(InFlightRequest.own(request.correlation_id, on_response))
 
     def _await_own(self, request: InFlightRequest) -> None:
-        self._state.in_flight.append(request)
-        self._state.await_response(request)
+        self.state.in_flight.append(request)
+        self.state.await_response(request)

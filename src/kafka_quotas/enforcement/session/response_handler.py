@@ -4,6 +4,7 @@ A response streams unless it needs a change that its first bytes don't show; the
 The bytes of a fetch are charged when its head has come, because its throttle time is in that head.
 """
 
+from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
@@ -129,29 +130,19 @@ _STREAMED: Final = (STREAM, TAIL)
 """Actions that stream a response, except for its end."""
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class ResponseHandler:
     """The responses of one connection, on their way to the client."""
 
-    __slots__ = ("_accounting", "_delays", "_is_responding", "_serves", "_state", "_tracker", "_translate", "_unasked")
-
-    def __init__(
-        self,
-        state: SessionState,
-        *,
-        tracker: PrincipalTracker,
-        accounting: QuotaAccounting,
-        translate: Translate,
-        delays: bool,
-        serves: Serves,
-    ) -> None:
-        self._state = state
-        self._tracker = tracker
-        self._accounting = accounting
-        self._translate = translate
-        self._delays = delays
-        self._serves = serves
-        self._unasked = False
-        self._is_responding = False
+    state: SessionState
+    tracker: PrincipalTracker
+    accounting: QuotaAccounting
+    translate: Translate
+    delays: bool
+    """Whether responses wait for their throttle time, rather than requests (KIP-13)."""
+    serves: Serves
+    _unasked: bool = field(default=False, init=False)
+    _is_responding: bool = field(default=False, init=False)
 
     def begin(self, chunk: memoryview, offset: int, now_ms: int) -> Decision | None:
         """Return how to pass on the response at an offset.
@@ -162,7 +153,7 @@ class ResponseHandler:
         Raises:
             ProtocolError: The response answers no request, or can't be passed on.
         """
-        state = self._state
+        state = self.state
         # While a response is delayed the later ones wait too: their order is that of the requests.
         if state.is_delaying:
             return None
@@ -195,7 +186,7 @@ class ResponseHandler:
 
         The daemon's own responses that waited for this one come after it.
         """
-        state = self._state
+        state = self.state
         if self._unasked:
             self._unasked = False
             return None
@@ -208,12 +199,12 @@ class ResponseHandler:
         else:
             if gathered is not None:
                 passed = self._changed(request, gathered, now_ms)
-            if self._tracker.state is not COMPLETE:
-                self._tracker.take_other_response(request)
+            if self.tracker.state is not COMPLETE:
+                self.tracker.take_other_response(request)
         # A request that begins now may get a response of the daemon at once, which must follow this one: so this
         # request stays in `in_flight` until then.
         if request is state.awaited:
-            self._accounting.settle(request, now_ms)
+            self.accounting.settle(request, now_ms)
         state.allow_more_requests(now_ms)
         in_flight.popleft()
         if not in_flight or in_flight[0].local_response is None:
@@ -222,16 +213,16 @@ class ResponseHandler:
 
     def local_responses(self, now_ms: int) -> list[Buffer]:
         """Return the daemon's own responses that are due: those of the earliest requests in flight."""
-        in_flight, due = self._state.in_flight, list[Buffer]()
+        in_flight, due = self.state.in_flight, list[Buffer]()
         if self._is_responding:
             return due  # a request that begins within the loop below: the loop reaches its response in order
         self._is_responding = True
         while in_flight and (response := in_flight[0].local_response) is not None:
             request = in_flight[0]
             due.append(self._changed(request, bytearray(response), now_ms))
-            if request is self._state.awaited:
-                self._accounting.settle(request, now_ms)
-            self._state.allow_more_requests(now_ms)
+            if request is self.state.awaited:
+                self.accounting.settle(request, now_ms)
+            self.state.allow_more_requests(now_ms)
             in_flight.popleft()
         self._is_responding = False
         return due
@@ -244,10 +235,10 @@ class ResponseHandler:
         if not request.charged and not self._charge(request, chunk, offset, length, now_ms):
             return None
         # KIP-13, before KIP-219: the response itself is held back. A filter sets its throttle time only at the end.
-        if self._delays and request.throttle_ms and not request.delayed and request.filter is None:
+        if self.delays and request.throttle_ms and not request.delayed and request.filter is None:
             request.delayed = True
-            self._accounting.count(request, now_ms)
-            self._state.delay(request, now_ms)
+            self.accounting.count(request, now_ms)
+            self.state.delay(request, now_ms)
             return None
         # A broker keeps the data of a throttled fetch. An error passes unchanged: it has no data.
         if request.session_id is not None and request.throttle_ms and request.filter is None:
@@ -272,12 +263,12 @@ class ResponseHandler:
                 gather = True
         # KIP-219: a client is muted when its response goes out. That of a fetch starts to do so now.
         if request.api_key in RESPONSE_BYTES and request.filter is None:
-            self._accounting.settle(request, now_ms)
+            self.accounting.settle(request, now_ms)
         return passing(request, length, gather=gather, patch=patch)
 
     def _charge(self, request: InFlightRequest, chunk: memoryview, offset: int, length: int, now_ms: int) -> bool:
         """Charge a response from its head, and return whether its bytes were enough."""
-        client, accounting, fetched_bytes = request.client, self._accounting, None
+        client, accounting, fetched_bytes = request.client, self.accounting, None
         assert client is not None
         if request.api_key in RESPONSE_BYTES and request.limiter is not None:
             fetched_bytes = FETCH_FORMS[request.api_key].charged_bytes(request.api_version, chunk, offset, length)
@@ -298,9 +289,9 @@ class ResponseHandler:
         # that throttles makes none (`FullFetchContext.getThrottledResponse`).
         assert request.client is not None
         # The fetch is awaited, so the stream to the broker is between two requests.
-        assert self._state.awaited is request
-        self._state.in_flight.append(InFlightRequest.own(request.correlation_id, lambda _frame, _now_ms: None))
-        self._state.to_upstream.append(
+        assert self.state.awaited is request
+        self.state.in_flight.append(InFlightRequest.own(request.correlation_id, lambda _frame, _now_ms: None))
+        self.state.to_upstream.append(
             final_fetch(
                 request.api_version,
                 session_id=session_id,
@@ -312,11 +303,7 @@ class ResponseHandler:
     def _emptied(
         self, request: InFlightRequest, chunk: memoryview, offset: int, length: int, now_ms: int
     ) -> Decision | None:
-        """Give back the bytes of a fetch, and return the decision to send an empty response in its place.
-
-        Returns:
-            None if more bytes are needed.
-        """
+        """Give a fetch's bytes back and send an empty response instead; return None if bytes are missing."""
         assert request.client is not None
         throttle_at = throttle_offset(*request.api, chunk, offset)
         if throttle_at == NEED_MORE:
@@ -324,7 +311,7 @@ class ResponseHandler:
         # `recordAndGetThrottleTimeMs` is taken back by `unrecordQuotaSensor` in `handleFetchRequest`: what is not
         # delivered counts for nothing.
         amount = FETCH_FORMS[request.api_key].charged_bytes(request.api_version, chunk, offset, length)
-        self._accounting.unrecord_fetch(request, request.client, amount or 0, now_ms)
+        self.accounting.unrecord_fetch(request, request.client, amount or 0, now_ms)
         # The results of acknowledgements stay in a ShareFetch response, as when a broker throttles.
         if request.api_key == SHARE_FETCH:
             request.action = EMPTIED
@@ -335,31 +322,27 @@ class ResponseHandler:
             self._end_fetch_session(request, result[1])
         # The broker may have throttled the fetch itself, for longer: the client waits for the longer of the two.
         upstream_ms = 0 if throttle_at is None else read_throttle_ms(chunk, throttle_at)
-        self._accounting.heed_upstream(request, upstream_ms)
+        self.accounting.heed_upstream(request, upstream_ms)
         empty = empty_fetch_response(
             request.api_version,
             request.correlation_id,
             session_id=session_id,
             throttle_ms=min(max(reported_throttle_ms(request), upstream_ms), MAX_THROTTLE_MS),
         )
-        self._accounting.settle(request, now_ms)
+        self.accounting.settle(request, now_ms)
         return Frame(length + FRAME_LENGTH_BYTES, replacement=empty)
 
     def _patch(self, request: InFlightRequest, chunk: memoryview, offset: int) -> Patch | None:
         """Return our throttle time for the field at an offset, None if the broker's is at least as long."""
         upstream_ms, ours_ms = read_throttle_ms(chunk, offset), reported_throttle_ms(request)
-        self._accounting.heed_upstream(request, upstream_ms)
+        self.accounting.heed_upstream(request, upstream_ms)
         return Patch(offset, min(ours_ms, MAX_THROTTLE_MS).to_bytes(4, "big")) if ours_ms > upstream_ms else None
 
     def _begin_token(self, request: InFlightRequest | None, chunk: memoryview, offset: int) -> Frame | None:
-        """Return how to pass on a bare token, None if more bytes are needed.
-
-        Raises:
-            ProtocolError: No request waits for a response, and the mechanism is not opaque.
-        """
+        """Return how to pass on a bare token, None if more bytes are needed."""
         # Only an opaque mechanism's tokens come in unknown numbers, without pairing (`SaslServerAuthenticator` answers
         # as often as the mechanism wants).
-        if request is None and (not self._tracker.expects_tokens or self._tracker.reads_tokens):
+        if request is None and (not self.tracker.expects_tokens or self.tracker.reads_tokens):
             raise ProtocolError("the upstream sent a response that nobody asked for")
         length = checked_frame_length(chunk, offset, limit=MAX_UNAUTHENTICATED_BYTES)
         if length is None:
@@ -369,21 +352,21 @@ class ResponseHandler:
 
     def _changed(self, request: InFlightRequest, frame: bytearray, now_ms: int) -> Buffer:
         if request.action is TAIL and request.filter is None:
-            return FETCH_FORMS[request.api_key].rewrite_tail(request.api_version, frame, self._translate)
+            return FETCH_FORMS[request.api_key].rewrite_tail(request.api_version, frame, self.translate)
         if request.action is EMPTIED:
             frame = shortened(frame)
         elif request.action is AUTHENTICATION:
-            self._tracker.read_response(request, frame)
+            self.tracker.read_response(request, frame)
         elif request.action is VERSIONS:
-            frame = bytearray(clamped_versions(request, frame, serves=self._serves))
+            frame = bytearray(clamped_versions(request, frame, serves=self.serves))
         # A filter that responded itself has made the response as it should be.
         if request.filter is not None and request.local_response is None:
             frame = bytearray(request.filter.on_response(frame, request, now_ms))
-            self._accounting.apply_policy(request, now_ms)
+            self.accounting.apply_policy(request, now_ms)
         if request.client is not None and not request.patched:
             upstream_ms = patch_throttle(frame, *request.api, reported_throttle_ms(request))
-            self._accounting.heed_upstream(request, max(upstream_ms or 0, 0))
+            self.accounting.heed_upstream(request, max(upstream_ms or 0, 0))
         # Last, because rewriting may change the frame's length and so every offset in it.
         if request.action in (ADDRESSES, TAIL, EMPTIED):
-            return rewrite_addresses(*request.api, frame, self._translate)
+            return rewrite_addresses(*request.api, frame, self.translate)
         return frame

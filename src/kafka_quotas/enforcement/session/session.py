@@ -97,10 +97,10 @@ class Session:
         self.state = state = SessionState(max_in_flight=rules.max_in_flight)
         """Output, pause reasons and wake time, which the shell reads after each call."""
         self._accounting = accounting = QuotaAccounting(
-            state, throttle_stats=throttle_stats, counters=counters, costs=costs, on_charge=on_charge
+            state=state, throttle_stats=throttle_stats, counters=counters, costs=costs, on_charge=on_charge
         )
         responses = ResponseHandler(
-            state,
+            state=state,
             tracker=tracker,
             accounting=accounting,
             translate=translate,
@@ -113,7 +113,12 @@ class Session:
         self.gathering = (gathering or GatherBudget(MAX_QUEUED_REQUEST_BYTES)).share()
         """Its share of the memory for gathered requests; the shell sets the callbacks."""
         requests = RequestHandler(
-            state, classifier, tracker=tracker, accounting=accounting, responses=responses, memory=self.gathering
+            state=state,
+            classifier=classifier,
+            tracker=tracker,
+            accounting=accounting,
+            responses=responses,
+            memory=self.gathering,
         )
         state.requests = FrameStream(requests.begin, requests.end, state.to_upstream)
         state.responses = FrameStream(responses.begin, responses.end, state.to_client)

@@ -6,7 +6,7 @@ docs/architecture.md draws `ConnectionState` and lists the pause reasons; every 
 """
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
@@ -51,66 +51,44 @@ CLOSED: Final = ConnectionState.CLOSED
 """The members as plain names: looking one up in its class costs as much as a small request's arithmetic."""
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class SessionState:
     """The state of one connection: its two streams, the requests in flight, and what pauses them."""
 
-    __slots__ = (
-        "_ending",
-        "awaited",
-        "awaits_memory",
-        "client_is_full",
-        "expects_all_responses",
-        "in_flight",
-        "is_at_max_in_flight",
-        "is_delaying",
-        "max_in_flight",
-        "mute",
-        "phase",
-        "request_count",
-        "requests",
-        "responses",
-        "to_client",
-        "to_upstream",
-        "upstream_is_full",
-        "wake_at_ms",
-    )
+    max_in_flight: int
+    phase: ConnectionState = READING
+    requests: FrameStream = field(init=False)
+    responses: FrameStream = field(init=False)
+    in_flight: deque[InFlightRequest] = field(default_factory=deque)
+    awaited: InFlightRequest | None = None
+    """The one request whose response lets the next request begin."""
+    mute: ThrottledChannel | None = None
+    """The throttle time that the client waits for, None if it doesn't."""
+    wake_at_ms: int | None = None
+    """The time to call `wake` (ms), None for never."""
+    request_count: int = 0
+    """The number of requests that were received to their end."""
+    expects_all_responses: bool = True
+    """Whether the client expects a response to every request so far.
 
-    requests: FrameStream
-    responses: FrameStream
+    Then dropping what is unread of a client that has left is safe: it got no response to it.
+    """
+    to_upstream: list[Buffer] = field(default_factory=list)
+    to_client: list[Buffer] = field(default_factory=list)
+    _ending: int = field(default=0, init=False)
+    """Answered requests still in `in_flight`: 1 while `allow_more_requests` lets requests begin after one."""
 
-    def __init__(self, *, max_in_flight: int) -> None:
-        self.phase = READING
-        self.max_in_flight = max_in_flight
-        self.in_flight: deque[InFlightRequest] = deque()
-        self.awaited: InFlightRequest | None = None
-        """The one request whose response lets the next request begin."""
-        self.mute: ThrottledChannel | None = None
-        """The throttle time that the client waits for, None if it doesn't."""
-        self.wake_at_ms: int | None = None
-        """The time to call `wake` (ms), None for never."""
-        self._ending = 0
-        """Answered requests still in `in_flight`: 1 while `allow_more_requests` lets requests begin after one."""
-        self.request_count = 0
-        """The number of requests that were received to their end."""
-        self.expects_all_responses = True
-        """Whether the client expects a response to every request so far.
-
-        Then dropping what is unread of a client that has left is safe: it got no response to it.
-        """
-        self.to_upstream: list[Buffer] = []
-        self.to_client: list[Buffer] = []
-
-        # Pause reasons, each independent of the phase and of the others.
-        self.is_delaying = False
-        """Whether the daemon holds the next response back for its throttle time (KIP-13)."""
-        self.upstream_is_full = False
-        """Whether the broker reads more slowly than the client sends."""
-        self.client_is_full = False
-        """Whether the client reads more slowly than the broker sends."""
-        self.is_at_max_in_flight = False
-        """Whether `max_in_flight` was reached: no request begins until half of the requests are answered."""
-        self.awaits_memory = False
-        """Whether the next request waits for memory to be gathered, see `gathering`."""
+    # Pause reasons, each independent of the phase and of the others.
+    is_delaying: bool = False
+    """Whether the daemon holds the next response back for its throttle time (KIP-13)."""
+    upstream_is_full: bool = False
+    """Whether the broker reads more slowly than the client sends."""
+    client_is_full: bool = False
+    """Whether the client reads more slowly than the broker sends."""
+    is_at_max_in_flight: bool = False
+    """Whether `max_in_flight` was reached: no request begins until half of the requests are answered."""
+    awaits_memory: bool = False
+    """Whether the next request waits for memory to be gathered, see `gathering`."""
 
     @property
     def is_held(self) -> bool:

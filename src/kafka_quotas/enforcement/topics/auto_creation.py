@@ -121,7 +121,6 @@ class AutoCreations:
         kind[name] = charge
 
     def _take(self, name: str) -> _Charge | None:
-        """Remove and return the charge of a topic, None without one."""
         charge = self._internal.pop(name, None)
         if charge is None:
             return self._making.pop(name, None)

@@ -60,23 +60,25 @@ class TopicFilters:
 
     def _new_factories(self, node_id: NodeId, quotas: BrokerQuotas) -> Mapping[int, FilterFactory]:
         mutations = MutationFilterFactory(
-            quotas,
-            self._rules.mutations,
+            quotas=quotas,
+            rules=self._rules.mutations,
             cache=self._cache,
             auto_creations=self._auto_creations,
             counters=self._counters,
         )
         metadata = MetadataFilterFactory(
-            quotas,
-            self._rules.mutations.auto_create,
+            quotas=quotas,
+            rule=self._rules.mutations.auto_create,
             learns=lambda: self.thresholds.is_active,
             cache=self._cache,
             auto_creations=self._auto_creations,
         )
-        streams = StreamsFilterFactory(quotas, self._rules.mutations.auto_create, auto_creations=self._auto_creations)
+        streams = StreamsFilterFactory(
+            quotas=quotas, rule=self._rules.mutations.auto_create, auto_creations=self._auto_creations
+        )
         thresholds = ThresholdFilterFactory(
-            self.thresholds.broker(node_id),
-            self._rules.threshold_error,
+            thresholds=self.thresholds.broker(node_id),
+            error=self._rules.threshold_error,
             cache=self._cache,
             sequences=quotas.sequences,
         )

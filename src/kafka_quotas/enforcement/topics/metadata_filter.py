@@ -8,6 +8,7 @@ The filter takes the requests that may create topics, and all requests while the
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from kafka_quotas.core.model.api_key import ApiKey
@@ -126,31 +127,21 @@ class MetadataFilter(RequestFilter):
         return with_elements(form, frame, parsed.listed, kept)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataFilterFactory:
-    """The factory of Metadata filters for one broker's connections.
+    """The factory of Metadata filters for one broker's connections."""
 
-    `learns` returns whether the thresholds need to know the cluster's topics.
-    """
-
-    def __init__(
-        self,
-        quotas: BrokerQuotas,
-        rule: AutoCreate,
-        *,
-        learns: Callable[[], bool],
-        cache: TopicCache,
-        auto_creations: AutoCreations,
-    ) -> None:
-        self._quotas = quotas
-        self._rule = rule
-        self._learns = learns
-        self._cache = cache
-        self._auto_creations = auto_creations
+    quotas: BrokerQuotas
+    rule: AutoCreate
+    learns: Callable[[], bool]
+    """Returns whether the thresholds need to know the cluster's topics."""
+    cache: TopicCache
+    auto_creations: AutoCreations
 
     @property
     def is_active(self) -> bool:
-        counts = self._rule is AutoCreate.COUNT and self._quotas.limits_mutations
-        return counts or self._rule is AutoCreate.FORBID or self._learns()
+        counts = self.rule is AutoCreate.COUNT and self.quotas.limits_mutations
+        return counts or self.rule is AutoCreate.FORBID or self.learns()
 
     def make_filter(
         self, request: InFlightRequest, chunk: memoryview, header: RequestHeader
@@ -159,9 +150,9 @@ class MetadataFilterFactory:
         if client is None or client.is_internal or client.policy.exempt or client.is_shadow:
             rule, limiter = AutoCreate.PASS, None
         else:
-            rule, limiter = self._rule, client.mutation if client.mutation.bound is not None else None
+            rule, limiter = self.rule, client.mutation if client.mutation.bound is not None else None
         counts = rule is AutoCreate.COUNT and limiter is not None
-        if not (counts or rule is AutoCreate.FORBID or self._learns()):
+        if not (counts or rule is AutoCreate.FORBID or self.learns()):
             return NotFiltered.STREAMS
         if counts or rule is AutoCreate.FORBID:
             check_topic_request(header)
@@ -171,4 +162,4 @@ class MetadataFilterFactory:
             rule = AutoCreate.PASS  # the request of a client without a quota is not charged
         if not counts:
             request.blocks_next = False
-        return MetadataFilter(header, rule, limiter, cache=self._cache, auto_creations=self._auto_creations)
+        return MetadataFilter(header, rule, limiter, cache=self.cache, auto_creations=self.auto_creations)

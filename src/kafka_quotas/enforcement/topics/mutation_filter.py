@@ -9,6 +9,7 @@ another number of partitions.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
@@ -156,39 +157,29 @@ class MutationFilter(RequestFilter):
             self._charges.append((self._limiter, cost - charged))
 
     def _throttle(self, request: InFlightRequest, now_ms: int) -> None:
-        """Throttle the client for what remains of the quota's throttle time."""
         request.throttled(self._limiter, self._quota.throttle_ms(now_ms))
 
 
 def _message(refusal: MutationRefusal) -> str:
-    """Return the error message, with the exceeded quota, its entity and the time to wait."""
     limit = "no limit" if refusal.limit is None else f"{format_number(refusal.limit)} partitions/s"
     quota = f"{CONTROLLER_MUTATION_RATE.name} of {refusal.entity}"
     text = f"{quota} is exceeded ({limit}): wait {refusal.throttle_ms} ms"
     return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 1]}…"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MutationFilterFactory:
     """The factory of mutation filters for one broker's connections."""
 
-    def __init__(
-        self,
-        quotas: BrokerQuotas,
-        rules: MutationRules,
-        *,
-        cache: TopicCache,
-        auto_creations: AutoCreations,
-        counters: Counters,
-    ) -> None:
-        self._quotas = quotas
-        self._rules = rules
-        self._cache = cache
-        self._auto_creations = auto_creations
-        self._counters = counters
+    quotas: BrokerQuotas
+    rules: MutationRules
+    cache: TopicCache
+    auto_creations: AutoCreations
+    counters: Counters
 
     @property
     def is_active(self) -> bool:
-        return self._quotas.limits_mutations
+        return self.quotas.limits_mutations
 
     def make_filter(
         self, request: InFlightRequest, chunk: memoryview, header: RequestHeader
@@ -206,8 +197,8 @@ class MutationFilterFactory:
         return MutationFilter(
             header,
             client.mutation,
-            strict=self._rules.is_strict(*request.api) and not client.is_shadow,
-            cache=self._cache,
-            auto_creations=self._auto_creations,
-            counters=self._counters,
+            strict=self.rules.is_strict(*request.api) and not client.is_shadow,
+            cache=self.cache,
+            auto_creations=self.auto_creations,
+            counters=self.counters,
         )

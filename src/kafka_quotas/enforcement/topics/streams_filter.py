@@ -7,6 +7,8 @@ many partitions they have: from a Metadata response, or by asking the broker bef
 in the client's name, which the controller charges.
 """
 
+from dataclasses import dataclass
+
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quotas.quota_manager import Limiter
 from kafka_quotas.enforcement.config.rules import AutoCreate
@@ -55,17 +57,17 @@ class StreamsFilter(RequestFilter):
         return frame
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsFilterFactory:
     """The factory of heartbeat filters for one broker's connections."""
 
-    def __init__(self, quotas: BrokerQuotas, rule: AutoCreate, *, auto_creations: AutoCreations) -> None:
-        self._quotas = quotas
-        self._rule = rule
-        self._auto_creations = auto_creations
+    quotas: BrokerQuotas
+    rule: AutoCreate
+    auto_creations: AutoCreations
 
     @property
     def is_active(self) -> bool:
-        return self._quotas.limits_mutations and self._rule is not AutoCreate.PASS
+        return self.quotas.limits_mutations and self.rule is not AutoCreate.PASS
 
     def make_filter(
         self, request: InFlightRequest, chunk: memoryview, header: RequestHeader
@@ -79,4 +81,4 @@ class StreamsFilterFactory:
                 f"{api.name} version {header.api_version} is beyond {api.max_version}, the newest known"
             )
         check_topic_request(header)
-        return StreamsFilter(header, client.mutation, self._auto_creations)
+        return StreamsFilter(header, client.mutation, self.auto_creations)

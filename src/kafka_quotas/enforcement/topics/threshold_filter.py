@@ -9,6 +9,7 @@ the broker. Without one nothing is ever rejected, and all requests stream.
 **Source:** "Broker-side quota V1".
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
@@ -106,7 +107,7 @@ class ThresholdFilter(RequestFilter):
         return topic if isinstance(topic, str) else self._cache.name_of(topic)
 
     def _decide(self, topic: TopicData, now_ms: int) -> None:
-        """Decide about the partitions of a topic, and keep the sizes of those that pass."""
+        """Decide about a topic's partitions, and keep the sizes of those that pass."""
         name = self._name_of(topic.topic)
         if name is None:
             return  # the broker does not know it either
@@ -136,7 +137,6 @@ class ThresholdFilter(RequestFilter):
         return False
 
     def _count_taken(self, now_ms: int) -> None:
-        """Count the data of all partitions that pass as accepted."""
         for topic, size in self._sizes.values():
             self._thresholds.record_accepted(topic, size, now_ms)
 
@@ -145,20 +145,18 @@ MAX_GATHERED_REQUEST_BYTES: Final = 100 * 1024 * 1024
 """Longest Produce that is gathered: the longest that a broker accepts by default."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdFilterFactory:
     """The factory of threshold filters for one broker's connections."""
 
-    def __init__(
-        self, thresholds: BrokerThresholds, error: ThresholdError, *, cache: TopicCache, sequences: ProducerSequences
-    ) -> None:
-        self._thresholds = thresholds
-        self._error = error
-        self._cache = cache
-        self._sequences = sequences
+    thresholds: BrokerThresholds
+    error: ThresholdError
+    cache: TopicCache
+    sequences: ProducerSequences
 
     @property
     def is_active(self) -> bool:
-        return self._thresholds.is_active
+        return self.thresholds.is_active
 
     def make_filter(
         self, request: InFlightRequest, chunk: memoryview, header: RequestHeader
@@ -173,9 +171,9 @@ class ThresholdFilterFactory:
         client = request.client
         return ThresholdFilter(
             header,
-            self._thresholds,
-            self._error,
+            self.thresholds,
+            self.error,
             is_shadow=client is not None and client.is_shadow,
-            cache=self._cache,
-            sequences=self._sequences,
+            cache=self.cache,
+            sequences=self.sequences,
         )

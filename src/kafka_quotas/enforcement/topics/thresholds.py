@@ -257,11 +257,7 @@ class ThresholdRegistry:
 
 
 def _merged(store: ThresholdSettings, file: ThresholdSettings) -> ThresholdSettings:
-    """Merge the thresholds of the store and the policy file, where the store's win.
-
-    Raises:
-        InvalidQuotaError: The thresholds of the topics add up to more than a broker's total.
-    """
+    """Merge the thresholds of the store and the policy file, where the store's win."""
     settings = ThresholdSettings(topics={**file.topics, **store.topics}, totals={**file.totals, **store.totals})
     refused = settings.refusal()
     if refused is not None:

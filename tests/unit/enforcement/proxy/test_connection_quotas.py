@@ -47,6 +47,21 @@ def test_a_connection_counts_for_the_broker_that_it_turns_out_to_be_for() -> Non
     assert not other.is_refused(limited, "10.0.0.7")
 
 
+def test_addresses_and_listeners_are_counted_apart() -> None:
+    port = ConnectionQuotas(WINDOW).broker(1)
+    slots = [port.began("main", recorded=port.rates) for _ in range(2)]
+    for slot in slots:
+        slot.came_from("10.0.0.1")
+    assert port.is_refused(settings(max_connections_per_ip=2), "::ffff:10.0.0.1")
+    assert not port.is_refused(settings(max_connections_per_ip=1), "10.0.0.2")
+    assert not port.is_full(settings(max_connections=3))
+    assert not port.is_full(settings())
+    slots[0].end()
+    assert not port.is_refused(settings(max_connections_per_ip=2), "10.0.0.1")
+    slots[1].end()
+    assert (port.by_ip, port.by_listener) == ({}, {}), "and nothing is left behind"
+
+
 def test_all_brokers_together_have_no_more_connections_than_the_daemon_may() -> None:
     quotas = ConnectionQuotas(WINDOW, max_connections=3)
     brokers = [quotas.broker(node) for node in (1, 2, 3)]

@@ -5,7 +5,7 @@ from tests.support.daemon.whole_run import run_whole
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, OpenConnectionCount
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.proxy.connection_rate import IDLE_MS, ConnectionRates, IpLimits
 from kafka_quotas.stores.store import QuotaEntry
 
@@ -108,20 +108,3 @@ def test_what_is_not_served_is_taken_back_where_it_was_recorded() -> None:
     # 5 would be one too many for 2 s; one of them was taken back twice.
     assert [accepting.rates.listener_delay_ms("main", 2.0, NOW_MS) for _ in range(5)] == [0] * 5
     assert [serving.rates.listener_delay_ms("main", 2.0, NOW_MS) for _ in range(4)][-1] > 0
-
-
-def test_open_connections_are_counted_by_listener_and_by_address() -> None:
-    connections = OpenConnectionCount()
-    for _ in range(2):
-        connections.opened("a")
-        connections.came_from("10.0.0.1")
-    assert connections.is_full("a", 2)
-    assert not connections.is_full("a", 3)
-    assert not connections.is_full("a", None)
-    assert not connections.is_full("b", 1)
-    assert connections.is_refused("::ffff:10.0.0.1", 2)
-    assert not connections.is_refused("10.0.0.2", 1)
-    connections.closed("a")
-    connections.went("10.0.0.1")
-    assert not connections.is_full("a", 2)
-    assert not connections.is_refused("10.0.0.1", 2)
