@@ -26,7 +26,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.event_log.charges import ChargeQueue, ChargeSource
-from kafka_quotas.enforcement.quotas.route import Route
+from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Alteration
 

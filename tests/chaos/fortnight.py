@@ -11,6 +11,7 @@ import random
 import sys
 from dataclasses import dataclass, field
 
+from tests.support.daemon.whole_run import forget_idle
 from tests.support.frames.enforcement import (
     START_MS,
     Pair,
@@ -91,7 +92,7 @@ class Fortnight:
             now_ms, number, connection = heapq.heappop(self._due)
             while now_ms - swept_ms >= SWEEP_MS:
                 swept_ms += SWEEP_MS
-                self._broker.expire_idle(swept_ms)
+                forget_idle(self._broker, swept_ms)
             while now_ms >= end_ms and len(held) < DAYS:
                 held.append(self._held())
                 end_ms += DAY_MS

@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator
 
 from tests.property.core_reference import ReferenceRate
+from tests.support.daemon.whole_run import forget_idle
 from tests.support.frames.enforcement import (
     START_MS,
     Pair,
@@ -60,7 +61,7 @@ class Day:
         assert pair.session.state.phase is READING, "a client that waited its time out is still held"
         if now_ms - self.swept_ms >= 60_000:
             self.swept_ms = now_ms
-            self.broker.expire_idle(now_ms)
+            forget_idle(self.broker, now_ms)
         is_fetch = self.random.random() < 0.4
         told_ms = (
             self.fetched(pair, CLIENTS[which], number) if is_fetch else self.produced(pair, CLIENTS[which], number)

@@ -3,6 +3,8 @@
 from collections.abc import Generator
 from typing import TypeVar
 
+from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
+
 T = TypeVar("T")
 
 
@@ -13,3 +15,10 @@ def run_whole(work: Generator[None, None, T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
+
+
+def forget_idle(quotas: BrokerQuotas, now_ms: int) -> None:
+    """Drop what a sweep of the daemon would drop of one broker's quotas."""
+    for _ in quotas._pool.expire_idle(now_ms):
+        pass
+    quotas.drop_handles()

@@ -110,7 +110,7 @@ class DecisionService:
             delay_ms = rates.record_ip(request.ip, request.amount, now_ms)
         else:
             rates.unrecord_ip(request.ip, request.amount, now_ms)
-        applied = rates.match_ip(request.ip)
+        applied = rates.ip_limits.match(request.ip)
         key, is_shadow = ResourceQuota.CONNECTION.key.name, self._policy.default_policy.mode is Mode.SHADOW
         if applied is None:
             return Decision(0, key, "", 0.0, 0.0, is_shadow)
@@ -129,9 +129,9 @@ class DecisionService:
         if request.op is Operation.RECORD:
             _record(thresholds, request, now_ms, is_shadow=is_shadow)
         elif request.op is Operation.UNRECORD:
-            thresholds.record_accepted(request.topic, -request.amount, now_ms)
-        delay_ms = 0 if request.op is Operation.UNRECORD else thresholds.admitted_in_ms(request.topic, now_ms)
-        found = thresholds.look(request.topic, now_ms)
+            thresholds.topics.record(request.topic, -request.amount, now_ms)
+        delay_ms = 0 if request.op is Operation.UNRECORD else thresholds.topics.admitted_in_ms(request.topic, now_ms)
+        found = thresholds.topics.look(request.topic, now_ms)
         entity = "" if found.topic_threshold is None else str(Entity.of(topic=found.topic))
         return Decision(delay_ms, key, entity, found.topic_threshold or 0.0, found.topic_rate, is_shadow)
 
@@ -142,7 +142,7 @@ def _record(thresholds: BrokerThresholds, request: DecisionRequest, now_ms: int,
     if not decision.admitted:
         thresholds.rejected(decision, round(request.amount), now_ms, dropped=not is_shadow)
     if decision.admitted or is_shadow:
-        thresholds.record_accepted(request.topic, request.amount, now_ms)
+        thresholds.topics.record(request.topic, request.amount, now_ms)
 
 
 def _limiter(client: ClientLimits, quota_type: QuotaType) -> Limiter:

@@ -22,7 +22,7 @@ from kafka_quotas.enforcement.proxy.acceptor import Acceptor
 from kafka_quotas.enforcement.proxy.connection_quotas import BrokerConnectionQuotas, ConnectionSlot
 from kafka_quotas.enforcement.proxy.connection_rate import ConnectionRates
 from kafka_quotas.enforcement.proxy.proxied_connection import ProxyContext
-from kafka_quotas.enforcement.quotas.route import Route
+from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
 from kafka_quotas.wire.connection.proxy_protocol import HEAD_BYTES, parse_proxy_head, proxied_source
 from kafka_quotas.wire.connection.tls_client_hello import requested_host, wanted_bytes
@@ -36,10 +36,6 @@ class AcceptedConnection:
     route: Route
     source: Address
     slot: ConnectionSlot
-
-    def ended(self) -> None:
-        """Remove the connection from the counts."""
-        self.slot.end()
 
 
 MAX_REFUSED: Final = 128

@@ -16,8 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from kafka_quotas.enforcement.config.address import Address
-from kafka_quotas.enforcement.quotas.quota_registry import NodeId
-from kafka_quotas.enforcement.quotas.route import Route
+from kafka_quotas.enforcement.quotas.quota_registry import NodeId, Route
 
 OpenListener: TypeAlias = Callable[[Route], int]
 """Opens a listener for a route and returns its port; raises `ListenError` where it can't."""

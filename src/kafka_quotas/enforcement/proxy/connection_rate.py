@@ -55,8 +55,6 @@ class IpLimits:
 
     def __init__(self) -> None:
         self._resolver = IpQuotaResolver()
-        self.version = 0
-        """Number that changes with every change of the limits."""
         self.count = 0
 
     def apply(self, entries: Iterable[QuotaEntry]) -> None:
@@ -74,7 +72,6 @@ class IpLimits:
             resolver.update(entity, limit)
         self._resolver = resolver
         self.count = len(limits)
-        self.version += 1
 
     def limit(self, ip: str) -> float | None:
         """Return the connections per second that an address may make, None for any number."""
@@ -115,7 +112,7 @@ class ConnectionRates:
 
     def __init__(self, window: QuotaWindow, ip_limits: IpLimits, *, broker_limit: float | None = None) -> None:
         self._window = window
-        self._ip_limits = ip_limits
+        self.ip_limits = ip_limits
         self._broker_limit = broker_limit
         self._broker = _CountedRate(window)
         self._listeners: dict[str, _CountedRate] = {}
@@ -140,16 +137,12 @@ class ConnectionRates:
             if rate is not None:
                 rate.take_back(now_ms)
 
-    def match_ip(self, ip: str) -> AppliedQuota | None:
-        """Return the limit of an address with the entity it is set on, None where there is none."""
-        return self._ip_limits.match(ip)
-
     def record_ip(self, ip: str, count: float, now_ms: int) -> int:
         """Record connections of an address and return their delay in ms.
 
         With a delay they are closed unserved after it, and don't count.
         """
-        limit = self._ip_limits.limit(ip)
+        limit = self.ip_limits.limit(ip)
         if limit is None:
             return 0
         rate = self._rate_of(ip)
@@ -160,7 +153,7 @@ class ConnectionRates:
 
     def would_delay_ip_ms(self, ip: str, count: float, now_ms: int) -> int:
         """Return the delay in ms that connections of an address would have, without recording them."""
-        limit = self._ip_limits.limit(ip)
+        limit = self.ip_limits.limit(ip)
         if limit is None:
             return 0
         rate = self._ips.get(canonical_address(ip))
@@ -168,7 +161,7 @@ class ConnectionRates:
 
     def unrecord_ip(self, ip: str, count: float, now_ms: int) -> None:
         """Take connections of an address out of its rate again."""
-        if self._ip_limits.limit(ip) is not None:
+        if self.ip_limits.limit(ip) is not None:
             self._rate_of(ip).take_back(now_ms, count)
 
     def observed_ip(self, ip: str, now_ms: int) -> float:

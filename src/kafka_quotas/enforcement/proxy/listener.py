@@ -25,8 +25,7 @@ from kafka_quotas.enforcement.proxy.proxied_connection import ProxyContext
 from kafka_quotas.enforcement.proxy.tls_reload import ReloadingTlsContext
 from kafka_quotas.enforcement.proxy.upstream import UpstreamConfig
 from kafka_quotas.enforcement.proxy.upstream_health import TAKEN_S, UpstreamHealth
-from kafka_quotas.enforcement.quotas.quota_registry import NodeId
-from kafka_quotas.enforcement.quotas.route import Route
+from kafka_quotas.enforcement.quotas.quota_registry import NodeId, Route
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
 
 _ANY: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound to

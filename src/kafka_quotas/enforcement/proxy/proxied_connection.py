@@ -212,8 +212,6 @@ class ProxiedConnection:
         else:
             self._resume(self._state.resume_requests)
 
-    # Bytes.
-
     def _from_client(self, data: bytes) -> None:
         self._counters.request_bytes += len(data)
         self.has_moved = True
@@ -330,8 +328,6 @@ class ProxiedConnection:
             self._fail("connection closed: it carried what can't be handled", error, LogLevel.WARNING)
         except Exception as error:  # noqa: BLE001 - as above
             self._break(error)
-
-    # Ends.
 
     def _client_gone(self) -> None:
         """Give the broker the client's last bytes, and a moment to take them."""

@@ -22,8 +22,7 @@ from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxied_connection import ProxiedConnection, ProxyContext
 from kafka_quotas.enforcement.proxy.upstream import UpstreamConfig
 from kafka_quotas.enforcement.proxy.upstream_health import UpstreamHealth
-from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry
-from kafka_quotas.enforcement.quotas.route import Route
+from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry, Route
 from kafka_quotas.enforcement.session.gathering import GatherBudget
 from kafka_quotas.enforcement.session.principal import PrincipalTracker
 from kafka_quotas.enforcement.session.session import Session
@@ -230,8 +229,6 @@ class ProxyServer:
             return None
         return self._charges.recorder(ChargeSource(connection=number, ip=accepted.source.host, route=route))
 
-    # Brokers.
-
     def _named(self, route: Route, placeholder: NodeId) -> None:
         """Move what was counted for a bootstrap route's placeholder to its broker's id."""
         assert route.node_id is not None
@@ -271,7 +268,7 @@ class ProxyServer:
                 connection.drain()
 
     def _closed(self, accepted: AcceptedConnection, connection: ProxiedConnection) -> None:
-        accepted.ended()
+        accepted.slot.end()
         self.connections.pop(connection, None)
         self._context.counters.requests += connection.session.state.request_count
         if not self.connections:

@@ -184,8 +184,6 @@ class Transport(asyncio.Protocol):
         self.is_gone = True
         self.write = _drop
 
-    # What the transport calls.
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over the transport of a new connection."""
         self._transport = cast("asyncio.Transport", transport)

@@ -38,15 +38,7 @@ def new_limits() -> Limits:
 
 
 def update_limit(limits: Limits, quota_type: QuotaType, entity: Entity, limit: float | None, *, static: bool) -> None:
-    """Set or remove the limit of an entity.
-
-    Args:
-        limits: The limits to change.
-        quota_type: The type of the quota.
-        entity: The entity.
-        limit: In the unit of the type, None to remove it.
-        static: Whether it is a static quota, which every other quota overrides.
-    """
+    """Set the limit of an entity, None to remove it; every other quota overrides a static one."""
     resolver = limits[quota_type]
     if static:
         resolver.update_static(entity, limit)
@@ -118,11 +110,6 @@ class BrokerQuotas:
             for manager in managers.values():
                 yield mode, manager
 
-    @property
-    def modes(self) -> tuple[Mode, ...]:
-        """The modes that have managers so far."""
-        return tuple(self._managers)
-
     def client(self, user: str, client_id: str) -> ClientLimits:
         """Return the limits of a user's client-id."""
         client = self._clients.get((user, client_id))
@@ -135,14 +122,7 @@ class BrokerQuotas:
         return client
 
     def update(self, quota_type: QuotaType, entity: Entity, limit: float | None, *, static: bool) -> None:
-        """Set or remove the limit of an entity, and keep the history of its bucket.
-
-        Args:
-            quota_type: The type of the quota.
-            entity: The entity.
-            limit: In the unit of the type, None to remove it.
-            static: Whether it is a static quota, which every other quota overrides.
-        """
+        """Set the limit of an entity as `update_limit` does, and keep the history of its bucket."""
         update_limit(self._limits, quota_type, entity, limit, static=static)
         self.limits_changed((quota_type,))
 
@@ -163,12 +143,6 @@ class BrokerQuotas:
         """Put new client policies in force."""
         self._policies = policies
         self._new_version()
-
-    def expire_idle(self, now_ms: int) -> None:
-        """Drop the buckets without a record for an hour, as a broker does, and the cached limits."""
-        for _ in self._pool.expire_idle(now_ms):
-            pass
-        self.drop_handles()
 
     def drop_handles(self) -> None:
         """Drop the cached limits, while those in use elsewhere stay valid."""

@@ -8,7 +8,7 @@ number of changed limits alone.
 """
 
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, TypeAlias
 
@@ -17,6 +17,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.core.quotas.mutation_bucket import MutationAlgorithm
 from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.client_policy import ClientPolicy, PolicyTable
 from kafka_quotas.enforcement.config.cost_model_file import DEFAULT_COSTS
 from kafka_quotas.enforcement.config.policy_file import PolicyFile
@@ -39,6 +40,25 @@ def broker_name(node_id: NodeId) -> str:
     if node_id is None:
         return "bootstrap"
     return str(node_id) if node_id >= 0 else f"bootstrap{node_id}"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Route:
+    """The route from one listener's port to a broker."""
+
+    node_id: NodeId
+    """None or negative for a bootstrap server until its node id is known."""
+    port: int
+    """Port of the listener."""
+    upstream: Address
+    """Address of the broker, which changes when the broker moves."""
+    is_located: bool = True
+    """Whether `upstream` is the broker's own address, rather than that of a bootstrap server."""
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the broker's node id is known."""
+        return self.node_id is not None and self.node_id >= 0
 
 
 class QuotaSource(Enum):
@@ -187,11 +207,6 @@ class QuotaRegistry:
             for broker in (self.cluster, *self._brokers.values()):
                 broker.limits_changed(quota_types)
         return changed
-
-    def expire_idle(self, now_ms: int) -> None:
-        """Drop the buckets without a record for an hour."""
-        for _ in self.expiry(now_ms):
-            pass
 
     def expiry(self, now_ms: int) -> Generator[None, None, None]:
         """Drop the buckets without a record for an hour, and yield after each slice of them."""

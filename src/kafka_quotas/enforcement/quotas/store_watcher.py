@@ -114,9 +114,8 @@ class StoreWatcher:
         self._woken.set()
         self._thread.join(JOIN_S)
 
-    # In the thread.
-
     def _run(self) -> None:
+        """Follow the store, in the thread of the watcher, as `_follow` does."""
         try:
             store = self._open_store()
         except BaseException as error:  # noqa: BLE001 - `start` raises it
@@ -161,8 +160,6 @@ class StoreWatcher:
         """Make the event loop call `receive`, unless the loop has ended."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(receive, what, reread)
-
-    # In the event loop.
 
     def _confirmed(self, snapshot: Snapshot | None, reread: int) -> None:
         state = self.state

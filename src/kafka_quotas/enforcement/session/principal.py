@@ -158,8 +158,6 @@ class PrincipalTracker:
         if self._fixed is None:
             self.principal = self._or_unknown(user, "client certificate")
 
-    # Requests.
-
     def admit(self, header: RequestHeader) -> None:
         """Check that a client may send a request before the broker serves it, in any state but `COMPLETE`.
 
@@ -244,8 +242,6 @@ class PrincipalTracker:
         request.sasl_exchange = self._sasl
         if self._sasl is not None:
             self._sasl.read(token, bearer_claim=self._bearer_claim)
-
-    # Responses.
 
     def read_response(self, request: InFlightRequest, frame: bytearray) -> None:
         """Take the broker's whole response to an authentication request or bare token.

@@ -98,7 +98,7 @@ class ThresholdFilter(RequestFilter):
         for result in partition_results(request.api_version, frame):
             topic, size = self._sizes.get((result.topic, result.partition), ("", 0))
             if result.error_code == ErrorCode.NONE and size:
-                self._thresholds.record_accepted(topic, size, now_ms)
+                self._thresholds.topics.record(topic, size, now_ms)
             elif result.error_code in TOO_LARGE:
                 self._thresholds.count_oversized(size)
         return self._partial.response(frame, request)
@@ -138,7 +138,7 @@ class ThresholdFilter(RequestFilter):
 
     def _count_taken(self, now_ms: int) -> None:
         for topic, size in self._sizes.values():
-            self._thresholds.record_accepted(topic, size, now_ms)
+            self._thresholds.topics.record(topic, size, now_ms)
 
 
 MAX_GATHERED_REQUEST_BYTES: Final = 100 * 1024 * 1024

@@ -47,7 +47,8 @@ class BrokerThresholds:
         self._cache = cache
         self._counters = counters
         self._notify = notify
-        self._thresholds = TopicThresholds(now_ms)
+        self.topics = TopicThresholds(now_ms)
+        """The intake and the thresholds of topics; `record` counts what the broker accepted."""
         self._asked_ms: int | None = None
         self._cache_version = -1
         self._produced_ms: dict[str, int] = {}
@@ -56,7 +57,7 @@ class BrokerThresholds:
     def apply(self, settings: ThresholdSettings) -> None:
         """Put thresholds in force, and keep the measured rates."""
         total = settings.total_of(self.broker)
-        self._thresholds.configure(total=total, topics=settings.topics)
+        self.topics.configure(total=total, topics=settings.topics)
         self.is_active = total is not None
 
     def asks_for_topics(self, now_ms: int) -> bool:
@@ -67,31 +68,10 @@ class BrokerThresholds:
         return True
 
     def decide(self, topic: str, now_ms: int) -> ThresholdDecision:
-        """Decide whether to accept data for a topic.
-
-        The data counts only after `record_accepted`.
-        """
+        """Decide whether to accept data for a topic, which counts only once it is recorded."""
         self._produced_ms[topic] = now_ms
         self._follow_cache(now_ms)
-        return self._thresholds.decide(topic, now_ms)
-
-    def look(self, topic: str, now_ms: int) -> ThresholdDecision:
-        """Return the decision on data for a topic without changing any state."""
-        return self._thresholds.look(topic, now_ms)
-
-    def admitted_in_ms(self, topic: str, now_ms: int) -> int:
-        """Return the time until a topic is admitted again without further intake (ms), 0 if it is now."""
-        return self._thresholds.admitted_in_ms(topic, now_ms)
-
-    def record_accepted(self, topic: str, size: float, now_ms: int) -> None:
-        """Record bytes that the broker accepted for a topic.
-
-        Args:
-            topic: The topic's name.
-            size: Bytes; below 0 to take back what was recorded.
-            now_ms: The time of the response.
-        """
-        self._thresholds.record(topic, size, now_ms)
+        return self.topics.decide(topic, now_ms)
 
     def count_oversized(self, size: int) -> None:
         """Count the bytes of a batch that the broker refused as too large."""
@@ -125,7 +105,7 @@ class BrokerThresholds:
 
     def rates(self, now_ms: int) -> dict[str, tuple[float, float | None]]:
         """Return each topic's rate and threshold (bytes/s) by name, the broker's total under the empty name."""
-        thresholds = self._thresholds
+        thresholds = self.topics
         return {
             topic: (rate, thresholds.threshold(topic) if topic else thresholds.total)
             for topic, rate in thresholds.rates(now_ms).items()
@@ -134,7 +114,7 @@ class BrokerThresholds:
     def snapshots(self, now_ms: int) -> Iterator[tuple[str, tuple[float, ...]]]:
         """Yield the state of each active meter by topic, with that of the total under the empty name."""
         if self.is_active:
-            yield from self._thresholds.snapshots(now_ms)
+            yield from self.topics.snapshots(now_ms)
 
     def restore(self, topic: str, figures: tuple[float, ...], *, shift_ms: int, now_ms: int) -> None:
         """Restore a topic's meter from the state of an earlier one.
@@ -148,7 +128,7 @@ class BrokerThresholds:
         Raises:
             ValueError: The numbers are no state of a meter.
         """
-        self._thresholds.restore(topic, figures, shift_ms)
+        self.topics.restore(topic, figures, shift_ms)
         if topic:
             self._produced_ms[topic] = now_ms
 
@@ -161,7 +141,7 @@ class BrokerThresholds:
             topic: produced_ms for topic, produced_ms in self._produced_ms.items() if now_ms - produced_ms < PRODUCED_MS
         }
         led = dict.fromkeys((*self._cache.led_by(int(self.broker)), *self._produced_ms))
-        self._thresholds.set_topics(led, now_ms)
+        self.topics.set_topics(led, now_ms)
 
     def _log(self, decision: ThresholdDecision, topic: _Rejected, *, dropped: bool) -> None:
         fields: dict[str, str | float] = {

@@ -15,6 +15,7 @@ import pytest
 from tests.support.brokers.java_process import java_command
 from tests.support.brokers.maven import KAFKA_4, jars
 from tests.support.daemon.session_day import DAY_MS, START_MS, WINDOW, Day
+from tests.support.daemon.whole_run import forget_idle
 
 from kafka_quotas.core.model.entity import ABSENT, Absent, Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -81,7 +82,7 @@ class LimitedDay:
             self.now_ms += self.pause_ms()
             if self.now_ms - swept_ms >= SWEEP_MS:
                 swept_ms = self.now_ms
-                self.broker.expire_idle(self.now_ms)
+                forget_idle(self.broker, self.now_ms)
                 self.told.say(self.now_ms, "sweep")
             if self.random.random() < 0.002:
                 self.change()

@@ -24,7 +24,7 @@ from kafka_quotas.enforcement.event_log.charges import Charge, ChargeQueue, Char
 from kafka_quotas.enforcement.event_log.files import EventFiles, EventLogError
 from kafka_quotas.enforcement.event_log.topic import EventTopic
 from kafka_quotas.enforcement.event_log.writer import SLICE, EventLogWriter, charge_line
-from kafka_quotas.enforcement.quotas.route import Route
+from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 
 ROUTE = Route(node_id=1, port=1, upstream=Address(host="h", port=1))

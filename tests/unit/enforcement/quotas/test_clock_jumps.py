@@ -103,7 +103,7 @@ def test_tokens_are_no_more_than_the_burst_after_a_long_sleep() -> None:
 def test_a_topic_over_its_threshold_is_taken_again_after_a_long_sleep_and_not_before() -> None:
     thresholds = BrokerThresholds("1", cache=TopicCache(), counters=Counters(), notify=lambda _: None, now_ms=START_MS)
     thresholds.apply(ThresholdSettings(topics={"busy": 10.0}, totals={None: 100.0}))
-    thresholds.record_accepted("busy", 1_000_000, START_MS)
+    thresholds.topics.record("busy", 1_000_000, START_MS)
     assert not thresholds.decide("busy", START_MS + 5000).admitted
     assert not thresholds.decide("busy", START_MS + 5001).admitted
     assert thresholds.decide("busy", START_MS + 400 * DAY_MS).admitted

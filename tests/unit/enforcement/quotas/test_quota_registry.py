@@ -1,5 +1,7 @@
 """Live quotas: the store over static ones, for each broker alike."""
 
+from tests.support.daemon.whole_run import run_whole
+
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
@@ -90,5 +92,5 @@ def test_idle_buckets_are_forgotten() -> None:
     policy.apply([entry(APP, producer_byte_rate=1000.0)])
     policy.broker(1).client("u", "app").produce.record(1, 0)
     assert len(policy.broker(1).manager(QuotaType.PRODUCE).buckets(0)) == 1
-    policy.expire_idle(3_600_001)
+    run_whole(policy.expiry(3_600_001))
     assert policy.broker(1).manager(QuotaType.PRODUCE).buckets(0) == []

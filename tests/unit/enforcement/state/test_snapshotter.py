@@ -170,11 +170,11 @@ def test_connections_made_before_a_restart_count_after_it(tmp_path: Path) -> Non
 
 def test_what_topics_took_in_before_a_restart_counts_after_it(tmp_path: Path) -> None:
     before = Kept(tmp_path / "state")
-    before.thresholds.broker(1).record_accepted("busy", 10_000, START_MS)
-    before.thresholds.broker(2).record_accepted("calm", 100, START_MS)
+    before.thresholds.broker(1).topics.record("busy", 10_000, START_MS)
+    before.thresholds.broker(2).topics.record("calm", 100, START_MS)
     before.clock.advance(5_000)
     assert over(before.thresholds.broker(1), START_MS + 5_000) == (False, 2000.0)
-    before.thresholds.broker(1).record_accepted("busy", 7, START_MS + 5_000)
+    before.thresholds.broker(1).topics.record("busy", 7, START_MS + 5_000)
     before.bootstrap = 1
     before.keeper.save()
     after = Kept(tmp_path / "state", now_ms=START_MS + 6_000)
@@ -189,7 +189,7 @@ def test_what_topics_took_in_before_a_restart_counts_after_it(tmp_path: Path) ->
 
 def test_a_meter_that_was_ahead_of_a_clock_set_back_goes_on_ticking(tmp_path: Path) -> None:
     before = Kept(tmp_path / "state")
-    before.thresholds.broker(None).record_accepted("busy", 10_000, START_MS)
+    before.thresholds.broker(None).topics.record("busy", 10_000, START_MS)
     before.clock.advance(5_000)
     before.keeper.save()
     after = Kept(tmp_path / "state", now_ms=START_MS - 3_600_000)
@@ -230,7 +230,7 @@ def test_figures_that_are_none_are_passed_over(tmp_path: Path) -> None:
     before.record(None, "app", 9000)
     before.record(None, "other", 9000)
     before.connect(None, 3)
-    before.thresholds.broker(None).record_accepted("busy", 10_000, START_MS)
+    before.thresholds.broker(None).topics.record("busy", 10_000, START_MS)
     before.keeper.save()
     content = json.loads(path.read_text())
     content["buckets"][0]["figures"] = []

@@ -274,7 +274,7 @@ def test_the_store_has_its_say_over_the_file_and_what_is_too_much_is_not_used() 
 def test_the_broker_behind_the_bootstrap_address_keeps_its_rates_when_it_is_known() -> None:
     topics = Producer().topics
     thresholds = topics.thresholds.broker(None)
-    thresholds.record_accepted("small", 5000, START_MS)
+    thresholds.topics.record("small", 5000, START_MS)
     topics.thresholds.name_bootstrap(7)
     assert topics.thresholds.broker(7) is thresholds
     assert topics.thresholds.broker(7).rates(START_MS + TICK_MS)["small"][0] == 1000.0

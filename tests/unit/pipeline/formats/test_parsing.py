@@ -13,7 +13,7 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.event_log.charges import ChargeSource
 from kafka_quotas.enforcement.event_log.writer import charge_line
-from kafka_quotas.enforcement.quotas.route import Route
+from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.pipeline.formats.event_log import parse_daemon_line
 from kafka_quotas.pipeline.formats.request_log import LogOrigin, parse_request_line
 from kafka_quotas.pipeline.formats.rows import BadLineError, EventRow
