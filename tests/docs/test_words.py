@@ -62,6 +62,14 @@ def test_no_retired_word_names_anything_of_the_wire_format() -> None:
     assert {name: used for name, used in found.items() if used} == {}
 
 
+def test_no_retired_word_names_anything_of_the_daemon() -> None:
+    words = {"told", "tell", "tells", "said", "say", "terms", "book", "ledger", "gate", "desk", "relay", "notice"}
+    words |= {"treatment", "place", "places", "front", "fronts", "way", "arrival", "entrance", "exchange", "remember"}
+    room = ROOT / "src" / "kafka_quotas" / "enforcement"
+    found = {path.name: words & identifiers(path.read_text("utf-8")) for path in room.rglob("*.py")}
+    assert {name: used for name, used in found.items() if used} == {}
+
+
 def test_docstrings_do_not_begin_with_nothing() -> None:
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
     beginning = [

@@ -68,7 +68,7 @@ class BrokerAddress:
     last: int
     """Last node id."""
     port: int
-    """Port of `first`; the port of each further node id is one higher."""
+    """Port of `first`, from which the ports of the further node ids count up."""
     host: str | None = None
     """Host of these brokers, None for that of all brokers."""
 

@@ -57,7 +57,7 @@ class ListenerSettings:
     upstream_tls: Mapping[str, str] | None = None
     """Kafka's `ssl.*` properties towards brokers, None for plaintext."""
     proxy_sources: tuple[Network, ...] | None = None
-    """Networks that connections, each with a PROXY protocol header, have to come from; None for no header."""
+    """Networks that connections, each with a PROXY protocol header, have to come from, None for no header."""
     connection_rate: float | None = None
     """Most new connections per second, None for any number."""
     max_connections: int | None = None

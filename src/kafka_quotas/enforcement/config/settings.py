@@ -108,7 +108,7 @@ class DaemonSettings:
     listener_files: ListenerFiles | None = None
     """Files to read again at a reload."""
     connection_rate: float | None = None
-    """Most new connections per second to each broker, over all listeners; None for any number."""
+    """Most new connections per second to each broker, over all listeners, None for any number."""
     rules: EnforcementRules = field(default_factory=EnforcementRules)
     static_quotas: Path | None = None
     policy_file: Path | None = None

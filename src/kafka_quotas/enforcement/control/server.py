@@ -19,7 +19,7 @@ from kafka_quotas.enforcement.control.connection import ControlConnection
 from kafka_quotas.enforcement.control.handler import ControlHandler
 
 MAX_CONNECTIONS: Final = 256
-"""Most connections at a time; a further one gets an error and is closed."""
+"""Most connections at a time: a further one gets an error and is closed."""
 MAX_PATH_BYTES: Final = 107
 """Longest path that Linux takes for a Unix socket."""
 

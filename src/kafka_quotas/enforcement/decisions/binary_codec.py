@@ -40,7 +40,7 @@ TYPE_CODES: Final[dict[AnyQuotaType, int]] = {
     ResourceQuota.CONNECTION: 6,
     ResourceQuota.TOPIC: 7,
 }
-"""Codes of quota types in a frame; a new type gets a new code."""
+"""Codes of quota types in a frame, of which a new type gets a new one."""
 _TYPES: Final = {code: quota_type for quota_type, code in TYPE_CODES.items()}
 _OPS: Final = {op.value: op for op in Operation}
 

@@ -85,7 +85,7 @@ class Decision(NamedTuple):
     limit: float
     """Limit per second."""
     observed: float
-    """Measured rate per second; of mutations the tokens left."""
+    """Measured rate per second, of mutations the tokens left."""
     is_shadow: bool = False
     """Whether the client's quotas are in shadow mode, so no client should wait for them."""
 

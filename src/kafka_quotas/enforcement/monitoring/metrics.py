@@ -45,7 +45,7 @@ QUOTA_FAMILIES: Final = {
     CONTROLLER_MUTATION_RATE.name: QuotaFamily(kind=_MUTATIONS, attribute="tokens", unit="partitions; below 0 a debt"),
     REQUEST_RATE.name: QuotaFamily(kind="requestrate", attribute="request_rate", unit="requests per second"),
 }
-"""Families by quota key; brokers have no quota of the last, and no type for it."""
+"""Families by quota key. Brokers have no quota of the last, and no type for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

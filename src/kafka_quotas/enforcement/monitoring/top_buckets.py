@@ -22,7 +22,7 @@ MAX_NAMED: Final = 1000
 """Most buckets of named clients that are reported: one user may have any number of client-ids."""
 
 Sources: TypeAlias = Mapping[ClientQuotaManager, tuple[str, Mode]]
-"""Broker and mode of each manager; the buckets of other managers are passed over."""
+"""Broker and mode of each manager. The buckets of other managers are passed over."""
 
 
 def top_buckets(
@@ -60,7 +60,7 @@ class _Largest:
 
     most: int
     entries: list[tuple[float, int, QuotaBucket, ClientQuotaManager]] = field(default_factory=list)
-    """A heap by share; the second figure keeps buckets of one share apart."""
+    """A heap by share, whose second figure keeps buckets of one share apart."""
     _number: "count[int]" = field(default_factory=count)
 
     @property

@@ -40,7 +40,7 @@ class LogEvent:
 
     @classmethod
     def failure(cls, event: str, error: Exception, **fields: str | float) -> "LogEvent":
-        """Return the event of an error, with its message, or with its place where it is a defect."""
+        """Return the event of an error, with its message, or with its where where it is a defect."""
         return cls(event=event, level=LogLevel.ERROR, fields={**fields, "error": error_text(error)})
 
     def __str__(self) -> str:
@@ -58,8 +58,8 @@ def error_text(error: Exception) -> str:
     if isinstance(error, KafkaQuotasError):
         return error.message
     frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    return f"internal error: {type(error).__name__}: {error}{place}"
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"internal error: {type(error).__name__}: {error}{where}"
 
 
 def _quoted(value: str | float) -> str:
