@@ -1,14 +1,15 @@
 """A daemon's status as a listing."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Listing, Table, columns
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, Unit
 from kafka_quotas.core.model.value_format import format_byte_rate, format_bytes
-from kafka_quotas.enforcement.quotas.reload import Reloaded, reloaded_to_json
-from kafka_quotas.enforcement.session.unmute import Unmuted, unmuted_to_json
-from kafka_quotas.enforcement.telemetry.status import DaemonStatus, status_to_json
+from kafka_quotas.enforcement.quotas.reload import Reloaded
+from kafka_quotas.enforcement.session.unmute import Unmuted
+from kafka_quotas.enforcement.telemetry.status import DaemonStatus
 
 _COLUMNS = columns("quota, entity, user, client-id, broker, limit>, observed>, connections>, throttle>, remaining>")
 
@@ -48,7 +49,7 @@ def status_listing(status: DaemonStatus) -> Listing:
         )
         for row in status.throttled
     ]
-    data: dict[str, Json] = status_to_json(status)
+    data: dict[str, Json] = asdict(status)
     return Listing(
         noun="daemon-status",
         items="throttled",
@@ -69,7 +70,7 @@ def reload_listing(result: Reloaded) -> Listing:
     """List the result of a reload as one row."""
     row = (result.store, result.store_trouble or "", result.changed, result.limits)
     table = Table(columns=_RELOAD_COLUMNS, rows=[row], caption=_reload_caption(result))
-    return Listing(noun="daemon-reload", data=reloaded_to_json(result), table=table)
+    return Listing(noun="daemon-reload", data=asdict(result), table=table)
 
 
 def _reload_caption(result: Reloaded) -> str:
@@ -155,7 +156,7 @@ def unmuted_listing(result: Unmuted) -> Listing:
     return Listing(
         noun="daemon-unmute",
         items="unmuted",
-        data=unmuted_to_json(result),
+        data=asdict(result),
         table=Table(
             columns=_UNMUTED_COLUMNS,
             rows=[(*name, f"{ms} ms") for name, ms in zip(names, left, strict=True)],

@@ -78,13 +78,7 @@ class ThresholdError(StrEnum):
     @property
     def code(self) -> int:
         """The error code in Kafka's protocol."""
-        return _CODES[self]
-
-
-_CODES: Final = {
-    ThresholdError.POLICY_VIOLATION: ErrorCode.POLICY_VIOLATION,
-    ThresholdError.THROTTLING_QUOTA_EXCEEDED: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-}
+        return ErrorCode[self.name]
 
 
 ANONYMOUS: Final = "ANONYMOUS"

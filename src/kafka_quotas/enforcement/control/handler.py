@@ -8,14 +8,15 @@ requests about quotas as `docs/decision-api.md` describes, anything else with
 
 import json
 from collections.abc import Awaitable, Callable, Generator
+from dataclasses import asdict
 from typing import Any, Final, TypeAlias
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.decisions import binary_codec as decision_binary
 from kafka_quotas.enforcement.decisions import json_codec as decision_json
 from kafka_quotas.enforcement.decisions.messages import PROTOCOL_VERSION, Decision, DecisionError, DecisionRequest
-from kafka_quotas.enforcement.quotas.reload import Reloaded, reloaded_to_json
-from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted, unmuted_to_json
+from kafka_quotas.enforcement.quotas.reload import Reloaded
+from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted
 from kafka_quotas.enforcement.telemetry.log import error_text
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced, status_text
 
@@ -97,7 +98,7 @@ class ControlHandler:
         user, client_id = message.get("user"), message.get("client_id")
         if (user is None and client_id is None) or not all(isinstance(name, str | None) for name in (user, client_id)):
             return {"ok": False, "error": "unmute names a user, a client_id, or both"}
-        return {"ok": True, **unmuted_to_json(self._unmute(ClientChoice(user=user, client_id=client_id)))}
+        return {"ok": True, **asdict(self._unmute(ClientChoice(user=user, client_id=client_id)))}
 
     async def _answer_status(self, number: Answer) -> bytes:
         status = await run_sliced(self._status())
@@ -111,7 +112,7 @@ class ControlHandler:
             return _line({"ok": False, "error": error.message, "hint": error.hint, **number})
         except Exception as error:  # noqa: BLE001 - the peer gets a response in any case
             return _line({"ok": False, "error": error_text(error), **number})
-        return _line({"ok": True, "reloaded": reloaded_to_json(result), **number})
+        return _line({"ok": True, "reloaded": asdict(result), **number})
 
 
 def _decision_answer(decided: Decision | DecisionError) -> Answer:

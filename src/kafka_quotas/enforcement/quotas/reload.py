@@ -1,7 +1,7 @@
 """Reloading of policy and quotas while clients are connected: checks all of it before it uses any of it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -38,13 +38,8 @@ class Reloaded:
     """Number of limits in force."""
 
 
-def reloaded_to_json(result: Reloaded) -> dict[str, Any]:
-    """Return the result as JSON values, field by field."""
-    return asdict(result)
-
-
 def reloaded_from_json(data: object) -> Reloaded:
-    """Read the result that `reloaded_to_json` wrote.
+    """Read the result that a daemon wrote.
 
     Raises:
         ProtocolError: Fields are missing.

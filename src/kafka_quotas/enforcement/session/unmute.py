@@ -5,8 +5,7 @@ the limit first. Kafka has no such operation: there a mute lasts until its end, 
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId, broker_name
@@ -61,13 +60,8 @@ def sum_up(ended: Iterable[tuple[NodeId, ThrottledChannel]], now_ms: int) -> Unm
     return Unmuted(unmuted=tuple(rows))
 
 
-def unmuted_to_json(result: Unmuted) -> dict[str, Any]:
-    """Return the result as JSON values, field by field."""
-    return asdict(result)
-
-
 def unmuted_from_json(data: object) -> Unmuted:
-    """Read the result that `unmuted_to_json` wrote.
+    """Read the result that a daemon wrote.
 
     Raises:
         ProtocolError: Fields are missing, or there is no list of rows.

@@ -40,7 +40,7 @@ class LogEvent:
 
     @classmethod
     def failure(cls, event: str, error: Exception, **fields: str | float) -> "LogEvent":
-        """Return the event of an error, with its message, or with its where where it is a defect."""
+        """Return the event of an error, with its message, or with where it was raised for a defect."""
         return cls(event=event, level=LogLevel.ERROR, fields={**fields, "error": error_text(error)})
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ Sliced work is a generator that knows nothing of event loops: between two of its
 import asyncio
 import json
 from collections.abc import Callable, Generator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Final, TypeVar
 
 from kafka_quotas.core.errors import ProtocolError
@@ -190,11 +190,6 @@ def share_used(measured: float, limit: float, *, of_tokens: bool) -> float:
     if limit:
         return used / limit
     return 0.0 if of_tokens else float(used > 0)
-
-
-def status_to_json(status: DaemonStatus) -> dict[str, Any]:
-    """Return the status as JSON values, field by field."""
-    return asdict(status)
 
 
 def status_text(status: DaemonStatus) -> Generator[None, None, str]:
