@@ -1,4 +1,4 @@
-"""Requests whose only purpose is their cost to a broker: one small message per API, each in one old version.
+"""Requests whose only purpose is their cost to a broker: one small message per API in an old version.
 
 Every broker from Kafka 2.4 to 4.x supports these versions, all with a throttle time in the response.
 

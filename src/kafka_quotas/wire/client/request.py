@@ -1,4 +1,4 @@
-"""Requests that we send ourselves: their common interface, their frames, and the one for a broker's versions.
+"""Requests that we send ourselves: their interface, their frames, and the one for a broker's versions.
 
 A request knows the versions that it supports, and the broker's ApiVersions decide which of them is used.
 
@@ -23,7 +23,7 @@ _CORRELATION_ID_BYTES: Final = 4
 
 
 class VersionRange(NamedTuple):
-    """The lowest and the highest version of a request that a broker supports."""
+    """The lowest and the highest version of a request that one side supports."""
 
     lowest: int
     highest: int
@@ -87,7 +87,7 @@ def read_answer(request: ClientRequest[Answer], version: int, content: bytes, *,
     """Return the response in the content of a frame (after its length field).
 
     Raises:
-        ProtocolError: The response is to another request, or is not consumed to its end.
+        ProtocolError: The response is to another request, or can't be read.
     """
     if content[:_CORRELATION_ID_BYTES] != correlation_id.to_bytes(_CORRELATION_ID_BYTES, "big"):
         raise ProtocolError("the answer belongs to another request")

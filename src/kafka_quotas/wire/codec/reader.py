@@ -1,4 +1,4 @@
-"""A reader of the fields of a Kafka message, in the classic encoding and in the compact one of flexible versions.
+"""A reader of the fields of a Kafka message, in the classic and in the compact encoding.
 
 Invariant: a false length or count ends in `TruncatedError` before an allocation of that size.
 

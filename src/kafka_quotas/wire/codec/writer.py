@@ -1,4 +1,4 @@
-"""A writer of the fields of a Kafka message, in the classic encoding and in the compact one of flexible versions.
+"""A writer of the fields of a Kafka message, in the classic and in the compact encoding.
 
 **Source:** KIP-482; `org.apache.kafka.common.protocol.types.Type`, Kafka 4.1.
 """

@@ -1,4 +1,4 @@
-"""The client's side of SCRAM: three messages, and the check that the server knows the password as well.
+"""The client's side of SCRAM: three messages, and the check that the server knows the password too.
 
 Names and passwords are used unchanged, as in Kafka: without SASLprep. There is no channel binding.
 

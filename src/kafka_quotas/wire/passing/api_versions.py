@@ -1,4 +1,4 @@
-"""The ApiVersions exchange, in which client and broker agree on versions, and the proxy's limits on it.
+"""The ApiVersions exchange, in which client and broker agree on versions, and the proxy's limits.
 
 The proxy lowers every maximum in a response to what it can patch. So no client ever uses a version in which it would
 get a broker's own address or in which the throttle time would be out of reach. APIs that the proxy doesn't know stay

@@ -78,7 +78,9 @@ class BrokerList(NamedTuple):
 
 
 def broker_addresses(api_key: int, api_version: int, frame: Buffer) -> tuple[NamedBroker, ...]:
-    """Return the brokers of a whole response in its order, without placeholders (node -1, no host, no real port).
+    """Return the brokers of a whole response in its order, without placeholders.
+
+    A placeholder has the node -1, no host or no real port.
 
     Raises:
         ProtocolError: The frame can't be a response of this API and version.

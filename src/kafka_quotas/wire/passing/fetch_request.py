@@ -1,4 +1,4 @@
-"""The limits in a Fetch or ShareFetch request, lowered in place, and the replica id that a Fetch claims.
+"""The limits in a Fetch or ShareFetch request, lowered in place, and the replica id of a Fetch.
 
 A broker returns at most what a client's quota allows in one quota window, because it would refuse a larger response
 again and again and the consumer would starve. The proxy has the same effect by lowering the request's own `max_bytes`.

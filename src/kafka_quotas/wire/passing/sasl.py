@@ -1,4 +1,4 @@
-"""The messages of authentication, as far as a proxy has to understand them, and the name in the first token.
+"""The messages of authentication that a proxy has to understand, and the name in the first token.
 
 A client names a mechanism in SaslHandshake and then sends tokens until the broker is satisfied. After handshake version
 0 the tokens travel in *raw frames*, four bytes of length and the token, in both directions, without any header or

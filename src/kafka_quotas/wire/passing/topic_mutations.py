@@ -1,4 +1,4 @@
-"""CreateTopics, CreatePartitions and DeleteTopics: the topics of a request, and the refusal of some of them.
+"""CreateTopics, CreatePartitions and DeleteTopics: the topics of a request, and the refusal of some.
 
 CreateTopics and CreatePartitions name partition counts. DeleteTopics identifies topics by name or, from version 6 on,
 by id. What isn't refused is copied unchanged, including unknown tagged fields.

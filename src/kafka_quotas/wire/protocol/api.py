@@ -1,4 +1,4 @@
-"""What one API of the Kafka protocol looks like to somebody who passes it on: the row type of `api_table`."""
+"""One API of the Kafka protocol as a proxy needs to know it: the row type of `api_table`."""
 
 from dataclasses import dataclass
 from enum import Enum
