@@ -16,6 +16,7 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Return milliseconds since the epoch, which may stay the same or go back."""
+        ...
 
 
 class VirtualClock:

@@ -25,6 +25,7 @@ class RawQuotas(Protocol):
 
     def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
         """Return the matching entries, sorted by entity."""
+        ...
 
     def alter(self, entity: Entity, changes: Sequence[tuple[str, float | None]]) -> None:
         """Set each key, or remove it where the value is None, in this order and even twice."""
@@ -38,9 +39,11 @@ class UserConfigs(Protocol):
 
     def of_user(self, name: str | None) -> Mapping[str, str]:
         """Return the stored configuration of a user, empty where there is none."""
+        ...
 
     def of_all_users(self) -> list[tuple[str | None, Mapping[str, str]]]:
         """Return every user with the stored configuration, sorted by name, the default user last."""
+        ...
 
     def close(self) -> None:
         """Release the connections."""

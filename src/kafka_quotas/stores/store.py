@@ -81,6 +81,7 @@ class Store(Protocol):
         Raises:
             InvalidQuotaError: The filter itself is refused.
         """
+        ...
 
     def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
         """Apply the alterations, or only check them with `validate_only`.
@@ -88,6 +89,7 @@ class Store(Protocol):
         Returns:
             One result per alteration, in order.
         """
+        ...
 
     def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
         """Wait until the content's revision differs from `since`, and return the content.

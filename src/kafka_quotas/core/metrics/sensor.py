@@ -45,6 +45,7 @@ class Stat(Protocol):
 
     def measure(self, now_ms: int) -> float:
         """Return the measured value, which may change the state."""
+        ...
 
     def reconfigure(self, samples: int, window_ms: int) -> None:
         """Set the window, keeping what was recorded."""

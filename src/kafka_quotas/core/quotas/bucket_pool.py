@@ -59,6 +59,7 @@ class BucketOwner(Protocol):
 
     def renewed(self, bucket: QuotaBucket) -> QuotaBucket:
         """Return the same bucket with its current bound."""
+        ...
 
     def match_of(self, bucket: QuotaBucket) -> AppliedQuota | None:
         """Return the limit of a bucket with its entity and level, or None if it is unlimited."""

@@ -22,12 +22,15 @@ class LimiterManager(Protocol):
     @property
     def limits(self) -> QuotaResolver:
         """The limits that decide which bucket a client draws on."""
+        ...
 
     def resolve(self, user: str, client_id: str) -> tuple[QuotaBucket | None, AppliedQuota | None]:
         """Return a client's bucket and limit, None for either where there is none."""
+        ...
 
     def keeps(self, bucket: QuotaBucket) -> bool:
         """Return whether a bucket is still in use."""
+        ...
 
     def max_value(self, limit: float | None) -> float | None:
         """Return what a limit allows over the whole windows, None without a limit."""
@@ -37,9 +40,11 @@ class LimiterManager(Protocol):
 
     def strict_quota(self, user: str, client_id: str) -> MutationQuota:
         """Return a quota for one request that refuses mutations while its bucket is in debt."""
+        ...
 
     def permissive_quota(self, user: str, client_id: str) -> MutationQuota:
         """Return a quota for one request that accepts mutations and reports the wait."""
+        ...
 
 
 class Limiter:

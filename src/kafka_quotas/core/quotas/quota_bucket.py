@@ -50,22 +50,27 @@ class QuotaBucket(Protocol):
 
     def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
         """Record a value and return the throttle time in ms (32 bits), 0 within the quota."""
+        ...
 
     def set_bound(self, bound: float) -> None:
         """Set the bound, keeping what was recorded."""
 
     def peek(self, now_ms: int) -> float:
         """Return the rate per second, or the tokens left, without changing the state."""
+        ...
 
     def is_blank(self, now_ms: int) -> bool:
         """Return whether a new bucket in its place would decide the same, because no record counts any more."""
+        ...
 
     def is_in_debt(self, now_ms: int) -> bool:
         """Return whether it holds its clients back now, because the records exceed the bound."""
+        ...
 
     @property
     def snapshot(self) -> tuple[float, ...]:
         """The figures from which another bucket of its kind can continue."""
+        ...
 
     def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
         """Restore the state of another bucket, moved by `shift_ms`, or raise a `ValueError` for other figures."""

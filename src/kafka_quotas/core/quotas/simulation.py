@@ -106,9 +106,11 @@ class SimulatedLimiter(Protocol):
 
     def apply(self, operation: EventOperation, amount: float, now_ms: int) -> Outcome:
         """Apply an operation at a time and return its outcome."""
+        ...
 
     def level(self, now_ms: int) -> float:
         """Return the rate per second or the tokens at a time without changing the state."""
+        ...
 
 
 def usual_operation(algorithm: Algorithm) -> EventOperation:

@@ -55,7 +55,7 @@ LEVEL_PATHS: dict[Level, str] = {
 
 
 class LevelKind(Enum):
-    """The kinds of levels whose use a broker remembers: by client-id, by user, by the pair of both."""
+    """The kinds of levels whose use a broker keeps in mind: by client-id, by user, by the pair of both."""
 
     CLIENT = "client"
     USER = "user"

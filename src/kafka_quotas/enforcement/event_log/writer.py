@@ -68,6 +68,7 @@ class EventSink(Protocol):
         Raises:
             EventLogError: None of them could be taken.
         """
+        ...
 
     def settle(self) -> None:
         """Do what is due, called a few times per second with or without lines."""

@@ -118,6 +118,7 @@ class Upstream(Protocol):
 
     def asking(self, client_id: str) -> SendProbe:
         """Return a function that sends probes with a client-id, over a connection of its own."""
+        ...
 
     def limit(self, entities: Sequence[Entity]) -> None:
         """Give each of these entities the budget of thread time as its quota."""

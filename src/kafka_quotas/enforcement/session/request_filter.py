@@ -110,6 +110,7 @@ class FilterFactory(Protocol):
 
         The session reads it for each request of the API, so it must be cheap.
         """
+        ...
 
     def make_filter(
         self, request: InFlightRequest, chunk: memoryview, header: RequestHeader
@@ -120,6 +121,7 @@ class FilterFactory(Protocol):
         client. What the client sends after a filtered request waits until its response has passed; the factory may
         reset `request.blocks_next` where no throttle time can come of the request.
         """
+        ...
 
 
 MAX_TOPIC_REQUEST_BYTES: Final = 2 * 1024 * 1024

@@ -117,6 +117,7 @@ class ClientEngine(Protocol):
     @property
     def clients(self) -> Sequence[LoadClient]:
         """The clients, whose recorders fill while the engine runs."""
+        ...
 
     def run(self, stop: threading.Event) -> None:
         """Drive the clients until the run ends, `stop` is set, or a client has an `error`."""

@@ -27,9 +27,11 @@ class Schedule(Protocol):
 
     def intended_ns(self, index: int) -> int:
         """Return when record `index` is due, in nanoseconds since the start."""
+        ...
 
     def due_count(self, elapsed_ns: int) -> int:
         """Return how many records are due at `elapsed_ns`, earlier ones included."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ class FieldKind(Protocol):
 
     def schema(self) -> dict[str, Any]:
         """Return its JSON schema."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

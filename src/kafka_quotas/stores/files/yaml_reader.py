@@ -56,7 +56,7 @@ class YamlReader:
         return str(event.value)
 
     def value(self, event: Any, depth: int, name: str = "") -> Any:
-        """Return the value that begins with an event, within `depth` lists and mappings and under a name if any."""
+        """Return the value that begins with an event, `depth` collections deep and under a name if any."""
         if event.anchor is not None:  # an alias has one too
             raise self.problem(event, "anchors and aliases are not taken", self.anchor_hint)
         if event.tag is not None and event.tag != "!":

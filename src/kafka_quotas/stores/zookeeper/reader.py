@@ -33,9 +33,11 @@ class Znodes(Protocol):
 
     def nodes(self, paths: Sequence[str]) -> list[ZnodeState | None]:
         """Return the znodes at some paths, in order, None for those that do not exist."""
+        ...
 
     def children(self, paths: Sequence[str]) -> list[list[str]]:
         """Return the names of the children of some znodes, in order."""
+        ...
 
 
 def check_kafka_root(session: ZooKeeperSession, *, url: str) -> None:
