@@ -31,7 +31,7 @@ from kafka_quotas.system_clock import SystemClock
 
 
 class Narrator:
-    """Tells the demo as it goes."""
+    """An observer of the demo that prints each of its steps."""
 
     def __init__(self, stream: TextIO, watcher: Watcher | None) -> None:
         self._stream = stream
@@ -43,18 +43,18 @@ class Narrator:
         """Show the command that sets the same quota."""
         for change in result.changes:
             value = format_bytes(change.new or 0).replace(" ", "")
-            self._tell(f"$ kafka-quotas alter --client {client.client_id} --add-config {change.key}={value}")
+            self._write(f"$ kafka-quotas alter --client {client.client_id} --add-config {change.key}={value}")
 
     def servers_run(self, servers: DemoTestBed) -> None:
         """List what runs: the daemon, the embedded cluster and the quota window."""
         heading(self._stream, "The daemon, between clients and cluster")
-        self._tell(f"clients -> daemon {servers.daemon} -> embedded cluster {servers.cluster}")
-        self._tell(f"quota window {window_text()} (Kafka's default is 11 x 1 s: too long for a demo)")
+        self._write(f"clients -> daemon {servers.daemon} -> embedded cluster {servers.cluster}")
+        self._write(f"quota window {window_text()} (Kafka's default is 11 x 1 s: too long for a demo)")
 
     def applies(self, result: EffectiveResult) -> None:
         """Show the effective quotas of each client."""
         heading(self._stream, "What applies to each client")
-        self._tell("$ kafka-quotas describe --effective --client ...")
+        self._write("$ kafka-quotas describe --effective --client ...")
         print_table(_limits(result), self._stream)
 
     def load_runs(self, progress: RunProgress) -> None:
@@ -65,11 +65,11 @@ class Narrator:
             for client in CLIENTS:
                 offers = "all it can" if client.offers is None else format_byte_rate(client.offers)
                 quota = "no quota" if client.quota is None else f"quota {format_bytes(client.quota)}/s"
-                self._tell(f"{client.client_id:<10} {client.workload.value}s {offers}, {quota}")
+                self._write(f"{client.client_id:<10} {client.workload.value}s {offers}, {quota}")
         if self._watcher is not None:
             self._watcher(progress)
 
-    def _tell(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         write(f"  {text}", self._stream)
         self._stream.flush()
 

@@ -117,7 +117,7 @@ def kafka_configs(ctx: typer.Context) -> None:
     options = checked_options(ctx.args, resolves=name_resolves)
     if options.has("zookeeper"):
         write("\n".join(DEPRECATION_LINES), sys.stdout)
-    command = command_of(options, load_properties=_added_properties)
+    command = command_of(options, load_properties=_properties)
     if command.action is Action.VERSION:
         write(_version_line(), sys.stdout)
         return
@@ -148,13 +148,6 @@ def _refuse_broken_text(arguments: Sequence[str]) -> None:
             argument.encode()
         except UnicodeEncodeError as error:
             raise KafkaConfigsError(f"not valid UTF-8: {argument!a}", error_class=OURS) from error
-
-
-def _added_properties(path: str) -> dict[str, str]:
-    try:
-        return read_properties(Path(path))
-    except UsageError as error:
-        raise unreadable_file(path, error) from error
 
 
 def _version_line() -> str:

@@ -119,13 +119,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()  # a closed pipe shows here, not in the interpreter's shutdown
     except KafkaQuotasError as error:
         lines = session.error_lines(error) if session.error_lines else _lines(error.message, error.hint)
-        return _tell_lines(lines, code=error.exit_code, session=session)
+        return _report_lines(lines, code=error.exit_code, session=session)
     except typer.TyperException as error:
-        return _tell_usage(error, session)
+        return _report_usage(error, session)
     except (KeyboardInterrupt, typer.Abort):
         return _INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the boundary: a defect must not end in a traceback either
-        return _tell_unforeseen(error, session)
+        return _report_unforeseen(error, session)
     return code
 
 
@@ -155,33 +155,27 @@ def _run(argv: Sequence[str], session: Invocation) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _tell(message: str, *, hint: str | None, code: int, session: Invocation) -> int:
-    return _tell_lines(_lines(message, hint), code=code, session=session)
+def _report(message: str, *, hint: str | None, code: int, session: Invocation) -> int:
+    return _report_lines(_lines(message, hint), code=code, session=session)
 
 
 def _lines(message: str, hint: str | None) -> list[str]:
     return [f"error: {message}", f"hint: {hint}"] if hint else [f"error: {message}"]
 
 
-def _tell_lines(lines: Sequence[str], *, code: int, session: Invocation) -> int:
+def _report_lines(lines: Sequence[str], *, code: int, session: Invocation) -> int:
     if session.verbose:
         import traceback  # noqa: PLC0415 - only a failed run pays for it
 
         traceback.print_exc()
+    from kafka_quotas.cli.output.render import shown_cell  # noqa: PLC0415 - a message may quote a name or a server
+
     for line in lines:
-        print(_one_line(line), file=sys.stderr)  # noqa: T201 - the boundary speaks to the user
+        print(shown_cell(line), file=sys.stderr)  # noqa: T201 - the boundary speaks to the user
     return code
 
 
-def _one_line(text: str) -> str:
-    """Escape line ends and control characters in the text.
-
-    A message may quote a name or a server, and must not steer the terminal.
-    """
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
-
-
-def _tell_usage(error: typer.TyperException, session: Invocation) -> int:
+def _report_usage(error: typer.TyperException, session: Invocation) -> int:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else PROGRAM
     if type(error).__name__ == "NoArgsIsHelpError":  # the class is private to Typer; its message is the help text
@@ -189,10 +183,10 @@ def _tell_usage(error: typer.TyperException, session: Invocation) -> int:
         return error.exit_code
     message = " ".join(error.format_message().split()).rstrip(".")
     lowered = message[:1].lower() + message[1:]
-    return _tell(lowered, hint=f"{path} --help", code=error.exit_code, session=session)
+    return _report(lowered, hint=f"{path} --help", code=error.exit_code, session=session)
 
 
-def _tell_unforeseen(error: Exception, session: Invocation) -> int:
+def _report_unforeseen(error: Exception, session: Invocation) -> int:
     """Return exit code 1 for a full standard output and for a defect.
 
     A closed pipe is not reported.
@@ -201,10 +195,10 @@ def _tell_unforeseen(error: Exception, session: Invocation) -> int:
         return _quiet_output()
     if isinstance(error, OSError) and error.errno in _OUTPUT_ERRORS and error.filename is None:
         hint = "what the command did besides is done; make room, and have it shown again"
-        _tell(f"can't write the output: {error.strerror}", hint=hint, code=1, session=session)
+        _report(f"can't write the output: {error.strerror}", hint=hint, code=1, session=session)
         return _quiet_output()
     hint = "this is a defect of kafka-quotas; run it again with --verbose for the traceback, and report that"
-    return _tell(f"internal error: {type(error).__name__}: {error}", hint=hint, code=1, session=session)
+    return _report(f"internal error: {type(error).__name__}: {error}", hint=hint, code=1, session=session)
 
 
 def _quiet_output() -> int:

@@ -114,8 +114,8 @@ def names_path(choice: StoreChoice) -> Path:
 
     folder = user_cache_path("kafka-quotas", appauthor=False)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    told = json.dumps([choice.url.value, choice.command_config.value, choice.context_name.value])
-    return folder / f"names-{sha256(told.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}.json"
+    chosen = json.dumps([choice.url.value, choice.command_config.value, choice.context_name.value])
+    return folder / f"names-{sha256(chosen.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}.json"
 
 
 def _is_small_file(url: str | None) -> bool:

@@ -59,12 +59,12 @@ def calibrate(
 
     settings = choose_store(store=None, bootstrap_server=upstream, command_config=command_config).settings()
     model = run(
-        upstream, settings, window=window, target=cost_model, on_progress=_tell, rounds=rounds, warm_up_s=warm_up
+        upstream, settings, window=window, target=cost_model, on_progress=_report, rounds=rounds, warm_up_s=warm_up
     )
     print_listing(_listing(model), output)
 
 
-def _tell(progress: Progress) -> None:
+def _report(progress: Progress) -> None:
     sizes = f"{progress.request_bytes} bytes asked, {progress.response_bytes} answered"
     sys.stderr.write(f"{progress.name}: {progress.nanos / 1000:.0f} us ({sizes})\n")
 

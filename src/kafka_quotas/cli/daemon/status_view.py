@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Listing, Table, columns
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, Unit
 from kafka_quotas.core.model.value_format import format_byte_rate, format_bytes
@@ -19,41 +18,17 @@ _RELOAD_COLUMNS = columns("store, trouble, changed>, limits>")
 
 def status_listing(status: DaemonStatus) -> Listing:
     """List the throttled clients as a table under a summary, and everything as JSON."""
-    rows = [
-        (
-            row.quota,
-            row.entity,
-            row.user,
-            row.client_id,
-            row.broker,
-            _rate(row.quota, row.limit),
-            _rate(row.quota, row.observed) + (" (estimated)" if row.estimated else ""),
-            row.connections,
-            f"{row.throttle_ms} ms",
-            f"{row.remaining_ms} ms",
-        )
-        for row in status.throttled
-    ]
-    records = [
-        (
-            row.quota,
-            row.entity,
-            row.user,
-            row.client_id,
-            row.broker,
-            row.limit,
-            row.observed,
-            row.connections,
-            row.throttle_ms,
-            row.remaining_ms,
-        )
-        for row in status.throttled
-    ]
-    data: dict[str, Json] = asdict(status)
+    rows, records = [], []
+    for row in status.throttled:
+        who = (row.quota, row.entity, row.user, row.client_id, row.broker)
+        observed = _rate(row.quota, row.observed) + (" (estimated)" if row.estimated else "")
+        times = (f"{row.throttle_ms} ms", f"{row.remaining_ms} ms")
+        rows.append((*who, _rate(row.quota, row.limit), observed, row.connections, *times))
+        records.append((*who, row.limit, row.observed, row.connections, row.throttle_ms, row.remaining_ms))
     return Listing(
         noun="daemon-status",
         items="throttled",
-        data=data,
+        data=asdict(status),
         table=Table(columns=_COLUMNS, rows=rows, caption=_summary(status)),
         records=Table(columns=_COLUMNS, rows=records),
     )

@@ -10,12 +10,12 @@ from importlib import import_module
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperGroup
 
 from kafka_quotas.cli.framework.commands import PassThroughCommand
 from kafka_quotas.cli.framework.converters import use_plain_values
 from kafka_quotas.cli.framework.listing_options import selection_options, takes_selection
-from kafka_quotas.cli.framework.option_groups import expand_groups
+from kafka_quotas.cli.framework.option_groups import expand_groups, option, option_group, typer_options
 from kafka_quotas.core.errors import KafkaQuotasError
 
 Command = TyperCommand | TyperGroup
@@ -94,7 +94,7 @@ def _real_command(row: LazyCommand) -> Command:
         if not isinstance(each, TyperGroup | PassThroughCommand):
             if takes_selection(each.params):
                 each.params.extend(selection_options({name for known in each.params for name in known.opts}))
-            each.params.append(verbose_option())
+            each.params.extend(typer_options(Verbosity))
     return command
 
 
@@ -141,18 +141,14 @@ def _remember(ctx: typer.Context, value: bool) -> bool:
     return value
 
 
-def verbose_option() -> TyperOption:
-    """Return the `--verbose` option, which every command takes and only the error boundary reads."""
+@option_group
+class Verbosity:
+    """The option that every command takes and only the error boundary reads."""
 
-    def carrier(
-        verbose: bool = typer.Option(
-            False, "--verbose", help="On an error, show the traceback as well.", callback=_remember, expose_value=False
-        ),
-    ) -> None:
-        """Carry the option in a signature that Typer reads."""
-
-    app = typer.Typer(add_completion=False)
-    app.command()(carrier)
-    option = typer.main.get_command(app).params[0]
-    assert isinstance(option, TyperOption)
-    return option
+    verbose: bool = option(
+        "--verbose",
+        default=False,
+        help="On an error, show the traceback as well.",
+        callback=_remember,
+        expose_value=False,
+    )

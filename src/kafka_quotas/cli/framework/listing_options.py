@@ -6,6 +6,7 @@ from typing import Any
 import typer
 from typer.core import TyperOption
 
+from kafka_quotas.cli.framework.option_groups import option, option_group, typer_options
 from kafka_quotas.cli.output.table import Output, View
 from kafka_quotas.core.errors import UsageError
 
@@ -39,38 +40,6 @@ def takes_selection(parameters: list[Any]) -> bool:
     return any(isinstance(each, TyperOption) and each.type_descriptor.annotation is View for each in parameters)
 
 
-def selection_options(names: set[str]) -> list[TyperOption]:
-    """Return the two options except those whose `names` the command uses already."""
-
-    def carrier(
-        columns: str | None = typer.Option(
-            None,
-            "--columns",
-            metavar="NAME,...",
-            help="Only these columns, in this order; a wrong name lists those there are.",
-            callback=_keep_columns,
-            is_eager=True,
-            expose_value=False,
-        ),
-        limit: int | None = typer.Option(
-            None,
-            "--limit",
-            metavar="ROWS",
-            min=0,
-            help="At most so many rows; 0 for all.",
-            callback=_keep_limit,
-            is_eager=True,
-            expose_value=False,
-        ),
-    ) -> None:
-        """Carry the options in a signature that Typer reads."""
-
-    app = typer.Typer(add_completion=False)
-    app.command()(carrier)
-    made = [each for each in typer.main.get_command(app).params if isinstance(each, TyperOption)]
-    return [each for each in made if each.name in ("columns", "limit") and not names & set(each.opts)]
-
-
 def _keep_columns(ctx: typer.Context, value: str | None) -> str | None:
     if value is not None and not ctx.resilient_parsing:
         names = tuple(name.strip() for name in value.split(","))
@@ -83,3 +52,29 @@ def _keep_columns(ctx: typer.Context, value: str | None) -> str | None:
 def _keep_limit(ctx: typer.Context, value: int | None) -> int | None:
     ctx.meta[_LIMIT_META] = value
     return value
+
+
+@option_group
+class SelectionOptions:
+    """The options that choose a part of a listing."""
+
+    columns: str | None = option(
+        "--columns NAME,...",
+        help="Only these columns, in this order; a wrong name lists those there are.",
+        callback=_keep_columns,
+        is_eager=True,
+        expose_value=False,
+    )
+    limit: int | None = option(
+        "--limit ROWS",
+        min=0,
+        help="At most so many rows; 0 for all.",
+        callback=_keep_limit,
+        is_eager=True,
+        expose_value=False,
+    )
+
+
+def selection_options(names: set[str]) -> list[TyperOption]:
+    """Return the two options except those whose `names` the command uses already."""
+    return [each for each in typer_options(SelectionOptions) if not names & set(each.opts)]

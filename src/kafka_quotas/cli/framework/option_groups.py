@@ -12,6 +12,7 @@ from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_origin
 
 import typer
+from typer.core import TyperOption
 from typer.models import OptionInfo, ParameterInfo
 
 _T = TypeVar("_T")
@@ -81,6 +82,18 @@ def expand_groups(command: Callable[..., _R]) -> Callable[..., _R]:
     with_single_options.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     with_single_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_single_options
+
+
+def typer_options(group: type[Any]) -> list[TyperOption]:
+    """Return the options of a group as Typer builds them, for commands that have them without naming the group."""
+
+    def carrier(**_: Any) -> None:
+        """Carry the options in a signature that Typer reads."""
+
+    carrier.__signature__ = Signature([Parameter("group", Parameter.KEYWORD_ONLY, annotation=group)])  # type: ignore[attr-defined]
+    app = typer.Typer(add_completion=False)
+    app.command(add_help_option=False)(expand_groups(carrier))
+    return [each for each in typer.main.get_command(app).params if isinstance(each, TyperOption)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

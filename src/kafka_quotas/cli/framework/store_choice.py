@@ -153,8 +153,10 @@ def store_options(
         UsageError: Two options name a store, or one is empty.
     """
     short = {"--bootstrap-server": (bootstrap_server, "kafka://"), "--zookeeper": (zookeeper, "zk://")}
-    given = {"--store": store, "--context": context} | {name: _with_scheme(name, *pair) for name, pair in short.items()}
-    named = {name: value for name, value in given.items() if value is not None}
+    options = {"--store": store, "--context": context} | {
+        name: _with_scheme(name, *pair) for name, pair in short.items()
+    }
+    named = {name: value for name, value in options.items() if value is not None}
     if len(named) > 1:
         raise UsageError(f"{' and '.join(named)} exclude each other", hint="each names the store; give one")
     for name, value in named.items():

@@ -21,12 +21,7 @@ from kafka_quotas.cli.output.render import (
     write,
 )
 from kafka_quotas.cli.output.selection import check_columns, selected
-from kafka_quotas.cli.output.values import (
-    client_text,
-    plain_value,
-    short_key,
-    usage_data,
-)
+from kafka_quotas.cli.output.values import client_text, plain_value, short_key, usage_data
 from kafka_quotas.commands.insight.top import SortBy, TopResult, TopRow
 from kafka_quotas.commands.insight.top import top as run_top
 from kafka_quotas.core.model.value_format import format_limit, format_rate, format_share, format_throttle_time

@@ -24,12 +24,7 @@ from kafka_quotas.cli.output.render import (
     print_listing,
     write,
 )
-from kafka_quotas.cli.output.values import (
-    client_text,
-    plain_value,
-    short_key,
-    usage_data,
-)
+from kafka_quotas.cli.output.values import client_text, plain_value, short_key, usage_data
 from kafka_quotas.commands.insight.why import KeyAnswer, WhyResult
 from kafka_quotas.commands.insight.why import why as run_why
 from kafka_quotas.core.errors import UsageError

@@ -8,6 +8,7 @@ import typer
 
 from kafka_quotas.cli.charts.html_page import page_html
 from kafka_quotas.cli.charts.plot import require_matplotlib, save_plot
+from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.load_test.result_output import PICTURE_FILE, REPORT_FILE, written_together
 from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.page import load_page
@@ -26,11 +27,6 @@ _MOST_ROWS = 60
 _INTERRUPTED = 130
 
 Run = Annotated[Path, typer.Argument(help="Folder that load-test wrote with --out, or its run.json.")]
-Share = Annotated[str, typer.Option(help="Allowed fall of a rate, as a share: 5% or 0.05.", metavar="SHARE")]
-Rise = Annotated[str, typer.Option(help="Allowed rise of p50 and p99 of the response time.", metavar="SHARE")]
-Throttling = Annotated[
-    str, typer.Option(help="Allowed rise of the sum of throttle times, for runs of one length.", metavar="SHARE")
-]
 
 
 def report(
@@ -59,25 +55,41 @@ def report(
         raise typer.Exit(1)
 
 
-def compare(
-    first: Run,
-    second: Run,
-    *,
-    max_rate_fall: Share = "5%",
-    max_latency_rise: Rise = "25%",
-    max_throttle_rise: Throttling = "10%",
-    output: OutputForm = Output.TABLE,
-) -> None:
+@option_group
+class ComparisonOptions:
+    """The options about by how much a second run may be worse."""
+
+    max_rate_fall: str = option(
+        "--max-rate-fall SHARE", default="5%", help="Allowed fall of a rate, as a share: 5% or 0.05."
+    )
+    max_latency_rise: str = option(
+        "--max-latency-rise SHARE", default="25%", help="Allowed rise of p50 and p99 of the response time."
+    )
+    max_throttle_rise: str = option(
+        "--max-throttle-rise SHARE",
+        default="10%",
+        help="Allowed rise of the sum of throttle times, for runs of one length.",
+    )
+
+    def limits(self) -> Limits:
+        """Parse the options.
+
+        Raises:
+            UsageError: A text is no share, or it is below 0.
+        """
+        return Limits(
+            rate=_share(self.max_rate_fall, "--max-rate-fall"),
+            latency=_share(self.max_latency_rise, "--max-latency-rise"),
+            throttle=_share(self.max_throttle_rise, "--max-throttle-rise"),
+        )
+
+
+def compare(first: Run, second: Run, *, allowed: ComparisonOptions, output: OutputForm = Output.TABLE) -> None:
     """Tell whether the second of two runs is worse than the first.
 
     The exit code is the verdict: 0 nothing is worse, 1 something is.
     """
-    limits = Limits(
-        rate=_share(max_rate_fall, "--max-rate-fall"),
-        latency=_share(max_latency_rise, "--max-latency-rise"),
-        throttle=_share(max_throttle_rise, "--max-throttle-rise"),
-    )
-    comparison = compare_with(read_run(first), read_run(second), limits)
+    comparison = compare_with(read_run(first), read_run(second), allowed.limits())
     print_listing(_comparison_listing(comparison), output)
     if output is Output.TABLE:
         for note in comparison.notes:
@@ -160,11 +172,6 @@ def _figure(difference: Difference, value: float | None) -> str:
 
 
 def _share(text: str, option: str) -> float:
-    """Parse a share.
-
-    Raises:
-        UsageError: The text is no share, or it is below 0.
-    """
     try:
         share = Dimension.RATIO.parse(text)
     except UsageError as error:

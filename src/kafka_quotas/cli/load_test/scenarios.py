@@ -21,12 +21,7 @@ from kafka_quotas.cli.output.render import (
     print_listing,
     write,
 )
-from kafka_quotas.commands.load_test.scenarios import (
-    ScenarioCheck,
-    needs_broker,
-    seconds_under_load,
-    validate_scenario,
-)
+from kafka_quotas.commands.load_test.scenarios import ScenarioCheck, needs_broker, seconds_under_load, validate_scenario
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.run.host_limits import host_limits

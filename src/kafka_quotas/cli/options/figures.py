@@ -59,7 +59,7 @@ def percent_figure(option: str, text: str, *, zero: bool = False) -> float:
     Raises:
         UsageError: The text is no such figure.
     """
-    return _checked(option, text, lambda given: Fraction(parse_quota_value(REQUEST_PERCENTAGE, given)), zero=zero)
+    return _checked(option, text, lambda figure: Fraction(parse_quota_value(REQUEST_PERCENTAGE, figure)), zero=zero)
 
 
 def mutation_figure(option: str, text: str, unit: FigureUnit = FigureUnit.SECOND) -> float:
@@ -69,7 +69,7 @@ def mutation_figure(option: str, text: str, unit: FigureUnit = FigureUnit.SECOND
         UsageError: The text is no such figure.
     """
     return (
-        _checked(option, text, lambda given: Fraction(parse_quota_value(CONTROLLER_MUTATION_RATE, given)))
+        _checked(option, text, lambda figure: Fraction(parse_quota_value(CONTROLLER_MUTATION_RATE, figure)))
         / _SECONDS[unit]
     )
 

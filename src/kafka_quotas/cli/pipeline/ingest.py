@@ -11,12 +11,12 @@ from kafka_quotas.cli.framework.option_groups import option, option_group, requi
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.output.render import Listing, Output, Table, columns, print_listing, write
 from kafka_quotas.cli.pipeline.options import EngineOptions
-from kafka_quotas.cli.pipeline.progress import job_progress
+from kafka_quotas.cli.pipeline.progress import engine_notes, job_progress
 from kafka_quotas.commands.insight.usage_source import read_metric_names
 from kafka_quotas.commands.pipeline.ingest import IngestRequest, IngestResult, IngestWatcher
 from kafka_quotas.commands.pipeline.ingest import ingest as run_ingest
 from kafka_quotas.core.formats.metric_names import BUILT_IN
-from kafka_quotas.pipeline.engine.choice import EngineChoice, require_libraries
+from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.formats.detect import InputFormat
 from kafka_quotas.pipeline.ingest.plan import IngestSettings
 
@@ -90,17 +90,13 @@ def ingest(
         buckets=asked.buckets,
     )
     with job_progress() as progress:
-        result = run_ingest(request, IngestWatcher(progress=progress, waiting=_say_waiting, chosen=_say_engine))
+        result = run_ingest(request, IngestWatcher(progress=progress, waiting=_note_waiting, chosen=engine_notes()))
     print_listing(_listing(result), output)
-    _say_faults(result)
+    _report_faults(result)
 
 
-def _say_waiting() -> None:
+def _note_waiting() -> None:
     write("note: another ingest writes to this folder; waiting for it to end", sys.stderr)
-
-
-def _say_engine(choice: EngineChoice) -> None:
-    write(f"note: engine {choice.engine}: {choice.reason}", sys.stderr)
 
 
 def _listing(result: IngestResult) -> Listing:
@@ -124,7 +120,7 @@ def _listing(result: IngestResult) -> Listing:
     )
 
 
-def _say_faults(result: IngestResult) -> None:
+def _report_faults(result: IngestResult) -> None:
     for fault in result.faults[:_SHOWN_FAULTS]:
         lines = f"{fault.lines} lines" if fault.lines > 1 else "1 line"
         write(f"quarantined: {fault.src_file}:{fault.first_line_no}: {fault.reason} ({lines})", sys.stderr)

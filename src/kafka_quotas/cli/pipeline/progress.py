@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from kafka_quotas.cli.output.render import is_terminal, write
 from kafka_quotas.pipeline.engine.choice import EngineChoice
 from kafka_quotas.pipeline.engine.progress import JobProgress, Watch, ignore_progress
+from kafka_quotas.pipeline.engine.runner import EventsWatcher
 
 
 def engine_notes() -> Callable[[EngineChoice], None]:
@@ -17,14 +18,14 @@ def engine_notes() -> Callable[[EngineChoice], None]:
 
     It reports the same engine once, for any number of jobs.
     """
-    said: set[EngineChoice] = set()
+    noted: set[EngineChoice] = set()
 
-    def say(choice: EngineChoice) -> None:
-        if choice not in said:
-            said.add(choice)
+    def note(choice: EngineChoice) -> None:
+        if choice not in noted:
+            noted.add(choice)
             write(f"note: engine {choice.engine}: {choice.reason}", sys.stderr)
 
-    return say
+    return note
 
 
 @contextmanager
@@ -52,3 +53,15 @@ def job_progress() -> Iterator[Watch]:
             bar.update(task, description=progress.stage, completed=progress.done, total=total, rows=rows)
 
         yield draw
+
+
+@contextmanager
+def job_watcher() -> Iterator[EventsWatcher]:
+    """Yield a watcher of a job that draws the bar and notes the chosen engine once."""
+    with job_progress() as progress:
+        yield EventsWatcher(progress=progress, chosen=engine_notes())
+
+
+def show_stage(watcher: EventsWatcher, stage: str) -> None:
+    """Name the stage that begins, of which nothing is counted."""
+    watcher.progress(JobProgress(stage=stage, done=0, total=0))

@@ -1,6 +1,7 @@
 """`kafka-quotas pipeline recommend`: which quotas to set, and why."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 from kafka_quotas.cli.framework.option_groups import option, option_group
@@ -8,13 +9,11 @@ from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.render import TABLE_VIEW, View, print_listing, write
 from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions
-from kafka_quotas.cli.pipeline.progress import engine_notes, job_progress
+from kafka_quotas.cli.pipeline.progress import job_watcher, show_stage
 from kafka_quotas.cli.pipeline.recommend_view import advice_listing, demand_listing, warnings
 from kafka_quotas.commands.pipeline.recommend import RecommendRequest
 from kafka_quotas.commands.pipeline.recommend import recommend as run_recommend
 from kafka_quotas.pipeline.engine.choice import require_libraries
-from kafka_quotas.pipeline.engine.progress import JobProgress
-from kafka_quotas.pipeline.engine.runner import EventsWatcher
 
 
 @option_group
@@ -50,12 +49,8 @@ def recommend(
 
 
 def _run(request: RecommendRequest, explain: str | None, output: View) -> None:
-    with job_progress() as progress:
-        result = run_recommend(
-            request,
-            EventsWatcher(progress=progress, chosen=engine_notes()),
-            step=lambda stage: progress(JobProgress(stage=stage, done=0, total=0)),
-        )
+    with job_watcher() as watcher:
+        result = run_recommend(request, watcher, step=partial(show_stage, watcher))
     if explain is None:
         print_listing(advice_listing(result), output)
     else:

@@ -22,7 +22,7 @@ from kafka_quotas.cli.output.render import (
     write,
 )
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions
-from kafka_quotas.cli.pipeline.progress import engine_notes, job_progress
+from kafka_quotas.cli.pipeline.progress import job_watcher
 from kafka_quotas.cli.pipeline.proposals import bucket_text, proposal_of_file, proposal_of_store
 from kafka_quotas.commands.pipeline.replay import ReplayRequest, ReplayResult
 from kafka_quotas.commands.pipeline.replay import replay as run_replay
@@ -32,7 +32,6 @@ from kafka_quotas.core.model.value_format import format_typed_rate
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
 from kafka_quotas.pipeline.buckets.sweep import DEFAULT_STEPS, parse_sweep
 from kafka_quotas.pipeline.engine.choice import require_libraries
-from kafka_quotas.pipeline.engine.runner import EventsWatcher
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,10 +131,10 @@ def replay(
         ),
         out=out,
     )
-    with job_progress() as progress:
-        result = run_replay(request, EventsWatcher(progress=progress, chosen=engine_notes()))
+    with job_watcher() as watcher:
+        result = run_replay(request, watcher)
     print_listing(_listing(result, request, output), output)
-    _say_rest(result, request)
+    _note_rest(result, request)
 
 
 def _proposals(files: list[str], sweeps: list[str], steps: int, default: DefaultScope) -> list[Proposal]:
@@ -155,7 +154,7 @@ def _proposals(files: list[str], sweeps: list[str], steps: int, default: Default
     return proposals
 
 
-def _say_rest(result: ReplayResult, request: ReplayRequest) -> None:
+def _note_rest(result: ReplayResult, request: ReplayRequest) -> None:
     if not result.tables.whatif.num_rows:
         reason = "there are no events" if not result.events.count else "no recorded event falls under a proposed quota"
         write(f"note: nothing was replayed: {reason}", sys.stderr)

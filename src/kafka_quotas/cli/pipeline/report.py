@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,15 +14,13 @@ from kafka_quotas.cli.options.stores import StoreOrContext
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions
-from kafka_quotas.cli.pipeline.progress import engine_notes, job_progress
+from kafka_quotas.cli.pipeline.progress import job_watcher, show_stage
 from kafka_quotas.cli.pipeline.proposals import proposal_in_force
 from kafka_quotas.cli.pipeline.report_sections import report_page
 from kafka_quotas.commands.pipeline.report import ReportRequest
 from kafka_quotas.commands.pipeline.report import report as run_report
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.engine.choice import require_libraries
-from kafka_quotas.pipeline.engine.progress import JobProgress
-from kafka_quotas.pipeline.engine.runner import EventsWatcher
 
 Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="The page: one HTML file that needs nothing else.")]
 Title = Annotated[str, typer.Option("--title", metavar="TEXT", help="The page's heading.")]
@@ -50,13 +49,9 @@ def report(
     request = ReportRequest(
         recommend=advice.request(engine.events(data), windows), quotas=proposal_in_force(quotas, store)
     )
-    with job_progress() as progress:
-        result = run_report(
-            request,
-            EventsWatcher(progress=progress, chosen=engine_notes()),
-            step=lambda stage: progress(JobProgress(stage=stage, done=0, total=0)),
-        )
-        progress(JobProgress(stage="draw the page", done=0, total=0))
+    with job_watcher() as watcher:
+        result = run_report(request, watcher, step=partial(show_stage, watcher))
+        show_stage(watcher, "draw the page")
         save_page(report_page(result, title=title), out)
     write(f"the report is in {out} ({out.stat().st_size // 1024:,} KiB)", sys.stderr)
 

@@ -102,8 +102,8 @@ def _against_limits(result: ReportResult) -> ReportSection:
     title = "How close are clients to the limits in force?"
     limited = sorted(result.limited, key=lambda each: -(each.used if each.used is not None else -1.0))
     if not any(each.limit is not None for each in limited) and not any(each.throttle_ms for each in limited):
-        said = f"No limit in {result.quotas} concerns any of the recorded clients, and none was slowed down."
-        return ReportSection(title=title, paragraphs=(said,))
+        answer = f"No limit in {result.quotas} concerns any of the recorded clients, and none was slowed down."
+        return ReportSection(title=title, paragraphs=(answer,))
     charts = []
     for kind, unit in _UNITS.items():
         bars = [

@@ -130,7 +130,7 @@ def stream(
             window=windows.settings().client,
             packages=tuple(packages or ()),
         )
-        run_stream(request, StreamWatcher(report=_say_batch, show=_show, stop=stop))
+        run_stream(request, StreamWatcher(report=_report_batch, show=_show, stop=stop))
 
 
 def _target(out: str, producer_config: Path | None) -> Path | TopicSource | None:
@@ -144,7 +144,7 @@ def _target(out: str, producer_config: Path | None) -> Path | TopicSource | None
 
 
 @contextmanager
-def _checkpoint(given: Path | None, out: str) -> Iterator[Path]:
+def _checkpoint(folder: Path | None, out: str) -> Iterator[Path]:
     """Yield the folder of the checkpoint.
 
     Without a named folder, the checkpoint is temporary if the rows go to the console, else in the output folder.
@@ -152,11 +152,11 @@ def _checkpoint(given: Path | None, out: str) -> Iterator[Path]:
     Raises:
         UsageError: The rows go to a topic and no folder is named.
     """
-    if given is not None:
-        yield given
+    if folder is not None:
+        yield folder
     elif out == CONSOLE:
-        with tempfile.TemporaryDirectory(prefix="kafka-quotas-stream-") as folder:
-            yield Path(folder)
+        with tempfile.TemporaryDirectory(prefix="kafka-quotas-stream-") as scratch:
+            yield Path(scratch)
     elif out.startswith(SCHEME):
         raise UsageError("a stream to a topic needs --checkpoint DIR", hint="a folder that lasts, one per stream")
     else:
@@ -177,7 +177,7 @@ def _stop_on_signals() -> Iterator[threading.Event]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _say_batch(report: "BatchReport") -> None:
+def _report_batch(report: "BatchReport") -> None:
     parts = [f"{report.events:,} events", f"{report.buckets:,} buckets"]
     if report.late:
         parts.append(f"{report.late:,} charges too late")

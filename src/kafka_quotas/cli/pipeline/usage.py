@@ -20,13 +20,12 @@ from kafka_quotas.cli.output.render import (
     write,
 )
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions
-from kafka_quotas.cli.pipeline.progress import engine_notes, job_progress
+from kafka_quotas.cli.pipeline.progress import job_watcher
 from kafka_quotas.cli.pipeline.proposals import bucket_text, proposal_in_force
 from kafka_quotas.commands.pipeline.usage import UsageRequest, UsageResult
 from kafka_quotas.commands.pipeline.usage import usage as run_usage
 from kafka_quotas.core.model.value_format import format_typed_rate
 from kafka_quotas.pipeline.engine.choice import require_libraries
-from kafka_quotas.pipeline.engine.runner import EventsWatcher
 
 _SHOWN_ROWS = 30
 
@@ -63,8 +62,8 @@ def usage(
     settings = windows.settings()
     in_force = proposal_in_force(quotas, store)
     request = UsageRequest(events=engine.events(data), quotas=in_force, window=settings.client, out=out)
-    with job_progress() as progress:
-        result = run_usage(request, EventsWatcher(progress=progress, chosen=engine_notes()))
+    with job_watcher() as watcher:
+        result = run_usage(request, watcher)
     print_listing(_listing(result, in_force.name, output), output)
     if out is not None:
         write(f"note: the tables entities, usage and usage_profile are in {out}", sys.stderr)

@@ -9,13 +9,12 @@ from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.render import TABLE_VIEW, print_listing, write
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions
-from kafka_quotas.cli.pipeline.progress import engine_notes, job_progress
+from kafka_quotas.cli.pipeline.progress import job_watcher
 from kafka_quotas.cli.pipeline.proposals import proposal_in_force
 from kafka_quotas.cli.pipeline.validate_view import remarks, validation_listing
 from kafka_quotas.commands.pipeline.validate import ValidateRequest
 from kafka_quotas.commands.pipeline.validate import validate as run_validate
 from kafka_quotas.pipeline.engine.choice import require_libraries
-from kafka_quotas.pipeline.engine.runner import EventsWatcher
 
 Quotas = Annotated[
     str | None,
@@ -55,8 +54,8 @@ def validate(
         window=settings.client,
         controller_window=settings.controller,
     )
-    with job_progress() as progress:
-        result = run_validate(request, EventsWatcher(progress=progress, chosen=engine_notes()))
+    with job_watcher() as watcher:
+        result = run_validate(request, watcher)
     print_listing(validation_listing(result), output)
     for line in remarks(result.validation):
         write(line, sys.stderr)

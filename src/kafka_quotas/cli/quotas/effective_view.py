@@ -21,10 +21,7 @@ from kafka_quotas.cli.output.render import (
     print_table,
     write,
 )
-from kafka_quotas.cli.output.values import (
-    plain_value,
-    usage_data,
-)
+from kafka_quotas.cli.output.values import plain_value, usage_data
 from kafka_quotas.commands.quotas.cluster import ClusterView
 from kafka_quotas.commands.quotas.describe import ClientOutcome, EffectiveResult
 from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE, QuotaKey

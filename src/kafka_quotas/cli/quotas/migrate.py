@@ -76,12 +76,12 @@ def _opened(url: str, command_config: Path | None, *, allow_invalid: bool = Fals
 
 
 def _print_tables(result: MigrationResult, limit: int) -> None:
-    told = [quota for quota in result.quotas if quota.outcome not in _QUIET]
-    if told:
-        shown = told[:limit] if limit else told
+    listed = [quota for quota in result.quotas if quota.outcome not in _QUIET]
+    if listed:
+        shown = listed[:limit] if limit else listed
         print_table(_table(result, shown), sys.stdout)
-        if len(shown) < len(told):
-            write(f"the first {len(shown)} of {len(told)}; --limit 0 shows all", sys.stdout)
+        if len(shown) < len(listed):
+            write(f"the first {len(shown)} of {len(listed)}; --limit 0 shows all", sys.stdout)
         write("", sys.stdout)
     counts = (("from", result.source), ("to, before", result.target_before), (_after(result), result.target_after))
     print_table(

@@ -82,10 +82,10 @@ def revert(*, entry_id: EntryId = None, asked: RevertOptions, output: ListingVie
         if asked.out is not None and not proposal.inverse.changed_since:
             _write_plan(asked.out, KeptPlan(plan=proposal.plan, store_url=proposal.store_url))
         if not asked.yes:
-            return _told_proposal(proposal, asked.out)
+            return _report_proposal(proposal, asked.out)
         result = run_revert(store, proposal, recorder=recorder_for("revert", reason=asked.reason))
     print_listing(proposal_listing(proposal, result), output)
-    return _told_result(result)
+    return _report_result(result)
 
 
 def _check_options(entry_id: str | None, *, list_: bool, due: bool, single: bool) -> None:
@@ -125,7 +125,7 @@ def _undo_due(command_config: Path | None, reason: str | None, output: View, *, 
             failed = True
     if not output.is_table or any(result.undone for result in results):  # cron mails whatever is printed
         print_listing(result_listing(results), output)
-    return max([_told_result(result) for result in results] + [int(failed)])
+    return max([_report_result(result) for result in results] + [int(failed)])
 
 
 def _store(url: str, command_config: Path | None, *, allow_invalid: bool) -> Store:
@@ -139,7 +139,7 @@ def _write_plan(path: Path, plan: KeptPlan) -> None:
         raise KafkaQuotasError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _told_proposal(proposal: RevertProposal, out: Path | None) -> int:
+def _report_proposal(proposal: RevertProposal, out: Path | None) -> int:
     """Report what changed since or is left to revert, and return the exit code 0.
 
     Raises:
@@ -157,7 +157,7 @@ def _told_proposal(proposal: RevertProposal, out: Path | None) -> int:
     return 0
 
 
-def _told_result(result: RevertResult) -> int:
+def _report_result(result: RevertResult) -> int:
     """Report failures and quotas left alone, and return the exit code, 1 for any failure."""
     for change, found in result.changed_since:
         now = format_quota(change.key, found)

@@ -69,7 +69,7 @@ def watch(
             monotonic_s=time.monotonic,
             pause=time.sleep,
             began=began,
-            lost=_tell_lost,
+            lost=_warn_lost,
             quota_filter=selected_filter(named),
         ):
             rows.print_row(_listing(each, url))
@@ -84,17 +84,17 @@ def _seconds(duration: str | None) -> float | None:
     return float(length_ms / 1000)
 
 
-def _tell_lost(error: StoreUnreachableError) -> None:
+def _warn_lost(error: StoreUnreachableError) -> None:
     warn(f"the store is lost, and asked again every {RETRY_S:g} s: {error.message}")
 
 
 def _listing(seen: SeenChange, store_url: str) -> Listing:
     change, time_text = seen.change, format_instant(seen.time_ms)
-    told = f"{format_quota(change.key, change.old)} -> {format_quota(change.key, change.new)}"
+    change_text = f"{format_quota(change.key, change.old)} -> {format_quota(change.key, change.new)}"
     (record,) = change_records([change], kinds=_KINDS).rows
     return Listing(
         noun="change",
         data={"time": time_text, "store": store_url, **change_document(change)},
-        table=Table(columns=_COLUMNS, rows=[(time_text, str(change.entity), change.key, told)]),
+        table=Table(columns=_COLUMNS, rows=[(time_text, str(change.entity), change.key, change_text)]),
         records=Table(columns=_RECORDS, rows=[(time_text, *record)]),
     )

@@ -38,7 +38,7 @@ def load_listing(result: LoadResult) -> Listing:
         data=run_document(result),
         table=Table(
             columns=columns(f"client, {does}achieved>, quota>, ratio>, throttled>, {latency}verdict"),
-            rows=[_row(entity, told_verdict(entity, result), mixed=mixed) for entity in first_entities(result)],
+            rows=[_row(entity, verdict_text(entity, result), mixed=mixed) for entity in first_entities(result)],
             caption=_caption(result),
         ),
         records=_records(result),
@@ -64,10 +64,10 @@ def evidence_lines(result: LoadResult) -> list[str]:
     Of many clients it shows only the judgements that are not met, and how many are.
     """
     few = len(result.entities) <= _MOST_EVIDENCE
-    told = [judgement for judgement in result.judgements if few or judgement.entity is None or not judgement.ok]
-    lines = [_evidence_line(judgement) for judgement in told[:MOST_ROWS]]
-    met = sum(judgement.state is State.MET for judgement in result.judgements if judgement not in told)
-    left = len(told) - MOST_ROWS
+    shown = [judgement for judgement in result.judgements if few or judgement.entity is None or not judgement.ok]
+    lines = [_evidence_line(judgement) for judgement in shown[:MOST_ROWS]]
+    met = sum(judgement.state is State.MET for judgement in result.judgements if judgement not in shown)
+    left = len(shown) - MOST_ROWS
     if left > 0:
         lines.append(f"{left} judgements more are not met or not checked")
     if met:
@@ -75,7 +75,7 @@ def evidence_lines(result: LoadResult) -> list[str]:
     return lines
 
 
-def told_verdict(entity: ClientResult, result: LoadResult) -> str:
+def verdict_text(entity: ClientResult, result: LoadResult) -> str:
     """Return the worst result of a client in a word or two."""
     verdict = entity.verdict
     is_unlimited = verdict.kind is ObservationKind.UNLIMITED
@@ -88,7 +88,7 @@ def told_verdict(entity: ClientResult, result: LoadResult) -> str:
         ("THROTTLE OFF", Aspect.THROTTLE in failed),
         ("not judged", verdict.state is State.UNCHECKED),
     )
-    return next((told for told, is_so in troubles if is_so), "unhindered" if is_unlimited else "held")
+    return next((word for word, is_so in troubles if is_so), "unhindered" if is_unlimited else "held")
 
 
 def quota_text(entity: ClientResult) -> str:
@@ -121,7 +121,7 @@ def _caption(result: LoadResult) -> str:
     return f"{judged_s:.0f} s of load after {result.warmup_s:.0f} s of warm-up, quota window {window}{shown}"
 
 
-def _row(entity: ClientResult, told: str, *, mixed: bool) -> list[Cell]:
+def _row(entity: ClientResult, outcome: str, *, mixed: bool) -> list[Cell]:
     verdict, response = entity.verdict, entity.response
     return [
         entity.name.label,
@@ -131,7 +131,7 @@ def _row(entity: ClientResult, told: str, *, mixed: bool) -> list[Cell]:
         "" if verdict.ratio is None else f"{verdict.ratio:.3f}",
         throttled_text(entity),
         *([] if mixed else [format_duration_us(response.p99_us) if response.count else ""]),
-        told,
+        outcome,
     ]
 
 
