@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain
 
 from kafka_quotas.loadtest.clients.engine import LoadClient
@@ -62,6 +62,7 @@ def _was_late(entity: ClientResult) -> bool:
     return entity.verdict.offered is not None and not entity.throttle.count and entity.schedule_delay.p99_us > _LATE_US
 
 
+_COUNTS = tuple(field.name for field in fields(SecondSample) if field.name not in ("second", "rate"))  # as in slots
 _SIGMAS = 3  # of arrivals at random that a verdict allows to be missing
 
 
@@ -234,13 +235,7 @@ def _second(slot: Slot, client: LoadClient, slot_ms: int) -> SecondSample:
     return SecondSample(
         second=slot.start_ms // 1000,
         rate=_charged(slot, client) / slot_ms * 1000,
-        records=slot.records,
-        responses=slot.responses,
-        throttled=slot.throttled,
-        throttle_sum_ms=slot.throttle_sum_ms,
-        throttle_max_ms=slot.throttle_max_ms,
-        failed=slot.failed,
-        dropped=slot.dropped,
+        **{name: getattr(slot, name) for name in _COUNTS},
     )
 
 

@@ -53,15 +53,9 @@ class Dimension(Enum):
     DURATION = ("a length of time", "write it with its unit: 250us, 50ms, 1.5s")
     RATE = ("a rate", "write a plain number, or bytes: 200, 5MB/s")
 
-    @property
-    def noun(self) -> str:
-        """A noun for a value."""
-        return self.value[0]
-
-    @property
-    def example(self) -> str:
-        """An example of how to write a value."""
-        return self.value[1]
+    def __init__(self, noun: str, example: str) -> None:
+        self.noun = noun
+        self.example = example
 
     def parse(self, text: str) -> float:
         """Parse a value, where durations become milliseconds.

@@ -98,8 +98,13 @@ class ClientLoad(ClientSettings):
     properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold a password
 
     def __post_init__(self) -> None:
-        if self.workload in _BYTES:
-            _check_record(self.topic, self.record_size)
+        if self.workload in _BYTES and not self.topic:
+            raise UsageError("a client that moves records needs a topic", hint="name one with --topic")
+        if self.workload in _BYTES and not 1 <= self.record_size <= MAX_RECORD_SIZE:
+            raise UsageError(
+                f"a record has 1 to {MAX_RECORD_SIZE} bytes, not {self.record_size}",
+                hint="example: --record-size 1KiB",
+            )
         if self.name.client_id is None and self.client is not ClientKind.RAW:
             raise UsageError("only the raw client can go without a client-id", hint="the libraries name themselves")
         if min(self.burst_size, self.in_flight, self.connections) < 1:
@@ -111,15 +116,6 @@ class ClientLoad(ClientSettings):
     def key(self) -> tuple[ClientName, Workload]:
         """The key that identifies it among the clients of the run."""
         return self.name, self.workload
-
-
-def _check_record(topic: str, record_size: int) -> None:
-    if not topic:
-        raise UsageError("a client that moves records needs a topic", hint="name one with --topic")
-    if not 1 <= record_size <= MAX_RECORD_SIZE:
-        raise UsageError(
-            f"a record has 1 to {MAX_RECORD_SIZE} bytes, not {record_size}", hint="example: --record-size 1KiB"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 SECOND_MS = 1000
+_SUMS = ("records", "size", "charged", "responses", "throttled", "throttle_sum_ms", "failed", "dropped")
 MAX_SLOTS = 8192
 """More than two hours of seconds, or a day and a night of windows of 11 s."""
 
@@ -37,15 +38,9 @@ class Slot:
 
     def take(self, other: "Slot") -> None:
         """Add the activity of another slot."""
-        self.records += other.records
-        self.size += other.size
-        self.charged += other.charged
-        self.responses += other.responses
-        self.throttled += other.throttled
-        self.throttle_sum_ms += other.throttle_sum_ms
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         self.throttle_max_ms = max(self.throttle_max_ms, other.throttle_max_ms)
-        self.failed += other.failed
-        self.dropped += other.dropped
 
 
 class Timeline:

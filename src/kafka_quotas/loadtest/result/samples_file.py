@@ -7,6 +7,7 @@ is such an event. `COLUMNS` is the list, published in `docs/load-test.md`. Needs
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -46,31 +47,29 @@ class SampleColumn:
     """Whether it may be null."""
 
 
+_text, _int, _long, _float = (partial(SampleColumn, type=name) for name in ("string", "int32", "int64", "float64"))
 COLUMNS: Final = (
-    SampleColumn(name="kind", type="string", doc="`second` or `event`"),
-    SampleColumn(name="ts_ms", type="int64", doc="when: the start of the second, or the event; ms since 1970 UTC"),
-    SampleColumn(name="cluster", type="string", doc="the bootstrap address of the run"),
-    SampleColumn(name="run_id", type="string", doc="the run, hexadecimal"),
-    SampleColumn(name="broker_id", type="int32", doc="the broker that charged; -1 where unknown, and for seconds"),
-    SampleColumn(name="user", type="string", doc="the client's user; ANONYMOUS where it names none"),
-    SampleColumn(name="client_id", type="string", doc="the client-id; empty where it sends none"),
-    SampleColumn(name="does", type="string", doc="produce, consume, requests, mutate or connect"),
-    SampleColumn(
-        name="quota_type", type="string", doc="produce, fetch, request_rate, controller_mutation or connection"
-    ),
-    SampleColumn(name="bytes", type="int64", doc="bytes charged (produce, fetch), else 0; below 0: taken back"),
-    SampleColumn(name="mutations", type="int32", doc="partitions charged (controller_mutation), else 0"),
-    SampleColumn(name="requests", type="int64", doc="event: 1; second: all responses, 0 where the client can't tell"),
-    SampleColumn(name="records", type="int64", doc="records acknowledged or read; of events always 0"),
-    SampleColumn(name="throttle_ms", type="int64", doc="throttle time announced; second: the longest; ms"),
-    SampleColumn(name="throttle_sum_ms", type="int64", doc="sum of all throttle times announced; ms"),
-    SampleColumn(name="throttled", type="int64", doc="how many responses announced a throttle time above 0"),
-    SampleColumn(name="failed", type="int64", doc="records or requests given up"),
-    SampleColumn(name="dropped", type="int64", doc="due and never sent by the load tester"),
-    SampleColumn(name="limit", type="float64", doc="the quota of one broker, per second; null: none", nullable=True),
-    SampleColumn(
+    _text(name="kind", doc="`second` or `event`"),
+    _long(name="ts_ms", doc="when: the start of the second, or the event; ms since 1970 UTC"),
+    _text(name="cluster", doc="the bootstrap address of the run"),
+    _text(name="run_id", doc="the run, hexadecimal"),
+    _int(name="broker_id", doc="the broker that charged; -1 where unknown, and for seconds"),
+    _text(name="user", doc="the client's user; ANONYMOUS where it names none"),
+    _text(name="client_id", doc="the client-id; empty where it sends none"),
+    _text(name="does", doc="produce, consume, requests, mutate or connect"),
+    _text(name="quota_type", doc="produce, fetch, request_rate, controller_mutation or connection"),
+    _long(name="bytes", doc="bytes charged (produce, fetch), else 0; below 0: taken back"),
+    _int(name="mutations", doc="partitions charged (controller_mutation), else 0"),
+    _long(name="requests", doc="event: 1; second: all responses, 0 where the client can't tell"),
+    _long(name="records", doc="records acknowledged or read; of events always 0"),
+    _long(name="throttle_ms", doc="throttle time announced; second: the longest; ms"),
+    _long(name="throttle_sum_ms", doc="sum of all throttle times announced; ms"),
+    _long(name="throttled", doc="how many responses announced a throttle time above 0"),
+    _long(name="failed", doc="records or requests given up"),
+    _long(name="dropped", doc="due and never sent by the load tester"),
+    _float(name="limit", doc="the quota of one broker, per second; null: none", nullable=True),
+    _text(
         name="source",
-        type="string",
         doc="where events were seen: responses (exact), daemon (exact) or acknowledgements (batches of them); "
         "empty for seconds",
     ),

@@ -116,19 +116,17 @@ class KafkaPythonMutator(KafkaPythonClient):
 
     def _answered(self, client: "KafkaAdminClient", topics: tuple[NewTopic, ...]) -> dict[str, int]:
         asked: Any = client
-        flood, found = self._flood, {}
+        flood = self._flood
+        if flood.kind is MutationKind.PARTITIONS:
+            counts = {topic.name: topic.partitions for topic in topics}
+            grown = asked.create_partitions(counts, validate_only=flood.validate_only, raise_errors=False)
+            return {each.name: each.error_code for each in grown.results}
         if flood.kind is MutationKind.CREATE:
             wanted = {
                 topic.name: {"num_partitions": topic.partitions, "replication_factor": topic.replication_factor}
                 for topic in topics
             }
             answer = asked.create_topics(wanted, validate_only=flood.validate_only, raise_errors=False)
-            found = {each["name"]: each["error_code"] for each in answer["topics"]}
-        elif flood.kind is MutationKind.DELETE:
-            answer = asked.delete_topics([topic.name for topic in topics], raise_errors=False)
-            found = {each["name"]: each["error_code"] for each in answer["topics"]}
         else:
-            counts = {topic.name: topic.partitions for topic in topics}
-            answer = asked.create_partitions(counts, validate_only=flood.validate_only, raise_errors=False)
-            found = {each.name: each.error_code for each in answer.results}
-        return found
+            answer = asked.delete_topics([topic.name for topic in topics], raise_errors=False)
+        return {each["name"]: each["error_code"] for each in answer["topics"]}

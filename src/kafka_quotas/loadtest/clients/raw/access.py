@@ -6,6 +6,7 @@ librdkafka, and refuse by name a security setting that they can't honour.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
@@ -57,8 +58,7 @@ def _own_certificate(properties: Mapping[str, str]) -> dict[str, str]:
         path = properties.get(theirs)
         if path:
             try:
-                with open(path, encoding="ascii") as file:  # noqa: PTH123 - as it was given
-                    found[ours] = file.read()
+                found[ours] = Path(path).read_text("ascii")
             except (OSError, UnicodeDecodeError) as error:
                 raise UsageError(f"{theirs}: cannot read {path}") from error
     return found
