@@ -13,7 +13,6 @@ from kafka_quotas.commands.load_test.target import (
     EVENT_LOG,
     TestBed,
     floods_topics,
-    ready_flood_topics,
     running_environment,
     running_test_bed,
 )
@@ -103,8 +102,7 @@ class _ScenarioRun:
             for variant in self._scenario.variants:
                 if plan is not None and floods_topics(plan):
                     self._observer.step("removing the topics of the flood")
-                    with closing(bed.topics()) as admin:
-                        ready_flood_topics(plan, admin)
+                    bed.make_flood_topics(plan)
                 measured = self._under_quotas(variant, bed, journal, plan)
                 plan = measured.plan
                 runs.append(VariantResult(variant=variant, result=self._judged(variant, bed, measured)))
@@ -196,9 +194,7 @@ class _ScenarioRun:
             plan = scenario_plan(self._scenario, in_force, environment, run_id=self._run_id)
         else:
             plan = same_load(replace(before, bootstrap=environment.bootstrap, run_id=before.run_id + 1), in_force)
-        if floods_topics(plan):
-            with closing(bed.topics()) as admin:
-                ready_flood_topics(plan, admin)
+        bed.make_flood_topics(plan)
         return plan
 
     def _in_force(self, bed: TestBed, names: Sequence[ClientName]) -> InForce:

@@ -31,20 +31,6 @@ from kafka_quotas.stores.store import Store
 from kafka_quotas.wire.client.topics import NewTopic
 
 
-def ready_flood_topics(plan: LoadPlan, admin: TopicAdmin) -> None:
-    """Create the topics that each flood deletes or grows, and remove those of an earlier run.
-
-    Errors of `TopicAdmin` pass through.
-    """
-    for entity in plan.entities:
-        flood = entity.flood
-        if isinstance(flood, MutationFlood):
-            admin.remove(flood.prefix)
-            before = MutationPlan(flood).topics_before()
-            if before:
-                admin.make(before)
-
-
 def floods_topics(plan: LoadPlan) -> bool:
     """Check whether the plan has mutation floods."""
     return any(isinstance(entity.flood, MutationFlood) for entity in plan.entities)
@@ -124,6 +110,21 @@ class TestBed:
     def topics(self) -> TopicAdmin:
         """Open a connection that administers topics."""
         return TopicAdmin(self.admin, settings=self.settings)
+
+    def make_flood_topics(self, plan: LoadPlan) -> None:
+        """Create the topics that each flood deletes or grows, and remove those of an earlier run.
+
+        Errors of `TopicAdmin` pass through.
+        """
+        floods = [entity.flood for entity in plan.entities if isinstance(entity.flood, MutationFlood)]
+        if not floods:
+            return
+        with closing(self.topics()) as admin:
+            for flood in floods:
+                admin.remove(flood.prefix)
+                before = MutationPlan(flood).topics_before()
+                if before:
+                    admin.make(before)
 
     def make(self, topics: tuple[ScenarioTopic, ...], *, prefix: str) -> None:
         """Create the topics under the prefix, and fill them with records.

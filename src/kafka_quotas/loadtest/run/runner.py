@@ -130,26 +130,20 @@ def _engines(plan: LoadPlan, clock: RunClock, views: TopicViews) -> tuple[Client
 
 
 def _single(plan: LoadPlan, entity: ClientLoad, clock: RunClock, views: TopicViews) -> ClientEngine:
-    if entity.client is ClientKind.LIBRDKAFKA and entity.workload is Workload.PRODUCE:
-        return ProducerLoad(plan, entity, clock)
-    if entity.client is ClientKind.LIBRDKAFKA and entity.workload is Workload.CONSUME:
-        return ConsumerLoad(plan, entity, clock, views[entity.topic, entity.workload].filled)
-    if entity.client is ClientKind.KAFKA_PYTHON:
-        return _kafka_python(plan, entity, clock, views)
-    raise UsageError(f"{entity.client} can't do what {entity.name.label} is to do: {entity.workload}")
-
-
-def _kafka_python(plan: LoadPlan, entity: ClientLoad, clock: RunClock, views: TopicViews) -> ClientEngine:
-    match entity.workload, entity.flood:
-        case Workload.PRODUCE, _:
+    match entity.client, entity.workload, entity.flood:
+        case ClientKind.LIBRDKAFKA, Workload.PRODUCE, _:
+            return ProducerLoad(plan, entity, clock)
+        case ClientKind.LIBRDKAFKA, Workload.CONSUME, _:
+            return ConsumerLoad(plan, entity, clock, views[entity.topic, entity.workload].filled)
+        case ClientKind.KAFKA_PYTHON, Workload.PRODUCE, _:
             from kafka_quotas.loadtest.clients.kafka_python.producer import KafkaPythonProducer  # noqa: PLC0415 - rare
 
             return KafkaPythonProducer(plan, entity, clock)
-        case Workload.CONSUME, _:
+        case ClientKind.KAFKA_PYTHON, Workload.CONSUME, _:
             from kafka_quotas.loadtest.clients.kafka_python.consumer import KafkaPythonConsumer  # noqa: PLC0415
 
             return KafkaPythonConsumer(plan, entity, clock, views[entity.topic, entity.workload].filled)
-        case Workload.MUTATE, MutationFlood() as flood:
+        case ClientKind.KAFKA_PYTHON, Workload.MUTATE, MutationFlood() as flood:
             from kafka_quotas.loadtest.clients.kafka_python.topic_mutator import KafkaPythonMutator  # noqa: PLC0415
 
             return KafkaPythonMutator(plan, entity, clock, flood)

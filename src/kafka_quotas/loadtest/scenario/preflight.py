@@ -30,12 +30,11 @@ from kafka_quotas.loadtest.scenario.planning import Environment, client_names, s
 from kafka_quotas.loadtest.scenario.scaling import partitions_needed
 from kafka_quotas.stores.store import QuotaEntry
 
-MOST_OF: Final = {ClientKind.LIBRDKAFKA: 100, ClientKind.KAFKA_PYTHON: 20}
-"""The most clients of each library in one run."""
-_WHY_NOT_MORE: Final = {
-    ClientKind.LIBRDKAFKA: "each has four threads and megabytes of queues of its own",
-    ClientKind.KAFKA_PYTHON: "each is a Python thread, of which one runs at a time",
+_MOST_OF: Final = {
+    ClientKind.LIBRDKAFKA: (100, "each has four threads and megabytes of queues of its own"),
+    ClientKind.KAFKA_PYTHON: (20, "each is a Python thread, of which one runs at a time"),
 }
+"""The most clients of each library in one run, and why there can't be more."""
 _CAN: Final = {
     ClientKind.LIBRDKAFKA: (Workload.PRODUCE, Workload.CONSUME),
     ClientKind.KAFKA_PYTHON: (Workload.PRODUCE, Workload.CONSUME, Workload.MUTATE),
@@ -107,11 +106,11 @@ def _of_target(scenario: Scenario, target: TargetCapabilities) -> Iterator[Misma
 def _of_limits(scenario: Scenario, target: TargetCapabilities) -> Iterator[Mismatch]:
     if scenario.clients > MAX_ENTITIES:
         yield Mismatch(message=f"{scenario.clients} clients in one run", hint=f"the most is {MAX_ENTITIES}")
-    for kind, most in MOST_OF.items():
+    for kind, (most, why) in _MOST_OF.items():
         count = sum(entity.count for entity in scenario.entities if entity.client is kind)
         if count > most:
             yield Mismatch(
-                message=f"{count} clients of {kind} in one run; the most is {most}, for {_WHY_NOT_MORE[kind]}",
+                message=f"{count} clients of {kind} in one run; the most is {most}, for {why}",
                 hint="raw clients share one event loop: client: raw",
             )
     limits = target.limits
