@@ -12,8 +12,7 @@ one beyond its address's number is closed at once.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Generator
 from typing import Final
 
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -180,33 +179,29 @@ class ConnectionQuotas:
     ) -> None:
         self._window = window
         self._broker_rate = broker_rate
-        self._brokers: dict[NodeId, BrokerConnectionQuotas] = {}
+        self.brokers: dict[NodeId, BrokerConnectionQuotas] = {}
+        """Each broker's connections by node id."""
         self._total = ConnectionTotal(max_connections, on_room=self._look_again)
         self.ip_limits = IpLimits()
 
     def broker(self, node_id: NodeId) -> BrokerConnectionQuotas:
         """Return the connections to a broker, counted from now on where there are none yet."""
-        connections = self._brokers.get(node_id)
+        connections = self.brokers.get(node_id)
         if connections is None:
             rates = ConnectionRates(self._window, self.ip_limits, broker_limit=self._broker_rate)
-            connections = self._brokers[node_id] = BrokerConnectionQuotas(rates, self._total)
+            connections = self.brokers[node_id] = BrokerConnectionQuotas(rates, self._total)
         return connections
-
-    @property
-    def brokers(self) -> Mapping[NodeId, BrokerConnectionQuotas]:
-        """Each broker's connections by node id."""
-        return MappingProxyType(self._brokers)
 
     def name(self, placeholder: NodeId, node_id: int) -> None:
         """Move the counts of a placeholder to the node id that it turned out to be."""
-        if placeholder in self._brokers and node_id not in self._brokers:
-            self._brokers[node_id] = self._brokers.pop(placeholder)
+        if placeholder in self.brokers and node_id not in self.brokers:
+            self.brokers[node_id] = self.brokers.pop(placeholder)
 
     def expiry(self, now_ms: int) -> Generator[None, None, None]:
         """Drop the rates of addresses that made no connection for an hour, and yield after each slice of them."""
-        for connections in list(self._brokers.values()):
+        for connections in list(self.brokers.values()):
             yield from connections.rates.expiry(now_ms)
 
     def _look_again(self) -> None:
-        for connections in self._brokers.values():
+        for connections in self.brokers.values():
             connections.look_again()

@@ -185,11 +185,9 @@ class ProxyServer:
         connection: ProxiedConnection,
         failed: UpstreamConfig,
     ) -> UpstreamConfig | None:
-        """Record that a broker takes no connection, and lead a bootstrap connection to another, if there is one.
-
-        The other one's limits are the connection's from then on. It was admitted already, so they don't refuse it.
-        """
+        """Record that a broker takes no connection, and lead a bootstrap connection to another one."""
         gone = self.connections[connection]
+        # The other one's limits are the connection's from now on. It was admitted already, so they don't refuse it.
         self._context.counters.upstream_connect_failures += 1
         self.health.failed(failed.upstream)
         route = await listener.reached(gone)

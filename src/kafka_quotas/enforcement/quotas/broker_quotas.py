@@ -38,7 +38,7 @@ def new_limits() -> Limits:
 
 
 def update_limit(limits: Limits, quota_type: QuotaType, entity: Entity, limit: float | None, *, static: bool) -> None:
-    """Set the limit of an entity, None to remove it; every other quota overrides a static one."""
+    """Set the limit of an entity, None to remove it, as a static quota that all others override or not."""
     resolver = limits[quota_type]
     if static:
         resolver.update_static(entity, limit)
@@ -60,17 +60,7 @@ class BrokerQuotas:
         limits: Limits | None = None,
         pool: BucketPool | None = None,
     ) -> None:
-        """Make the quotas of a broker without buckets.
-
-        Args:
-            window: The window that rates are measured over.
-            mutation_window: The window of controller mutations, None for `window`.
-            mutations: The algorithm that measures controller mutations.
-            policies: The policies of clients.
-            cluster: The quotas for the whole cluster, None if these are they.
-            limits: The limits that all brokers share, None for limits of its own.
-            pool: The pool that counts the buckets of all brokers, None for an unbounded pool of its own.
-        """
+        # Without `cluster` these are the quotas of the cluster; without `limits` and `pool` they share neither.
         self._window = window
         self._mutation_window = mutation_window or window
         self._mutations = mutations

@@ -247,7 +247,7 @@ class Calibration:
         return sized
 
     def _round(self, request: CostProbe, client_id: str) -> tuple[float, int]:
-        """Send requests until the broker throttles them; return the time of one (ns) and a response's bytes."""
+        """Return the time of one request (ns), by sending them until a throttle time, and a response's bytes."""
         ask = self._upstream.asking(client_id)
         begin_s, count, size = self._now_s(), 0, 0
         while True:

@@ -81,15 +81,6 @@ class QuotaRegistry:
         policies: PolicyTable | None = None,
         pool: BucketPool | None = None,
     ) -> None:
-        """Make a registry without limits.
-
-        Args:
-            window: The window that rates are measured over.
-            mutation_window: The window of controller mutations, None for `window`.
-            mutations: The algorithm that measures controller mutations.
-            policies: The policies of clients.
-            pool: The pool that counts the buckets of all brokers, None for one without a bound.
-        """
         self.window = window
         self.pool = BucketPool() if pool is None else pool
         self._mutation_window = mutation_window
@@ -98,33 +89,25 @@ class QuotaRegistry:
         self._default_policies = self._policies
         self._limits = new_limits()
         self._stated: dict[QuotaSource, dict[Entity, Quotas]] = {source: {} for source in QuotaSource}
-        self._brokers: dict[NodeId, BrokerQuotas] = {}
+        self.brokers: dict[NodeId, BrokerQuotas] = {}
+        """The quotas of each broker by node id."""
         self.cluster = self._made(None)
         """The quotas of clients whose limits hold for the whole cluster."""
-        self._limit_count = 0
+        self.limit_count = 0
+        """The number of limits in force, including static ones."""
         self.costs = DEFAULT_COSTS
         """The cost model that estimates the thread time of requests."""
-
-    @property
-    def brokers(self) -> dict[NodeId, BrokerQuotas]:
-        """The quotas of each broker by node id."""
-        return self._brokers
 
     @property
     def default_policy(self) -> ClientPolicy:
         """The policy of a client that no entity of the policy file matches."""
         return self._default_policies.default
 
-    @property
-    def limit_count(self) -> int:
-        """The number of limits in force, including static ones."""
-        return self._limit_count
-
     def broker(self, node_id: NodeId) -> BrokerQuotas:
         """Return the quotas of a broker, and make them at its first mention."""
-        quotas = self._brokers.get(node_id)
+        quotas = self.brokers.get(node_id)
         if quotas is None:
-            quotas = self._brokers[node_id] = self._made(self.cluster)
+            quotas = self.brokers[node_id] = self._made(self.cluster)
         return quotas
 
     def name_bootstrap(self, node_id: int, placeholder: NodeId = None) -> None:
@@ -134,8 +117,8 @@ class QuotaRegistry:
             node_id: The node id of the bootstrap server.
             placeholder: The id that stood for it until now.
         """
-        if placeholder in self._brokers and node_id not in self._brokers:
-            self._brokers[node_id] = self._brokers.pop(placeholder)
+        if placeholder in self.brokers and node_id not in self.brokers:
+            self.brokers[node_id] = self.brokers.pop(placeholder)
 
     def apply(self, entries: Iterable[QuotaEntry], *, static: bool = False) -> int:
         """Replace all limits of a store.
@@ -174,7 +157,7 @@ class QuotaRegistry:
             entities=file.entities,
             internal_principals=policies.internal_principals | file.internal_principals,
         )
-        for quotas in (self.cluster, *self._brokers.values()):
+        for quotas in (self.cluster, *self.brokers.values()):
             quotas.replace_policies(self._policies)
         rates: dict[Entity, Quotas] = {
             entity: {QuotaType.REQUEST_RATE: rate} for entity, rate in file.request_rates.items()
@@ -198,13 +181,13 @@ class QuotaRegistry:
                     update_limit(self._limits, quota_type, entity, limit, static=source is QuotaSource.STATIC)
                     quota_types.add(quota_type)
                     changed += 1
-            self._limit_count += len(quotas) - len(current)
+            self.limit_count += len(quotas) - len(current)
             if quotas:
                 before[entity] = quotas
             else:
                 del before[entity]
         if quota_types:
-            for broker in (self.cluster, *self._brokers.values()):
+            for broker in (self.cluster, *self.brokers.values()):
                 broker.limits_changed(quota_types)
         return changed
 
@@ -212,7 +195,7 @@ class QuotaRegistry:
         """Drop the buckets without a record for an hour, and yield after each slice of them."""
         for _ in self.pool.expire_idle(now_ms):
             yield
-        for quotas in (self.cluster, *self._brokers.values()):
+        for quotas in (self.cluster, *self.brokers.values()):
             quotas.drop_handles()
 
     def _made(self, cluster: BrokerQuotas | None) -> BrokerQuotas:

@@ -119,6 +119,7 @@ class FrameStream:
         while position < end:
             if not self._left:
                 frame = self._begin(chunk, position, now_ms)
+                # A copy: a view would keep all of the chunk in memory while its connection is left unread.
                 if frame is None:
                     self._rest = bytearray(chunk[position:])
                     break
@@ -134,6 +135,7 @@ class FrameStream:
                     self._left = frame
             start, position = position, min(position + self._left, end)
             passed = self._take(chunk, passed, start, position, now_ms)
+        # Nearly always all of the chunk passes, which needs no slice.
         if position > passed:
             self._output.append(chunk[passed:position] if passed or position < end else chunk)
         self.is_between = not (self._left or self._rest)
@@ -183,7 +185,7 @@ class FrameStream:
         return before + len(frame.patch.content)
 
     def _look_for_tail(self, chunk: memoryview, passed: int, start: int, end: int) -> int:
-        """Gather from the frame's tail on if it starts in this piece, and return the end of what was passed on."""
+        """Gather from the frame's tail on if it starts in this piece, and return where passing on ended."""
         assert self._find_tail is not None
         tail = self._find_tail(chunk, start, end)
         if tail is None:

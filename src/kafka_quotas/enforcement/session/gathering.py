@@ -59,6 +59,7 @@ class GatherBudget:
         if share.is_waiting:
             share.is_waiting = False
             self._waiting.remove(share)
+        # A connection that closes while it waits or gathers comes here as well: its share must not be lost.
         if self._gathering.pop(share, None) is not None:
             self.used_bytes -= share.length
         while self._waiting and self._fits(self._waiting[0]):
@@ -96,6 +97,7 @@ class GatherShare:
 
         Without room, call again with the same frame after `on_room`.
         """
+        # Any connection may hold one read of this size anyway, so small requests never wait for large ones.
         if length <= SMALL_BYTES:
             return True
         self.length = length

@@ -83,6 +83,7 @@ def response_action(api_key: int, api_version: int) -> ResponseAction:
     api = API_TABLE.get(api_key)
     if api is None or not api.addresses or api_version < 0:
         return STREAM
+    # A client may ignore ApiVersions; whether its response has addresses is known for announced versions only.
     if api_version > api.max_version:
         raise ProtocolError(
             f"{api.name} version {api_version} is beyond {api.max_version}, the newest that was announced",
@@ -90,6 +91,7 @@ def response_action(api_key: int, api_version: int) -> ResponseAction:
         )
     if api.address_layout(api_version) is None:
         return STREAM
+    # Only responses with records are too long to be gathered, and those have their addresses at the end.
     return TAIL if api_key in RESPONSE_BYTES else ADDRESSES
 
 

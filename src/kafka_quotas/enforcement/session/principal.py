@@ -166,9 +166,11 @@ class PrincipalTracker:
         """
         if self.state is SaslState.INITIAL_REQUEST:
             self.state = SaslState.HANDSHAKE_OR_VERSIONS_REQUEST
+        # A broker delays its close after a failure (KIP-306), and reads nothing meanwhile.
         if self.state is SaslState.FAILED:
             raise ProtocolError("a request came after the broker had refused the client")
         if header.api_key in UNAUTHENTICATED_APIS:
+            # Gathered for a client that nobody knows yet: `sasl.server.max.receive.size` bounds it at a broker.
             self._count_request()
             if header.frame_length > MAX_UNAUTHENTICATED_BYTES:
                 raise ProtocolError(f"an authentication request announces {header.frame_length} bytes")
@@ -251,11 +253,13 @@ class PrincipalTracker:
         """
         if request.api_key == SASL_HANDSHAKE:
             error_code = handshake_error_code(frame, request.api_version)
+            # SaslHandshake only agrees on a mechanism, at first and in re-authentication (KIP-43, KIP-368).
             # The exchange begins only now: a refused mechanism must not change the principal.
             if error_code == ErrorCode.NONE:
                 self._sasl = request.sasl_exchange
                 self.state = SaslState.AUTHENTICATE
                 return
+        # A token without a header has no error code either: a broker that refuses it closes the connection.
         elif request.api_key == RAW_TOKEN:
             self._take_success(request.sasl_exchange, raw_token(frame))
             return
@@ -300,6 +304,7 @@ class PrincipalTracker:
 
     def _take_success(self, sasl: SaslExchange | None, token: bytes) -> None:
         """Make the named user the principal if this token from the broker ends the exchange."""
+        # GSSAPI takes a number of tokens that only its two ends know.
         if sasl is not None and not sasl.is_readable:
             self.state = SaslState.AUTHENTICATE_OR_COMPLETE
         elif sasl is None or sasl.is_last(token):

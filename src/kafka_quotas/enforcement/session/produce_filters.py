@@ -54,6 +54,7 @@ class PartialProduce:
         self._order = data.order
         if not self._refused:
             return Forward(frame=frame)
+        # The other partitions may pass: a broker too takes and refuses the partitions of one request apart.
         cut = without_partitions(frame, self._header, data, self._refused.__contains__)
         if cut is not None:
             return Forward(frame=cut)
@@ -135,6 +136,7 @@ class QuotaErrorFilter(RequestFilter):
                 request.correlation_id, throttle_ms=self._wait_ms, error=ErrorCode.THROTTLING_QUOTA_EXCEEDED
             )
             return Respond(frame=refused)
+        # The client should wait before it tries again; the daemon does not mute it, as it has its answer.
         response = bytearray(self._refused_produce(frame, request, now_ms))
         patch_throttle(response, *request.api, self._wait_ms)
         return Respond(frame=bytes(response))

@@ -76,6 +76,7 @@ class ProduceTemplate:
         """Records bytes if no throttle time can come of it, and returns whether it did."""
         self.response_end = bare_end(header.api_version)
         self.spares: deque[InFlightRequest] = deque(maxlen=MAX_SPARES)
+        # Without a throttle time at its end (version 0) no bytes show that a response is bare.
         # Only a response returns a request to `spares`, and a counted request is charged for more than its bytes.
         self.is_plain = bool(self.response_end) and expects_response and not client.counts_requests
 

@@ -140,6 +140,7 @@ class QuotaAccounting:
 
     def apply_policy(self, request: InFlightRequest, now_ms: int) -> None:
         """Apply the client's policy to the throttle time that a filter set, and log the filter's charges."""
+        # A filter knows limiters, not policies: what it asked for is capped, or only counted, here.
         client, limiter = request.client, request.throttled_by
         throttle_ms, request.throttle_ms = request.throttle_ms, 0
         if client is not None and limiter is not None and throttle_ms > 0:
@@ -152,7 +153,7 @@ class QuotaAccounting:
         """Take note of a throttle time that the broker set, and count it if the daemon limits the client too."""
         limiter = request.accountable
         if upstream_ms <= 0 or limiter is None:
-            return
+            return  # the client counts for nothing here, and waits by itself for what the broker wrote
         if limiter.bound is not None:
             self.throttle_stats.throttled_upstream(limiter.quota_type, limiter, upstream_ms)
         request.upstream_ms = upstream_ms

@@ -133,6 +133,7 @@ class RequestClassifier:
             return None
         self._check_served(header)
         tracker.admit(header)
+        # The client's bytes stay kept: after the broker's answer `begin` sees this request again.
         if tracker.needs_proof(header, is_charged=self._may_charge(header.api_key)):
             return self._proof_request(header)
         return self._begin_request(chunk, header, now_ms)
@@ -280,14 +281,15 @@ class RequestClassifier:
             chunk, header, client, expects_response=expects_response, max_bytes=self.max_request_bytes
         )
         if self.last is not None:
-            self.last.retire()
+            self.last.retire()  # also after a change of the quotas, whose limiters a spare request would keep
         # Each Produce of a client that gets errors has to be checked against its quota before it passes.
         self.last = None if client.refuses else template
         return template.request(header.frame_length, header.correlation_id)
 
     def _take_fetch(self, request: InFlightRequest, chunk: memoryview, header: RequestHeader) -> bool:
-        """Lower a Fetch's size limits to one window of the quota; return False if more bytes are needed."""
+        """Lower a Fetch's size limits to one window of the quota, and return whether its bytes were enough."""
         client = self.client(header.client_id)
+        # Anybody can claim to be a follower in a Fetch: only an internal principal is believed (CLUSTER_ACTION).
         if client.is_internal:
             replica = replica_id(chunk, header)
             if replica is None:
@@ -320,7 +322,7 @@ class RequestClassifier:
         return True
 
     def _take_share_fetch(self, request: InFlightRequest, chunk: memoryview, header: RequestHeader) -> bool:
-        """Lower a ShareFetch's limits if its data is delivered; return False if more bytes are needed."""
+        """Lower a ShareFetch's limits if its data is delivered, and return whether its bytes were enough."""
         client = self.client(header.client_id)
         limiter = client.fetch
         window_bytes = None if client.is_shadow else limiter.max_value_in_window

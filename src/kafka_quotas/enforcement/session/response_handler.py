@@ -303,7 +303,7 @@ class ResponseHandler:
     def _emptied(
         self, request: InFlightRequest, chunk: memoryview, offset: int, length: int, now_ms: int
     ) -> Decision | None:
-        """Give a fetch's bytes back and send an empty response instead; return None if bytes are missing."""
+        """Give a fetch's bytes back and send an empty response instead, or return None if bytes are missing."""
         assert request.client is not None
         throttle_at = throttle_offset(*request.api, chunk, offset)
         if throttle_at == NEED_MORE:

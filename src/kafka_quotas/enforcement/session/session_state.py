@@ -161,7 +161,7 @@ class SessionState:
         """Hold the next response back for its throttle time."""
         self.is_delaying = True
         self._mute(request, now_ms)
-        # No request begins until the response has passed: pipelining would be a way around the delay.
+        # KIP-13: the response itself is late. No request begins until it has passed: pipelining would be a way around.
         if self.awaited is None:
             self.await_response(request)
 
@@ -209,6 +209,7 @@ class SessionState:
     def resume_responses(self, now_ms: int) -> None:
         """Pass on the responses that waited for the client to take bytes, unless one is delayed."""
         self.client_is_full = False
+        # The end of the delay passes them on.
         if not self.is_delaying:
             self.responses.resume(now_ms)
 

@@ -108,7 +108,7 @@ class AutoCreations:
         return list(islice(self._unsettled.get((limiter.user, limiter.client_id), ()), MAX_ASKED))
 
     def withdraw(self, name: str, now_ms: int) -> Sequence[Charge]:
-        """Give back the charge of a topic that a CreateTopics request has paid for, and return what was given back."""
+        """Give back the charge of a topic that a CreateTopics request has paid for, and return the correction."""
         self._charges = []
         self._settle(name, 0, now_ms)
         return self._charges

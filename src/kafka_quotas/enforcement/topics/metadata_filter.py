@@ -53,19 +53,12 @@ class MetadataFilter(RequestFilter):
     """
 
     def __init__(
-        self,
-        header: RequestHeader,
-        rule: AutoCreate,
-        limiter: Limiter | None,
-        *,
-        cache: TopicCache,
-        auto_creations: AutoCreations,
+        self, header: RequestHeader, rule: AutoCreate, limiter: Limiter | None, made_by: "MetadataFilterFactory"
     ) -> None:
         super().__init__(header)
         self._rule = rule
         self._limiter = limiter
-        self._cache = cache
-        self._auto_creations = auto_creations
+        self._made_by = made_by
         self._parsed: ParsedMetadataRequest | None = None
         self._lookup = TopicLookup(header)
         self._absent: dict[str, int] = {}
@@ -103,11 +96,11 @@ class MetadataFilter(RequestFilter):
         if is_all and len(frame) > MAX_LEARNT_BYTES:
             return frame
         topics = known_topics(request.api_version, frame)
-        self._cache.learn(topics)
+        self._made_by.cache.learn(topics)
         if parsed is None or parsed.names is None:
             return frame
         if self._limiter is not None and self._rule is AutoCreate.COUNT and parsed.may_create:
-            quota, charges = self._auto_creations.take_topics(topics, self._limiter, now_ms)
+            quota, charges = self._made_by.auto_creations.take_topics(topics, self._limiter, now_ms)
             # Besides this client's charges there are corrections of other clients' that named the same topics.
             self._charges += charges
             if quota is not None:
@@ -162,4 +155,4 @@ class MetadataFilterFactory:
             rule = AutoCreate.PASS  # the request of a client without a quota is not charged
         if not counts:
             request.blocks_next = False
-        return MetadataFilter(header, rule, limiter, cache=self.cache, auto_creations=self.auto_creations)
+        return MetadataFilter(header, rule, limiter, self)

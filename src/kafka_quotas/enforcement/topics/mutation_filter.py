@@ -55,21 +55,12 @@ class MutationFilter(RequestFilter):
     """The enforcement of a client's mutation quota on one request."""
 
     def __init__(
-        self,
-        header: RequestHeader,
-        limiter: Limiter,
-        *,
-        strict: bool,
-        cache: TopicCache,
-        auto_creations: AutoCreations,
-        counters: Counters,
+        self, header: RequestHeader, limiter: Limiter, *, strict: bool, made_by: "MutationFilterFactory"
     ) -> None:
         super().__init__(header)
-        self._auto_creations = auto_creations
         self._limiter = limiter
         self._quota: MutationQuota = limiter.mutation_quota(strict=strict)
-        self._cache = cache
-        self._counters = counters
+        self._made_by = made_by
         self._mutations: Mutations | None = None
         self._lookup = TopicLookup(header)
         self._charged: dict[TopicKey, int] = {}
@@ -113,7 +104,7 @@ class MutationFilter(RequestFilter):
         """Charge the topics and refuse those over the quota, and return the indices of the others."""
         known = self._lookup.known
         kept: list[int] = []
-        costs = mutations.costs(known, default_partitions=self._cache.default_partitions)
+        costs = mutations.costs(known, default_partitions=self._made_by.cache.default_partitions)
         for index, (key, cost) in enumerate(zip(mutations.keys, costs, strict=True)):
             refusal = self._quota.record(cost, now_ms) if cost else None
             if refusal is None:
@@ -122,7 +113,7 @@ class MutationFilter(RequestFilter):
                     self._charged[key] = cost
                     self._charges.append((self._limiter, cost))
             else:
-                self._counters.mutation_refusals += 1
+                self._made_by.counters.mutation_refusals += 1
                 self._refused[key] = refused_topic(
                     self._header.api_key,
                     self._header.api_version,
@@ -146,12 +137,12 @@ class MutationFilter(RequestFilter):
             # A topic is paid for once: by this request, not by one that named it before. A refused request pays
             # nothing (the broker may be creating the topic already), so the charge of the other one stays.
             if self._header.api_key == ApiKey.CREATE_TOPICS and isinstance(key, str):
-                self._charges += self._auto_creations.withdraw(key, now_ms)
+                self._charges += self._made_by.auto_creations.withdraw(key, now_ms)
             if result.partitions is not None and result.partitions > 0:
                 cost = result.partitions
                 if mutations.wanted[mutations.keys.index(key)] == DEFAULT_PARTITIONS:
-                    self._cache.default_partitions = cost
-        self._counters.mutation_partitions += cost
+                    self._made_by.cache.default_partitions = cost
+        self._made_by.counters.mutation_partitions += cost
         if cost != charged:
             self._limiter.record_without_throttle(cost - charged, now_ms)
             self._charges.append((self._limiter, cost - charged))
@@ -194,11 +185,5 @@ class MutationFilterFactory:
                 hint=f"its topics can't be counted, and {client.user!r} has a quota on them",
             )
         check_topic_request(header)
-        return MutationFilter(
-            header,
-            client.mutation,
-            strict=self.rules.is_strict(*request.api) and not client.is_shadow,
-            cache=self.cache,
-            auto_creations=self.auto_creations,
-            counters=self.counters,
-        )
+        strict = self.rules.is_strict(*request.api) and not client.is_shadow
+        return MutationFilter(header, client.mutation, strict=strict, made_by=self)

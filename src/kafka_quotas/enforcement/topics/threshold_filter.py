@@ -43,26 +43,17 @@ class ThresholdFilter(RequestFilter):
     In shadow mode it rejects nothing.
     """
 
-    def __init__(
-        self,
-        header: RequestHeader,
-        thresholds: BrokerThresholds,
-        error: ThresholdError,
-        *,
-        is_shadow: bool,
-        cache: TopicCache,
-        sequences: ProducerSequences,
-    ) -> None:
+    def __init__(self, header: RequestHeader, *, is_shadow: bool, made_by: "ThresholdFilterFactory") -> None:
         super().__init__(header)
-        self._thresholds = thresholds
-        self._error = error
         self._is_shadow = is_shadow
-        self._cache = cache
+        self._thresholds = made_by.thresholds
+        self._error = made_by.error
+        self._cache = made_by.cache
+        self._sequences = made_by.sequences
         self._lookup = TopicLookup(header)
         self._data: ProduceData | None = None
         self._asks_for_all = False
         self._sizes: dict[PartitionKey, tuple[str, int]] = {}
-        self._sequences = sequences
         self._partial = PartialProduce(self._header)
 
     def on_request(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Verdict:
@@ -169,11 +160,4 @@ class ThresholdFilterFactory:
         # A threshold sets no throttle time, so the next request need not wait for the response.
         request.blocks_next = False
         client = request.client
-        return ThresholdFilter(
-            header,
-            self.thresholds,
-            self.error,
-            is_shadow=client is not None and client.is_shadow,
-            cache=self.cache,
-            sequences=self.sequences,
-        )
+        return ThresholdFilter(header, is_shadow=client is not None and client.is_shadow, made_by=self)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 from kafka_quotas.core.clock import Clock
@@ -167,23 +166,19 @@ class ThresholdRegistry:
         self._notify = notify
         self._clock = clock
         self._store = self._file = self._settings = ThresholdSettings()
-        self._brokers: dict[NodeId, BrokerThresholds] = {}
+        self.brokers: dict[NodeId, BrokerThresholds] = {}
+        """The thresholds of each broker by node id."""
 
     @property
     def is_active(self) -> bool:
         """Whether any broker has thresholds."""
         return not self._settings.is_empty
 
-    @property
-    def brokers(self) -> Mapping[NodeId, BrokerThresholds]:
-        """The thresholds of each broker by node id."""
-        return MappingProxyType(self._brokers)
-
     def broker(self, node_id: NodeId) -> BrokerThresholds:
         """Return the thresholds of a broker, and make them at its first mention."""
-        thresholds = self._brokers.get(node_id)
+        thresholds = self.brokers.get(node_id)
         if thresholds is None:
-            thresholds = self._brokers[node_id] = BrokerThresholds(
+            thresholds = self.brokers[node_id] = BrokerThresholds(
                 None if node_id is None or node_id < 0 else str(node_id),
                 cache=self._cache,
                 counters=self._counters,
@@ -200,8 +195,8 @@ class ThresholdRegistry:
             node_id: The node id of the bootstrap server.
             placeholder: The id that stood for it until now.
         """
-        if placeholder in self._brokers and node_id not in self._brokers:
-            thresholds = self._brokers[node_id] = self._brokers.pop(placeholder)
+        if placeholder in self.brokers and node_id not in self.brokers:
+            thresholds = self.brokers[node_id] = self.brokers.pop(placeholder)
             thresholds.broker = str(node_id)
             thresholds.apply(self._settings)
 
@@ -232,7 +227,7 @@ class ThresholdRegistry:
     def _apply(self, store: ThresholdSettings, file: ThresholdSettings) -> None:
         settings = _merged(store, file)
         self._store, self._file, self._settings = store, file, settings
-        for thresholds in self._brokers.values():
+        for thresholds in self.brokers.values():
             thresholds.apply(settings)
 
 
