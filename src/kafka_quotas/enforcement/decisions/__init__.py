@@ -1,4 +1,4 @@
 """The messages of the decision API, in JSON and in binary.
 
-Imports `core` alone. Transport is `enforcement.control`'s.
+Imports `enforcement.config`. Transport is `enforcement.control`'s.
 """

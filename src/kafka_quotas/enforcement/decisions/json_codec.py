@@ -77,17 +77,8 @@ def read_request(data: object) -> DecisionRequest:
 
 def write_decision(decision: Decision) -> dict[str, Json]:
     """Return the object of one decision, in which `quota` is null without a limit."""
-    quota = {
-        "key": decision.quota,
-        "entity": decision.entity,
-        "limit": decision.limit,
-        "observed": decision.observed,
-    }
-    return {
-        "delay_ms": decision.delay_ms,
-        "quota": quota if decision.entity else None,
-        "shadow": decision.is_shadow,
-    }
+    quota = {"key": decision.quota, "entity": decision.entity, "limit": decision.limit, "observed": decision.observed}
+    return {"delay_ms": decision.delay_ms, "quota": quota if decision.entity else None, "shadow": decision.is_shadow}
 
 
 def read_version(message: Mapping[str, Json]) -> None:
