@@ -56,9 +56,9 @@ class SeriesSample:
     value: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Family:
-    """A metric with its figures."""
+    """A metric with its figures, which prometheus-client's registry takes as a collector."""
 
     name: str
     """Name of the metric, of counters without `_total`."""
@@ -66,6 +66,17 @@ class Family:
     """Whether the metric only grows."""
     help: str
     samples: tuple[SeriesSample, ...]
+
+    def collect(self) -> "Iterable[Metric]":
+        """Return the metric in prometheus-client's form, whose registry asks for it."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - optional, as below
+
+        labels = list(self.samples[0].labels) if self.samples else []
+        kind: Any = CounterMetricFamily if self.is_counter else GaugeMetricFamily
+        metric: Metric = kind(self.name, self.help, labels=labels)
+        for sample in self.samples:
+            metric.add_metric(list(sample.labels.values()), sample.value)  # type: ignore[attr-defined]
+        return (metric,)
 
 
 def families(status: DaemonStatus) -> Iterator[Family]:
@@ -104,16 +115,6 @@ def exposition(status: Callable[[], Generator[None, None, DaemonStatus]]) -> Exp
             "metrics need prometheus-client, which is not installed", hint="pip install 'kafka-quotas[daemon]'"
         ) from error
 
-    class OneFamily:
-        """A collector of one family, so that families are written one by one."""
-
-        def __init__(self, family: Family) -> None:
-            self._family = family
-
-        def collect(self) -> "Iterable[Metric]":
-            """Return the family in prometheus-client's form."""
-            return (_prometheus(self._family),)
-
     process = CollectorRegistry(auto_describe=False)
     ProcessCollector(registry=process)
 
@@ -122,7 +123,7 @@ def exposition(status: Callable[[], Generator[None, None, DaemonStatus]]) -> Exp
         pieces = []
         for family in families(current):
             registry = CollectorRegistry(auto_describe=False)
-            registry.register(OneFamily(family))
+            registry.register(family)
             pieces.append(generate_latest(registry))
             yield
         return b"".join((*pieces, generate_latest(process)))
@@ -202,14 +203,3 @@ def _gauge(
 
 def _counter(name: str, text: str, total: float) -> Family:
     return _gauge(name, text, [({}, total)], is_counter=True)
-
-
-def _prometheus(family: Family) -> "Metric":
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - optional, as above
-
-    labels = list(family.samples[0].labels) if family.samples else []
-    kind: Any = CounterMetricFamily if family.is_counter else GaugeMetricFamily
-    metric: Metric = kind(family.name, family.help, labels=labels)
-    for sample in family.samples:
-        metric.add_metric(list(sample.labels.values()), sample.value)  # type: ignore[attr-defined]
-    return metric
