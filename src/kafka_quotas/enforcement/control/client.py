@@ -90,9 +90,9 @@ def runtime_folder() -> Path:
         return user_runtime_path("kafka-quotas", appauthor=False)
 
 
-def control_path(port: int, *, folder: Path | None = None) -> Path:
+def control_path(port: int) -> Path:
     """Return the path for a daemon whose bootstrap listener has this port."""
-    return (folder or runtime_folder()) / f"daemon-{port}{_SUFFIX}"
+    return runtime_folder() / f"daemon-{port}{_SUFFIX}"
 
 
 def find_control_path(*, folder: Path | None = None) -> Path:

@@ -22,7 +22,6 @@ from kafka_quotas.core.errors import KafkaQuotasError
 class LogLevel(IntEnum):
     """The severity of an event, with the numbers of `logging`."""
 
-    DEBUG = 10
     INFO = 20
     WARNING = 30
     ERROR = 40
@@ -87,26 +86,16 @@ class LogFormat(StrEnum):
 class Log:
     """The log on one stream, which limits the lines per event."""
 
-    def __init__(
-        self,
-        stream: TextIO,
-        clock: Clock,
-        *,
-        threshold: LogLevel = LogLevel.INFO,
-        log_format: LogFormat = LogFormat.TEXT,
-    ) -> None:
+    def __init__(self, stream: TextIO, clock: Clock, *, log_format: LogFormat = LogFormat.TEXT) -> None:
         self._line = _json_line if log_format is LogFormat.JSON else _text_line
         self._stream = stream
         self._clock = clock
-        self._threshold = threshold
         self._second = 0
         self._written: dict[str, int] = {}
         self._suppressed: dict[str, int] = {}
 
     def notify(self, event: LogEvent) -> None:
         """Write the line of an event, or leave it out and count it."""
-        if event.level < self._threshold:
-            return
         now_ms = self._clock.now_ms()
         if now_ms // 1000 != self._second:
             self._second = now_ms // 1000
