@@ -87,3 +87,11 @@ def test_a_login_that_needs_an_extra_names_it(kafka4: Kafka, tmp_path: Path) -> 
     found = bare("daemon", "calibrate", "--upstream", kafka4.tls_bootstrap.split(",")[0], *options)
     assert found.returncode == 2, found.stderr
     assert "kafka-quotas[pkcs12]" in found.stderr
+
+
+def test_floods_of_requests_without_records_need_no_extra() -> None:
+    explained = bare("load-test", "requests", "--help")
+    assert (explained.returncode, explained.stderr) == (0, "")
+    refused = bare("load-test", "requests", "--api", "ApiVersions", "--bootstrap-server", "127.0.0.1:1", "--yes")
+    assert "127.0.0.1:1" in refused.stderr
+    assert "No module named" not in refused.stderr

@@ -7,12 +7,14 @@ fixed offset from the end. Brokers from Kafka 2.1 to 4.x take it.
 """
 
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch
 from kafka_quotas.wire.codec.writer import FieldWriter
+
+if TYPE_CHECKING:  # its libraries are an extra, which floods without records do without
+    from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch
 
 VERSION: Final = 7
 TIMEOUT_MS: Final = 30_000
@@ -33,7 +35,7 @@ class ProduceAnswer(NamedTuple):
 class ProduceRequest:
     """The Produce requests of one client to one topic, with `acks` of 0, 1 or -1."""
 
-    def __init__(self, *, client_id: str | None, topic: str, acks: int, batch: RecordBatch) -> None:
+    def __init__(self, *, client_id: str | None, topic: str, acks: int, batch: "RecordBatch") -> None:
         writer = FieldWriter(flexible=False)
         writer.int32(0)  # length of the frame
         writer.int16(ApiKey.PRODUCE)
