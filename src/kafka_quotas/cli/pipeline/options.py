@@ -13,7 +13,8 @@ from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.choice import Engine
 from kafka_quotas.pipeline.engine.runner import EventsRequest
 from kafka_quotas.pipeline.engine.spark_settings import DEFAULT_MASTER, SparkSettings
-from kafka_quotas.pipeline.recommend.advice import Tolerance
+from kafka_quotas.pipeline.recommend.advice import RecommendPlan, Tolerance
+from kafka_quotas.pipeline.recommend.capacity import read_capacities
 
 Data = Annotated[Path, typer.Argument(metavar="DATA", help="The folder that ingest wrote.")]
 
@@ -118,11 +119,10 @@ class AdviceOptions:
         """Return what to recommend quotas from, and where to write them and the table recommendation, if anywhere.
 
         Raises:
-            UsageError: A share or a window is out of range.
+            UsageError: A share or a window is out of range, or the file of capacities is invalid.
         """
         settings = windows.settings()
-        return RecommendRequest(
-            events=events,
+        plan = RecommendPlan(
             scope=self.default_of,
             tolerance=Tolerance(
                 clients_share=self.clients_share,
@@ -131,9 +131,8 @@ class AdviceOptions:
                 capacity_share=self.capacity_share,
             ),
             cluster=self.cluster,
-            capacities=self.capacity,
+            capacities=None if self.capacity is None else read_capacities(self.capacity),
             window=settings.client,
             controller_window=settings.controller,
-            file=file,
-            tables=tables,
         )
+        return RecommendRequest(events=events, plan=plan, file=file, tables=tables)

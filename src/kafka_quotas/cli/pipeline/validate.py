@@ -12,9 +12,9 @@ from kafka_quotas.cli.pipeline.options import Data, EngineOptions
 from kafka_quotas.cli.pipeline.progress import job_watcher
 from kafka_quotas.cli.pipeline.proposals import proposal_in_force
 from kafka_quotas.cli.pipeline.validate_view import remarks, validation_listing
-from kafka_quotas.commands.pipeline.validate import ValidateRequest
 from kafka_quotas.commands.pipeline.validate import validate as run_validate
 from kafka_quotas.pipeline.engine.choice import require_libraries
+from kafka_quotas.pipeline.validate.check import ValidatePlan
 
 Quotas = Annotated[
     str | None,
@@ -47,15 +47,14 @@ def validate(
     """
     require_libraries()
     settings = windows.settings()
-    request = ValidateRequest(
-        events=engine.events(data),
+    plan = ValidatePlan(
         quotas=proposal_in_force(quotas, store),
         tolerance=tolerance,
         window=settings.client,
         controller_window=settings.controller,
     )
     with job_watcher() as watcher:
-        result = run_validate(request, watcher)
+        result = run_validate(engine.events(data), plan, watcher)
     print_listing(validation_listing(result), output)
     for line in remarks(result.validation):
         write(line, sys.stderr)

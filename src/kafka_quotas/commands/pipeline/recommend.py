@@ -5,11 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, OpenEvents, RecordedEvents, open_events
-from kafka_quotas.pipeline.recommend.advice import Tolerance
-from kafka_quotas.pipeline.recommend.capacity import read_capacities
+from kafka_quotas.pipeline.recommend.advice import RecommendPlan
 from kafka_quotas.stores.files.atomic_write import save_text
 
 if TYPE_CHECKING:
@@ -21,15 +18,7 @@ class RecommendRequest:
     """The events, the scope and tolerance of the quotas, and the targets for file and tables."""
 
     events: EventsRequest
-    scope: DefaultScope
-    """Scope of the default quota."""
-    tolerance: Tolerance
-    cluster: str | None = None
-    """Cluster to recommend for, None for the only one."""
-    capacities: Path | None = None
-    """File of capacities in Cruise Control's format, None for none."""
-    window: QuotaWindow = DEFAULT_WINDOW
-    controller_window: QuotaWindow = DEFAULT_WINDOW
+    plan: RecommendPlan
     file: Path | None = None
     """File for the recommended quotas, None for none."""
     tables: Path | None = None
@@ -64,20 +53,11 @@ def recommend_from(events: OpenEvents, request: RecommendRequest, *, step: Calla
     from kafka_quotas.pipeline.recommend.quota_file import recommendation_table  # noqa: PLC0415
     from kafka_quotas.pipeline.tables.arrow import write_tables  # noqa: PLC0415
 
-    plan = job.RecommendPlan(
-        cluster=request.cluster,
-        scope=request.scope,
-        seconds=events.recorded.seconds,
-        tolerance=request.tolerance,
-        capacities=None if request.capacities is None else read_capacities(request.capacities),
-        window=request.window,
-        controller_window=request.controller_window,
-    )
-    found = job.recommend(events, plan, step=step)
-    text = job.recommended_file(found, events=events.recorded.count)
+    found = job.recommend(events, request.plan, step=step)
+    text = job.recommended_file(found, events.recorded)
     if request.file is not None:
         save_text(request.file, [text])
     if request.tables is not None:
-        table = recommendation_table(found.cluster, found.advices, request.scope)
+        table = recommendation_table(found.cluster, found.advices, request.plan.scope)
         write_tables(request.tables, {"recommendation": table})
     return RecommendResult(events=events.recorded, recommendation=found, text=text)

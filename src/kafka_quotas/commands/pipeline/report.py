@@ -57,7 +57,7 @@ def report(request: ReportRequest, watcher: EventsWatcher, *, step: Callable[[st
         from kafka_quotas.pipeline.usage.job import usage  # noqa: PLC0415 - loads the kernels
         from kafka_quotas.pipeline.usage.task import UsagePlan  # noqa: PLC0415
 
-        plan = UsagePlan(quotas=request.quotas, seconds=events.recorded.seconds, window=request.recommend.window)
+        plan = UsagePlan(quotas=request.quotas, seconds=events.recorded.seconds, window=request.recommend.plan.window)
         in_force = usage(events, plan)
     return _result(request, advised, in_force)
 

@@ -160,7 +160,6 @@ def _amounts(events: pa.Table, quota_type: QuotaType) -> NDArray[np.float64]:
 
 
 def _is_of(quota_type: QuotaType, column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Return which events are of a quota type."""
     parts = []
     for chunk in map(_encoded, column.chunks):
         wanted = np.array([name == quota_type.value for name in chunk.dictionary.to_pylist()], dtype=np.bool_)
@@ -169,5 +168,4 @@ def _is_of(quota_type: QuotaType, column: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def _encoded(column: pa.Array) -> pa.DictionaryArray:
-    """Return the column dictionary-encoded."""
     return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()

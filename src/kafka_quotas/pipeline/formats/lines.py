@@ -117,7 +117,6 @@ def _seek_line(file: _File, start: int) -> int:
 
 
 def _blocks(file: _File, offset: int) -> Iterator[Block]:
-    """Yield the lines from here to the end of the file."""
     rest = b""
     while piece := file.read1(_BLOCK):
         content = rest + piece

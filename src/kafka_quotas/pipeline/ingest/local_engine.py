@@ -119,7 +119,6 @@ def _run_task(task: IngestTask, *, buckets: int, folder: Path) -> TaskCounts:
 
 
 def _by_bucket(events: pa.Table, buckets: int) -> list[pa.Table]:
-    """Split events into one sorted table per bucket."""
     ordered = events.sort_by([(BUCKET, "ascending"), *_ORDER])
     numbers = ordered[BUCKET].to_numpy()
     starts = [int(each) for each in numbers.searchsorted(range(buckets + 1))]

@@ -63,7 +63,6 @@ def find_paths(path: Path) -> Iterator[FoundFile]:
 
 
 def _files(path: Path) -> list[Path]:
-    """Return the file itself, or the visible ones below the folder."""
     files = sorted(each for each in path.rglob("*") if _is_visible(each, path)) if path.is_dir() else [path]
     return [each for each in files if each.is_file()]
 

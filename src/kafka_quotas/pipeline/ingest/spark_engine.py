@@ -17,7 +17,7 @@ from kafka_quotas.pipeline.engine.progress import Watch, row_counter, run_watche
 from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
 from kafka_quotas.pipeline.ingest.ingested_tables import BUCKET, INGESTED_TABLES, arrow_batches, staged_schema
 from kafka_quotas.pipeline.ingest.parse import no_collection, parse_task
-from kafka_quotas.pipeline.tables.schemas import EVENTS
+from kafka_quotas.pipeline.tables.schemas import EVENTS, QUARANTINE
 from kafka_quotas.pipeline.tables.table import TableSchema
 
 if TYPE_CHECKING:
@@ -51,21 +51,13 @@ def ingest_on_spark(
         )
         counts = sorted((TaskCounts(**row.asDict()) for row in collected), key=lambda each: each.number)
         for table in INGESTED_TABLES:
-            if any(getattr(each, _COUNTED[table.name]) for each in counts):
+            if any(getattr(each, "quarantined" if table is QUARANTINE else table.name) for each in counts):
                 run_watched(
                     session, _writer(parsed, table, folder), stage=f"write {table.name}", watch=watch, rows=row_count
                 )
     finally:
         parsed.unpersist()
     return counts
-
-
-_COUNTED: Final = {
-    "events": "events",
-    "quarantine": "quarantined",
-    "metrics": "metrics",
-    "client_throttle": "client_throttle",
-}
 
 
 def parsed_rows(session: "SparkSession", tasks: Sequence[IngestTask], *, buckets: int, rows: Any = None) -> "DataFrame":

@@ -113,11 +113,7 @@ class Limiters:
 
         Rules whose limits share a ring are for `run` alone: make the rule with one limit, or closed.
 
-        Args:
-            rows: The row of each event, -1 to skip it.
-            times_ms: Times in ms since 1970.
-            values: Amounts.
-            operations: One operation per event, None for the rule's.
+        Rows, times and values are those of `run`. `operations` has one per event, None for the rule's.
         """
         self._require_fit(rows, times_ms, values, *(() if operations is None else (operations,)))
         order, limits = order_by_row(rows, row_count=len(self.bounds)), self.bounds.shape[1]

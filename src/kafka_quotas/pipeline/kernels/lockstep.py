@@ -173,7 +173,6 @@ class _Lockstep:
         self._counts[lane, END_MS] = np.maximum(self._counts[lane, END_MS], self._now[done])
 
     def _finish_singly(self, each: int) -> None:
-        """Run the rest of one lane's events one by one."""
         lane = int(self._lane[each])
         clock, total = _editable(self._limiters.clocks[lane]), _editable(self._limiters.sums[lane])
         counts, amounts = _editable(self._counts[lane]), _editable(self._amounts[lane])

@@ -111,7 +111,6 @@ class SecondsMeter(Limiters):
     def _add_in_numpy(
         self, rows: NDArray[np.int32], times_ms: Int64s, amounts: Floats, *, events: Int64s, figures: Int64s
     ) -> SecondCells:
-        """Return the cells of sorted charges."""
         levels = self.trace(rows, times_ms, amounts).level[:, 0]
         row, second = rows.astype(np.int64), times_ms // 1000
         starts = np.flatnonzero(np.concatenate([[True], (row[1:] != row[:-1]) | (second[1:] != second[:-1])]))

@@ -115,7 +115,6 @@ def percentiles_ms(pool: NDArray[np.uint32], chosen: NDArray[np.int64], share: f
 
 
 def _middle_ms(step: int) -> float:
-    """Return the middle of the delays that one step counts."""
     if step < 32:
         return float(step)
     octave = step // 16 - 1

@@ -14,7 +14,9 @@ from typing import Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import FETCH_BYTES, QuotaKey, ValueType
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.recommend.capacity import Capacities
 from kafka_quotas.pipeline.recommend.demand import Demand
 
@@ -62,6 +64,20 @@ class Tolerance:
             raise UsageError(f"headroom must be a factor from 1, not {self.headroom}")
         if not 0 < self.capacity_share <= 1:
             raise UsageError(f"capacity share must be above 0 and at most 1, not {self.capacity_share}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecommendPlan:
+    """The clients that want quotas, the tolerance, and the brokers' capacities and windows."""
+
+    scope: DefaultScope
+    """Clients that get a quota each."""
+    tolerance: Tolerance
+    cluster: str | None = None
+    """Cluster to recommend for, None for the only one with events."""
+    capacities: Capacities | None = None
+    window: QuotaWindow = DEFAULT_WINDOW
+    controller_window: QuotaWindow = DEFAULT_WINDOW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +185,6 @@ def _override(quota_type: QuotaType, demand: Demand, default: float, tolerance: 
 
 
 def _loads(advice: Advice, capacities: Capacities | None) -> tuple[BrokerLoad, ...]:
-    """Return the load of every broker, by broker id."""
     limits = advice.limits()
     demanded = dict.fromkeys(sorted({each.broker_id for demand in advice.demands for each in demand.brokers}), 0.0)
     for demand in advice.demands:

@@ -7,15 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
-from kafka_quotas.pipeline.engine.runner import OpenEvents
-from kafka_quotas.pipeline.recommend.advice import Advice, Tolerance, advise
-from kafka_quotas.pipeline.recommend.capacity import Capacities
+from kafka_quotas.pipeline.buckets.proposal import Proposal
+from kafka_quotas.pipeline.engine.runner import OpenEvents, RecordedEvents
+from kafka_quotas.pipeline.recommend.advice import Advice, RecommendPlan, advise
 from kafka_quotas.pipeline.recommend.demand import Demand
 from kafka_quotas.pipeline.recommend.observed import demands_of, throttled_shares, with_trials
-from kafka_quotas.pipeline.recommend.quota_file import recommended_proposal, recommended_text
+from kafka_quotas.pipeline.recommend.quota_file import recommended_limits, recommended_text
 from kafka_quotas.pipeline.recommend.trials import RECOMMENDED, finer_limits, first_limits, sweep, unlimited_clients
 from kafka_quotas.pipeline.replay.job import replay
 from kafka_quotas.pipeline.replay.task import Model, ReplayPlan
@@ -23,22 +21,6 @@ from kafka_quotas.pipeline.usage.job import UsageTables, usage
 from kafka_quotas.pipeline.usage.task import UsagePlan
 
 Demands = tuple[Demand, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecommendPlan:
-    """The clients that want quotas, the tolerance, and the brokers' capacities and windows."""
-
-    cluster: str | None
-    """Cluster to recommend for, None for the only one with events."""
-    scope: DefaultScope
-    """Clients that get a quota each."""
-    seconds: int
-    """Length of the recording."""
-    tolerance: Tolerance
-    capacities: Capacities | None = None
-    window: QuotaWindow = DEFAULT_WINDOW
-    controller_window: QuotaWindow = DEFAULT_WINDOW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +45,11 @@ def recommend(events: OpenEvents, plan: RecommendPlan, *, step: Callable[[str], 
     Raises:
         UsageError: The cluster has no events, or none was named and there are several.
     """
+    seconds = events.recorded.seconds
     step("usage of each client")
-    observed = usage(events, UsagePlan(quotas=unlimited_clients(plan.scope), seconds=plan.seconds, window=plan.window))
+    observed = usage(events, UsagePlan(quotas=unlimited_clients(plan.scope), seconds=seconds, window=plan.window))
     cluster = _cluster(plan.cluster, sorted(set(observed.entities["cluster"].to_pylist())))
-    demands = demands_of(observed, cluster=cluster, seconds=plan.seconds)
+    demands = demands_of(observed, cluster=cluster, seconds=seconds)
     step("a sweep over all limits")
     limits = first_limits(demands)
     demands = _tried(events, plan, cluster, demands, limits)
@@ -80,11 +63,11 @@ def recommend(events: OpenEvents, plan: RecommendPlan, *, step: Callable[[str], 
     return _verified(events, unverified)
 
 
-def recommended_file(found: Recommendation, *, events: int) -> str:
-    """Return the text of the file for `apply` with the quotas recommended from a number of events."""
+def recommended_file(found: Recommendation, events: RecordedEvents) -> str:
+    """Return the text of the file for `apply` with the quotas recommended from these events."""
     plan, tolerance = found.plan, found.plan.tolerance
     heading = [
-        f"Recommended from {events:,} events of {plan.seconds:,} seconds, cluster {found.cluster}.",
+        f"Recommended from {events.count:,} events of {events.seconds:,} seconds, cluster {found.cluster}.",
         f"At most {tolerance.clients_share:.2%} of the clients need more than the default.",
         f"Nobody is held back for more than {tolerance.time_share:.2%} of its active time.",
         "Every limit holds at each broker for itself.",
@@ -126,7 +109,9 @@ def _verified(events: OpenEvents, found: Recommendation) -> Recommendation:
     if not found.advices:
         return found
     plan = found.plan
-    tables = replay(events, _replay_plan(plan, (recommended_proposal(found.advices, plan.scope),)))
+    limits = recommended_limits(found.advices, plan.scope)
+    proposal = Proposal(name="recommended", entries=tuple(limits.items()))
+    tables = replay(events, _replay_plan(plan, (proposal,)))
     demands = [demand for advice in found.advices for demand in advice.demands]
     shares = throttled_shares(demands, tables, cluster=found.cluster)
     replayed = tuple(

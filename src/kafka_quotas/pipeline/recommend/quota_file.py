@@ -1,4 +1,4 @@
-"""The recommendation as a proposal to replay, as a file for `apply`, and as rows with their evidence."""
+"""The recommendation as quotas by entity, as a file for `apply`, and as rows with their evidence."""
 
 import json
 from collections import defaultdict
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.value_format import format_rate
 from kafka_quotas.core.quota_files.writer import FileFormat, file_text
-from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
+from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.recommend.advice import Advice, Override
 from kafka_quotas.pipeline.tables.schemas import RECOMMENDATION
 
@@ -41,12 +41,6 @@ def _entities(advice: Advice, scope: DefaultScope) -> Iterator[tuple[Entity, Ove
 def is_nameable(override: Override, scope: DefaultScope) -> bool:
     """Check whether a quota can be set on a client, which Kafka refuses for empty names."""
     return all(name != "" for _, name in scope.entity(override.demand.user, override.demand.client_id).parts)
-
-
-def recommended_proposal(advices: Sequence[Advice], scope: DefaultScope) -> Proposal:
-    """Return the recommendation as a proposal to replay."""
-    limits = recommended_limits(advices, scope)
-    return Proposal(name="recommended", entries=tuple(limits.items()))
 
 
 def recommended_text(advices: Sequence[Advice], scope: DefaultScope, *, heading: Sequence[str]) -> Iterator[str]:
@@ -140,7 +134,6 @@ def recommendation_rows(cluster: str, advices: Sequence[Advice], scope: DefaultS
 
 
 def _default_evidence(advice: Advice) -> dict[str, Any]:
-    """Return the figures that decided the default."""
     tolerance = advice.tolerance
     return {
         "clients": len(advice.demands),
@@ -155,7 +148,6 @@ def _default_evidence(advice: Advice) -> dict[str, Any]:
 
 
 def _override_evidence(advice: Advice, override: Override) -> dict[str, Any]:
-    """Return the figures that decided a client's override."""
     demand, share = override.demand, advice.tolerance.time_share
     return {
         "busiest_broker": demand.busiest(share).broker_id,

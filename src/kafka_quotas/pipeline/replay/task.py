@@ -189,7 +189,6 @@ class _Pass:
             yield span_table(collector.spans(), buckets, proposal=proposal, model=model.value, reason=reason)
 
     def _used(self) -> NDArray[np.int64]:
-        """Return the rows with events."""
         return np.flatnonzero(next(iter(self._limiters.values())).counts[:, 0, tally.EVENTS])
 
     def _numbers(self, used: NDArray[np.int64], names: dict[BucketName, int], first: int) -> NDArray[np.int64]:

@@ -106,7 +106,6 @@ def slots_of(first_ms: int, last_ms: int) -> Slots:
 
 
 def _recorded_by_hour(first_s: int, end_s: int) -> tuple[float, ...]:
-    """Return the recorded seconds of each hour of the day."""
     seconds = [0.0] * _HOURS
     for hour in range(first_s // _HOUR_S, (end_s - 1) // _HOUR_S + 1):
         seconds[hour % _HOURS] += min((hour + 1) * _HOUR_S, end_s) - max(hour * _HOUR_S, first_s)

@@ -8,7 +8,6 @@ from typing import Final
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.recommend.advice import Advice
-from kafka_quotas.pipeline.recommend.demand import Demand
 
 _SHOWN_CLIENTS: Final = 4
 Points = tuple[tuple[float, float], ...]
@@ -51,13 +50,12 @@ def what_if(advice: Advice) -> WhatIf:
         throttled_clients=tuple(
             (limit, sum(each.throttled_share(limit) > share for each in demands) / len(demands)) for limit in limits
         ),
-        neediest=tuple(_curve(each, limits) for each in demands[: -_SHOWN_CLIENTS - 1 : -1]),
-    )
-
-
-def _curve(demand: Demand, limits: list[float]) -> ClientCurve:
-    return ClientCurve(
-        user=demand.user,
-        client_id=demand.client_id,
-        points=tuple((limit, demand.throttled_share(limit)) for limit in limits),
+        neediest=tuple(
+            ClientCurve(
+                user=each.user,
+                client_id=each.client_id,
+                points=tuple((limit, each.throttled_share(limit)) for limit in limits),
+            )
+            for each in demands[: -_SHOWN_CLIENTS - 1 : -1]
+        ),
     )

@@ -9,10 +9,28 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.pipeline.buckets.proposal import Proposal
 
 SLACK_SHARE: Final = 0.01
 """Share of the bucket's active time below which a difference of throttle times counts as none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidatePlan:
+    """The quotas that were in force, the brokers' windows, and the tolerance."""
+
+    quotas: Proposal
+    tolerance: float = 0.1
+    """Tolerated difference by the observed figure, from 0."""
+    window: QuotaWindow = DEFAULT_WINDOW
+    controller_window: QuotaWindow = DEFAULT_WINDOW
+
+    def __post_init__(self) -> None:
+        if not self.tolerance >= 0:
+            raise UsageError(f"the tolerance must be 0 or more, not {self.tolerance}", hint="--tolerance 0.1 is 10 %")
 
 
 class Verdict(StrEnum):

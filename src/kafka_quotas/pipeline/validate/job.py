@@ -16,10 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.entities import NAMES
-from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.runner import OpenEvents
 from kafka_quotas.pipeline.replay.job import ReplayTables, replay
 from kafka_quotas.pipeline.replay.task import Model, ReplayPlan
@@ -27,7 +26,7 @@ from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.schemas import METRICS
 from kafka_quotas.pipeline.usage.job import UsageTables, usage
 from kafka_quotas.pipeline.usage.task import UsagePlan
-from kafka_quotas.pipeline.validate.check import BucketCheck, RateCheck, ThrottleCheck, Verdict
+from kafka_quotas.pipeline.validate.check import BucketCheck, RateCheck, ThrottleCheck, ValidatePlan, Verdict
 
 Row = dict[str, Any]
 _ANY: Final = object()
@@ -72,23 +71,12 @@ class SharedRequests:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ValidatePlan:
-    """The quotas that were in force, the brokers' windows, and the tolerance."""
-
-    quotas: Proposal
-    seconds: int
-    """Length of the recording."""
-    tolerance: float = 0.1
-    """Tolerated difference by the observed figure, from 0."""
-    window: QuotaWindow = DEFAULT_WINDOW
-    controller_window: QuotaWindow = DEFAULT_WINDOW
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
     """The buckets that have a quota or were throttled, sorted by name."""
 
     plan: ValidatePlan
+    seconds: int
+    """Length of the recording."""
     buckets: tuple[BucketCheck, ...]
 
     def having(self, verdict: Verdict) -> tuple[BucketCheck, ...]:
@@ -107,8 +95,8 @@ def validate(events: OpenEvents, plan: ValidatePlan) -> Validation:
     Raises:
         KafkaQuotasError: A file can't be read, or Spark does not start or fails.
     """
-    scrapes = scraped_rates(events.recorded.folder.files(METRICS))
-    used = usage(events, UsagePlan(quotas=plan.quotas, seconds=plan.seconds, window=plan.window))
+    seconds, scrapes = events.recorded.seconds, scraped_rates(events.recorded.folder.files(METRICS))
+    used = usage(events, UsagePlan(quotas=plan.quotas, seconds=seconds, window=plan.window))
     replayed = replay(
         events,
         ReplayPlan(
@@ -128,9 +116,9 @@ def validate(events: OpenEvents, plan: ValidatePlan) -> Validation:
         others = shared.of(name)
         is_unexplained = row["observed"].total_ms > 0 and not others
         if row["quota"] is not None or name in rates or is_unexplained:
-            throttle = _throttle(row, simulated.get(name, Throttled()), sum(others, Throttled()), plan.seconds)
+            throttle = _throttle(row, simulated.get(name, Throttled()), sum(others, Throttled()), seconds)
             checks.append(_check(row, throttle, rates.get(name)))
-    return Validation(plan=plan, buckets=tuple(checks))
+    return Validation(plan=plan, seconds=seconds, buckets=tuple(checks))
 
 
 def _rows(usage: UsageTables) -> list[Row]:

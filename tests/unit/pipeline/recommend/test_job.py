@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,10 +15,11 @@ from kafka_quotas.core.quota_files.document import document_of
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.job import Job, Tables
-from kafka_quotas.pipeline.engine.runner import OpenEvents
-from kafka_quotas.pipeline.recommend.advice import Tolerance
-from kafka_quotas.pipeline.recommend.job import Recommendation, RecommendPlan, recommend
+from kafka_quotas.pipeline.engine.runner import OpenEvents, RecordedEvents
+from kafka_quotas.pipeline.recommend.advice import RecommendPlan, Tolerance
+from kafka_quotas.pipeline.recommend.job import Recommendation, recommend
 from kafka_quotas.pipeline.recommend.quota_file import recommendation_rows, recommended_limits, recommended_text
+from kafka_quotas.pipeline.tables.layout import DataFolder
 from kafka_quotas.pipeline.tables.schemas import EVENTS, RECOMMENDATION
 
 SECONDS = 120
@@ -31,6 +33,8 @@ class MemoryEvents(OpenEvents):
     def __init__(self, rows: Iterable[Row]) -> None:
         schema = pa.schema([field for field in EVENTS.arrow_schema() if field.name != "dt"])
         self._events = pa.Table.from_pylist(list(rows), schema=schema).sort_by("ts_ms")
+        folder, last_ms = DataFolder(path=Path("memory"), buckets=1), START_MS + SECONDS * 1000 - 1
+        self.recorded = RecordedEvents(folder=folder, count=self._events.num_rows, first_ms=START_MS, last_ms=last_ms)
 
     def run(self, job: Job) -> list[Tables]:
         return [job.task([self._events])]
@@ -69,9 +73,7 @@ def produced(
 def advised(
     rows: Iterable[Row], *, scope: DefaultScope = DefaultScope.USER, tolerance: Tolerance | None = None
 ) -> Recommendation:
-    plan = RecommendPlan(
-        cluster="c", scope=scope, seconds=SECONDS, tolerance=tolerance or Tolerance(clients_share=0.2, time_share=0.01)
-    )
+    plan = RecommendPlan(cluster="c", scope=scope, tolerance=tolerance or Tolerance(clients_share=0.2, time_share=0.01))
     return recommend(MemoryEvents(rows), plan, step=lambda _: None)
 
 
@@ -180,7 +182,7 @@ def test_another_cluster_is_not_looked_at() -> None:
 )
 def test_an_unclear_cluster_is_refused(clusters: tuple[str, ...], named: str | None, message: str) -> None:
     rows = [row for cluster in clusters for row in produced("alice", 10_000, cluster=cluster)]
-    plan = RecommendPlan(cluster=named, scope=DefaultScope.USER, seconds=SECONDS, tolerance=Tolerance())
+    plan = RecommendPlan(cluster=named, scope=DefaultScope.USER, tolerance=Tolerance())
 
     with pytest.raises(UsageError, match=f"^{message}$"):
         recommend(MemoryEvents(rows), plan, step=lambda _: None)
