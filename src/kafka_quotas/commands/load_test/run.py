@@ -21,7 +21,6 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.loadtest.judge.expectation import parse_expectation
 from kafka_quotas.loadtest.judge.judging import Evidence, judge_run
 from kafka_quotas.loadtest.plan.plan import ClientName, LoadPlan
-from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.record.histogram import LatencySummary
 from kafka_quotas.loadtest.result.charges import logged_charges
 from kafka_quotas.loadtest.result.result import EntityKey, LoadResult
@@ -227,7 +226,7 @@ class _ScenarioRun:
 
     def _deleted_topics(self, plan: LoadPlan, bed: TestBed) -> tuple[str, ...]:
         """Return the topics of the load that are missing after it, one line each."""
-        moved = sorted({load.topic for load in plan.entities if load.workload in (Workload.PRODUCE, Workload.CONSUME)})
+        moved = sorted({load.topic for load in plan.entities if load.workload.moves_records})
         if bed.embedded is not None or not moved:
             return ()
         try:

@@ -15,8 +15,6 @@ MAX_RECORD_SIZE = 900_000
 MAX_ENTITIES = 1000
 """Clients in one run."""
 
-_BYTES = (Workload.PRODUCE, Workload.CONSUME)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientName:
@@ -98,9 +96,9 @@ class ClientLoad(ClientSettings):
     properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold a password
 
     def __post_init__(self) -> None:
-        if self.workload in _BYTES and not self.topic:
+        if self.workload.moves_records and not self.topic:
             raise UsageError("a client that moves records needs a topic", hint="name one with --topic")
-        if self.workload in _BYTES and not 1 <= self.record_size <= MAX_RECORD_SIZE:
+        if self.workload.moves_records and not 1 <= self.record_size <= MAX_RECORD_SIZE:
             raise UsageError(
                 f"a record has 1 to {MAX_RECORD_SIZE} bytes, not {self.record_size}",
                 hint="example: --record-size 1KiB",

@@ -23,6 +23,11 @@ class Workload(StrEnum):
     MUTATE = "mutate"
     CONNECT = "connect"
 
+    @property
+    def moves_records(self) -> bool:
+        """Whether its arrivals are records, and its quota counts bytes."""
+        return self in (Workload.PRODUCE, Workload.CONSUME)
+
 
 class ClientKind(StrEnum):
     """The library of a client, on which its behaviour under throttling depends."""

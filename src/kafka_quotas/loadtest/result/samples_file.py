@@ -13,14 +13,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from kafka_quotas.core.resolution.effective import ANONYMOUS
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.result.charges import recorded_charges
 from kafka_quotas.loadtest.result.prediction import PredictionSource
 from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
 
 SAMPLES_FILE = "samples.parquet"
-ANONYMOUS = "ANONYMOUS"
-"""The user of a client that names none, as brokers call a client without a login."""
 _BATCH = 50_000
 
 SECOND, EVENT = "second", "event"
@@ -80,7 +79,6 @@ _SOURCES: Final = {
     PredictionSource.EVENT_LOG: "daemon",
     PredictionSource.ACKNOWLEDGEMENTS: "acknowledgements",
 }
-_BYTES = (Workload.PRODUCE, Workload.CONSUME)
 
 
 def can_write_samples() -> bool:
@@ -152,6 +150,6 @@ def _rows(result: LoadResult) -> Iterator[dict[str, Any]]:
 
 def _charge(entity: ClientResult, amount: float) -> dict[str, int]:
     return {
-        "bytes": round(amount) if entity.workload in _BYTES else 0,
+        "bytes": round(amount) if entity.workload.moves_records else 0,
         "mutations": round(amount) if entity.workload is Workload.MUTATE else 0,
     }

@@ -105,7 +105,7 @@ def _look_at_topics(plan: LoadPlan) -> dict[TopicUse, TopicView]:
     reached: set[tuple[tuple[str, str], ...]] = set()
     for entity in plan.entities:
         use = (entity.topic, entity.workload)
-        if entity.workload not in (Workload.PRODUCE, Workload.CONSUME):
+        if not entity.workload.moves_records:
             if entity.properties not in reached:
                 reach_cluster(plan, entity)
                 reached.add(entity.properties)

@@ -115,7 +115,7 @@ def _load(
 
 def arrival_cost(entity: ScenarioClient) -> int:
     """Return the cost of one arrival in the unit of its quota: bytes, requests, partitions or connections."""
-    if entity.does in (Workload.PRODUCE, Workload.CONSUME):
+    if entity.does.moves_records:
         return entity.record_size
     if isinstance(entity.flood, MutationFlood):
         return entity.flood.topics_per_request * entity.flood.partitions_per_topic

@@ -40,7 +40,6 @@ _CAN: Final = {
     ClientKind.KAFKA_PYTHON: (Workload.PRODUCE, Workload.CONSUME, Workload.MUTATE),
     ClientKind.RAW: tuple(Workload),
 }
-_MOVES: Final = (Workload.PRODUCE, Workload.CONSUME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,9 +193,9 @@ def _of_work(entity: ScenarioClient, scenario: Scenario, who: str) -> Iterator[M
         yield Mismatch(message=f"{who} does {entity.does}, and says not which", hint=f"add {section}: {{...}}")
     elif wanted is None and entity.flood is not None:
         yield Mismatch(message=f"{who} has a flood, and does {entity.does}")
-    if entity.rate.kind is RateKind.BYTES and entity.does not in _MOVES:
+    if entity.rate.kind is RateKind.BYTES and not entity.does.moves_records:
         yield Mismatch(message=f"{who}: a rate in bytes is no rate of {entity.does}", hint="example: 10req/s")
-    if entity.does in _MOVES or entity.topic:
+    if entity.does.moves_records or entity.topic:
         yield from _of_its_topic(entity, scenario, who)
 
 
@@ -250,7 +249,7 @@ def _of_judgement(plan: LoadPlan, window: QuotaWindow) -> Iterator[Mismatch]:
 
 def _is_greedy(entity: ClientLoad) -> bool:
     """Return whether a client offers more bytes than its quota, as only such clients need cycles."""
-    if entity.quota is None or entity.workload not in _MOVES:
+    if entity.quota is None or not entity.workload.moves_records:
         return False
     rate = entity.arrivals_per_second
     return rate is None or float(rate) * entity.record_size > entity.quota
