@@ -9,7 +9,7 @@ import contextlib
 import gc
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,7 +37,7 @@ from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.proxy.quiet_connections import QuietConnections
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.quotas.reload import ReloadedFile, Reloader, Use
-from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot, ChangeTracker
+from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot
 from kafka_quotas.enforcement.quotas.store_watcher import OpenStore, StoreWatcher
 from kafka_quotas.enforcement.state.snapshotter import StateSnapshotter
 from kafka_quotas.enforcement.telemetry.counters import Counters
@@ -46,7 +46,6 @@ from kafka_quotas.enforcement.telemetry.status import run_sliced
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
 from kafka_quotas.enforcement.topics.filters import TopicFilters
 from kafka_quotas.stores.static import read_static_quotas
-from kafka_quotas.stores.store import QuotaEntry, Snapshot
 from kafka_quotas.system_clock import MonotonicClock
 
 EXPIRY_S: Final = 60.0
@@ -129,9 +128,8 @@ class _Daemon:
         self._changed = 0
         self._proxy: ProxyServer | None = None
         self._applied: str | None = None
-        tracker = ChangeTracker()
         self._watcher = StoreWatcher(
-            lambda: tracker.track(open_store()),
+            open_store,
             loop=self._loop,
             clock=self._clock,
             counters=self._counters,
@@ -139,8 +137,8 @@ class _Daemon:
             on_snapshot=self._apply,
         )
         self._reloader = Reloader(
-            list(self._files()),
-            self._watcher,
+            files=list(self._files()),
+            watcher=self._watcher,
             limits=lambda: self._policy.limit_count,
             changed=lambda: self._changed,
             notify=self._notify,
@@ -311,20 +309,18 @@ class _Daemon:
 
     # Quotas.
 
-    def _apply(self, snapshot: Snapshot) -> None:
+    def _apply(self, snapshot: ChangedSnapshot) -> None:
         """Put a store's content in force where it differs from what is."""
         url = self._watcher.state.url
         is_static = url.startswith(STATIC_SCHEME)
-        of_places: Iterable[QuotaEntry] = snapshot.entries
-        if isinstance(snapshot, ChangedSnapshot) and snapshot.since is not None and snapshot.since == self._applied:
+        if snapshot.since is not None and snapshot.since == self._applied:
             changed = self._policy.alter(snapshot.changed, static=is_static)
-            of_places = snapshot.other_entries
         else:
             changed = self._policy.apply(snapshot.entries, static=is_static)
         self._applied = None  # should the rest fail, all of the next content is applied
         self._changed += changed
-        self._connections.ip_limits.apply(of_places)
-        self._topics.apply_store((entry.entity, entry.quotas) for entry in of_places)
+        self._connections.ip_limits.apply(snapshot.other_entries)
+        self._topics.apply_store((entry.entity, entry.quotas) for entry in snapshot.other_entries)
         self._applied = snapshot.revision
         fields: dict[str, str | float] = {"store": url, "changed": changed, "limits": self._policy.limit_count}
         self._notify(LogEvent(event="quotas applied", fields=fields))

@@ -82,10 +82,7 @@ class Acceptor:
         return port
 
     def hold(self) -> None:
-        """Stop accepting until `release`.
-
-        New connections wait in the kernel's backlog.
-        """
+        """Stop accepting until `release`, while new connections wait in the kernel's backlog."""
         self._is_held = True
         if self._socket.fileno() >= 0:
             self._loop.remove_reader(self._socket.fileno())

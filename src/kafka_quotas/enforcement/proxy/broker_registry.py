@@ -129,10 +129,7 @@ class BootstrapAlias:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def ask(self, address: Address, on_same: Callable[[], None]) -> None:
-        """Call `on_same` once both addresses are known to lead to the same place.
-
-        A lookup may fail, so callers ask again until `on_same` is called.
-        """
+        """Look both addresses up, unless that was lately, and call `on_same` if they lead to the same place."""
         now_s = self._loop.time()
         asked_s = self._asked_s.get(address)
         is_new = asked_s is None and len(self._asked_s) < MAX_ASKED

@@ -169,10 +169,7 @@ class ConnectionSlot:
 
 
 class ConnectionQuotas:
-    """The limits on connections to every broker.
-
-    The limits of addresses are the store's and hold at each broker.
-    """
+    """The limits on connections to every broker, where those of addresses are the store's."""
 
     def __init__(
         self, window: QuotaWindow, *, broker_rate: float | None = None, max_connections: int | None = None

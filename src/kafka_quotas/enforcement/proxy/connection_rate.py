@@ -58,10 +58,7 @@ class IpLimits:
         self.count = 0
 
     def apply(self, entries: Iterable[QuotaEntry]) -> None:
-        """Replace all limits with those of these entries.
-
-        Entries of entities other than addresses are passed over.
-        """
+        """Replace all limits with those that these entries have for addresses."""
         resolver = IpQuotaResolver()
         limits = [
             (entry.entity, limit)
@@ -119,10 +116,7 @@ class ConnectionRates:
         self._ips: dict[str, _CountedRate] = {}
 
     def listener_delay_ms(self, listener: str, limit: float | None, now_ms: int) -> int:
-        """Record one connection of a listener and return its delay in ms.
-
-        All connections after it wait as well.
-        """
+        """Record one connection of a listener, and return its delay and that of all after it in ms."""
         delay_ms = self._broker.record(self._broker_limit, now_ms)
         if limit is None:
             return delay_ms
@@ -138,10 +132,7 @@ class ConnectionRates:
                 rate.take_back(now_ms)
 
     def record_ip(self, ip: str, count: float, now_ms: int) -> int:
-        """Record connections of an address and return their delay in ms.
-
-        With a delay they are closed unserved after it, and don't count.
-        """
+        """Record connections of an address, or return the delay in ms after which they are closed instead."""
         limit = self.ip_limits.limit(ip)
         if limit is None:
             return 0

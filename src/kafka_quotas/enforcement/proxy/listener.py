@@ -86,10 +86,7 @@ class Listener:
                 self.brokers.announce(node_id)
 
     def follow(self, settings: ListenerSettings) -> None:
-        """Apply these settings from the next connection on.
-
-        Settings that `refuse_restart` guards stay unchanged.
-        """
+        """Apply these settings, but for those that `refuse_restart` guards, from the next connection on."""
         self.settings = settings
         self.mapping = PrincipalMapping(settings.principal_mapping)
         for admission in self._admissions:
@@ -232,10 +229,7 @@ class Listener:
         return route
 
     def _host_towards(self, client: socket.socket) -> str:
-        """Return the host by which a client reaches the daemon.
-
-        That is the host listened on or, where the daemon listens on every address, the one the client connected to.
-        """
+        """Return the host by which a client reaches the daemon."""
         host = self.settings.listen.host
         if host not in _ANY:
             return host

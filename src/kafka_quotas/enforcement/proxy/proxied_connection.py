@@ -125,10 +125,7 @@ class ProxiedConnection:
         self._resume(self._state.unmute)
 
     def close(self) -> None:
-        """End both connections after their peers have taken what was sent.
-
-        A second call does nothing.
-        """
+        """End both connections, once, after their peers have taken what was sent."""
         if self._is_closing:
             return
         self._state.close()

@@ -21,10 +21,7 @@ _Seen: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 
 
 class ReloadingTlsContext:
-    """One TLS context and the files it is made from.
-
-    Its constructor raises what `make` raises.
-    """
+    """One TLS context that `make` makes, at first in the constructor, and the files that it reads."""
 
     def __init__(
         self, make: Callable[[], ssl.SSLContext], files: Iterable[Path], *, clock: Clock, notify: Notify

@@ -37,10 +37,7 @@ class PeerCloseWatcher:
         self._epoll.register(fd, select.EPOLLRDHUP)
 
     def forget(self, fd: int) -> None:
-        """Stop watching a socket.
-
-        A socket that was watched has to be open still.
-        """
+        """Stop watching a socket, which is still open if it was watched."""
         if self._left.pop(fd, None) is None or self._epoll is None:
             return
         self._epoll.unregister(fd)

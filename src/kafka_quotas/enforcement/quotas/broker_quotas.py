@@ -117,11 +117,9 @@ class BrokerQuotas:
         self.limits_changed((quota_type,))
 
     def limits_changed(self, quota_types: Collection[QuotaType]) -> None:
-        """Update the flags that depend on the limits of these types.
-
-        A `Limiter` follows changed limits by itself. `ClientLimits` only keeps whether to count a client's requests, so
-        only limits on requests change `version`.
-        """
+        """Update the flags that depend on the limits of these types."""
+        # A `Limiter` follows changed limits by itself. `ClientLimits` only keeps whether to count requests, so
+        # only limits on requests change `version`.
         self.limits_mutations = self._limits[QuotaType.CONTROLLER_MUTATION].count > 0
         self.times_requests = self._limits[QuotaType.REQUEST].count > 0
         self._keeps_clients = any(limits.count for limits in self._limits.values())

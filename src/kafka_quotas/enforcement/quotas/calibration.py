@@ -144,10 +144,7 @@ class _Probe:
 
 
 class Calibration:
-    """The calibration of one broker.
-
-    `now_s` is a monotonic clock.
-    """
+    """The calibration of one broker by a monotonic clock."""
 
     def __init__(
         self,

@@ -62,10 +62,7 @@ class ProducerSequences:
         )
 
     def refused(self, partition: PartitionKey, batch: Sequenced, now_ms: int) -> None:
-        """Record that a batch was refused, for any reason.
-
-        `follows_refused` holds for the batches after it until it comes again.
-        """
+        """Record that a batch was refused: `follows_refused` holds for those after it until it comes again."""
         producer = (batch.producer_id, partition)
         missing = self._missing.pop(producer, None)
         known = missing.batches if missing is not None and missing.epoch == batch.epoch else {}
@@ -77,10 +74,7 @@ class ProducerSequences:
         self._missing[producer] = _Missing(batch.epoch, batches)
 
     def admitted(self, partition: PartitionKey, batch: Sequenced) -> None:
-        """Record that a batch passes, so that later ones no longer wait for it.
-
-        Call it only for a batch that does not follow a refused one.
-        """
+        """Record that a batch which follows no refused one passes, so that later ones don't wait for it."""
         producer = (batch.producer_id, partition)
         missing = self._missing.get(producer)
         if missing is None:

@@ -111,12 +111,7 @@ class QuotaRegistry:
         return quotas
 
     def name_bootstrap(self, node_id: int, placeholder: NodeId = None) -> None:
-        """Move a bootstrap server's quotas and buckets to its node id.
-
-        Args:
-            node_id: The node id of the bootstrap server.
-            placeholder: The id that stood for it until now.
-        """
+        """Move the quotas and buckets of a placeholder to the node id of its bootstrap server."""
         if placeholder in self.brokers and node_id not in self.brokers:
             self.brokers[node_id] = self.brokers.pop(placeholder)
 
@@ -146,11 +141,7 @@ class QuotaRegistry:
         return self._alter(_source(static=static), stated.items())
 
     def replace(self, file: PolicyFile) -> int:
-        """Put the policies and limits of a policy file in force from the next request on.
-
-        Returns:
-            The number of limits that changed.
-        """
+        """Put a policy file in force from the next request on, and return the number of changed limits."""
         policies = self._default_policies
         self._policies = replace(
             policies,
@@ -211,10 +202,7 @@ class QuotaRegistry:
 
 
 def quotas_of(entry: QuotaEntry) -> Quotas:
-    """Return the limits of an entry that the daemon enforces.
-
-    An entity without a user and client-id, such as an address, has none.
-    """
+    """Return the limits of an entry that the daemon enforces, none for an address and its like."""
     entity, quotas = entry.entity, entry.quotas
     if entity.user is ABSENT and entity.client_id is ABSENT:
         return NO_QUOTAS

@@ -52,26 +52,17 @@ def reloaded_from_json(data: object) -> Reloaded:
         raise ProtocolError("the daemon's answer can't be read", hint="is it of another version?") from error
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reloader:
-    """The reloading of the files and the store.
+    """The reloading of the files and the store."""
 
-    `limits` returns the number of limits in force, `changed` the number of limits that the store has changed so far.
-    """
-
-    def __init__(
-        self,
-        files: Sequence[ReloadedFile],
-        watcher: StoreWatcher,
-        *,
-        limits: Callable[[], int],
-        changed: Callable[[], int],
-        notify: Notify,
-    ) -> None:
-        self._files = files
-        self._watcher = watcher
-        self._limits = limits
-        self._changed = changed
-        self._notify = notify
+    files: Sequence[ReloadedFile]
+    watcher: StoreWatcher
+    limits: Callable[[], int]
+    """Returns the number of limits in force."""
+    changed: Callable[[], int]
+    """Returns the number of limits that the store has changed so far."""
+    notify: Notify
 
     def start(self) -> None:
         """Put the content of every file in force.
@@ -79,7 +70,7 @@ class Reloader:
         Raises:
             KafkaQuotasError: A file can't be used.
         """
-        for use in [file.read() for file in self._files]:
+        for use in [file.read() for file in self.files]:
             use()
 
     async def reload(self, asked_by: str) -> Reloaded:
@@ -91,27 +82,27 @@ class Reloader:
         Raises:
             KafkaQuotasError: A file can't be used; everything that was in force stays so.
         """
-        self._notify(LogEvent(event="reading quotas again", fields={"asked_by": asked_by}))
-        before = self._changed()
+        self.notify(LogEvent(event="reading quotas again", fields={"asked_by": asked_by}))
+        before = self.changed()
         try:
             changed = self._use_files()
         except KafkaQuotasError as error:
-            self._notify(LogEvent.failure("quotas can't be read again; those before stay in force", error))
+            self.notify(LogEvent.failure("quotas can't be read again; those before stay in force", error))
             raise
-        await self._watcher.reread()
-        state = self._watcher.state
+        await self.watcher.reread()
+        state = self.watcher.state
         return Reloaded(
-            files=tuple(str(file.path) for file in self._files),
+            files=tuple(str(file.path) for file in self.files),
             store=state.url,
             store_trouble=state.trouble,
-            changed=changed + self._changed() - before,
-            limits=self._limits(),
+            changed=changed + self.changed() - before,
+            limits=self.limits(),
         )
 
     def _use_files(self) -> int:
         """Put the content of every file in force, and return how many limits differ from before."""
         try:
-            return sum([use() for use in [file.read() for file in self._files]])
+            return sum([use() for use in [file.read() for file in self.files]])
         except KafkaQuotasError:
             raise
         except Exception as error:

@@ -6,13 +6,12 @@ Invariants: the differences are from the content with the revision `since`; a re
 takes all entries instead, so it loses nothing when a content could not be used.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafka_quotas.core.model.entity import ABSENT, Entity
-from kafka_quotas.core.model.quota_filter import QuotaFilter
 from kafka_quotas.enforcement.quotas.quota_registry import NO_QUOTAS, Quotas, quotas_of
-from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot, Store
+from kafka_quotas.stores.store import QuotaEntry, Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +32,6 @@ class ChangeTracker:
     def __init__(self) -> None:
         self._revision: str | None = None
         self._before: dict[Entity, Mapping[str, float]] = {}
-
-    def track(self, store: Store) -> Store:
-        """Wrap a store so that it returns `ChangedSnapshot` contents."""
-        return _TrackedStore(store, self)
 
     def changed(self, snapshot: Snapshot) -> ChangedSnapshot:
         """Compare a content with the last one, and return it with the differences."""
@@ -60,25 +55,3 @@ class ChangeTracker:
             changed=changed,
             other_entries=tuple(other_entries),
         )
-
-
-class _TrackedStore:
-    """A wrapped store whose `watch` adds the differences to a content."""
-
-    def __init__(self, store: Store, tracker: ChangeTracker) -> None:
-        self.url, self.kind = store.url, store.kind
-        self._store = store
-        self._tracker = tracker
-
-    def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
-        return self._store.describe(quota_filter)
-
-    def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
-        return self._store.alter(entries, validate_only=validate_only)
-
-    def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
-        snapshot = self._store.watch(since, timeout_s=timeout_s)
-        return None if snapshot is None else self._tracker.changed(snapshot)
-
-    def close(self) -> None:
-        self._store.close()

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError, StoreUnreachableError
+from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot, ChangeTracker
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify, error_text
 from kafka_quotas.stores.store import NEVER_WRITTEN, Snapshot, Store
@@ -48,10 +49,7 @@ class StoreState:
 
 
 class StoreWatcher:
-    """The thread that watches a store, and the event loop's side of it.
-
-    It calls `on_snapshot` in the event loop's thread.
-    """
+    """The thread that watches a store, and the event loop's side of it, where it calls `on_snapshot`."""
 
     def __init__(
         self,
@@ -61,7 +59,7 @@ class StoreWatcher:
         clock: Clock,
         counters: Counters,
         notify: Notify,
-        on_snapshot: Callable[[Snapshot], None],
+        on_snapshot: Callable[[ChangedSnapshot], None],
     ) -> None:
         self._open_store = open_store
         self._loop = loop
@@ -69,17 +67,18 @@ class StoreWatcher:
         self._counters = counters
         self._notify = notify
         self._on_snapshot = on_snapshot
+        self._tracker = ChangeTracker()
         self._is_stopping = False
         self._woken = threading.Event()
         self._reread_asked = 0
         self._is_unused = False
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
-        self._first: Future[Snapshot] = Future()
+        self._first: Future[ChangedSnapshot] = Future()
         self._thread = threading.Thread(target=self._run, name="store-follower", daemon=True)
         self.state = StoreState(url="", revision="", confirmed_ms=clock.now_ms())
         """State of the store, written in the event loop's thread except for the first content."""
 
-    def start(self) -> Snapshot:
+    def start(self) -> ChangedSnapshot:
         """Start the watch, and return the store's first content.
 
         Raises:
@@ -94,10 +93,7 @@ class StoreWatcher:
             raise
 
     async def reread(self) -> None:
-        """Open the store again and apply its content.
-
-        It returns when that is done or has failed, at the latest after `REREAD_S`. `state.trouble` has the error.
-        """
+        """Open the store again and apply its content, or leave the error in `state.trouble` in time."""
         self._reread_asked += 1
         done: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append((self._reread_asked, done))
@@ -123,7 +119,7 @@ class StoreWatcher:
             return
         with contextlib.closing(_Reopening(store, self._open_store)) as reopening:
             try:
-                first = _first_content(store)
+                first = self._tracker.changed(_first_content(store))
             except BaseException as error:  # noqa: BLE001 - `start` raises it
                 self._first.set_exception(error)
                 return
@@ -144,7 +140,9 @@ class StoreWatcher:
                     reread = self._reread_asked
                     store.close()
                     since = None
-                snapshot = store.watch(None if self._is_unused else since)
+                found = store.watch(None if self._is_unused else since)
+                # Compared here, where no client waits for it, however many limits there are.
+                snapshot = None if found is None else self._tracker.changed(found)
             except Exception as error:  # noqa: BLE001 - no exception may end the thread
                 self._call_in_loop(self._lost, error, reread)
                 store.close()
@@ -161,7 +159,7 @@ class StoreWatcher:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(receive, what, reread)
 
-    def _confirmed(self, snapshot: Snapshot | None, reread: int) -> None:
+    def _confirmed(self, snapshot: ChangedSnapshot | None, reread: int) -> None:
         state = self.state
         if snapshot is None and self._is_unused:
             return  # the last content could not be used, and the thread reads it once more

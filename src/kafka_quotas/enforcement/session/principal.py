@@ -150,11 +150,7 @@ class PrincipalTracker:
         return self._sasl is not None and self._sasl.is_readable
 
     def take_certificate(self, user: str | None) -> None:
-        """Take the principal from the client's certificate.
-
-        Args:
-            user: The name that the mapping rules give, None if no rule matches.
-        """
+        """Take the principal that the mapping rules give for a client's certificate, None if no rule matches."""
         if self._fixed is None:
             self.principal = self._or_unknown(user, "client certificate")
 

@@ -22,11 +22,7 @@ MAX_SPARES: Final = 32
 
 
 def bare_end(api_version: int) -> bytes:
-    """Return the bytes at the end of a Produce response without a throttle time and addresses.
-
-    Returns:
-        b"" for a version without a throttle time.
-    """
+    """Return the end of a Produce response with neither throttle time nor addresses, b"" for version 0."""
     # The throttle time is the last field; from the first flexible version on an empty tag section follows. A section
     # with addresses (KIP-951) would end with a broker's port, its rack and its tags, which can't be five zeros.
     if api_version >= FLEXIBLE_SINCE:
@@ -81,11 +77,7 @@ class ProduceTemplate:
         self.is_plain = bool(self.response_end) and expects_response and not client.counts_requests
 
     def take(self, data: Buffer, offset: int) -> InFlightRequest | None:
-        """Return the in-flight request at an offset if it starts like the template.
-
-        Returns:
-            None if the request differs, or if not all bytes up to its acks have come yet.
-        """
+        """Return the in-flight request at an offset if its bytes have come and start like the template."""
         # Comparing costs less than parsing. The bytes hold API and version, client-id, transactional id and acks.
         head_bytes = self.end
         if len(data) - offset < head_bytes:

@@ -77,10 +77,8 @@ class RequestClassifier:
         self.last = None
 
     def template(self) -> ProduceTemplate | None:
-        """Return the template of the last Produce if it still holds for the next one, else None.
-
-        It holds while the client's policy and limits are unchanged and no filter is active for Produce.
-        """
+        """Return the template of the last Produce if it still holds for the next one, else None."""
+        # Not while the client's policy or limits have changed, or while a filter may want to see the request whole.
         # The principal needs no check: an authentication request resets `last`.
         last = self.last
         if (

@@ -182,10 +182,7 @@ class ResponseHandler:
         return self._begin_charged(request, chunk, offset, length, now_ms)
 
     def end(self, gathered: bytearray | None, now_ms: int) -> Buffer | None:
-        """End a response, and return what replaces it if it was gathered.
-
-        The daemon's own responses that waited for this one come after it.
-        """
+        """End a response, and return what replaces it if it was gathered, with the daemon's own after it."""
         state = self.state
         if self._unasked:
             self._unasked = False

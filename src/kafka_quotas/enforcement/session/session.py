@@ -128,10 +128,7 @@ class Session:
     def move(
         self, quotas: BrokerQuotas, *, factories: Mapping[int, FilterFactory], on_charge: OnCharge | None = None
     ) -> None:
-        """Charge another broker's buckets, because the connection gets to that broker after all.
-
-        Requests that have begun stay charged where they are. The arguments are those of the constructor.
-        """
+        """Charge another broker's buckets for the requests that begin from now on."""
         self._classifier.move(quotas, factories)
         self._accounting.on_charge = on_charge
 

@@ -39,20 +39,14 @@ class TopicFilters:
         self.thresholds = ThresholdRegistry(cache=self._cache, counters=counters, notify=notify, clock=clock)
 
     def factories(self, node_id: NodeId, quotas: BrokerQuotas) -> Mapping[int, FilterFactory]:
-        """Return the filter factories for connections to a broker, by API key.
-
-        All connections to one broker share them.
-        """
+        """Return the filter factories by API key, which all connections to a broker share."""
         factories = self._factories.get(quotas)
         if factories is None:
             factories = self._factories[quotas] = self._new_factories(node_id, quotas)
         return factories
 
     def apply_store(self, entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> None:
-        """Put the thresholds of a store in force.
-
-        If they contradict those of the policy file, log an error and keep the thresholds in force.
-        """
+        """Put a store's thresholds in force, or log an error if they contradict those of the policy file."""
         try:
             self.thresholds.apply_store(entries)
         except InvalidQuotaError as error:

@@ -47,10 +47,7 @@ their content the daemon asks for it once a minute (`BrokerThresholds.asks_for_t
 
 
 class MetadataFilter(RequestFilter):
-    """The filter of one Metadata request.
-
-    `limiter` is that of the client's mutations, None for a client without a mutation quota.
-    """
+    """The filter of one Metadata request, with the limiter of a client that has a mutation quota."""
 
     def __init__(
         self, header: RequestHeader, rule: AutoCreate, limiter: Limiter | None, made_by: "MetadataFilterFactory"

@@ -38,10 +38,7 @@ TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE
 
 
 class ThresholdFilter(RequestFilter):
-    """The enforcement of thresholds on one Produce request.
-
-    In shadow mode it rejects nothing.
-    """
+    """The enforcement of thresholds on one Produce request, which rejects nothing in shadow mode."""
 
     def __init__(self, header: RequestHeader, *, is_shadow: bool, made_by: "ThresholdFilterFactory") -> None:
         super().__init__(header)

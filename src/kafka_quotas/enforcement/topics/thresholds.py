@@ -155,10 +155,7 @@ class BrokerThresholds:
 
 
 class ThresholdRegistry:
-    """The thresholds in force at all brokers.
-
-    A broker that appears later gets those in force at that time.
-    """
+    """The thresholds in force at all brokers, including those that appear later."""
 
     def __init__(self, *, cache: TopicCache, counters: Counters, notify: Notify, clock: Clock) -> None:
         self._cache = cache
@@ -189,12 +186,7 @@ class ThresholdRegistry:
         return thresholds
 
     def name_bootstrap(self, node_id: int, placeholder: NodeId = None) -> None:
-        """Move a bootstrap server's thresholds and rates to its node id.
-
-        Args:
-            node_id: The node id of the bootstrap server.
-            placeholder: The id that stood for it until now.
-        """
+        """Move the thresholds and rates of a placeholder to the node id of its bootstrap server."""
         if placeholder in self.brokers and node_id not in self.brokers:
             thresholds = self.brokers[node_id] = self.brokers.pop(placeholder)
             thresholds.broker = str(node_id)

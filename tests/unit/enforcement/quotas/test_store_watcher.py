@@ -171,8 +171,8 @@ def test_a_defect_while_files_are_read_again_is_answered_and_logged() -> None:
 
     said: list[LogEvent] = []
     reloader = Reloader(
-        [ReloadedFile(path=Path("f"), read=broken)],
-        Idle(),  # type: ignore[arg-type]
+        files=[ReloadedFile(path=Path("f"), read=broken)],
+        watcher=Idle(),  # type: ignore[arg-type]
         limits=lambda: 0,
         changed=lambda: 0,
         notify=said.append,
