@@ -70,6 +70,34 @@ def test_no_retired_word_names_anything_of_the_daemon() -> None:
     assert {name: used for name, used in found.items() if used} == {}
 
 
+def test_no_retired_word_names_anything_of_the_stores_and_their_commands() -> None:
+    words = {
+        "told",
+        "tell",
+        "tells",
+        "said",
+        "behind",
+        "facts",
+        "stand",
+        "standing",
+        "standings",
+        "opposite",
+        "verbatim",
+    }
+    words |= {"left_alone", "audience", "actor", "treatment", "gate", "way"}
+    rooms = (
+        "stores",
+        "commands/quotas",
+        "commands/declarative",
+        "commands/insight",
+        "core/changes",
+        "core/quota_files",
+    )
+    paths = [path for room in rooms for path in (ROOT / "src" / "kafka_quotas" / room).rglob("*.py")]
+    found = {path.name: words & identifiers(path.read_text("utf-8")) for path in paths}
+    assert {name: used for name, used in found.items() if used} == {}
+
+
 def test_docstrings_do_not_begin_with_nothing() -> None:
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
     beginning = [

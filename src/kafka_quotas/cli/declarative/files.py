@@ -102,9 +102,9 @@ def _problem_listing(result: ValidateResult) -> Listing:
             "invalid_entries": result.invalid_entries,
             "problems": [
                 {
-                    "file": problem.place.source,
-                    "line": problem.place.line,
-                    "entry": problem.place.entry,
+                    "file": problem.location.source,
+                    "line": problem.location.line,
+                    "entry": problem.location.entry,
                     "message": problem.message,
                     "hint": problem.hint,
                 }
@@ -113,6 +113,6 @@ def _problem_listing(result: ValidateResult) -> Listing:
         },
         table=Table(
             columns=columns("where, problem, hint"),
-            rows=[(str(problem.place), problem.message, problem.hint) for problem in result.problems],
+            rows=[(str(problem.location), problem.message, problem.hint) for problem in result.problems],
         ),
     )

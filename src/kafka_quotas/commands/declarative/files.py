@@ -61,7 +61,7 @@ def validate(paths: Sequence[str], *, values: Sequence[Path] = ()) -> ValidateRe
     if not problems and not found.entries:
         problems = (
             Diagnostic(
-                place=SourceLocation(source=", ".join(paths)),
+                location=SourceLocation(source=", ".join(paths)),
                 message="no quotas are declared",
                 hint="is it the right file?",
             ),

@@ -154,16 +154,16 @@ def _text(path: str) -> str:
         data = sys.stdin.buffer.read(limit + 1) if path == STANDARD_INPUT else _bytes(Path(path), limit)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}", hint="check the name of the file") from error
-    place = SourceLocation(source=path)
+    location = SourceLocation(source=path)
     if len(data) > limit:
         hint = "split it, or write it as JSON" if limit == MAX_TOML_BYTES else "split it into several files"
-        raise QuotaFileError(Diagnostic(place=place, message=f"larger than {limit // 1024**2} MiB", hint=hint))
+        raise QuotaFileError(Diagnostic(location=location, message=f"larger than {limit // 1024**2} MiB", hint=hint))
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise QuotaFileError(
-            Diagnostic(place=SourceLocation(source=path, line=line), message="not UTF-8", hint="save it as UTF-8")
+            Diagnostic(location=SourceLocation(source=path, line=line), message="not UTF-8", hint="save it as UTF-8")
         ) from error
 
 
@@ -178,25 +178,25 @@ def _bytes(path: Path, limit: int) -> bytes:
 def _json_tree(text: str, source: str) -> Any:
     import json  # noqa: PLC0415 - one format of several
 
-    place = SourceLocation(source=source)
+    location = SourceLocation(source=source)
     try:
-        return json.loads(text, object_pairs_hook=lambda pairs: without_duplicates(pairs, place))
+        return json.loads(text, object_pairs_hook=lambda pairs: without_duplicates(pairs, location))
     except json.JSONDecodeError as error:
         where = SourceLocation(source=source, line=error.lineno)
-        raise QuotaFileError(Diagnostic(place=where, message=f"not JSON: {error.msg}")) from error
+        raise QuotaFileError(Diagnostic(location=where, message=f"not JSON: {error.msg}")) from error
     except RecursionError as error:
-        raise QuotaFileError(Diagnostic(place=place, message="nested too deep")) from error
+        raise QuotaFileError(Diagnostic(location=location, message="nested too deep")) from error
     except ValueError as error:  # an integer with more digits than Python converts
-        raise QuotaFileError(Diagnostic(place=place, message="a number has too many digits")) from error
+        raise QuotaFileError(Diagnostic(location=location, message="a number has too many digits")) from error
 
 
 def _toml_tree(text: str, source: str) -> Any:
     import tomllib  # noqa: PLC0415 - one format of several
 
-    place = SourceLocation(source=source)
+    location = SourceLocation(source=source)
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise QuotaFileError(Diagnostic(place=place, message=f"not TOML: {error}")) from error
+        raise QuotaFileError(Diagnostic(location=location, message=f"not TOML: {error}")) from error
     except (RecursionError, ValueError) as error:
-        raise QuotaFileError(Diagnostic(place=place, message="nested too deep, or a number too long")) from error
+        raise QuotaFileError(Diagnostic(location=location, message="nested too deep, or a number too long")) from error

@@ -88,7 +88,7 @@ def odd_cluster(info: ClusterInfo, entries: Sequence[QuotaEntry]) -> Iterator[Fi
             remedy="mend or delete it in zookeeper-shell; where access is denied, look as who may read it",
         )
     if not info.reassigning:
-        yield from _left_behind(info)
+        yield from _lasting_throttles(info)
     yield from _too_new(info, entries)
     for path in info.empty_znodes:
         of_default = _DEFAULT_NODE in path
@@ -102,7 +102,7 @@ def odd_cluster(info: ClusterInfo, entries: Sequence[QuotaEntry]) -> Iterator[Fi
         )
 
 
-def _left_behind(info: ClusterInfo) -> Iterator[Finding]:
+def _lasting_throttles(info: ClusterInfo) -> Iterator[Finding]:
     """Yield a finding for replication throttles while no replica is moving."""
     for throttle in info.replication_throttles:
         kind, _, name = throttle.place.partition(" ")

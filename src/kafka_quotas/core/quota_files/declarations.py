@@ -35,7 +35,7 @@ class Declaration:
     """The values by key; None: not set."""
     invalid: bool
     """Whether the entry may hold what this program refuses."""
-    place: SourceLocation
+    location: SourceLocation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,9 @@ def declarations(documents: Sequence[QuotaDocument], overlays: Sequence[QuotaDoc
             if first is None:
                 found[entry.entity] = entry
             else:
-                reader.report(entry.place, f"{entry.entity} stands twice, also at {first.place}", "keep one of them")
+                reader.report(
+                    entry.location, f"{entry.entity} stands twice, also at {first.location}", "keep one of them"
+                )
     for overlay in overlays:
         _lay_over(found, reader.entries(overlay))
     for entry in found.values():
@@ -80,7 +82,7 @@ def _lay_over(found: dict[Entity, Declaration], entries: Iterable[Declaration]) 
             entity=entry.entity,
             quotas={**(below.quotas if below else {}), **entry.quotas},
             invalid=entry.invalid or (below is not None and below.invalid),
-            place=entry.place,
+            location=entry.location,
         )
 
 
@@ -93,7 +95,7 @@ class _Reader:
         for document in documents:
             for name, value in document.values.items():
                 if name in self._values and self._values[name] != value:
-                    self.report(document.place, f"the value {shown(name)} is given twice", "keep one of them")
+                    self.report(document.location, f"the value {shown(name)} is given twice", "keep one of them")
                 self._values[name] = value
         self._overlaid: dict[str, object] = {}
         for overlay in overlays:
@@ -101,39 +103,39 @@ class _Reader:
             self._overlaid |= overlay.defaults
         self.unused = set(self._values)
 
-    def report(self, place: SourceLocation, message: str, hint: str | None = None) -> None:
+    def report(self, location: SourceLocation, message: str, hint: str | None = None) -> None:
         """Keep a problem."""
-        self.problems.append(Diagnostic(place=place, message=message, hint=hint))
+        self.problems.append(Diagnostic(location=location, message=message, hint=hint))
 
     def entries(self, document: QuotaDocument) -> Iterator[Declaration]:
         """Yield the declarations of one document, without entries that have a problem."""
         self.problems += document.problems
-        defaults = self._quotas({**document.defaults, **self._overlaid}, document.place, lenient=False)
+        defaults = self._quotas({**document.defaults, **self._overlaid}, document.location, lenient=False)
         for raw in document.entries:
             try:
                 entity = entity_of(raw.entity)
             except KafkaQuotasError as error:
-                self.report(raw.place, error.message, error.hint or _TYPES_HINT)
+                self.report(raw.location, error.message, error.hint or _TYPES_HINT)
                 continue
-            quotas = self._quotas(raw.quotas, raw.place, lenient=raw.invalid)
+            quotas = self._quotas(raw.quotas, raw.location, lenient=raw.invalid)
             if len(quotas) < len(raw.quotas):
                 continue
             general = {key: value for key, value in defaults.items() if _takes(entity, key)}
-            yield Declaration(entity=entity, quotas={**general, **quotas}, invalid=raw.invalid, place=raw.place)
+            yield Declaration(entity=entity, quotas={**general, **quotas}, invalid=raw.invalid, location=raw.location)
 
     def check(self, entry: Declaration) -> None:
         """Report a problem if this program would refuse the entry."""
         if entry.invalid:
             return
         if not entry.quotas:
-            self.report(entry.place, f"no quota is declared of {entry.entity}", "leave it out, or name its quotas")
+            self.report(entry.location, f"no quota is declared of {entry.entity}", "leave it out, or name its quotas")
             return
         refused = our_refusals(entry.entity, entry.quotas)
         if refused is not None:
             hint = "write null for the default" if "name is empty" in refused.message else refused.hint
-            self.report(entry.place, refused.message, hint)
+            self.report(entry.location, refused.message, hint)
 
-    def _quotas(self, raw: Mapping[str, object], place: SourceLocation, *, lenient: bool) -> dict[str, float | None]:
+    def _quotas(self, raw: Mapping[str, object], location: SourceLocation, *, lenient: bool) -> dict[str, float | None]:
         quotas: dict[str, float | None] = {}
         for key, value in raw.items():
             try:
@@ -142,7 +144,7 @@ class _Reader:
                     raise refused or InvalidQuotaError(f"unknown quota key: {key!r}")
                 quotas[key] = _value(key, self._resolved(value), lenient=lenient)
             except KafkaQuotasError as error:
-                self.report(place, error.message, error.hint)
+                self.report(location, error.message, error.hint)
         return quotas
 
     def _resolved(self, value: object) -> object:

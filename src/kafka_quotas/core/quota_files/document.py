@@ -42,20 +42,20 @@ class SourceLocation:
 class Diagnostic:
     """A problem at a location of a file, and the advice on it."""
 
-    place: SourceLocation
+    location: SourceLocation
     message: str
     hint: str | None = None
 
     def as_error(self) -> UsageError:
         """Return the problem as the error that ends a command."""
-        return UsageError(f"{self.place}: {self.message}", hint=self.hint)
+        return UsageError(f"{self.location}: {self.message}", hint=self.hint)
 
 
 class QuotaFileError(UsageError):
     """A file that can't be read at all, with the location and reason in `problem`."""
 
     def __init__(self, problem: Diagnostic) -> None:
-        super().__init__(f"{problem.place}: {problem.message}", hint=problem.hint)
+        super().__init__(f"{problem.location}: {problem.message}", hint=problem.hint)
         self.problem = problem
 
 
@@ -63,7 +63,7 @@ class QuotaFileError(UsageError):
 class RawEntry:
     """An entry as written: `entity`, `quotas` and perhaps `invalid`, unchecked except for their types."""
 
-    place: SourceLocation
+    location: SourceLocation
     entity: Mapping[str, object]
     quotas: Mapping[str, object]
     invalid: bool
@@ -73,7 +73,7 @@ class RawEntry:
 class QuotaDocument:
     """One file: its entries in order, its `values` for `$name`, and the default quotas of every entry."""
 
-    place: SourceLocation
+    location: SourceLocation
     values: Mapping[str, object]
     defaults: Mapping[str, object]
     entries: tuple[RawEntry, ...]
@@ -87,11 +87,11 @@ def document_of(tree: object, source: str, *, lines: Sequence[int] = ()) -> Quot
     Raises:
         QuotaFileError: The file as a whole has another shape.
     """
-    place = SourceLocation(source=source)
-    sections: Mapping[str, Any] = {"entries": tree} if isinstance(tree, list) else _sections(tree, place)
+    location = SourceLocation(source=source)
+    sections: Mapping[str, Any] = {"entries": tree} if isinstance(tree, list) else _sections(tree, location)
     entries = sections.get("entries") or []
     if not isinstance(entries, list):
-        raise _misshapen(place, "entries is not a list")
+        raise _misshapen(location, "entries is not a list")
     places = (
         SourceLocation(source=source, line=lines[index] if index < len(lines) else None, entry=index + 1)
         for index in range(len(entries))
@@ -106,39 +106,39 @@ def document_of(tree: object, source: str, *, lines: Sequence[int] = ()) -> Quot
             if len(problems) == MOST_PROBLEMS:
                 break  # probably another kind of file
     return QuotaDocument(
-        place=place,
-        values=_mapping(sections.get("values") or {}, place, "values"),
-        defaults=_mapping(sections.get("defaults") or {}, place, "defaults"),
+        location=location,
+        values=_mapping(sections.get("values") or {}, location, "values"),
+        defaults=_mapping(sections.get("defaults") or {}, location, "defaults"),
         entries=tuple(found),
         problems=tuple(problems),
     )
 
 
-def raw_entry(tree: object, place: SourceLocation) -> RawEntry:
+def raw_entry(tree: object, location: SourceLocation) -> RawEntry:
     """Return the parts of one entry, or raise a `QuotaFileError`."""
-    parts = _mapping(tree, place, "an entry")
-    _refuse_others(parts, ENTRY_PARTS, place, "an entry")
+    parts = _mapping(tree, location, "an entry")
+    _refuse_others(parts, ENTRY_PARTS, location, "an entry")
     missing = [name for name in ("entity", "quotas") if name not in parts]
     if missing:
-        raise _misshapen(place, f"an entry without {missing[0]}")
+        raise _misshapen(location, f"an entry without {missing[0]}")
     invalid = parts.get("invalid", False)
     if not isinstance(invalid, bool):
-        raise _misshapen(place, f"invalid is true or false, not {shown(invalid)}")
+        raise _misshapen(location, f"invalid is true or false, not {shown(invalid)}")
     return RawEntry(
-        place=place,
-        entity=_mapping(parts["entity"], place, "entity"),
-        quotas=_mapping(parts["quotas"], place, "quotas"),
+        location=location,
+        entity=_mapping(parts["entity"], location, "entity"),
+        quotas=_mapping(parts["quotas"], location, "quotas"),
         invalid=invalid,
     )
 
 
-def without_duplicates(pairs: Iterable[tuple[str, object]], place: SourceLocation) -> dict[str, object]:
+def without_duplicates(pairs: Iterable[tuple[str, object]], location: SourceLocation) -> dict[str, object]:
     """Return the mapping of some pairs, or raise a `QuotaFileError` for a repeated name."""
     mapping: dict[str, object] = {}
     for name, value in pairs:
         if name in mapping:
             raise QuotaFileError(
-                Diagnostic(place=place, message=f"{shown(name)} stands twice", hint="keep one of them")
+                Diagnostic(location=location, message=f"{shown(name)} stands twice", hint="keep one of them")
             )
         mapping[name] = value
     return mapping
@@ -163,32 +163,34 @@ def kind_of(value: object) -> str:
     return "a text" if isinstance(value, str) else "a number" if isinstance(value, int | float) else "a date or time"
 
 
-def _sections(tree: object, place: SourceLocation) -> Mapping[str, Any]:
-    sections = _mapping(tree, place, "the file")
-    _refuse_others(sections, SECTIONS, place, "a file")
+def _sections(tree: object, location: SourceLocation) -> Mapping[str, Any]:
+    sections = _mapping(tree, location, "the file")
+    _refuse_others(sections, SECTIONS, location, "a file")
     schema = sections.get("schema", QUOTAS_SCHEMA)
     if schema != QUOTAS_SCHEMA:
         raise QuotaFileError(
             Diagnostic(
-                place=place, message=f"this is {shown(schema)}, not {QUOTAS_SCHEMA}", hint="is it the right file?"
+                location=location, message=f"this is {shown(schema)}, not {QUOTAS_SCHEMA}", hint="is it the right file?"
             )
         )
     return sections
 
 
-def _mapping(tree: object, place: SourceLocation, what: str) -> Mapping[str, Any]:
+def _mapping(tree: object, location: SourceLocation, what: str) -> Mapping[str, Any]:
     if not isinstance(tree, Mapping):
-        raise _misshapen(place, f"{what} is {kind_of(tree)}, not a mapping")
+        raise _misshapen(location, f"{what} is {kind_of(tree)}, not a mapping")
     return tree
 
 
-def _refuse_others(parts: Mapping[str, object], known: Sequence[str], place: SourceLocation, what: str) -> None:
+def _refuse_others(parts: Mapping[str, object], known: Sequence[str], location: SourceLocation, what: str) -> None:
     for name in parts:
         if name not in known:
             raise QuotaFileError(
-                Diagnostic(place=place, message=f"no part of {what}: {shown(name)}", hint=f"it has {', '.join(known)}")
+                Diagnostic(
+                    location=location, message=f"no part of {what}: {shown(name)}", hint=f"it has {', '.join(known)}"
+                )
             )
 
 
-def _misshapen(place: SourceLocation, message: str) -> QuotaFileError:
-    return QuotaFileError(Diagnostic(place=place, message=message, hint=_SHAPE_HINT))
+def _misshapen(location: SourceLocation, message: str) -> QuotaFileError:
+    return QuotaFileError(Diagnostic(location=location, message=message, hint=_SHAPE_HINT))

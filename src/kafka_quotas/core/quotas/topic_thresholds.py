@@ -18,7 +18,7 @@ from kafka_quotas.core.model.threshold import ThresholdSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdDecision:
-    """The decision on data for a topic, with the rates and thresholds (bytes/s, None: none) behind it."""
+    """The decision on data for a topic, by rates and thresholds (bytes/s, None: none)."""
 
     admitted: bool
     topic: str

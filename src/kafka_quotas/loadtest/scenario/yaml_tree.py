@@ -1,7 +1,7 @@
 """A YAML file as a tree in which every node knows its line, and no value is interpreted yet.
 
 Invariants: there are no aliases, anchors or tags, so a small file can't become a large tree. A name occurs once in a
-mapping. Numbers and words are texts, as their meaning depends on their place.
+mapping. Numbers and words are texts, as their meaning depends on their location.
 """
 
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ class ScenarioError(UsageError):
 class YamlNode:
     """A part of a file."""
 
-    place: SourceLocation
+    location: SourceLocation
     value: "str | tuple[YamlNode, ...] | dict[str, YamlNode] | None"
     """A text (None: null), the nodes of a list, or those of a mapping by name."""
 
     def problem(self, message: str, hint: str | None = None) -> ScenarioError:
         """Return the error for this part, with its line."""
-        return ScenarioError(f"{self.place}: {message}", hint=hint)
+        return ScenarioError(f"{self.location}: {message}", hint=hint)
 
     @property
     def kind(self) -> str:
@@ -68,7 +68,7 @@ class _TreeReader(YamlReader):
 
     def value(self, event: Any, depth: int, name: str = "") -> YamlNode:
         value = super().value(event, depth, name)
-        return YamlNode(self.place(event), tuple(value) if isinstance(value, list) else value)
+        return YamlNode(self.location(event), tuple(value) if isinstance(value, list) else value)
 
     def name(self, event: Any) -> str:
         name = self.value(event, 0)

@@ -33,9 +33,9 @@ class YamlReader:
             return self._document()
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
-            place = SourceLocation(source=self._source, line=None if mark is None else mark.line + 1)
+            location = SourceLocation(source=self._source, line=None if mark is None else mark.line + 1)
             reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "it can't be read"
-            raise QuotaFileError(Diagnostic(place=place, message=f"not YAML: {reason}")) from error
+            raise QuotaFileError(Diagnostic(location=location, message=f"not YAML: {reason}")) from error
         finally:
             self._parser.dispose()
 
@@ -69,9 +69,9 @@ class YamlReader:
 
     def problem(self, event: Any, message: str, hint: str | None = None) -> QuotaFileError:
         """Return the error for the line on which an event begins."""
-        return QuotaFileError(Diagnostic(place=self.place(event), message=message, hint=hint))
+        return QuotaFileError(Diagnostic(location=self.location(event), message=message, hint=hint))
 
-    def place(self, event: Any) -> SourceLocation:
+    def location(self, event: Any) -> SourceLocation:
         """Return the line on which an event begins, counted from 1."""
         return SourceLocation(source=self._source, line=event.start_mark.line + 1)
 

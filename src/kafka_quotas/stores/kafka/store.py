@@ -70,11 +70,11 @@ class KafkaStore:
         if self._settings.wait and not validate_only:
             done = [alteration for alteration in merged if outcomes[alteration.entity] is None]
             found = wait_until_visible(self._connection, done, timeout_s=self._timeout_s)
-            late = NotVisibleError(
+            not_visible = NotVisibleError(
                 f"accepted, but not every broker of {self.url} shows it after {self._timeout_s:g} s",
                 hint="describe it again; with --no-wait this is not checked",
             )
-            outcomes |= dict.fromkeys(found.behind, late)
+            outcomes |= dict.fromkeys(found.late, not_visible)
             self._warn_of(found)
         return [replace(result, error=result.error or outcomes[result.entity]) for result in results]
 

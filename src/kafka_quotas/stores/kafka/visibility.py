@@ -24,7 +24,7 @@ _FEW: Final = 10
 class Visibility:
     """What was found by reading changes back."""
 
-    behind: frozenset[Entity] = frozenset()
+    late: frozenset[Entity] = frozenset()
     """Entities that some broker did not show as altered in time."""
     not_asked: str | None = None
     """The brokers that could not be asked, with the reasons, None where all answered."""
@@ -42,23 +42,23 @@ def wait_until_visible(connection: ClusterClient, alterations: Sequence[Alterati
         node_ids = connection.node_ids()
     except StoreError as error:
         return Visibility(not_asked=error.message)
-    found = ask_each(node_ids, lambda node_id: _left_behind(connection, node_id, alterations, timeout_s=timeout_s))
-    return Visibility(behind=frozenset().union(*found.answers.values()), not_asked=found.missing)
+    found = ask_each(node_ids, lambda node_id: _late_entities(connection, node_id, alterations, timeout_s=timeout_s))
+    return Visibility(late=frozenset().union(*found.answers.values()), not_asked=found.missing)
 
 
-def _left_behind(
+def _late_entities(
     connection: ClusterClient, node_id: int, alterations: Sequence[Alteration], *, timeout_s: float
 ) -> frozenset[Entity]:
     """Return the entities that one broker did not show as altered in time."""
-    behind = list(alterations)
+    late = list(alterations)
 
     def caught_up() -> bool:
-        stored = _stored(connection, node_id, behind)
-        behind[:] = [alteration for alteration in behind if not _shows(stored.get(alteration.entity), alteration)]
-        return not behind
+        stored = _stored(connection, node_id, late)
+        late[:] = [alteration for alteration in late if not _shows(stored.get(alteration.entity), alteration)]
+        return not late
 
     Polling(POLL_INTERVAL_S).until(caught_up, timeout_s=timeout_s)
-    return frozenset(alteration.entity for alteration in behind)
+    return frozenset(alteration.entity for alteration in late)
 
 
 def _stored(connection: ClusterClient, node_id: int, alterations: Sequence[Alteration]) -> dict[Entity, QuotaEntry]:

@@ -191,7 +191,7 @@ def test_a_file_that_is_not_utf8_is_told_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "q.yaml"
     path.write_bytes(b"# fine\n- \xff\n")
     found = read_declarations([str(path)])
-    assert [str(problem.place) for problem in found.problems] == [f"{path}, line 2"]
+    assert [str(problem.location) for problem in found.problems] == [f"{path}, line 2"]
 
 
 def test_values_marked_invalid_may_be_anything(tmp_path: Path) -> None:
