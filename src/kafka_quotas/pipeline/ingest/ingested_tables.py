@@ -1,4 +1,4 @@
-"""The tables of an ingest: rows as Arrow batches (events with their buckets), and counts of quarantine."""
+"""The tables of an ingest: rows as Arrow batches, events with their buckets, and counts of quarantine."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -78,11 +78,12 @@ def replay_closed_loop(
     rows, times_ms, values, bounds, samples, window_ms, longest_ms,
     clocks, sums, free_ms, counts, amounts, slots, pool, pool_used, begin,
 ):  # fmt: skip
-    """Replay plain records in a closed loop, from place `begin` on, with the results of `replay_lanes` but faster.
+    """Replay plain records in a closed loop, from place `begin` on, faster than `replay_lanes`.
 
-    Most replays are of this kind. Events come row by row, which keeps a lane's state in registers for as long as its
-    events last. Where neither a lane nor the next looser limit beside it has been throttled, both hold the same
-    figures, and the looser lane is copied. A sweep therefore costs little for clients that its limits do not touch.
+    Most replays are of this kind, and the results are equal. Events come row by row, which keeps a lane's state in
+    registers for as long as its events last. Where neither a lane nor the next looser limit beside it has been
+    throttled, both hold the same figures, and the looser lane is copied. A sweep therefore costs little for clients
+    that its limits do not touch.
 
     Returns:
         The place of the first event not replayed: the end, or a row for which the pool of histograms might not suffice.

@@ -31,7 +31,7 @@ def recommended_limits(advices: Sequence[Advice], scope: DefaultScope) -> Limits
 
 
 def _entities(advice: Advice, scope: DefaultScope) -> Iterator[tuple[Entity, Override | None]]:
-    """Yield the entities to set quotas on: the default one, and each client that has a name with its override."""
+    """Yield the entities to set quotas on: the default one, and each client with a name and its override."""
     yield scope.default_entity, None
     for each in advice.overrides:
         if is_nameable(each, scope):
