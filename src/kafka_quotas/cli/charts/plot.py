@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafka_quotas.cli.charts.text_chart import Panel, Series, Style, panels, print_chart, time_range
-from kafka_quotas.cli.output.table import Output
+from kafka_quotas.cli.output.view import Output
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.value_format import format_axis_value
 

@@ -6,6 +6,7 @@ Invariants: completing never fails, never changes a store, and never waits long 
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kafka_quotas.cli.output.view import Output
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
@@ -54,8 +55,6 @@ def complete_assignments(incomplete: str) -> list[str]:
 
 def complete_forms(incomplete: str) -> list[str]:
     """Return the forms of a listing that begin so."""
-    from kafka_quotas.cli.output.table import Output  # noqa: PLC0415 - most values need no table
-
     return [form.value for form in Output if form.value.startswith(incomplete)]
 
 

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperArgument, TyperOption
 
 from kafka_quotas.cli.framework.listing_options import parse_view
-from kafka_quotas.cli.output.table import View
+from kafka_quotas.cli.output.view import View
 
 _Convert = Callable[[Any], Any]
 

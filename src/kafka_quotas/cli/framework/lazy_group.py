@@ -10,12 +10,11 @@ from importlib import import_module
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from kafka_quotas.cli.framework.commands import PassThroughCommand
 from kafka_quotas.cli.framework.converters import use_plain_values
 from kafka_quotas.cli.framework.listing_options import selection_options, takes_selection
-from kafka_quotas.cli.framework.option_groups import expand_groups, option, option_group, typer_options
 from kafka_quotas.core.errors import KafkaQuotasError
 
 Command = TyperCommand | TyperGroup
@@ -77,6 +76,8 @@ class LazyGroup(TyperGroup):
 
 
 def _real_command(row: LazyCommand) -> Command:
+    from kafka_quotas.cli.framework.option_groups import expand_groups  # noqa: PLC0415 - the top-level help needs none
+
     module_name, _, attribute = row.target.partition(":")
     target = getattr(import_module(module_name), attribute)
     if not isinstance(target, typer.Typer):
@@ -94,7 +95,7 @@ def _real_command(row: LazyCommand) -> Command:
         if not isinstance(each, TyperGroup | PassThroughCommand):
             if takes_selection(each.params):
                 each.params.extend(selection_options({name for known in each.params for name in known.opts}))
-            each.params.extend(typer_options(Verbosity))
+            each.params.extend(verbose_option())
     return command
 
 
@@ -141,14 +142,20 @@ def _remember(ctx: typer.Context, value: bool) -> bool:
     return value
 
 
-@option_group
-class Verbosity:
-    """The option that every command takes and only the error boundary reads."""
+def verbose_option() -> list[TyperOption]:
+    """Return the option that every command takes and only the error boundary reads."""
+    from kafka_quotas.cli.framework.option_groups import option, option_group, typer_options  # noqa: PLC0415 - as above
 
-    verbose: bool = option(
-        "--verbose",
-        default=False,
-        help="On an error, show the traceback as well.",
-        callback=_remember,
-        expose_value=False,
-    )
+    @option_group
+    class Verbosity:
+        """What to show of an error."""
+
+        verbose: bool = option(
+            "--verbose",
+            default=False,
+            help="On an error, show the traceback as well.",
+            callback=_remember,
+            expose_value=False,
+        )
+
+    return typer_options(Verbosity)

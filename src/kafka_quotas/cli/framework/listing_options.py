@@ -6,8 +6,7 @@ from typing import Any
 import typer
 from typer.core import TyperOption
 
-from kafka_quotas.cli.framework.option_groups import option, option_group, typer_options
-from kafka_quotas.cli.output.table import Output, View
+from kafka_quotas.cli.output.view import Output, View
 from kafka_quotas.core.errors import UsageError
 
 _COLUMNS_META = "kafka_quotas.columns"
@@ -54,27 +53,32 @@ def _keep_limit(ctx: typer.Context, value: int | None) -> int | None:
     return value
 
 
-@option_group
-class SelectionOptions:
-    """The options that choose a part of a listing."""
-
-    columns: str | None = option(
-        "--columns NAME,...",
-        help="Only these columns, in this order; a wrong name lists those there are.",
-        callback=_keep_columns,
-        is_eager=True,
-        expose_value=False,
-    )
-    limit: int | None = option(
-        "--limit ROWS",
-        min=0,
-        help="At most so many rows; 0 for all.",
-        callback=_keep_limit,
-        is_eager=True,
-        expose_value=False,
-    )
-
-
 def selection_options(names: set[str]) -> list[TyperOption]:
     """Return the two options except those whose `names` the command uses already."""
+    from kafka_quotas.cli.framework.option_groups import (  # noqa: PLC0415 - the top-level help lists no options
+        option,
+        option_group,
+        typer_options,
+    )
+
+    @option_group
+    class SelectionOptions:
+        """The options that choose a part of a listing."""
+
+        columns: str | None = option(
+            "--columns NAME,...",
+            help="Only these columns, in this order; a wrong name lists those there are.",
+            callback=_keep_columns,
+            is_eager=True,
+            expose_value=False,
+        )
+        limit: int | None = option(
+            "--limit ROWS",
+            min=0,
+            help="At most so many rows; 0 for all.",
+            callback=_keep_limit,
+            is_eager=True,
+            expose_value=False,
+        )
+
     return [each for each in typer_options(SelectionOptions) if not names & set(each.opts)]

@@ -39,7 +39,8 @@ def required(*names: str, **settings: Any) -> Any:
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(required,))
 def option_group(cls: type[_T]) -> type[_T]:
     """Make the class a group: a frozen dataclass whose fields are options, other groups or plain values."""
-    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
+    # Making a repr takes longer than all the rest, at every start, and nothing shows one.
+    return dataclass(frozen=True, slots=True, kw_only=True, repr=False)(cls)
 
 
 class Without:

@@ -9,7 +9,7 @@ from kafka_quotas.cli.completion.values import complete_contexts, complete_forms
 from kafka_quotas.cli.framework.listing_options import parse_view, with_selection
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_store
-from kafka_quotas.cli.output.table import Output, View
+from kafka_quotas.cli.output.view import Output, View
 
 CommandConfig = Annotated[
     Path | None,

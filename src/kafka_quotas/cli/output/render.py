@@ -11,7 +11,8 @@ from typing import TextIO
 
 from kafka_quotas.cli.output.json_text import Json, json_line, json_text
 from kafka_quotas.cli.output.selection import selected
-from kafka_quotas.cli.output.table import TABLE_VIEW, Cell, Column, Listing, Output, Table, View, columns, plain_columns
+from kafka_quotas.cli.output.table import Cell, Column, Listing, Table, columns, plain_columns
+from kafka_quotas.cli.output.view import TABLE_VIEW, Output, View
 from kafka_quotas.core.model.value_format import format_number
 
 __all__ = [  # a command makes and prints listings by this one import

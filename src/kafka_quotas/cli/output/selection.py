@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.table import Cell, Column, Listing, Output, Table, View
+from kafka_quotas.cli.output.table import Cell, Column, Listing, Table
+from kafka_quotas.cli.output.view import Output, View
 from kafka_quotas.core.errors import UsageError
 
 DEFAULT_ROWS = 100

@@ -13,7 +13,7 @@ from kafka_quotas.cli.charts.text_chart import Style
 from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.live import bar, live_view, progress_rows
 from kafka_quotas.cli.load_test.views.view import load_listing, print_load
-from kafka_quotas.cli.output.table import Output
+from kafka_quotas.cli.output.view import Output
 from kafka_quotas.commands.demo import CLIENTS
 from kafka_quotas.commands.load_test.request import RunRequest
 from kafka_quotas.commands.windows import WindowSource
