@@ -45,9 +45,9 @@ class QuotaKey:
     name: str
     value_type: ValueType
     unit: Unit
-    for_ip: bool
     since: str
     summary: str
+    for_ip: bool = False
     misspellings: tuple[str, ...] = ()
 
     @property
@@ -60,21 +60,14 @@ PRODUCER_BYTE_RATE = QuotaKey(
     name="producer_byte_rate",
     value_type=ValueType.LONG,
     unit=Unit.BYTES_PER_SECOND,
-    for_ip=False,
     since="0.9",
     summary="bytes per second that may be produced to one broker",
-    misspellings=(
-        "producer-byte-rate",
-        "produce_byte_rate",
-        "producer_byte_rate_limit",
-        "quota.producer.default",
-    ),
+    misspellings=("producer-byte-rate", "produce_byte_rate", "producer_byte_rate_limit", "quota.producer.default"),
 )
 CONSUMER_BYTE_RATE = QuotaKey(
     name="consumer_byte_rate",
     value_type=ValueType.LONG,
     unit=Unit.BYTES_PER_SECOND,
-    for_ip=False,
     since="0.9",
     summary="bytes per second that may be fetched from one broker",
     misspellings=("consumer-byte-rate", "consume_byte_rate", "fetch_byte_rate", "quota.consumer.default"),
@@ -83,7 +76,6 @@ REQUEST_PERCENTAGE = QuotaKey(
     name="request_percentage",
     value_type=ValueType.DOUBLE,
     unit=Unit.PERCENT,
-    for_ip=False,
     since="0.11",
     summary="share of one broker thread's time, in per cent",
     misspellings=("request-percentage", "request_time_percent", "request_rate", "request_percent"),
@@ -92,7 +84,6 @@ CONTROLLER_MUTATION_RATE = QuotaKey(
     name="controller_mutation_rate",
     value_type=ValueType.DOUBLE,
     unit=Unit.PARTITIONS_PER_SECOND,
-    for_ip=False,
     since="2.7",
     summary="partitions per second that may be created, added or deleted",
     misspellings=("controller_mutations_rate", "controller-mutation-rate", "controller_mutations_burst"),
@@ -111,7 +102,6 @@ REQUEST_RATE = QuotaKey(
     name="request_rate",
     value_type=ValueType.DOUBLE,
     unit=Unit.REQUESTS_PER_SECOND,
-    for_ip=False,
     since="(none)",
     summary="requests per second to one broker; no broker knows it, the daemon counts it exactly",
 )
