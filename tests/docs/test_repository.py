@@ -75,7 +75,7 @@ def test_a_number_is_found(line: str) -> None:
 
 
 def test_no_folder_has_more_than_20_entries() -> None:
-    folders = [each for top in ("tests",) for each in (ROOT / top).rglob("*") if each.is_dir()]
+    folders = [each for top in ("src", "tests") for each in (ROOT / top).rglob("*") if each.is_dir()]
     entries = {str(each.relative_to(ROOT)): [*each.iterdir()] for each in folders if each.name != "__pycache__"}
     counts = {name: sum(each.name != "__pycache__" for each in inside) for name, inside in entries.items()}
     assert {name: count for name, count in counts.items() if count > 20} == {}

@@ -1,12 +1,35 @@
-"""Names that the glossary retired stay away: no class, function or module of the package has one of them."""
+"""Words that the glossary and the style page retired stay away from names and docstrings of the package."""
 
 import ast
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
-SOURCES = sorted((ROOT / "src" / "kafka_quotas").rglob("*.py"))
+PACKAGE = ROOT / "src" / "kafka_quotas"
+RETIRED_IN_NAMES = re.compile(
+    "audience|board|book|conclusion|desire|desk|entrance|filler|gate|harvest|intake|ledger|memories|obstacles|"
+    "picture|relay|said|shortcut|tells|told|treatment|undoing|unclaimed|venue|verbatim|whoever"
+)
+"""Words that no name of a module, class, function, argument, variable or attribute has as a part."""
+ALLOWED_IN_NAMES: dict[str, tuple[str, ...]] = {}
+"""Retired words by the files that still have them."""
+RETIRED_IN_PROSE = re.compile(
+    r"\b(told|tells?|said|so many|goes on|comes to|whoever|treatments?|gates?)\b", re.IGNORECASE
+)
+ALLOWED_IN_PROSE: dict[str, tuple[str, ...]] = {}
+"""Retired words by the files whose docstrings still have them."""
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Every module of the package by its path below it."""
+    return {
+        str(path.relative_to(PACKAGE)): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
 
 
 def retired() -> set[str]:
@@ -15,15 +38,61 @@ def retired() -> set[str]:
     return {word.strip().lower().replace(" ", "_") for word in words}
 
 
-def names() -> dict[str, str]:
-    """Every module and every class of the package, spelled as a module's name would be, with where it is."""
-    found = {path.stem: str(path.relative_to(ROOT)) for path in SOURCES}
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                spelled = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", node.name.lstrip("_")).lower()
-                found[spelled] = f"{path.relative_to(ROOT)}: {node.name}"
-    return found
+def as_words(name: str) -> str:
+    """A name in any case, spelled as a module's name would be."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_")
+
+
+def names(path: str, tree: ast.Module) -> Iterator[str]:
+    """Every name that a module defines, its own included."""
+    yield Path(path).stem
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+                | ast.arg(arg=name)
+            ):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+
+
+def docstrings(path: str, tree: ast.Module) -> Iterator[str]:
+    """Every docstring, those of fields and constants included, but for help texts."""
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list) and not is_command(path, node):
+            yield from (
+                each.value.value
+                for each in body
+                if isinstance(each, ast.Expr)
+                and isinstance(each.value, ast.Constant)
+                and isinstance(each.value.value, str)
+            )
+
+
+@cache
+def commands() -> frozenset[str]:
+    """The functions whose docstrings are help texts, by the tables of the command tree."""
+    texts = (node.value for tree in trees().values() for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return frozenset(
+        text.rpartition(":")[2] for text in texts if isinstance(text, str) and re.fullmatch(r"[\w.]+:\w+", text)
+    )
+
+
+def is_command(path: str, node: ast.AST) -> bool:
+    """Whether a docstring is the help of a command."""
+    if not path.startswith("cli/") or not isinstance(node, ast.FunctionDef):
+        return False
+    return node.name in commands() or any(".command" in ast.unparse(each) for each in node.decorator_list)
+
+
+def unexpected(found: dict[str, set[str]], allowed: dict[str, tuple[str, ...]]) -> dict[str, set[str]]:
+    """What is found beyond what is allowed, and what is allowed without being found."""
+    known = {word: set(files) for word, files in allowed.items()}
+    differing = {word: found.get(word, set()) ^ known.get(word, set()) for word in {*found, *known}}
+    return {word: files for word, files in differing.items() if files}
 
 
 def test_the_glossary_retires_words() -> None:
@@ -31,43 +100,28 @@ def test_the_glossary_retires_words() -> None:
 
 
 def test_no_retired_word_names_a_module_or_a_class() -> None:
-    words = retired()
-    assert {name: place for name, place in names().items() if name in words} == {}
+    found = {as_words(Path(path).stem): path for path in trees()}
+    for path, tree in trees().items():
+        found |= {as_words(node.name): path for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    assert {name: path for name, path in found.items() if name in retired()} == {}
 
 
-def identifiers(source: str) -> set[str]:
-    """Every function, argument, variable and attribute of a module, without leading underscores."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
-        for field in ("name", "arg", "attr", "id"):
-            value = getattr(node, field, None)
-            found |= {value.strip("_")} if isinstance(value, str) else set()
-    return found
+def test_no_name_has_a_retired_word() -> None:
+    found: dict[str, set[str]] = {}
+    for path, tree in trees().items():
+        for name in names(path, tree):
+            for word in filter(RETIRED_IN_NAMES.fullmatch, as_words(name).split("_")):
+                found.setdefault(word, set()).add(path)
+    assert unexpected(found, ALLOWED_IN_NAMES) == {}
 
 
-def test_no_retired_word_names_a_function_or_a_variable_of_the_pipeline() -> None:
-    section = GLOSSARY.partition("## Pipeline")[2].partition("\n## ")[0]
-    words = {word.strip().replace(" ", "_") for word in re.findall(r"([a-z ]+)†", section)}
-    assert {"harvest", "told_apart_by"} <= words
-    words -= {"form", "spans", "waiting"}  # of manifests, of one bucket, and for a lock
-    rooms = (ROOT / "src" / "kafka_quotas" / room for room in ("pipeline", "commands/pipeline"))
-    found = {path.name: words & identifiers(path.read_text("utf-8")) for room in rooms for path in room.rglob("*.py")}
-    assert {name: used for name, used in found.items() if used} == {}
-
-
-def test_no_retired_word_names_anything_of_the_wire_format() -> None:
-    words = {"told", "tell", "said", "behind", "spelling", "treatment", "walk", "drop_topics", "grow_topics"}
-    room = ROOT / "src" / "kafka_quotas" / "wire"
-    found = {path.name: words & identifiers(path.read_text("utf-8")) for path in room.rglob("*.py")}
-    assert {name: used for name, used in found.items() if used} == {}
-
-
-def test_no_retired_word_names_anything_of_the_daemon() -> None:
-    words = {"told", "tell", "tells", "said", "say", "terms", "book", "ledger", "gate", "desk", "relay", "notice"}
-    words |= {"treatment", "place", "places", "front", "fronts", "way", "arrival", "entrance", "exchange", "remember"}
-    room = ROOT / "src" / "kafka_quotas" / "enforcement"
-    found = {path.name: words & identifiers(path.read_text("utf-8")) for path in room.rglob("*.py")}
-    assert {name: used for name, used in found.items() if used} == {}
+def test_no_docstring_has_a_retired_word() -> None:
+    found: dict[str, set[str]] = {}
+    for path, tree in trees().items():
+        for text in docstrings(path, tree):
+            for word in RETIRED_IN_PROSE.findall(text):
+                found.setdefault(word.lower(), set()).add(path)
+    assert unexpected(found, ALLOWED_IN_PROSE) == {}
 
 
 def test_no_retired_word_names_anything_of_the_stores_and_their_commands() -> None:
@@ -101,36 +155,23 @@ def test_no_retired_word_names_anything_of_the_stores_and_their_commands() -> No
 def test_docstrings_do_not_begin_with_nothing() -> None:
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
     beginning = [
-        str(path.relative_to(ROOT))
-        for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        path
+        for path, tree in trees().items()
+        for node in ast.walk(tree)
         if isinstance(node, kinds) and (ast.get_docstring(node) or "").startswith(("Nothing", "Never;"))
     ]
     assert beginning == []
 
 
-LOAD_TESTER = ("loadtest", "commands/load_test", "commands/testbed")
-RETIRED_IN_LOAD_TESTER = {
-    *("told", "tell", "said", "venue", "stage", "ground", "filler", "conclusion", "obstacle", "obstacles", "undoing"),
-    *("keeping", "given", "audience", "actor"),
-}
-
-
-def words_of_names(path: Path) -> set[str]:
-    """The words in the names of all functions, parameters, variables and attributes that a module sets."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        match node:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.arg(arg=name):
-                found |= set(name.split("_"))
-            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
-                found |= set(name.lower().split("_"))
-    return found
-
-
-def test_retired_words_name_nothing_in_the_load_tester() -> None:
-    package = ROOT / "src" / "kafka_quotas"
-    modules = [path for path in SOURCES if path.relative_to(package).as_posix().startswith(LOAD_TESTER)]
-    found = {str(path.relative_to(package)): words_of_names(path) & RETIRED_IN_LOAD_TESTER for path in modules}
-    assert modules
-    assert {path: words for path, words in found.items() if words} == {}
+def test_summaries_are_one_sentence_of_at_most_100_characters() -> None:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    odd = [
+        f"{path}: {node.name}"
+        for path, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, kinds)
+        and not is_command(path, node)
+        and (summary := (ast.get_docstring(node) or "").split("\n")[0])
+        and (";" in summary or len(summary) > 100)
+    ]
+    assert odd == []

@@ -130,7 +130,7 @@ def demo(out: Out = Path("demo-output"), output: OutputForm = Output.TABLE) -> N
     write("", stream)
     title = f"Rate over the last {window_text()} and throttle times: the clients held back"
     print_chart(load_series(result, limited_only=True), stream, title=title, height=6)
-    keep_result(replace(result, title=_TITLE), out, picture=True)
+    keep_result(replace(result, title=_TITLE), out, plot=True)
     _conclude(result, out, stream)
 
 

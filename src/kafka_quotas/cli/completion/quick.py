@@ -26,7 +26,7 @@ _ZSH_ESCAPES = {'"': '""', "'": "''", "$": "\\$", "`": "\\`", ":": "\\\\:"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionAnswer:
-    """The text for the shell, and the exit code that tells fish whether there are candidates."""
+    """The text for the shell, and the exit code by which fish learns whether there are candidates."""
 
     text: str
     exit_code: int = 0

@@ -90,9 +90,9 @@ def apply(
     Every entity is changed by one merged entry and is never without its quotas in between. What is not declared stays,
     unless --prune is given. What fails is listed; running it again finishes the job.
     """
-    desire = desired.state(files, "apply")
-    plan = read_plan(desire.paths)
-    _refuse_beside_plan(plan, desire, how.watch)
+    desired_state = desired.state(files, "apply")
+    plan = read_plan(desired_state.paths)
+    _refuse_beside_plan(plan, desired_state, how.watch)
     choice = store.choose()
     check_columns(output, CHANGE_COLUMNS, RECORD_COLUMNS)
     recorder = recorder_for("apply", reason=how.reason)
@@ -100,15 +100,15 @@ def apply(
         raise UsageError("--metrics needs --watch", hint="add --watch 30, for example")
     with closing(choice.open(allow_invalid=how.allow_invalid, wait=not how.no_wait)) as opened:
         if how.watch is not None:
-            _reconcile(opened, desire, how, recorder, interval_s=how.watch)
+            _reconcile(opened, desired_state, how, recorder, interval_s=how.watch)
             return
-        result = _once(opened, desire, plan, recorder, how)
+        result = _once(opened, desired_state, plan, recorder, how)
     _report(result, choice, output)
     _report_failures(result)
 
 
 def _reconcile(
-    store: Store, desire: DesiredState, how: ApplyOptions, recorder: JournalWriter, *, interval_s: float
+    store: Store, desired_state: DesiredState, how: ApplyOptions, recorder: JournalWriter, *, interval_s: float
 ) -> None:
     """Bring the store to its files every `interval_s` seconds until a signal ends it.
 
@@ -120,7 +120,7 @@ def _reconcile(
     if not interval_s >= SHORTEST_S:
         raise UsageError(f"--watch {interval_s:g} is too often", hint="at least 1 second, for example --watch 30")
     run_reconciler(
-        Reconciler(store, desire, recorder=recorder, dry_run=how.dry_run, allow_invalid=how.allow_invalid),
+        Reconciler(store, desired_state, recorder=recorder, dry_run=how.dry_run, allow_invalid=how.allow_invalid),
         interval_s=interval_s,
         metrics=None if how.metrics is None else parse_address(how.metrics, may_be_zero=True),
         report=_report_round,
@@ -150,32 +150,32 @@ def round_lines(done: Round) -> list[str]:
 
 
 def _once(
-    store: Store, desire: DesiredState, plan: KeptPlan | None, recorder: JournalWriter, how: ApplyOptions
+    store: Store, desired_state: DesiredState, plan: KeptPlan | None, recorder: JournalWriter, how: ApplyOptions
 ) -> ApplyResult:
     made = partial(recorder.record_outcomes, store.url)
     with ApplyProgress("checking" if how.dry_run else "applying") as progress:
         if plan is None:
             return run_apply(
-                store, desire, dry_run=how.dry_run, allow_invalid=how.allow_invalid, progress=progress, made=made
+                store, desired_state, dry_run=how.dry_run, allow_invalid=how.allow_invalid, progress=progress, made=made
             )
         return apply_plan(
             store,
             plan,
             dry_run=how.dry_run,
             allow_invalid=how.allow_invalid,
-            prune_limit=desire.prune_limit,
+            prune_limit=desired_state.prune_limit,
             progress=progress,
             made=made,
         )
 
 
-def _refuse_beside_plan(plan: KeptPlan | None, desire: DesiredState, watch: float | None) -> None:
+def _refuse_beside_plan(plan: KeptPlan | None, desired_state: DesiredState, watch: float | None) -> None:
     if plan is None:
         return
     decided: Sequence[tuple[str, object]] = (
-        ("--values", desire.values),
-        ("--selector", desire.selectors),
-        ("--prune", desire.prune),
+        ("--values", desired_state.values),
+        ("--selector", desired_state.selectors),
+        ("--prune", desired_state.prune),
         ("--watch", watch is not None),
     )
     names = [name for name, value in decided if value]

@@ -56,10 +56,10 @@ def diff(
     Below the quotas that change stand the clients whose effective quota changes: another entity wins, or another limit
     holds. Nothing is written to the store.
     """
-    desire = desired.state(files, "diff")
+    desired_state = desired.state(files, "diff")
     choice = store.choose()
     with closing(choice.open()) as opened:
-        result = run_diff(opened, desire)
+        result = run_diff(opened, desired_state)
     if out is not None:
         _keep(out, result)
     _report(result, output)

@@ -86,7 +86,7 @@ def expand_groups(command: Callable[..., _R]) -> Callable[..., _R]:
 
 
 def typer_options(group: type[Any]) -> list[TyperOption]:
-    """Return the options of a group as Typer builds them, for commands that have them without naming the group."""
+    """Return the options of a group as Typer builds them, for commands that do not name the group."""
 
     def carrier(**_: Any) -> None:
         """Carry the options in a signature that Typer reads."""

@@ -250,7 +250,7 @@ def _setting(name: str, option: str | None, variable: str, environment: Mapping[
 
 
 def print_static_note(store_url: str) -> None:
-    """Note that a static store's file has none of the four properties: it looks empty and may be the wrong file."""
+    """Note that a static store's file has no quota property, as an empty or a wrong file would."""
     address = parse_store_url(store_url)
     if not address.kind.is_static:
         return

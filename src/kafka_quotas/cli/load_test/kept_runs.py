@@ -9,7 +9,7 @@ import typer
 from kafka_quotas.cli.charts.html_page import page_html
 from kafka_quotas.cli.charts.plot import require_matplotlib, save_plot
 from kafka_quotas.cli.framework.option_groups import option, option_group
-from kafka_quotas.cli.load_test.result_output import PICTURE_FILE, REPORT_FILE, written_together
+from kafka_quotas.cli.load_test.result_output import PLOT_FILE, REPORT_FILE, written_together
 from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.page import load_page
 from kafka_quotas.cli.load_test.views.view import print_load
@@ -45,9 +45,9 @@ def report(
     with written_together(place) as partial:
         (partial / REPORT_FILE).write_text(page_html(load_page(result)), encoding="utf-8")
         if png:
-            save_plot(load_series(result), partial / PICTURE_FILE, title=result.title)
+            save_plot(load_series(result), partial / PLOT_FILE, title=result.title)
     print_load(result, output)
-    drawn = f"{REPORT_FILE} and {PICTURE_FILE}" if png else REPORT_FILE
+    drawn = f"{REPORT_FILE} and {PLOT_FILE}" if png else REPORT_FILE
     write(f"{drawn} drawn in {place}", sys.stderr)
     if result.interrupted:
         raise typer.Exit(_INTERRUPTED)

@@ -54,7 +54,7 @@ def make_folder(folder: Path) -> None:
 
 
 REPORT_FILE = "report.html"
-PICTURE_FILE = "run.png"
+PLOT_FILE = "run.png"
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def written_together(folder: Path) -> Iterator[Path]:
 
 
 def _move_all(scratch: Path, folder: Path) -> dict[str, OSError]:
-    """Move every file, and return the error of each that can't be moved, such as onto a folder of its name."""
+    """Move every file, and return the error of each that can't be moved."""
     errors: dict[str, OSError] = {}
     for path in sorted(scratch.iterdir()):
         try:
@@ -181,10 +181,10 @@ def _errors(probes: Sequence[ProbeResult]) -> str:
     return "; ".join(sorted({probe.error for probe in probes if probe.error}))
 
 
-def keep_result(result: LoadResult, folder: Path, *, picture: bool = False) -> None:
+def keep_result(result: LoadResult, folder: Path, *, plot: bool = False) -> None:
     """Write the run into its folder: run.json, hgrm files and what installed libraries can produce.
 
-    These are samples.parquet (pyarrow), report.html and, for `picture`, run.png (matplotlib). The folder must exist.
+    These are samples.parquet (pyarrow), report.html and, for `plot`, run.png (matplotlib). The folder must exist.
 
     Raises:
         KafkaQuotasError: A file can't be written, see `written_together`.
@@ -197,10 +197,10 @@ def keep_result(result: LoadResult, folder: Path, *, picture: bool = False) -> N
             write_samples(result, place / SAMPLES_FILE)
         else:
             write(f"note: no {SAMPLES_FILE} without pyarrow: pip install 'kafka-quotas[spark]'", sys.stderr)
-        draw_result(result, place, picture=picture)
+        draw_result(result, place, plot=plot)
 
 
-def draw_result(result: LoadResult, place: Path, *, picture: bool) -> None:
+def draw_result(result: LoadResult, place: Path, *, plot: bool) -> None:
     """Draw report.html and, if asked for, run.png into a folder.
 
     A note on standard error names the libraries that are missing for it.
@@ -212,5 +212,5 @@ def draw_result(result: LoadResult, place: Path, *, picture: bool) -> None:
     from kafka_quotas.cli.load_test.views.page import load_page  # noqa: PLC0415 - charts are drawn seldom
 
     (place / REPORT_FILE).write_text(page_html(load_page(result)), encoding="utf-8")
-    if picture:
-        save_plot(load_series(result), place / PICTURE_FILE, title=result.title)
+    if plot:
+        save_plot(load_series(result), place / PLOT_FILE, title=result.title)

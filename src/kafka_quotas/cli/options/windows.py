@@ -31,7 +31,7 @@ class WindowOptions:
     )
 
     def settings(self, *, servers: str | None = None, command_config: Path | None = None) -> WindowSettings:
-        """Return the windows in force: from options, then the file, the brokers of `servers` and Kafka's default.
+        """Return the windows in force: of options, else the file, the brokers of `servers` or Kafka's default.
 
         Raises:
             UsageError: A figure is no whole number of at least 1, the file has no setting, or the brokers do not agree.

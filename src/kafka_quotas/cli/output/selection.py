@@ -9,7 +9,7 @@ from kafka_quotas.cli.output.view import Output, View
 from kafka_quotas.core.errors import UsageError
 
 DEFAULT_ROWS = 100
-"""So many rows of changes a table has where no limit is given: more scroll away what stands before them."""
+"""The most rows of changes that a table has where no limit is given: more scroll away what stands before them."""
 
 
 def selected(listing: Listing, view: View) -> tuple[Listing, int]:

@@ -20,7 +20,7 @@ class Column:
 
 
 def columns(marked: str) -> tuple[Column, ...]:
-    """Return columns from titles between commas, marked by `>` for figures and by `!` where cells are never folded."""
+    """Return columns from titles between commas, with `>` for figures and `!` for cells never folded."""
     titles = (title.strip() for title in marked.split(","))
     return tuple(Column(title=each.rstrip(">!"), figures=">" in each, whole="!" in each) for each in titles)
 

@@ -116,7 +116,7 @@ class AdviceOptions:
     def request(
         self, events: EventsRequest, windows: WindowOptions, *, file: Path | None = None, tables: Path | None = None
     ) -> RecommendRequest:
-        """Return what to recommend quotas from, and where to write them and the table recommendation, if anywhere.
+        """Return what to recommend quotas from, and where to write them and their table, if anywhere.
 
         Raises:
             UsageError: A share or a window is out of range, or the file of capacities is invalid.

@@ -122,7 +122,7 @@ def alter(
     _report(result, parts[0], choice, output)
 
 
-def _undoing(undo_at_ms: int) -> str:
+def _revert_note(undo_at_ms: int) -> str:
     return (
         f"note: to be undone at {format_instant(undo_at_ms)}\n"
         "hint: `kafka-quotas revert --due` does it, run every minute by cron for example"
@@ -151,7 +151,7 @@ def _report(result: AlterResult, head: FilterComponent, choice: StoreChoice, out
     if result.dry_run:
         write(_who_checked(result), sys.stderr)
     if result.undo_at_ms is not None:
-        write(_undoing(result.undo_at_ms), sys.stderr)
+        write(_revert_note(result.undo_at_ms), sys.stderr)
     for warning in result.warnings:
         write(f"warning: {warning}", sys.stderr)
     if not choice.chosen:

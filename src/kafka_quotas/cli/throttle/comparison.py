@@ -29,7 +29,7 @@ from kafka_quotas.core.model.value_format import MS, format_amount
 from kafka_quotas.core.quotas.simulation import MUTATION_ALGORITHMS, Algorithm
 
 _FINE = 400
-"""So many steps of time make a chart."""
+"""The number of steps of time in a chart."""
 _LEGEND = (
     "state: just after the burst; admitted: the first instant at which another request is;\n"
     "as told: when it is, for a client that waits out each delay before it tries again\n"

@@ -25,7 +25,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.store import Alteration, AlterationResult, Store, alterations_of, content_of, errors_of
 
 FIRST_CHUNK: Final = 100
-"""So many entities go to the store at first; later chunks are as large as it does in `CHUNK_S`."""
+"""The number of entities that go to the store at first; later chunks are as large as it does in `CHUNK_S`."""
 CHUNK_S: Final = 3.0
 MOST_GROWTH: Final = 10
 """Each chunk costs a Kafka store one more look at everything, so chunks grow soon."""
@@ -63,7 +63,7 @@ class ApplyResult:
 
 def apply(
     store: Store,
-    desire: DesiredState,
+    desired_state: DesiredState,
     *,
     dry_run: bool = False,
     allow_invalid: bool = False,
@@ -80,7 +80,7 @@ def apply(
         UsageError: An entry says `invalid: true` without `allow_invalid`, or as `declared_plan` does.
         KafkaQuotasError: As `declared_plan` does, or the store fails before anything was written.
     """
-    found = declared_plan(store, desire, keep=keep)
+    found = declared_plan(store, desired_state, keep=keep)
     if not allow_invalid:
         _refuse_invalid(found.invalid)
     result = _carried_out(store, found.plan, found.stored, dry_run=dry_run, progress=progress, made=made)

@@ -51,27 +51,29 @@ class DeclaredPlan:
     """Values that no entry asks for."""
 
 
-def declared_plan(store: Store, desire: DesiredState, *, keep: Collection[tuple[Entity, str]] = ()) -> DeclaredPlan:
+def declared_plan(
+    store: Store, desired_state: DesiredState, *, keep: Collection[tuple[Entity, str]] = ()
+) -> DeclaredPlan:
     """Return what has to change in the store for the files to hold, but for the quotas to `keep`.
 
     Raises:
         UsageError: The files or a selector have a problem.
         KafkaQuotasError: The plan would remove too much.
     """
-    owns = owner(desire.selectors)
-    found = declared(desire.paths, desire.values)
+    owns = owner(desired_state.selectors)
+    found = declared(desired_state.paths, desired_state.values)
     desired = found.desired()
     not_owned = tuple(entity for entity in desired if not owns(entity))
     if len(not_owned) == len(desired):
         raise UsageError(
-            f"--selector {' '.join(desire.selectors)} names no declared entity", hint="is it the right file?"
+            f"--selector {' '.join(desired_state.selectors)} names no declared entity", hint="is it the right file?"
         )
     stored = content_of(store)
-    plan = plan_changes(stored, desired, prune=desire.prune, owns=owns)
+    plan = plan_changes(stored, desired, prune=desired_state.prune, owns=owns)
     if keep:
         plan = planned(stored, [change for change in plan.changes if (change.entity, change.key) not in keep])
-    check_removals(plan, {entity: stored[entity] for entity in stored if owns(entity)}, desire.prune_limit)
-    left = () if desire.prune else unmanaged_in(stored, desired, owns=owns)
+    check_removals(plan, {entity: stored[entity] for entity in stored if owns(entity)}, desired_state.prune_limit)
+    left = () if desired_state.prune else unmanaged_in(stored, desired, owns=owns)
     return DeclaredPlan(
         plan=plan,
         stored=stored,
@@ -123,7 +125,7 @@ class DiffResult:
         return KeptPlan(plan=self.declared.plan, store_url=self.store_url)
 
 
-def diff(store: Store, desire: DesiredState) -> DiffResult:
+def diff(store: Store, desired_state: DesiredState) -> DiffResult:
     """Return what has to change for the files to hold, and for whom, with the errors of `declared_plan`."""
-    found = declared_plan(store, desire)
+    found = declared_plan(store, desired_state)
     return DiffResult(store_url=store.url, declared=found, radius=blast_radius(found.stored, found.plan))

@@ -58,11 +58,11 @@ class Reconciler:
     """Does rounds on a store and keeps their figures."""
 
     def __init__(
-        self, store: Store, desire: DesiredState, *, recorder: JournalWriter, dry_run: bool, allow_invalid: bool
+        self, store: Store, desired_state: DesiredState, *, recorder: JournalWriter, dry_run: bool, allow_invalid: bool
     ) -> None:
         self.status = DriftStatus()
         self._store = store
-        self._desire = desire
+        self._desired_state = desired_state
         self._recorder = recorder
         self._dry_run = dry_run
         self._allow_invalid = allow_invalid
@@ -74,7 +74,7 @@ class Reconciler:
             undone, keep = self._undone()
             result = apply(
                 self._store,
-                self._desire,
+                self._desired_state,
                 dry_run=self._dry_run,
                 allow_invalid=self._allow_invalid,
                 keep=keep,

@@ -34,9 +34,9 @@ def exempt(
 ) -> ExemptResult:
     """Exempt any client of a user from every quota, and return the changes.
 
-    The explicit unlimited goes on the user itself, which wins against every default of users, pairs and client-ids, and
-    on those pairs of the user that hold a limit, which would win against it. The journal gets the outcome also where a
-    part failed, and with `for_ms` schedules the revert.
+    The explicit unlimited is set on the user itself, which wins against every default of users, pairs and client-ids,
+    and on those pairs of the user that hold a limit, which would win against it. The journal gets the outcome also
+    where a part failed, and with `for_ms` schedules the revert.
 
     Raises:
         InvalidQuotaError: The name is invalid.

@@ -53,7 +53,7 @@ Notify: TypeAlias = Callable[[LogEvent], None]
 
 
 def error_text(error: Exception) -> str:
-    """Return the message of an error or, for an unexpected one, its type, its text and where it was raised."""
+    """Return the message of an error, or of an unexpected one its type, text and where it was raised."""
     if isinstance(error, KafkaQuotasError):
         return error.message
     frames = traceback.extract_tb(error.__traceback__)

@@ -32,7 +32,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("drawn")
     control = replace(unlimited(), control=True, solo=unlimited().response)
     probes = (ProbeResult(at_s=1.0, wait_ms=250.0), ProbeResult(at_s=2.0, wait_ms=None, error="no answer"))
-    keep_result(replace(result(greedy(), control), probes=probes), folder, picture=True)
+    keep_result(replace(result(greedy(), control), probes=probes), folder, plot=True)
     return folder
 
 
@@ -125,14 +125,14 @@ def test_a_kept_run_is_drawn_again_from_its_files(kept: Path) -> None:
     page = (kept / "report.html").read_bytes()
     (kept / "report.html").unlink()
 
-    picture = (kept / "run.png").read_bytes()
+    plot = (kept / "run.png").read_bytes()
     (kept / "run.png").unlink()
 
     code, out, err = run_cli("load-test", "report", str(kept), "--png")
 
     assert (code, "held" in out) == (0, True)
     assert (kept / "report.html").read_bytes() == page
-    assert (kept / "run.png").read_bytes() == picture
+    assert (kept / "run.png").read_bytes() == plot
     assert "report.html and run.png drawn in" in err
 
 
