@@ -31,25 +31,6 @@ _LARGEST: Final = 2**31 - 1  # both settings are Java ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenWindows:
-    """The figures given by option, None where one was not given (sizes in seconds)."""
-
-    quota_window_num: int | None = None
-    quota_window_size_s: int | None = None
-    controller_window_num: int | None = None
-    controller_window_size_s: int | None = None
-
-    def figure(self, name: str) -> int | None:
-        """Return the given figure of one of `WINDOW_PROPERTIES`."""
-        return {
-            WINDOW_NUM: self.quota_window_num,
-            WINDOW_SIZE_SECONDS: self.quota_window_size_s,
-            CONTROLLER_WINDOW_NUM: self.controller_window_num,
-            CONTROLLER_WINDOW_SIZE_SECONDS: self.controller_window_size_s,
-        }[name]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WindowSettings:
     """The two quota windows, and the origin of each property of `WINDOW_PROPERTIES`."""
 
@@ -75,8 +56,8 @@ class WindowSource:
     properties: Mapping[str, str]
 
 
-def window_settings(given: GivenWindows, *, sources: tuple[WindowSource, ...] = ()) -> WindowSettings:
-    """Return the windows in force: given figures first, then `sources` in order, then Kafka's default.
+def window_settings(given: Mapping[str, int | None], *, sources: tuple[WindowSource, ...] = ()) -> WindowSettings:
+    """Return the windows in force: figures given by name, then `sources` in order, then Kafka's default.
 
     Raises:
         UsageError: A figure is not a whole number of at least 1.
@@ -101,9 +82,9 @@ def file_source(path: Path) -> WindowSource:
     return WindowSource(name=str(path), properties=properties)
 
 
-def _found(name: str, given: GivenWindows, sources: tuple[WindowSource, ...]) -> tuple[int | None, str]:
+def _found(name: str, given: Mapping[str, int | None], sources: tuple[WindowSource, ...]) -> tuple[int | None, str]:
     """Return the figure of one property and its origin, None for a figure that nobody set."""
-    figure = given.figure(name)
+    figure = given.get(name)
     if figure is not None:
         return _checked(name, figure, "option"), "option"
     for source in sources:

@@ -4,7 +4,6 @@ Client libraries retry a refused connection, or a certificate that they don't tr
 reason in their log.
 """
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -123,6 +122,8 @@ def quieten(logger_name: str) -> None:
 
     A library logs the errors that it recovers from. It raises the others, and those reach the user.
     """
+    import logging  # noqa: PLC0415 - only a client library needs it
+
     logger = logging.getLogger(logger_name)
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())

@@ -5,7 +5,6 @@ import pytest
 from kafka_quotas.commands.windows import (
     DEFAULT_ORIGIN,
     WINDOW_PROPERTIES,
-    GivenWindows,
     WindowSource,
     file_source,
     window_settings,
@@ -15,7 +14,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 
 
 def test_the_default_is_eleven_samples_of_a_second() -> None:
-    settings = window_settings(GivenWindows())
+    settings = window_settings({})
     assert settings.client == settings.controller == QuotaWindow(samples=11, window_s=1)
     assert {settings.origin(name) for name in WINDOW_PROPERTIES} == {DEFAULT_ORIGIN}
 
@@ -24,7 +23,7 @@ def test_an_option_beats_the_file_and_the_file_beats_the_brokers(tmp_path) -> No
     file = tmp_path / "server.properties"
     file.write_text("broker.id=1\nquota.window.num=5\nquota.window.size.seconds = 2\n")
     brokers = WindowSource(name="broker 1", properties={"quota.window.num": "7", "controller.quota.window.num": "100"})
-    settings = window_settings(GivenWindows(quota_window_num=3), sources=(file_source(file), brokers))
+    settings = window_settings({"quota.window.num": 3}, sources=(file_source(file), brokers))
     assert settings.client == QuotaWindow(samples=3, window_s=2)
     assert settings.controller == QuotaWindow(samples=100, window_s=1)
     assert [settings.origin(name) for name in WINDOW_PROPERTIES] == ["option", str(file), "broker 1", DEFAULT_ORIGIN]
@@ -35,12 +34,12 @@ def test_a_figure_that_is_no_count_is_refused_with_the_file_and_the_name(tmp_pat
     file = tmp_path / "server.properties"
     file.write_text(f"quota.window.num={text}\n")
     with pytest.raises(UsageError, match=r"server\.properties: quota\.window\.num must be"):
-        window_settings(GivenWindows(), sources=(file_source(file),))
+        window_settings({}, sources=(file_source(file),))
 
 
 def test_a_given_figure_below_one_is_refused() -> None:
     with pytest.raises(UsageError, match=r"option: controller\.quota\.window\.size\.seconds .* not 0"):
-        window_settings(GivenWindows(controller_window_size_s=0))
+        window_settings({"controller.quota.window.size.seconds": 0})
 
 
 def test_a_file_without_any_window_setting_is_refused(tmp_path) -> None:

@@ -4,7 +4,13 @@ from pathlib import Path
 from typing import Annotated
 
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
-from kafka_quotas.commands.windows import GivenWindows, WindowSettings, WindowSource, file_source, window_settings
+from kafka_quotas.commands.windows import WindowSettings, WindowSource, file_source, window_settings
+from kafka_quotas.core.model.quota_window import (
+    CONTROLLER_WINDOW_NUM,
+    CONTROLLER_WINDOW_SIZE_SECONDS,
+    WINDOW_NUM,
+    WINDOW_SIZE_SECONDS,
+)
 
 
 @option_group
@@ -37,12 +43,12 @@ class WindowOptions:
             UsageError: A figure is no whole number of at least 1, the file has no setting, or the brokers do not agree.
             StoreError: The brokers can't be read.
         """
-        given = GivenWindows(
-            quota_window_num=self.quota_window_num,
-            quota_window_size_s=self.quota_window_size_seconds,
-            controller_window_num=self.controller_quota_window_num,
-            controller_window_size_s=self.controller_quota_window_size_seconds,
-        )
+        given = {
+            WINDOW_NUM: self.quota_window_num,
+            WINDOW_SIZE_SECONDS: self.quota_window_size_seconds,
+            CONTROLLER_WINDOW_NUM: self.controller_quota_window_num,
+            CONTROLLER_WINDOW_SIZE_SECONDS: self.controller_quota_window_size_seconds,
+        }
         sources = [] if self.window_file is None else [file_source(self.window_file)]
         if servers is not None:
             sources.append(_brokers(servers, command_config))
