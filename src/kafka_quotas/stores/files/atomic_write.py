@@ -8,7 +8,6 @@ directly.
 import glob
 import os
 import re
-import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -45,7 +44,7 @@ def replacing(path: Path, *, private: bool = False, most: int = 0o7777) -> Itera
             yield file
         return
     # In a folder that others may write to a name that can be guessed could be a link of theirs: a new file or none.
-    beside = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    beside = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666 & most)
     try:
         with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor has no path

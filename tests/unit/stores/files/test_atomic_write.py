@@ -1,7 +1,6 @@
 """Files that are replaced as a whole: the old text or the new, and nothing left beside them."""
 
 import os
-import secrets
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -46,7 +45,7 @@ def test_a_link_that_waits_under_the_temporary_name_is_not_followed(
     victim.write_text("untouched")
     (tmp_path / f".quotas.yaml.{os.getpid()}").symlink_to(victim)
     replace_text(path, ["new"])
-    monkeypatch.setattr(secrets, "token_hex", lambda _: "00000000")
+    monkeypatch.setattr(os, "urandom", bytes)
     trap = tmp_path / f".quotas.yaml.{os.getpid()}.00000000"
     trap.symlink_to(victim)
     with pytest.raises(FileExistsError):
