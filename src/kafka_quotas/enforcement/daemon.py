@@ -232,7 +232,6 @@ class _Daemon:
     async def _serve_status(
         self, stack: contextlib.AsyncExitStack, proxy: ProxyServer, reporter: Reporter, events: EventLogWriter | None
     ) -> None:
-        """Serve the control socket and the metrics, and log their addresses."""
         listen, bootstrap = proxy.routes()[0]
         decisions = DecisionService(
             self._policy,

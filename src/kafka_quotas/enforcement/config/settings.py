@@ -12,9 +12,7 @@ from kafka_quotas.enforcement.config.rules import MAX_QUEUED_REQUEST_BYTES, Enfo
 from kafka_quotas.enforcement.telemetry.log import LogFormat
 
 SCHEME: Final = "kafka://"
-ROTATE_BYTES: Final = 64 * 1024 * 1024
 ROTATE_S: Final = 60.0
-KEEP_BYTES: Final = 10 * 1024**3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +20,11 @@ class FolderTarget:
     """A folder of event files as the destination of the event log."""
 
     folder: Path
-    rotate_bytes: int = ROTATE_BYTES
+    rotate_bytes: int = 64 * 1024 * 1024
     """Size at which a file is closed."""
     rotate_s: float = ROTATE_S
     """Age at which a file is closed."""
-    keep_bytes: int = KEEP_BYTES
+    keep_bytes: int = 10 * 1024**3
     """Size of all files above which the oldest are removed."""
 
 
@@ -86,14 +84,12 @@ class MetricsChoice:
 MAX_BUCKET_BYTES: Final = 256 * 1024 * 1024
 """Default memory for all buckets together: some 200,000 of them."""
 
-CONTROL_MODE: Final = 0o600
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlAccess:
     """The rights on the control socket."""
 
-    mode: int = CONTROL_MODE
+    mode: int = 0o600
     """Permissions of the socket file."""
     users: frozenset[int] = frozenset()
     """Ids of the users that may connect beside the daemon's own and root."""

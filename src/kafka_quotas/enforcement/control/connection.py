@@ -103,7 +103,6 @@ class ControlConnection(asyncio.Protocol):
     # Requests.
 
     def _answer_buffered(self) -> None:
-        """Answer the complete requests in the buffer."""
         if self._transport is None or self._transport.is_closing():
             return
         try:

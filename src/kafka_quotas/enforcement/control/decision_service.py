@@ -82,7 +82,6 @@ class DecisionService:
         return Decision(delay_ms, quota_type.key.name, entity, limiter.bound or 0.0, observed, client.is_shadow)
 
     def _apply(self, request: DecisionRequest, node_id: NodeId, limiter: Limiter, now_ms: int) -> int:
-        """Apply a request to a client's bucket and return the throttle time in ms."""
         amount = value = request.amount
         if request.quota_type is QuotaType.REQUEST:
             value = nanos_to_percentage(round(amount * _NANOS_PER_MS))  # of one thread's second, as its bucket counts

@@ -8,7 +8,7 @@ requests about quotas as `docs/decision-api.md` describes, anything else with
 
 import json
 from collections.abc import Awaitable, Callable, Generator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeAlias
 
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -27,21 +27,14 @@ _OWNERS_OPS: Final = {"reload": "reload it", "unmute": "end throttle times"}
 Answer: TypeAlias = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ControlHandler:
     """The responses to requests on the control socket, in lines and in frames."""
 
-    def __init__(
-        self,
-        *,
-        status: Callable[[], Generator[None, None, DaemonStatus]],
-        decide: Callable[[DecisionRequest], Decision | DecisionError],
-        reload: Callable[[], Awaitable[Reloaded]],
-        unmute: Callable[[ClientChoice], Unmuted],
-    ) -> None:
-        self._status = status
-        self._decide = decide
-        self._reload = reload
-        self._unmute = unmute
+    status: Callable[[], Generator[None, None, DaemonStatus]]
+    decide: Callable[[DecisionRequest], Decision | DecisionError]
+    reload: Callable[[], Awaitable[Reloaded]]
+    unmute: Callable[[ClientChoice], Unmuted]
 
     def answer_line(self, line: bytes, *, may_reload: bool) -> bytes | Awaitable[bytes]:
         """Return the response to one line, with its line break.
@@ -77,7 +70,7 @@ class ControlHandler:
         return decision_binary.write_decisions(number, [self._decision(request) for request in requests])
 
     def _decision(self, request: DecisionRequest | DecisionError) -> Decision | DecisionError:
-        return request if isinstance(request, DecisionError) else self._decide(request)
+        return request if isinstance(request, DecisionError) else self.decide(request)
 
     def _answer(self, message: Answer) -> Answer:
         op = message.get("op")
@@ -98,16 +91,16 @@ class ControlHandler:
         user, client_id = message.get("user"), message.get("client_id")
         if (user is None and client_id is None) or not all(isinstance(name, str | None) for name in (user, client_id)):
             return {"ok": False, "error": "unmute names a user, a client_id, or both"}
-        return {"ok": True, **asdict(self._unmute(ClientChoice(user=user, client_id=client_id)))}
+        return {"ok": True, **asdict(self.unmute(ClientChoice(user=user, client_id=client_id)))}
 
     async def _answer_status(self, number: Answer) -> bytes:
-        status = await run_sliced(self._status())
+        status = await run_sliced(self.status())
         text = await run_sliced(status_text(status))
         return _line({"ok": True, **number})[:-2] + b',"status":' + text.encode() + b"}\n"
 
     async def _answer_reload(self, number: Answer) -> bytes:
         try:
-            result = await self._reload()
+            result = await self.reload()
         except KafkaQuotasError as error:
             return _line({"ok": False, "error": error.message, "hint": error.hint, **number})
         except Exception as error:  # noqa: BLE001 - the peer gets a response in any case

@@ -165,7 +165,6 @@ def _bucket_families(family: QuotaFamily, buckets: list[BucketRow]) -> Iterator[
 
 
 def _total_families(totals: QuotaTotals, prefix: str) -> Iterator[Family]:
-    """Yield the metrics of a quota type over all clients."""
     text = "Connections that wait for the end of a throttle time."
     yield _gauge(f"{prefix}_queue_size", text, [({}, totals.waiting)])
     counters = (

@@ -156,7 +156,6 @@ class Reporter:
         return (yield from top_buckets(self._policy.pool, sources, choice, self._clock.now_ms()))
 
     def _bucket_owners(self) -> list[tuple[str, BrokerQuotas]]:
-        """Return the quotas of each broker and of the cluster, with their names in rows."""
         brokers = [(broker_name(node_id), quotas) for node_id, quotas in self._policy.brokers.items()]
         return [*brokers, (CLUSTER, self._policy.cluster)]
 
@@ -217,7 +216,6 @@ class Reporter:
 
 
 def _throttled_client(node_id: NodeId, channels: list[ThrottledChannel], now_ms: int) -> ThrottledClient:
-    """Return one row for the connections of a client that wait for the same quota."""
     longest = max(channels, key=lambda channel: channel.until_ms)
     limiter = longest.limiter
     return ThrottledClient(
@@ -236,10 +234,6 @@ def _throttled_client(node_id: NodeId, channels: list[ThrottledChannel], now_ms:
 
 
 def _throttle_row(key: Throttled, counts: list[ThrottleCount]) -> ThrottleRow:
-    """Return one row for a bucket.
-
-    The counts are throttle times set here, set by the upstream, of shadow mode, and of refused requests.
-    """
     quota_type, (user, client_id) = key
     ours, theirs, shadows, refused = counts
     return ThrottleRow(

@@ -191,7 +191,6 @@ class StateSnapshotter:
         return True
 
     def _node_id(self, broker: NodeId | str) -> NodeId:
-        """Return the node id that a saved broker has now."""
         if isinstance(broker, str):
             raise StateError(f"no broker is called {broker!r}")
         return self._bootstrap() if broker is None else broker
