@@ -168,7 +168,7 @@ class _Daemon:
             self._listen_to_signals(stack)
             _make_collections_rare()
             await self._serve_status(stack, proxy, reporter, events)
-            quiet = QuietConnections(lambda: proxy.connections, clock=self._clock, counters=self._counters)
+            quiet = QuietConnections(connections=lambda: proxy.connections, clock=self._clock, counters=self._counters)
             background: tuple[Callable[[], Awaitable[None]], ...] = (
                 partial(quiet.watch, proxy.shortest_idle_ms),
                 partial(quiet.watch_gathering, proxy.gathering),

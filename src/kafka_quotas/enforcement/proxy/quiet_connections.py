@@ -7,6 +7,7 @@ so the event loop serves others in between, however many there are.
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from kafka_quotas.core.clock import Clock
@@ -23,15 +24,14 @@ SLICE: Final = 100
 """Connections looked at before others get their turn: a millisecond or two, where the kernel is asked about each."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuietConnections:
     """The periodic check of open connections for idle ones and lost peers."""
 
-    def __init__(
-        self, connections: Callable[[], Iterable[ProxiedConnection]], *, clock: Clock, counters: Counters
-    ) -> None:
-        self._connections = connections
-        self._clock = clock
-        self._counters = counters
+    connections: Callable[[], Iterable[ProxiedConnection]]
+    """Returns all that are open."""
+    clock: Clock
+    counters: Counters
 
     async def watch(self, shortest_idle_ms: Callable[[], int | None]) -> None:
         """Look at all connections until cancelled, more often the shorter the idle times may be."""
@@ -39,16 +39,16 @@ class QuietConnections:
             idle_ms = shortest_idle_ms()
             pause_s = LONGEST_PAUSE_S if idle_ms is None else min(LONGEST_PAUSE_S, idle_ms / LOOKS / 1000)
             await asyncio.sleep(pause_s)
-            for number, connection in enumerate(list(self._connections())):
+            for number, connection in enumerate(list(self.connections())):
                 if number % SLICE == SLICE - 1:
                     await asyncio.sleep(0)
-                self.look(connection, self._clock.now_ms())
+                self.look(connection, self.clock.now_ms())
 
     async def watch_gathering(self, budget: GatherBudget) -> None:
         """Report to connections that keep memory for too long that others wait for it, until cancelled."""
         while True:
             await asyncio.sleep(_GATHERING_PAUSE_S)
-            for share in budget.overdue(self._clock.now_ms()):
+            for share in budget.overdue(self.clock.now_ms()):
                 share.on_overdue()
 
     def look(self, connection: ProxiedConnection, now_ms: int) -> None:
@@ -59,6 +59,6 @@ class QuietConnections:
             return
         quiet_ms = now_ms - connection.quiet_since_ms
         if connection.max_idle_ms is not None and quiet_ms >= connection.max_idle_ms:
-            self._counters.connections_expired += connection.expire()
+            self.counters.connections_expired += connection.expire()
         if quiet_ms >= UNACKNOWLEDGED_MS:
             connection.leave_lost_peer()

@@ -7,6 +7,7 @@ head.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from kafka_quotas.wire.codec.skip import Buffer
@@ -52,37 +53,24 @@ End: TypeAlias = Callable[[bytearray | None, int], Buffer | None]
 """(the gathered frame or None, now_ms) -> the bytes to pass on in place of a gathered frame, or after another."""
 
 
+@dataclass(slots=True, eq=False)
 class FrameStream:
     """One direction's frames, from the fed chunks to the list of bytes to write.
 
     It calls `begin` and `end` for each frame and appends what may pass to `output`. It never writes to a chunk.
     """
 
-    __slots__ = (
-        "_begin",
-        "_drops",
-        "_end",
-        "_find_tail",
-        "_gathered",
-        "_keep",
-        "_left",
-        "_output",
-        "_rest",
-        "is_between",
-    )
-
-    def __init__(self, begin: Begin, end: End, output: list[Buffer]) -> None:
-        self._begin = begin
-        self._end = end
-        self._output = output
-        self._left = 0
-        self._gathered: bytearray | None = None
-        self._find_tail: FindTail | None = None
-        self._keep: Keep | None = None
-        self._drops = False
-        self._rest = bytearray()
-        self.is_between = True
-        """Whether the next byte is the first of a frame and no bytes are kept."""
+    begin: Begin
+    end: End
+    output: list[Buffer]
+    is_between: bool = True
+    """Whether the next byte is the first of a frame and no bytes are kept."""
+    _left: int = 0
+    _gathered: bytearray | None = None
+    _find_tail: FindTail | None = None
+    _keep: Keep | None = None
+    _drops: bool = False
+    _rest: bytearray = field(default_factory=bytearray)
 
     @property
     def mid_frame(self) -> bool:
@@ -118,7 +106,7 @@ class FrameStream:
         end = len(chunk)
         while position < end:
             if not self._left:
-                frame = self._begin(chunk, position, now_ms)
+                frame = self.begin(chunk, position, now_ms)
                 # A copy: a view would keep all of the chunk in memory while its connection is left unread.
                 if frame is None:
                     self._rest = bytearray(chunk[position:])
@@ -127,7 +115,7 @@ class FrameStream:
                     passed = self._start(frame, chunk, passed, position)
                 elif frame <= end - position:  # passes unchanged and is complete, as nearly all small ones
                     position += frame
-                    after = self._end(None, now_ms)
+                    after = self.end(None, now_ms)
                     if after is not None:
                         passed = self._put(chunk, passed, position, after)
                     continue
@@ -137,7 +125,7 @@ class FrameStream:
             passed = self._take(chunk, passed, start, position, now_ms)
         # Nearly always all of the chunk passes, which needs no slice.
         if position > passed:
-            self._output.append(chunk[passed:position] if passed or position < end else chunk)
+            self.output.append(chunk[passed:position] if passed or position < end else chunk)
         self.is_between = not (self._left or self._rest)
 
     def _take(self, chunk: memoryview, passed: int, start: int, end: int, now_ms: int) -> int:
@@ -156,13 +144,13 @@ class FrameStream:
         gathered, self._gathered = self._gathered, None
         self._find_tail = None
         self._drops = False
-        after = self._end(gathered, now_ms)
+        after = self.end(gathered, now_ms)
         return passed if after is None else self._put(chunk, passed, end, after)
 
     def _put(self, chunk: memoryview, passed: int, end: int, after: Buffer) -> int:
         """Pass on the chunk up to `end` and then `after`, and return `end`."""
         passed = self._pass(chunk, passed, end)
-        self._output.append(after)
+        self.output.append(after)
         return passed
 
     def _start(self, frame: Frame, chunk: memoryview, passed: int, position: int) -> int:
@@ -176,12 +164,12 @@ class FrameStream:
         if frame.replacement is not None:
             self._drops = True
             passed = self._pass(chunk, passed, position)
-            self._output.append(frame.replacement)
+            self.output.append(frame.replacement)
             return passed
         if frame.patch is None:
             return passed
         before = self._pass(chunk, passed, frame.patch.offset)
-        self._output.append(frame.patch.content)
+        self.output.append(frame.patch.content)
         return before + len(frame.patch.content)
 
     def _look_for_tail(self, chunk: memoryview, passed: int, start: int, end: int) -> int:
@@ -196,5 +184,5 @@ class FrameStream:
 
     def _pass(self, chunk: memoryview, start: int, end: int) -> int:
         if end > start:
-            self._output.append(chunk[start:end])
+            self.output.append(chunk[start:end])
         return end

@@ -12,6 +12,7 @@ No I/O and no clock: `on_room` notifies the shell, and the shell asks for `overd
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 SMALL_BYTES: Final = 64 * 1024
@@ -77,20 +78,18 @@ class GatherBudget:
         self._gathering[share] = now_ms
 
 
+@dataclass(slots=True, eq=False)
 class GatherShare:
     """The part of the budget of one direction of one connection, which gathers one frame at a time."""
 
-    __slots__ = ("_budget", "is_waiting", "length", "on_overdue", "on_room")
-
-    def __init__(self, budget: GatherBudget) -> None:
-        self._budget = budget
-        self.length = 0
-        """Length of the frame that is gathered or waits, 0 for none that needs room."""
-        self.is_waiting = False
-        self.on_room: Callable[[], None] = _nothing
-        """Callback for room for the frame that waited; it must not resume at once, as another connection is at work."""
-        self.on_overdue: Callable[[], None] = _nothing
-        """Callback for the caller of `overdue`."""
+    _budget: GatherBudget
+    length: int = 0
+    """Length of the frame that is gathered or waits, 0 for none that needs room."""
+    is_waiting: bool = False
+    on_room: Callable[[], None] = lambda: None
+    """Callback for room for the frame that waited; it must not resume at once, as another connection is at work."""
+    on_overdue: Callable[[], None] = lambda: None
+    """Callback for the caller of `overdue`."""
 
     def take(self, length: int, now_ms: int) -> bool:
         """Reserve room for a frame and return whether there is any.
@@ -108,7 +107,3 @@ class GatherShare:
         if self.length:
             self._budget.give_back(self, now_ms)
             self.length = 0
-
-
-def _nothing() -> None:
-    """Ignore a notification."""

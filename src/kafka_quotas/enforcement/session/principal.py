@@ -12,6 +12,7 @@ client gets answered. Where TLS ends at the daemon the name in the client's cert
 `KafkaApis.handleSaslHandshakeRequest`, `DefaultKafkaPrincipalBuilder` (4.3.1).
 """
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -86,17 +87,15 @@ COMPLETE: Final = SaslState.COMPLETE
 """The member as a plain name: it is looked up for nearly every request."""
 
 
+@dataclass(slots=True, eq=False)
 class SaslExchange:
     """One SASL exchange: its mechanism, and the user that the client's first token names."""
 
-    __slots__ = ("has_token", "is_raw", "mechanism", "user")
-
-    def __init__(self, mechanism: str, *, is_raw: bool) -> None:
-        self.mechanism = mechanism
-        self.is_raw = is_raw
-        """Whether its tokens come without request headers."""
-        self.user: str | None = None
-        self.has_token = False
+    mechanism: str
+    is_raw: bool
+    """Whether its tokens come without request headers."""
+    user: str | None = None
+    has_token: bool = False
 
     @property
     def is_readable(self) -> bool:

@@ -5,10 +5,16 @@ the order of the request. In strict mode it cuts the topics over the quota out o
 permissive mode all topics pass. With the response it corrects the charges of topics that the broker refused, or gave
 another number of partitions.
 
-**Source:** KIP-599; `ControllerApis`, `RequestHandlerHelper.sendMaybeThrottleWithControllerQuota` (4.x).
+A created topic costs the partitions it gets, a growing one those it gains, a deleted one those it has. A topic costs
+nothing where the broker refuses it regardless of the quota: it exists already, it does not exist, or the request names
+it twice.
+
+**Source:** KIP-599; `ControllerApis`, `RequestHandlerHelper.sendMaybeThrottleWithControllerQuota` (4.x), and for costs
+`ReplicationControlManager` (4.x), `ZkAdminManager` (3.9).
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,13 +38,16 @@ from kafka_quotas.enforcement.session.request_filter import (
 )
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.topics.auto_creation import AutoCreations
-from kafka_quotas.enforcement.topics.mutation_cost import DEFAULT_PARTITIONS, Mutations, mutations_of
 from kafka_quotas.enforcement.topics.topic_cache import TopicCache, TopicLookup
+from kafka_quotas.wire.codec.encoding import with_elements
 from kafka_quotas.wire.codec.skip import Buffer
+from kafka_quotas.wire.passing.metadata import KnownTopic
 from kafka_quotas.wire.passing.topic_mutations import (
+    MutationRequest,
     TopicKey,
     TopicResult,
     all_refused,
+    parse_mutation,
     refused_topic,
     topic_results,
     with_refused,
@@ -47,6 +56,8 @@ from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.error_code import ErrorCode
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
+DEFAULT_PARTITIONS: Final = -1
+"""Partitions of a request that leaves the number to the broker. **Source:** KIP-464."""
 MAX_MESSAGE: Final = 500
 """Most characters of an error message: names of entities can be very long."""
 
@@ -61,7 +72,7 @@ class MutationFilter(RequestFilter):
         self._limiter = limiter
         self._quota: MutationQuota = limiter.mutation_quota(strict=strict)
         self._made_by = made_by
-        self._mutations: Mutations | None = None
+        self._mutations: MutationRequest | None = None
         self._lookup = TopicLookup(header)
         self._charged: dict[TopicKey, int] = {}
         self._refused: dict[TopicKey, bytes] = {}
@@ -69,19 +80,19 @@ class MutationFilter(RequestFilter):
     def on_request(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Verdict:
         mutations = self._mutations
         if mutations is None:
-            mutations = self._mutations = mutations_of(frame, self._header)
-            if not mutations.is_free:
+            mutations = self._mutations = parse_mutation(frame, self._header)
+            if not mutations.validate_only:
                 self._lookup.about(mutations.keys)
         question = self._lookup.next()
         if question is not None:
             return SendRequest(frame=question)
-        if mutations.is_free:
+        if mutations.validate_only:
             return Forward(frame=frame)
         kept = self._charge(mutations, now_ms)
         if len(kept) == len(mutations.keys):
             return Forward(frame=frame)
         if kept:
-            return Forward(frame=mutations.kept(frame, kept))
+            return Forward(frame=_with_only(mutations, frame, kept))
         self._throttle(request, now_ms)
         results = [self._refused[key] for key in mutations.keys]
         return Respond(frame=all_refused(*request.api, request.correlation_id, results))
@@ -91,7 +102,7 @@ class MutationFilter(RequestFilter):
 
     def on_response(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Buffer:
         mutations = self._mutations
-        if mutations is None or mutations.is_free:
+        if mutations is None or mutations.validate_only:
             return frame
         for result in topic_results(*request.api, frame):
             self._settle(mutations, result, now_ms)
@@ -100,11 +111,11 @@ class MutationFilter(RequestFilter):
             return frame
         return with_refused(*request.api, frame, mutations.keys, self._refused)
 
-    def _charge(self, mutations: Mutations, now_ms: int) -> Sequence[int]:
+    def _charge(self, mutations: MutationRequest, now_ms: int) -> Sequence[int]:
         """Charge the topics and refuse those over the quota, and return the indices of the others."""
         known = self._lookup.known
         kept: list[int] = []
-        costs = mutations.costs(known, default_partitions=self._made_by.cache.default_partitions)
+        costs = _costs(mutations, known, self._made_by.cache.default_partitions)
         for index, (key, cost) in enumerate(zip(mutations.keys, costs, strict=True)):
             refusal = self._quota.record(cost, now_ms) if cost else None
             if refusal is None:
@@ -123,7 +134,7 @@ class MutationFilter(RequestFilter):
                 )
         return kept
 
-    def _settle(self, mutations: Mutations, result: TopicResult, now_ms: int) -> None:
+    def _settle(self, mutations: MutationRequest, result: TopicResult, now_ms: int) -> None:
         """Correct the charge of a topic to the partitions that the broker reports."""
         key = next((key for key in result.keys if key in self._charged), None)
         if key is None:
@@ -140,7 +151,7 @@ class MutationFilter(RequestFilter):
                 self._charges += self._made_by.auto_creations.withdraw(key, now_ms)
             if result.partitions is not None and result.partitions > 0:
                 cost = result.partitions
-                if mutations.wanted[mutations.keys.index(key)] == DEFAULT_PARTITIONS:
+                if mutations.partitions[mutations.keys.index(key)] == DEFAULT_PARTITIONS:
                     self._made_by.cache.default_partitions = cost
         self._made_by.counters.mutation_partitions += cost
         if cost != charged:
@@ -149,6 +160,32 @@ class MutationFilter(RequestFilter):
 
     def _throttle(self, request: InFlightRequest, now_ms: int) -> None:
         request.throttled(self._limiter, self._quota.throttle_ms(now_ms))
+
+
+def _costs(mutations: MutationRequest, known: Mapping[TopicKey, KnownTopic], default_partitions: int) -> list[int]:
+    """Return the cost of each topic in partitions, by what the broker knows of it."""
+    times = Counter(mutations.keys)
+    return [
+        0 if times[key] > 1 else _cost(mutations.api_key, wanted, known.get(key), default_partitions)
+        for key, wanted in zip(mutations.keys, mutations.partitions, strict=True)
+    ]
+
+
+def _cost(api_key: int, wanted: int, known: KnownTopic | None, default_partitions: int) -> int:
+    exists = known is not None and (known.error_code == ErrorCode.NONE or known.partitions > 0)
+    if api_key == ApiKey.CREATE_TOPICS:
+        if exists or (known is not None and known.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION):
+            return 0
+        return default_partitions if wanted == DEFAULT_PARTITIONS else max(wanted, 0)
+    if known is None or not exists:
+        return 0
+    return known.partitions if api_key == ApiKey.DELETE_TOPICS else max(wanted - known.partitions, 0)
+
+
+def _with_only(mutations: MutationRequest, frame: Buffer, indices: Sequence[int]) -> bytes:
+    """Return the request with only the topics at these indices."""
+    spans = [mutations.listed.spans[index] for index in indices]
+    return with_elements(mutations.form, frame, mutations.listed, [frame[start:end] for start, end in spans])
 
 
 def _message(refusal: MutationRefusal) -> str:
