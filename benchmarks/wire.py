@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from kafka_quotas.wire.codec.skip import encode_unsigned_varint
 from kafka_quotas.wire.passing.api_versions import clamp
-from kafka_quotas.wire.passing.broker_addresses import broker_addresses, rewrite_addresses
+from kafka_quotas.wire.passing.broker_addresses import rewrite_addresses
 from kafka_quotas.wire.passing.fetch_request import cap_fetch
 from kafka_quotas.wire.passing.produce_request import acks
 from kafka_quotas.wire.passing.throttle_time import patch_throttle
@@ -103,8 +103,7 @@ def main() -> None:
     report("throttle patch, Produce v9, 1 partition", lambda: patch_throttle(small, 0, 9, 250))
     report("throttle patch, Produce v9, 100 partitions", lambda: patch_throttle(large, 0, 9, 250))
     size = f"{len(metadata) / 1000:.1f} kB"
-    report(f"Metadata v12, 12 brokers, 1,000 partitions, {size}: list", lambda: broker_addresses(3, 12, metadata))
-    report("the same: splice", lambda: rewrite_addresses(3, 12, metadata, moved))
+    report(f"Metadata v12, 12 brokers, 1,000 partitions, {size}", lambda: rewrite_addresses(3, 12, metadata, moved))
     report("ApiVersions v3 of 80 APIs: clamp", lambda: clamp(versions, 3))
 
 

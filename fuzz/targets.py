@@ -43,7 +43,7 @@ from kafka_quotas.wire.passing import produce_response as produce_results
 from kafka_quotas.wire.passing import sasl as sasl_identity
 from kafka_quotas.wire.passing import throttle_time as throttle_field
 from kafka_quotas.wire.passing.api_versions import clamp
-from kafka_quotas.wire.passing.broker_addresses import broker_addresses, rewrite_addresses
+from kafka_quotas.wire.passing.broker_addresses import rewrite_addresses
 from kafka_quotas.wire.passing.fetch_request import cap_share_fetch
 from kafka_quotas.wire.passing.fetch_response import rewrite_tail
 from kafka_quotas.wire.passing.streams_heartbeat import topics_in_the_making
@@ -110,7 +110,6 @@ def response(data: bytes) -> None:
     if api.throttle_layout(place[1]) is not None:
         throttle_field.patch_throttle(bytearray(frame), *place, 7)
     if api.address_layout(place[1]) is not None:
-        broker_addresses(*place, frame)
         rewrite_addresses(*place, frame, _translate)
     _response_readers(place, frame)
 

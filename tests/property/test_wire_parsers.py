@@ -8,14 +8,14 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from kio.static.constants import EntityType
 from tests.support.frames import kio_samples
-from tests.support.frames.api_places import carries_addresses, has_throttle
+from tests.support.frames.api_places import broker_addresses, carries_addresses, has_throttle
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.enforcement.session.frame_stream import Frame, FrameStream
 from kafka_quotas.wire.codec.frame import checked_frame_length
 from kafka_quotas.wire.codec.skip import Buffer, encode_unsigned_varint, read_unsigned_varint
 from kafka_quotas.wire.passing.api_versions import clamp
-from kafka_quotas.wire.passing.broker_addresses import broker_addresses, rewrite_addresses
+from kafka_quotas.wire.passing.broker_addresses import rewrite_addresses
 from kafka_quotas.wire.passing.fetch_request import cap_fetch, replica_id
 from kafka_quotas.wire.passing.produce_request import acks
 from kafka_quotas.wire.passing.sasl import (

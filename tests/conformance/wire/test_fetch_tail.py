@@ -8,12 +8,11 @@ import pytest
 from kio.serial._introspect import get_field_tag
 from kio.static.constants import EntityType
 from tests.support.frames import kio_samples
-from tests.support.frames.api_places import carries_addresses
+from tests.support.frames.api_places import broker_addresses, carries_addresses
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.skip import encode_unsigned_varint, tags
-from kafka_quotas.wire.passing.broker_addresses import broker_addresses
 from kafka_quotas.wire.passing.fetch_response import (
     MAX_TAIL_BYTES,
     FetchTail,

@@ -10,15 +10,11 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.static.constants import EntityType
 from tests.support.frames import kafka_python_samples, kio_samples
-from tests.support.frames.api_places import carries_addresses, has_throttle
+from tests.support.frames.api_places import NamedBroker, broker_addresses, carries_addresses, has_throttle
 
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.passing.api_versions import clamp
-from kafka_quotas.wire.passing.broker_addresses import (
-    NamedBroker,
-    broker_addresses,
-    rewrite_addresses,
-)
+from kafka_quotas.wire.passing.broker_addresses import rewrite_addresses
 from kafka_quotas.wire.passing.fetch_request import FetchLimits, cap_fetch, fetch_limits, replica_id
 from kafka_quotas.wire.passing.fetch_response import charged_bytes
 from kafka_quotas.wire.passing.produce_request import acks

@@ -5,12 +5,12 @@ import struct
 
 import pytest
 from tests.support.frames import kio_samples
+from tests.support.frames.api_places import broker_addresses
 from tests.support.frames.enforcement import CLIENT_ID, WINDOW, Pair, request
 
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import EnforcementRules
-from kafka_quotas.wire.passing.broker_addresses import broker_addresses
 from kafka_quotas.wire.passing.fetch_response import FetchTail
 
 VERSION = 17

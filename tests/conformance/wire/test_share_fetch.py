@@ -10,12 +10,13 @@ from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 from kio.static.protocol import Entity
 from tests.support.frames import kio_samples
+from tests.support.frames.api_places import broker_addresses
 from tests.support.frames.enforcement import request
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.skip import Buffer
-from kafka_quotas.wire.passing.broker_addresses import broker_addresses, rewrite_addresses
+from kafka_quotas.wire.passing.broker_addresses import rewrite_addresses
 from kafka_quotas.wire.passing.fetch_request import cap_share_fetch
 from kafka_quotas.wire.passing.share_fetch_response import (
     MAX_TAIL_BYTES,

@@ -7,6 +7,7 @@ import pytest
 from kio.index import load_request_schema
 from tests.support.brokers.servers import Kafka
 from tests.support.frames import kio_samples
+from tests.support.frames.api_places import broker_addresses
 
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.passing.api_versions import (
@@ -14,7 +15,7 @@ from kafka_quotas.wire.passing.api_versions import (
     is_unsupported_version_answer,
     unsupported_version_answer,
 )
-from kafka_quotas.wire.passing.broker_addresses import broker_addresses, rewrite_addresses
+from kafka_quotas.wire.passing.broker_addresses import rewrite_addresses
 from kafka_quotas.wire.passing.throttle_time import patch_throttle
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 

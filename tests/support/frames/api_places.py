@@ -1,5 +1,8 @@
-"""Which responses hold a throttle time or addresses of brokers, by the table of APIs."""
+"""Which responses hold a throttle time or addresses of brokers, and the brokers that a response names."""
 
+from typing import NamedTuple
+
+from kafka_quotas.wire.passing.broker_addresses import rewrite_addresses
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 
 
@@ -13,3 +16,21 @@ def carries_addresses(api_key: int, api_version: int) -> bool:
     """Whether responses of this version can hold broker addresses."""
     api = API_TABLE.get(api_key)
     return api is not None and api.address_layout(api_version) is not None
+
+
+class NamedBroker(NamedTuple):
+    node_id: int
+    host: str
+    port: int
+
+
+def broker_addresses(api_key: int, api_version: int, frame: bytes | bytearray) -> tuple[NamedBroker, ...]:
+    """The brokers of a whole response in its order, as they are given to a translation."""
+    named: list[NamedBroker] = []
+
+    def noted(node_id: int, host: str, port: int) -> tuple[str, int]:
+        named.append(NamedBroker(node_id, host, port))
+        return host, port
+
+    rewrite_addresses(api_key, api_version, frame, noted)
+    return tuple(named)

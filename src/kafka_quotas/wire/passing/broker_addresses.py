@@ -11,7 +11,6 @@ Invariant: `rewrite_addresses` with a translation that changes nothing returns t
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from kafka_quotas.core.errors import ProtocolError
@@ -46,15 +45,6 @@ _LAYOUTS: Final[dict[tuple[int, int], AddressLayout]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedBroker:
-    """One broker in a response."""
-
-    node_id: int
-    host: str
-    port: int
-
-
 class AddressSpan(NamedTuple):
     """One broker in a frame."""
 
@@ -75,19 +65,6 @@ class BrokerList(NamedTuple):
     """The offset of the size of `content_start:content_end` in a tagged field."""
     content_start: int
     content_end: int
-
-
-def broker_addresses(api_key: int, api_version: int, frame: Buffer) -> tuple[NamedBroker, ...]:
-    """Return the brokers of a whole response in its order, without placeholders.
-
-    A placeholder has the node -1, no host or no real port.
-
-    Raises:
-        ProtocolError: The frame can't be a response of this API and version.
-    """
-    found = _find(api_key, api_version, frame)
-    places = found.places if found is not None else []
-    return tuple(NamedBroker(node_id=place.node_id, host=place.host, port=place.port) for place in places)
 
 
 def rewrite_addresses(api_key: int, api_version: int, frame: Buffer, translate: Translate) -> bytes:

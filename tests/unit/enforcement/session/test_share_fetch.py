@@ -9,6 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32
 from tests.support.frames import kio_samples
+from tests.support.frames.api_places import broker_addresses
 from tests.support.frames.enforcement import CLIENT_ID, COSTS, START_MS, WINDOW, Pair, fetch, fetch_response
 
 from kafka_quotas.core.metrics.throttle_time import nanos_to_percentage
@@ -17,7 +18,6 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import FetchOverQuota, Mode, OnViolation
 from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle
 from kafka_quotas.enforcement.event_log.charges import Charge
-from kafka_quotas.wire.passing.broker_addresses import broker_addresses
 
 VERSIONS = [1, 2]
 MODES = list(FetchOverQuota)

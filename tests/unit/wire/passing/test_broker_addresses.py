@@ -1,14 +1,10 @@
 """Broker addresses by their bytes: what is replaced, what is not touched."""
 
 import pytest
-from tests.support.frames.api_places import carries_addresses
+from tests.support.frames.api_places import NamedBroker, broker_addresses, carries_addresses
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.wire.passing.broker_addresses import (
-    NamedBroker,
-    broker_addresses,
-    rewrite_addresses,
-)
+from kafka_quotas.wire.passing.broker_addresses import rewrite_addresses
 
 
 def framed(text: str) -> bytes:
