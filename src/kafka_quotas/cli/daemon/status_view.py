@@ -85,10 +85,6 @@ def _kept_out(counters: Mapping[str, int]) -> list[str]:
     return [f"kept out: {late} came in late, {fast} ended as made too fast, {many} as one too many of their address"]
 
 
-def _is_timed(status: DaemonStatus) -> bool:
-    return any(row.estimated for row in status.buckets)
-
-
 def _summary(status: DaemonStatus) -> str:
     store, counters = status.store, status.counters
     trouble = f", can't be read now: {store.trouble}" if store.trouble else ""
@@ -99,7 +95,9 @@ def _summary(status: DaemonStatus) -> str:
     window = f"window {status.window_num} x {status.window_size_seconds} s"
     accepted, failed = counters["connections_accepted"], counters["connections_failed"]
     received, sent = format_bytes(counters["request_bytes"]), format_bytes(counters["response_bytes"])
-    estimates = [f"request times: estimated, {status.cost_model}"] if _is_timed(status) else []
+    estimates = (
+        [f"request times: estimated, {status.cost_model}"] if any(row.estimated for row in status.buckets) else []
+    )
     lines = [
         f"daemon {status.pid}, up {status.uptime_ms / 1000:.0f} s, {status.event_loop}{draining}",
         f"enforcing: {status.throttle_style}, fetches over quota: {status.fetch_over_quota}, {window}",

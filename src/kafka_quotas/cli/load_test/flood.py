@@ -4,19 +4,15 @@ A flood is a scenario that is typed instead of written down: all that holds for 
 of `--set-quota` last as long as its run.
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
-import typer
-
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.load_test.options import Brokers, ClientOptions, Expect, LengthOptions, Prometheus, expectations
 from kafka_quotas.cli.load_test.result_output import ResultOutput
-from kafka_quotas.cli.load_test.run import note_step, run_and_keep
+from kafka_quotas.cli.load_test.run import confirm, note_step, run_and_keep
 from kafka_quotas.cli.load_test.target_options import TargetOptions
-from kafka_quotas.cli.output.render import is_terminal
 from kafka_quotas.commands.load_test.request import RunRequest
 from kafka_quotas.commands.load_test.typed_scenario import client_quotas
 from kafka_quotas.core.errors import UsageError
@@ -82,7 +78,7 @@ def run_flood(
     )
     output.check()
     if change is not None and order.target.is_theirs and not target.change.yes:
-        _confirm(f"this {change} on {order.target.bootstrap}, and puts everything back at the end.")
+        confirm(f"this {change} on {order.target.bootstrap}, and puts everything back at the end")
     return run_and_keep(order, output, step=note_step)
 
 
@@ -92,12 +88,6 @@ def _security(target: TargetOptions) -> Security:
     if any(pair.startswith("SECURITY.PROTOCOL=SASL") for pair in pairs) or target.credentials.passwords is not None:
         return Security.SASL_PLAIN
     return Security.TLS if "SECURITY.PROTOCOL=SSL" in pairs else Security.PLAINTEXT
-
-
-def _confirm(what: str) -> None:
-    if not is_terminal(sys.stdin):
-        raise UsageError(what.removesuffix("."), hint="--yes agrees to that")
-    typer.confirm(f"{what} Go on?", abort=True, err=True)
 
 
 def quotas_to_set(names: Sequence[ClientName], key: QuotaKey, texts: list[str] | None) -> tuple[ScenarioQuota, ...]:

@@ -4,8 +4,6 @@ import sys
 from dataclasses import replace
 from typing import Annotated
 
-import typer
-
 from kafka_quotas.cli.completion.values import complete_stores
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_store
@@ -21,7 +19,7 @@ from kafka_quotas.cli.load_test.options import (
     record_bytes,
 )
 from kafka_quotas.cli.load_test.result_output import ResultOutput
-from kafka_quotas.cli.load_test.run import run_and_keep
+from kafka_quotas.cli.load_test.run import confirm, run_and_keep
 from kafka_quotas.cli.load_test.target_options import (
     ChangeOptions,
     ClusterOptions,
@@ -31,7 +29,7 @@ from kafka_quotas.cli.load_test.target_options import (
 )
 from kafka_quotas.cli.options.stores import CommandConfig
 from kafka_quotas.cli.options.windows import ONLY_CLIENTS
-from kafka_quotas.cli.output.render import is_terminal, write
+from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.load_test.request import RunRequest
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.commands.load_test.typed_scenario import (
@@ -264,15 +262,7 @@ def _note_limits(order: RunRequest) -> None:
 
 
 def _ask_first(order: RunRequest, *, yes: bool) -> None:
-    """Ask before quotas of a user's cluster change.
-
-    Raises:
-        UsageError: Nobody can be asked, because standard input is no terminal.
-        typer.Abort: The user does not confirm the change.
-    """
     if yes or not order.target.is_theirs or not order.scenario.quotas or order.target.through_daemon:
         return
     what = f"this sets {len(order.scenario.quotas)} quotas in {order.target.bootstrap}, and puts them back at the end"
-    if not is_terminal(sys.stdin):
-        raise UsageError(what, hint="--yes agrees to that")
-    typer.confirm(f"{what}. Go on?", abort=True, err=True)
+    confirm(what)

@@ -146,6 +146,18 @@ def _ask_first(order: RunRequest, *, yes: bool) -> None:
     typer.confirm(question, abort=True, err=True)
 
 
+def confirm(what: str) -> None:
+    """Ask before a user's cluster changes.
+
+    Raises:
+        UsageError: Nobody can be asked, because standard input is no terminal.
+        typer.Abort: The user does not confirm the change.
+    """
+    if not is_terminal(sys.stdin):
+        raise UsageError(what, hint="--yes agrees to that")
+    typer.confirm(f"{what}. Go on?", abort=True, err=True)
+
+
 def note_step(step: str) -> None:
     """Report a step of a run on standard error."""
     write(f"note: {step}", sys.stderr)

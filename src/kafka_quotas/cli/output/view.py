@@ -1,4 +1,4 @@
-"""The forms in which a listing can be printed, and what of it; the top-level help loads this module."""
+"""The forms in which a listing can be printed, and what of it. The top-level help loads this module."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

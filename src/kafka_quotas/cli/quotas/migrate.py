@@ -83,7 +83,8 @@ def _print_tables(result: MigrationResult, limit: int) -> None:
         if len(shown) < len(listed):
             write(f"the first {len(shown)} of {len(listed)}; --limit 0 shows all", sys.stdout)
         write("", sys.stdout)
-    counts = (("from", result.source), ("to, before", result.target_before), (_after(result), result.target_after))
+    after = "to, after (dry run)" if result.dry_run else "to, after"
+    counts = (("from", result.source), ("to, before", result.target_before), (after, result.target_after))
     print_table(
         Table(
             columns=columns("side, entities>, quotas>"),
@@ -92,10 +93,6 @@ def _print_tables(result: MigrationResult, limit: int) -> None:
         sys.stdout,
     )
     write(f"\n{_summary(result)}", sys.stdout)
-
-
-def _after(result: MigrationResult) -> str:
-    return "to, after (dry run)" if result.dry_run else "to, after"
 
 
 def _summary(result: MigrationResult) -> str:

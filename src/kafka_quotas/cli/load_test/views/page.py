@@ -36,7 +36,7 @@ def load_page(result: LoadResult) -> ReportPage:
     return ReportPage(
         title=f"Load test: {result.title}",
         subtitle=_subtitle(result),
-        figures=_figures(result),
+        figures=(_verdict(result), _ratio(result), _throttled(result), _delivered(result), _machine(result)),
         sections=tuple(section for section in sections if section is not None),
     )
 
@@ -48,10 +48,6 @@ def _subtitle(result: LoadResult) -> str:
         f"{result.bootstrap}, {moment} UTC, {result.elapsed_s:.0f} s ({result.warmup_s:.0f} s of them warm-up), "
         f"quota window {window}"
     )
-
-
-def _figures(result: LoadResult) -> tuple[KeyFigure, ...]:
-    return (_verdict(result), _ratio(result), _throttled(result), _delivered(result), _machine(result))
 
 
 def _verdict(result: LoadResult) -> KeyFigure:
