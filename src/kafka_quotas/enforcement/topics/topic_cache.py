@@ -24,8 +24,8 @@ from kafka_quotas.wire.protocol.error_code import ErrorCode
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
 MAX_TOPICS: Final = 1_000_000
-SLICE: Final = 500
-"""Topics of a long response that are read at once: some milliseconds' work, while no other connection is served."""
+SLICE: Final = 200
+"""Topics of a long response that are read at once: about 7 ms with 12 partitions each, while no other client is served."""
 BY_NAME_VERSION: Final = 4
 """The version of Metadata to ask by name: the first that can prevent creation, since Kafka 0.11."""
 BY_ID_VERSION: Final = 12
