@@ -25,7 +25,7 @@ from kafka_quotas.wire.protocol.request_header import RequestHeader
 
 MAX_TOPICS: Final = 1_000_000
 SLICE: Final = 200
-"""Topics of a long response that are read at once: about 7 ms with 12 partitions each, while no other client is served."""
+"""Topics of a long response that are read at once: about 7 ms with 12 partitions each, while no client is served."""
 BY_NAME_VERSION: Final = 4
 """The version of Metadata to ask by name: the first that can prevent creation, since Kafka 0.11."""
 BY_ID_VERSION: Final = 12
