@@ -1,0 +1,37 @@
+# syntax=docker/dockerfile:1
+# The daemon in a container:
+#     docker build -t kafka-quotas .
+#     docker run --network host -v quotas:/var/lib/kafka-quotas kafka-quotas --upstream broker-1:9092 --listen 0.0.0.0:19092
+# Clients are sent to the host name that they connected to. Behind a port mapping give --advertised-host, and map the brokers' ports as well.
+# Any base with Python 3.11 or newer and its venv module will do.
+ARG BASE=docker.io/library/python:3.11-slim
+
+FROM ${BASE} AS build
+WORKDIR /source
+RUN python3 -m venv --without-pip /opt/kafka-quotas && python3 -m venv /opt/build
+COPY pyproject.toml README.md LICENSE ./
+COPY src src
+COPY man man
+COPY completions completions
+COPY examples examples
+# pip stays behind in the build stage.
+RUN /opt/build/bin/pip --python /opt/kafka-quotas/bin/python install --no-cache-dir --no-compile '.[daemon]'
+
+FROM ${BASE}
+LABEL org.opencontainers.image.title="kafka-quotas" \
+      org.opencontainers.image.description="Set, explain, enforce and prove Apache Kafka client quotas." \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /opt/kafka-quotas /opt/kafka-quotas
+# A numeric user, so that Kubernetes can see that it is not root.
+RUN ln -s /opt/kafka-quotas/bin/kafka-quotas /usr/local/bin/kafka-quotas \
+    && mkdir -p /var/lib/kafka-quotas && chown 10001:10001 /var/lib/kafka-quotas && chmod 0700 /var/lib/kafka-quotas
+ENV HOME=/var/lib/kafka-quotas PYTHONDONTWRITEBYTECODE=1
+USER 10001:10001
+VOLUME /var/lib/kafka-quotas
+EXPOSE 19092 9404
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=5s --start-period=5s CMD ["python3", "-c", \
+    "import urllib.request; urllib.request.urlopen('http://127.0.0.1:9404/healthz', timeout=3)"]
+ENTRYPOINT ["kafka-quotas", "daemon", "run", "--metrics-port", "0.0.0.0:9404", "--log-format", "json", \
+    "--control", "/var/lib/kafka-quotas/daemon.sock", "--state-file", "/var/lib/kafka-quotas/state.json", \
+    "--store", "local:/var/lib/kafka-quotas/quotas.db"]
