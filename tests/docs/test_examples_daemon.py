@@ -2,7 +2,6 @@
 
 import json
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -91,56 +90,3 @@ def test_the_pages_on_the_daemon_name_every_option(name: str) -> None:
     everywhere = {"--help", "--output", "--columns", "--limit", "--no-headers", "--verbose"}
     wanted = {option for parameter in COMMANDS[name].params for option in parameter.opts if option.startswith("--")}
     assert wanted - everywhere <= named, wanted - everywhere - named
-
-
-@pytest.mark.parametrize("name", ["kafka-quotas.service", "Containerfile"])
-def test_the_unit_and_the_container_file_use_options_that_there_are(name: str) -> None:
-    text = (EXAMPLES / name).read_text(encoding="utf-8")
-    used = set(re.findall(r"(?<![\w-])--[a-z][\w-]+", text))
-    foreign = {"--no-cache-dir", "--prefix", "--from", "--system", "--uid", "--home-dir", "--create-home", "--network"}
-    assert used - foreign - {"--interval", "--timeout"} <= options(), used - options()
-    assert "--state-file" in used
-
-
-def test_the_container_file_names_what_there_is() -> None:
-    text = (EXAMPLES / "Containerfile").read_text(encoding="utf-8")
-    lines = [line for line in text.replace("\\\n", " ").splitlines() if not line.startswith("#")]
-    said = [line.partition(" ")[::2] for line in lines if line]
-    root = EXAMPLES.parents[1]
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    (entry,) = (json.loads(rest) for word, rest in said if word == "ENTRYPOINT")
-    assert entry[0] in project["scripts"]
-    assert entry[1:3] == ["daemon", "run"]
-    extras = re.findall(r'pip install .*"\.\[(\w+)\]"', text)
-    assert extras
-    assert set(extras) <= project["optional-dependencies"].keys()
-    (port,) = re.findall(r"http://127\.0\.0\.1:(\d+)/healthz", text)
-    assert entry[entry.index("--metrics-port") + 1] == f"0.0.0.0:{port}"
-    (exposed,) = (rest.split() for word, rest in said if word == "EXPOSE")
-    assert port in exposed
-    (volume,) = (rest for word, rest in said if word == "VOLUME")
-    kept = [
-        entry[entry.index(option) + 1].removeprefix("local:") for option in ("--control", "--state-file", "--store")
-    ]
-    assert all(path.startswith(f"{volume}/") for path in kept)
-    assert f"-f {(EXAMPLES / 'Containerfile').relative_to(root)}" in text
-    images = {rest.split()[0] for word, rest in said if word == "FROM"}
-    (version,) = {image.rpartition(":")[2].removesuffix("-slim") for image in images}
-    assert project["requires-python"] == f">={version}"
-    assert "not built by any test" in text
-
-
-def test_the_unit_is_one_that_systemd_reads() -> None:
-    sections: dict[str, dict[str, str]] = {}
-    text = (EXAMPLES / "kafka-quotas.service").read_text(encoding="utf-8").replace("\\\n", " ")
-    section: dict[str, str] = {}
-    for line in text.splitlines():
-        if line.startswith("["):
-            section = sections.setdefault(line.strip("[]"), {})
-        elif line and not line.startswith("#"):
-            key, _, value = line.partition("=")
-            section[key] = value
-    assert set(sections) == {"Unit", "Service", "Install"}
-    assert "daemon run" in sections["Service"]["ExecStart"]
-    assert "daemon reload" in sections["Service"]["ExecReload"]
-    assert int(sections["Service"]["TimeoutStopSec"]) > 20  # longer than the drain

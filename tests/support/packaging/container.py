@@ -1,0 +1,177 @@
+"""The container image, built from the Dockerfile without a registry of images, and its processes.
+
+Debian's `mmdebstrap` makes the base system and `buildah` does the rest, without a service and without namespaces, so
+that it works inside a container as well. Both want to be root.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[3]
+BUILD_TIMEOUT_S = 540
+STOP_TIMEOUT_S = 120
+SUITE = "bookworm"
+_CERTIFICATES = Path("/etc/ssl/certs")
+
+
+def obstacle() -> str:
+    """Why no image can be built here, or an empty text."""
+    if os.geteuid() != 0:
+        return "building the image without a container service needs root"
+    missing = [program for program in ("mmdebstrap", "buildah") if shutil.which(program) is None]
+    return f"{' and '.join(missing)} not installed (Debian's packages)" if missing else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image in a storage folder of its own."""
+
+    storage: Path
+    name: str
+
+    def buildah(self, *arguments: str) -> str:
+        """Run buildah on this storage and return what it printed."""
+        return _run(*_storage_options(self.storage), *arguments)
+
+    def settings(self) -> dict[str, Any]:
+        """The image's settings in Docker's form: user, entry point, health check, labels."""
+        inspected = json.loads(self.buildah("inspect", "--type", "image", self.name))
+        settings: dict[str, Any] = inspected["Docker"]["config"]
+        return settings
+
+    @contextmanager
+    def container(self, volume: Path) -> Iterator["Container"]:
+        """A container of the image, removed at the end, with this folder as its volume."""
+        user, _, group = self.settings()["User"].partition(":")
+        os.chown(volume, int(user), int(group))
+        name = self.buildah("from", self.name).strip()
+        try:
+            yield Container(self, name, volume)
+        finally:
+            self.buildah("rm", name)
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container: its files, and the processes that run in it on the host's network."""
+
+    image: Image
+    name: str
+    volume: Path
+
+    @property
+    def files(self) -> Path:
+        """The folder on this machine that holds the container's file system."""
+        return Path(self.image.buildah("mount", self.name).strip())
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command line that runs a program as the image's user, without its entry point."""
+        (mounted,) = self.image.settings()["Volumes"]
+        options = ["--isolation", "chroot", "--volume", f"{self.volume}:{mounted}"]
+        return [*_storage_options(self.image.storage), "run", *options, self.name, "--", *arguments]
+
+    @contextmanager
+    def entry_point(self, *arguments: str) -> Iterator["EntryPoint"]:
+        """The image's entry point with these arguments, ended by SIGTERM at the end if it still runs."""
+        process = subprocess.Popen(
+            self.command(*self.image.settings()["Entrypoint"], *arguments), stderr=subprocess.PIPE, text=True
+        )
+        running = EntryPoint(process)
+        try:
+            yield running
+        finally:
+            running.stop()
+
+
+class EntryPoint:
+    """The running entry point, and what it logged."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self._lines: list[str] = []
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def wait_for_event(self, text: str, timeout_s: float) -> dict[str, Any]:
+        """The first line of the JSON log with this text, as soon as it is there."""
+
+        def found() -> str:
+            return next((line for line in self._lines if text in line), "")
+
+        with self._changed:
+            self._changed.wait_for(lambda: found() or self._process.poll() is not None, timeout_s)
+            assert found(), "".join(self._lines)
+            event: dict[str, Any] = json.loads(found())
+        return event
+
+    def stop(self) -> int:
+        """End the program by SIGTERM, as a container's end does, and return its exit code."""
+        if self._process.poll() is None:
+            for pid in _descendants(self._process.pid):
+                command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                if b"daemon" in command and b"run" in command and b"buildah" not in command[0]:
+                    os.kill(pid, signal.SIGTERM)
+        try:
+            return self._process.wait(STOP_TIMEOUT_S)
+        finally:
+            self._process.kill()
+            self._reader.join(STOP_TIMEOUT_S)
+            if self._process.stderr is not None:
+                self._process.stderr.close()
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            with self._changed:
+                self._lines.append(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
+
+
+def build_image(folder: Path) -> Image:
+    """Build the image of this checkout's Dockerfile on a Debian base that is made here; storage in `folder`."""
+    base = folder / "base"
+    base.mkdir()
+    packages = "python3,python3-venv,ca-certificates"
+    _run("mmdebstrap", "--quiet", "--variant=minbase", f"--include={packages}", SUITE, str(base / "system.tar"))
+    (base / "Dockerfile").write_text("FROM scratch\nADD system.tar /\n", encoding="utf-8")
+    image = Image(folder / "storage", "localhost/kafka-quotas")
+    image.buildah("bud", "--isolation", "chroot", "--quiet", "--tag", "localhost/base", str(base))
+    shutil.rmtree(base)
+    # pip in the build stage trusts what this machine trusts.
+    pip = folder / "pip.conf"
+    pip.write_text(f"[global]\ncert = {_CERTIFICATES}/ca-certificates.crt\n", encoding="utf-8")
+    mounts = ["--volume", f"{_CERTIFICATES}:{_CERTIFICATES}:ro", "--volume", f"{pip}:/etc/pip.conf:ro"]
+    arguments = ["--isolation", "chroot", "--format", "docker", "--build-arg", "BASE=localhost/base", *mounts]
+    image.buildah("bud", *arguments, "--tag", image.name, str(ROOT))
+    return image
+
+
+def _storage_options(storage: Path) -> list[str]:
+    return ["buildah", "--root", str(storage), "--runroot", f"{storage}-run", "--storage-driver", "vfs"]
+
+
+def _run(*arguments: str) -> str:
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=BUILD_TIMEOUT_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _descendants(pid: int) -> Sequence[int]:
+    """The processes below this one, children before their own."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        for child in map(int, (task / "children").read_text().split()):
+            found += [child, *_descendants(child)]
+    return found
