@@ -1,5 +1,6 @@
 """Thresholds of topics and brokers: which are refused when they are set, and where they are kept."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,10 @@ BROKER_2 = Entity.of(broker="2")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    return LocalStore(tmp_path / "quotas.db")
+def store(tmp_path: Path) -> Iterator[LocalStore]:
+    opened = LocalStore(tmp_path / "quotas.db")
+    yield opened
+    opened.close()
 
 
 def alter(store: LocalStore, *changes: tuple[Entity, float | None], validate_only: bool = False) -> list[str | None]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.brokers.java_process import free_port
+from tests.support.brokers.java_process import free_port, java
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
@@ -81,6 +81,7 @@ def test_a_library_that_is_missing_is_told_with_what_to_install(monkeypatch: pyt
     assert caught.value.hint == "pip install 'kafka-quotas[spark]'"
 
 
+@pytest.mark.skipif(java() is None, reason="Java is missing")
 @pytest.mark.parametrize("scheme", ["spark", "sc"])
 def test_a_master_that_is_not_there_is_told_at_once(tmp_path: Path, scheme: str) -> None:
     settings = SparkSettings(log_file=tmp_path / "log", master=f"{scheme}://127.0.0.1:{free_port()}")

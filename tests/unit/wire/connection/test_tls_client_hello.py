@@ -46,7 +46,8 @@ def test_what_is_wanted_grows_until_the_message_is_whole() -> None:
             have = message[:wanted]
             steps += 1
         assert have == message
-        assert 2 <= steps <= 20
+        # Newer versions of OpenSSL say hello with keys of over a kilobyte.
+        assert 2 <= steps <= 4 + 2 * (len(message) // 60)
         for length in range(len(message)):
             assert length < wanted_bytes(message[:length]) <= len(message)
 
