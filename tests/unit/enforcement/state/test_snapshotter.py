@@ -2,7 +2,6 @@
 
 import json
 import os
-import secrets
 import stat
 from pathlib import Path
 
@@ -332,7 +331,7 @@ def test_a_state_that_can_not_be_written_leaves_the_old_one_and_is_said_once(
     before.record(1, "app", 9000)
     before.keeper.save()
     content = path.read_bytes()
-    monkeypatch.setattr(secrets, "token_hex", lambda _: "00000000")
+    monkeypatch.setattr(os, "urandom", bytes)
     (tmp_path / f".state.{os.getpid()}.00000000").mkdir()
     before.keeper.save()
     assert [notice.event for notice in before.said] == ["state can't be saved"]
