@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote_from_bytes
 
 from kafka_quotas.core.errors import StoreError, StoreRefusedError, StoreUnreachableError
 from kafka_quotas.stores.polling import Polling
@@ -174,7 +175,8 @@ class LocalFile:
     def _connect(self, mode: str) -> sqlite3.Connection:
         """Return a new connection in autocommit mode, in which transactions begin explicitly."""
         return sqlite3.connect(
-            f"{self.path.as_uri()}?mode={mode}",
+            # Path.as_uri loads urllib.request from Python 3.14 on, and with it the whole of HTTP.
+            f"file://{quote_from_bytes(os.fsencode(self.path))}?mode={mode}",
             uri=True,
             timeout=self._timeout_s,
             isolation_level=None,
