@@ -83,8 +83,7 @@ class StaticStore:
     def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
         del entries, validate_only
         raise StoreRefusedError(
-            f"static quotas are read-only: {self._path}",
-            hint="edit the file, or name a store to write to with --store",
+            f"static quotas are read-only: {self._path}", hint="edit the file, or name a store to write to with --store"
         )
 
     def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:

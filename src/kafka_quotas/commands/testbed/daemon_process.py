@@ -48,12 +48,7 @@ class RunningDaemon:
 
 @contextlib.contextmanager
 def running_daemon(
-    *,
-    upstream: str,
-    store_url: str,
-    window: QuotaWindow,
-    folder: Path,
-    options: Sequence[str] = (),
+    *, upstream: str, store_url: str, window: QuotaWindow, folder: Path, options: Sequence[str] = ()
 ) -> Iterator[RunningDaemon]:
     """Run a daemon in front of `upstream` for the block, with its log and socket in `folder`.
 

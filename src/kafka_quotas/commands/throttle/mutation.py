@@ -105,10 +105,7 @@ def throttle_mutation(burst: Burst, algorithm: Algorithm, others: OtherDelays) -
     if algorithm is Algorithm.TOKEN_BUCKET:
         calculations += [_strict(burst, others), _permissive(burst)]
     return CalculatorAnswer(
-        given=(
-            Given("quota", burst.quota, PARTITIONS_PER_SECOND),
-            Given("burst", burst.partitions, PARTITIONS),
-        ),
+        given=(Given("quota", burst.quota, PARTITIONS_PER_SECOND), Given("burst", burst.partitions, PARTITIONS)),
         calculations=tuple(calculations),
     )
 

@@ -51,10 +51,7 @@ def throttle_rate(traffic: RateTraffic, window: QuotaWindow) -> CalculatorAnswer
 
 def _observed(traffic: RateTraffic, observed: float, window: QuotaWindow) -> CalculatorAnswer:
     """Calculate over the given window, or without one over the shortest and the usual longest one."""
-    given = (
-        Given("quota", traffic.quota, BYTES_PER_SECOND),
-        Given("observed", observed, BYTES_PER_SECOND),
-    )
+    given = (Given("quota", traffic.quota, BYTES_PER_SECOND), Given("observed", observed, BYTES_PER_SECOND))
     if traffic.over_ms is not None:
         windows = [("given", "over the given window", traffic.over_ms)]
     else:

@@ -50,12 +50,7 @@ def throttle_request(load: RequestLoad, window: QuotaWindow) -> CalculatorAnswer
 
 def _given(load: RequestLoad) -> tuple[Given, ...]:
     stall = (
-        ()
-        if load.stall_ms is None
-        else (
-            Given("steady", _steady(load), PERCENT),
-            Given("stall", load.stall_ms, MS),
-        )
+        () if load.stall_ms is None else (Given("steady", _steady(load), PERCENT), Given("stall", load.stall_ms, MS))
     )
     return (Given("quota", load.quota, PERCENT), *stall)
 

@@ -23,13 +23,7 @@ from kafka_quotas.core.kafka_configs.entities import (
 )
 from kafka_quotas.core.kafka_configs.grammar import LoadProperties, added_configs, deleted_configs
 from kafka_quotas.core.kafka_configs.keys import NOT_SUPPORTED, check_keys, check_zookeeper_keys
-from kafka_quotas.core.kafka_configs.options import (
-    PURPOSE,
-    USAGE,
-    KafkaConfigsError,
-    Options,
-    parse_options,
-)
+from kafka_quotas.core.kafka_configs.options import PURPOSE, USAGE, KafkaConfigsError, Options, parse_options
 from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Entity
 from kafka_quotas.core.model.quota_filter import QuotaFilter
 

@@ -49,8 +49,7 @@ def parse_bytes(text: str) -> Fraction:
     if letter == "b":
         if per is None:
             raise InvalidQuotaError(
-                f"a lower-case b is bits and needs a rate: {text!r}",
-                hint=f"write {text.strip()}/s, or B for bytes",
+                f"a lower-case b is bits and needs a rate: {text!r}", hint=f"write {text.strip()}/s, or B for bytes"
             )
         return value / 8
     return value
@@ -82,8 +81,7 @@ def parse_quota_value(key: QuotaKey, text: str) -> float:
         return float(key.unlimited)
     if stripped.lower() in _NON_FINITE:
         raise InvalidQuotaError(
-            f"{key.name} must be a finite number, not {stripped}",
-            hint=f"write {key.name}=unlimited for no limit",
+            f"{key.name} must be a finite number, not {stripped}", hint=f"write {key.name}=unlimited for no limit"
         )
     try:
         return _checked_float(key, stripped, _exact(key, stripped))
@@ -100,8 +98,7 @@ def _exact(key: QuotaKey, text: str) -> Fraction:
     match = pattern.fullmatch(text)
     if match is None:
         raise InvalidQuotaError(
-            f"not a value for {key.name}: {text!r}",
-            hint=f"it takes {key.unit.value}; examples: {example}, unlimited",
+            f"not a value for {key.name}: {text!r}", hint=f"it takes {key.unit.value}; examples: {example}, unlimited"
         )
     return Fraction(match["number"])
 

@@ -156,9 +156,6 @@ def _value(key: QuotaKey) -> dict[str, Any]:
             if key.value_type is not ValueType.DOUBLE
             else {"type": kind, "exclusiveMinimum": 0},
             {"type": "null"},
-            {
-                "type": "string",
-                "pattern": f"^\\s*(({_NUMBER}{_UNITS[key.unit]})|{_UNLIMITED}|{_REFERENCE})\\s*$",
-            },
+            {"type": "string", "pattern": f"^\\s*(({_NUMBER}{_UNITS[key.unit]})|{_UNLIMITED}|{_REFERENCE})\\s*$"},
         ],
     }

@@ -56,9 +56,7 @@ Reroute: TypeAlias = Callable[[UpstreamConfig], Awaitable[UpstreamConfig | None]
 
 
 async def connect_any(
-    protocol: Callable[[], asyncio.Protocol],
-    config: UpstreamConfig,
-    reroute: Reroute,
+    protocol: Callable[[], asyncio.Protocol], config: UpstreamConfig, reroute: Reroute
 ) -> UpstreamConfig:
     """Connect the protocol to a broker or to one that serves in its place, and return how it was reached.
 

@@ -29,12 +29,7 @@ from kafka_quotas.enforcement.topics.auto_creation import AutoCreations
 from kafka_quotas.enforcement.topics.topic_cache import TopicCache, TopicLookup
 from kafka_quotas.wire.codec.encoding import with_elements
 from kafka_quotas.wire.codec.skip import Buffer
-from kafka_quotas.wire.passing.metadata import (
-    ParsedMetadataRequest,
-    known_topics,
-    parse_metadata_request,
-    with_topics,
-)
+from kafka_quotas.wire.passing.metadata import ParsedMetadataRequest, known_topics, parse_metadata_request, with_topics
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.error_code import ErrorCode
 from kafka_quotas.wire.protocol.request_header import RequestHeader

@@ -155,12 +155,7 @@ def _verdict(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> 
     quota = None if entity.quota is None else entity.quota * _enforcers(plan, clients[0], facts)
     if not entity.is_judged:
         return unjudged_verdict(seen, quota=quota, window_ms=plan.window_ms, warmup_ms=warmup_ms)
-    return entity_verdict(
-        seen,
-        quota=quota,
-        window_ms=plan.window_ms,
-        warmup_ms=warmup_ms,
-    )
+    return entity_verdict(seen, quota=quota, window_ms=plan.window_ms, warmup_ms=warmup_ms)
 
 
 def _seen(clients: Sequence[LoadClient], *, elapsed_s: float, end_s: float) -> Observation:

@@ -100,8 +100,7 @@ class ClientLoad(ClientSettings):
             raise UsageError("a client that moves records needs a topic", hint="name one with --topic")
         if self.workload.moves_records and not 1 <= self.record_size <= MAX_RECORD_SIZE:
             raise UsageError(
-                f"a record has 1 to {MAX_RECORD_SIZE} bytes, not {self.record_size}",
-                hint="example: --record-size 1KiB",
+                f"a record has 1 to {MAX_RECORD_SIZE} bytes, not {self.record_size}", hint="example: --record-size 1KiB"
             )
         if self.name.client_id is None and self.client is not ClientKind.RAW:
             raise UsageError("only the raw client can go without a client-id", hint="the libraries name themselves")

@@ -175,12 +175,7 @@ def _average(times: Sequence[float], before: Sequence[int], *, window_ms: int) -
 
 
 def _over_cycles(
-    times: Sequence[float],
-    before: Sequence[int],
-    *,
-    average: CycleMeasurement,
-    window_ms: int,
-    reversal_share: float,
+    times: Sequence[float], before: Sequence[int], *, average: CycleMeasurement, window_ms: int, reversal_share: float
 ) -> CycleMeasurement:
     """Return the rate from the first low point to the last, or `average` where there are not two."""
     measured = average

@@ -72,13 +72,7 @@ class Observation:
     """The share by which random arrivals, or bursts, may have been fewer than `offered`."""
 
 
-def entity_verdict(
-    seen: Observation,
-    *,
-    quota: float | None,
-    window_ms: int,
-    warmup_ms: float,
-) -> ClientVerdict:
+def entity_verdict(seen: Observation, *, quota: float | None, window_ms: int, warmup_ms: float) -> ClientVerdict:
     """Return the verdict on one client by its offer and its quota."""
     offered = seen.offered
     if quota is not None and (offered is None or offered > quota):

@@ -62,8 +62,7 @@ def same_load(plan: LoadPlan, in_force: InForce) -> LoadPlan:
     """Return the plan with the same load, rates included, judged by other quotas in force."""
     loads = [
         replace(
-            load,
-            quota=None if load.workload is Workload.REQUESTS else in_force[load.name, KEY_OF[load.workload]].limit,
+            load, quota=None if load.workload is Workload.REQUESTS else in_force[load.name, KEY_OF[load.workload]].limit
         )
         for load in plan.entities
     ]

@@ -18,14 +18,7 @@ from kafka_quotas.loadtest.plan.plan import MAX_ENTITIES, ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, RequestFlood, Workload
 from kafka_quotas.loadtest.run.host_limits import HostLimits
 from kafka_quotas.loadtest.run.quotas_in_force import quotas_in_force
-from kafka_quotas.loadtest.scenario.model import (
-    NUMBER,
-    Scenario,
-    ScenarioClient,
-    Security,
-    TargetNeed,
-    Variant,
-)
+from kafka_quotas.loadtest.scenario.model import NUMBER, Scenario, ScenarioClient, Security, TargetNeed, Variant
 from kafka_quotas.loadtest.scenario.planning import Environment, client_names, scenario_plan
 from kafka_quotas.loadtest.scenario.scaling import partitions_needed
 from kafka_quotas.stores.store import QuotaEntry

@@ -70,12 +70,7 @@ def _results(
 
 
 def ingest_locally(
-    tasks: Sequence[IngestTask],
-    *,
-    size: int,
-    buckets: int,
-    folder: Path,
-    done: Callable[[TaskCounts], None],
+    tasks: Sequence[IngestTask], *, size: int, buckets: int, folder: Path, done: Callable[[TaskCounts], None]
 ) -> list[TaskCounts]:
     """Run the tasks and write their tables to `folder`.
 

@@ -186,13 +186,7 @@ class Limiters:
             raise ValueError(f"arrays of {[array.size for array in kept]} where the rule and the bounds need {sizes}")
 
     def _advance(
-        self,
-        rows: Rows,
-        times_ms: Int64s,
-        values: Floats,
-        ops: NDArray[np.int8],
-        traced: Int64s,
-        levels: Floats,
+        self, rows: Rows, times_ms: Int64s, values: Floats, ops: NDArray[np.int8], traced: Int64s, levels: Floats
     ) -> None:
         """Run events that come row by row, and double the pool of histograms whenever a pass runs out of it."""
         rule, window, done = self.rule, self.rule.window, 0

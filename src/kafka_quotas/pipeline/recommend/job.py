@@ -116,8 +116,7 @@ def _verified(events: OpenEvents, found: Recommendation) -> Recommendation:
     shares = throttled_shares(demands, tables, cluster=found.cluster)
     replayed = tuple(
         replace(
-            advice,
-            overrides=tuple(replace(each, throttled_share=shares[id(each.demand)]) for each in advice.overrides),
+            advice, overrides=tuple(replace(each, throttled_share=shares[id(each.demand)]) for each in advice.overrides)
         )
         for advice in found.advices
     )

@@ -28,9 +28,7 @@ class LiveLimiters(Limiters):
 
     def __init__(self, quota_type: QuotaType, window: QuotaWindow = DEFAULT_WINDOW) -> None:
         rule = LimiterRule(
-            tokens=quota_type is QuotaType.CONTROLLER_MUTATION,
-            bounded=quota_type is QuotaType.REQUEST,
-            window=window,
+            tokens=quota_type is QuotaType.CONTROLLER_MUTATION, bounded=quota_type is QuotaType.REQUEST, window=window
         )
         super().__init__(rule, np.empty((0, 1)))
 

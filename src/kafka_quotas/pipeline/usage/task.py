@@ -191,13 +191,7 @@ def _ranks(counts: NDArray[np.int64], share: float) -> NDArray[np.int64]:
 def _event_figures(events: pa.Table) -> Int64s:
     """Return the figures of a slice's events that cells sum, a line per kind from `BYTES` to `THROTTLED`."""
     throttle_ms = numbers(events["throttle_ms"])
-    lines = [
-        numbers(events["bytes"]),
-        thread_nanos(events),
-        numbers(events["mutations"]),
-        throttle_ms,
-        throttle_ms > 0,
-    ]
+    lines = [numbers(events["bytes"]), thread_nanos(events), numbers(events["mutations"]), throttle_ms, throttle_ms > 0]
     return np.stack([line.astype(np.int64, copy=False) for line in lines])
 
 

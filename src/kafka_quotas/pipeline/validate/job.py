@@ -100,10 +100,7 @@ def validate(events: OpenEvents, plan: ValidatePlan) -> Validation:
     replayed = replay(
         events,
         ReplayPlan(
-            proposals=(plan.quotas,),
-            models=(Model.OPEN,),
-            window=plan.window,
-            controller_window=plan.controller_window,
+            proposals=(plan.quotas,), models=(Model.OPEN,), window=plan.window, controller_window=plan.controller_window
         ),
     )
     simulated = _simulated(replayed)

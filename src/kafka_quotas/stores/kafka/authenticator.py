@@ -10,10 +10,7 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.stores.kafka.connection import BrokerConnection, BrokerRefusedError
 from kafka_quotas.stores.security.sasl import SaslMechanism
 from kafka_quotas.wire.client.request import ClientRequest
-from kafka_quotas.wire.client.sasl import (
-    AuthenticateRequest,
-    HandshakeRequest,
-)
+from kafka_quotas.wire.client.sasl import AuthenticateRequest, HandshakeRequest
 from kafka_quotas.wire.protocol.error_code import ErrorCode
 
 _HINT: Final = "check security.protocol and sasl.* in the file named with --command-config"

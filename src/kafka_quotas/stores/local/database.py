@@ -226,8 +226,7 @@ def _is_blank(connection: sqlite3.Connection, path: Path) -> bool:
     if application_id == 0 and connection.execute("PRAGMA schema_version").fetchone()[0] == 0:
         return True
     raise StoreRefusedError(
-        f"not a quota store but some other SQLite database: {path}",
-        hint="choose another file with --store local:PATH",
+        f"not a quota store but some other SQLite database: {path}", hint="choose another file with --store local:PATH"
     )
 
 
@@ -259,8 +258,7 @@ def _store_error(path: Path, error: sqlite3.Error) -> StoreError:
             )
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
             return StoreRefusedError(
-                f"the local store is read-only: {path}",
-                hint="check who may write to the file and to its folder",
+                f"the local store is read-only: {path}", hint="check who may write to the file and to its folder"
             )
         case sqlite3.SQLITE_FULL:
             return _full(path)

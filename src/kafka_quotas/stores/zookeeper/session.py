@@ -179,12 +179,7 @@ class _Together:
     """Several requests at once, with one wait for all."""
 
     def __init__(
-        self,
-        method: str,
-        paths: Sequence[str],
-        client: Any,
-        *,
-        monotonic_s: Callable[[], float] = time.monotonic,
+        self, method: str, paths: Sequence[str], client: Any, *, monotonic_s: Callable[[], float] = time.monotonic
     ) -> None:
         self._pending = [getattr(client, method)(path) for path in paths]
         self._monotonic_s = monotonic_s

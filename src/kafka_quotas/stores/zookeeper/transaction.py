@@ -90,10 +90,7 @@ def planned_steps(
     kept = ((key, value) for key, value in changes.items() if value is not None or key not in SCRAM_MECHANISMS)
     after = changed_config(before, kept)
     change = znode_change(
-        entity,
-        after,
-        children=lambda path: _names_below(path, nodes),
-        config_of=lambda path: _config(nodes[path]),
+        entity, after, children=lambda path: _names_below(path, nodes), config_of=lambda path: _config(nodes[path])
     )
     steps: list[Step] = []
     if change.data is None:

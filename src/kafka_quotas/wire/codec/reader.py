@@ -10,12 +10,7 @@ from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.codec.encoding import CLASSIC, COMPACT
-from kafka_quotas.wire.codec.skip import (
-    TruncatedError,
-    read_int16,
-    read_int32,
-    tags,
-)
+from kafka_quotas.wire.codec.skip import TruncatedError, read_int16, read_int32, tags
 
 _FLOAT64: Final = Struct(">d")
 

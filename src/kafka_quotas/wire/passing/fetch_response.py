@@ -28,12 +28,7 @@ from kafka_quotas.wire.passing.broker_addresses import (
     replaced_list,
     tagged_list,
 )
-from kafka_quotas.wire.passing.fetch_request import (
-    FINAL_EPOCH,
-    INITIAL_EPOCH,
-    NO_SESSION,
-    SESSIONS_SINCE,
-)
+from kafka_quotas.wire.passing.fetch_request import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, SESSIONS_SINCE
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD_BYTES
 

@@ -13,12 +13,7 @@ from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.encoding import ElementList, Encoding, element_list, with_elements
 from kafka_quotas.wire.codec.frame import framed
 from kafka_quotas.wire.codec.skip import Buffer, Layout, read_int16, read_int32
-from kafka_quotas.wire.passing.produce_request import (
-    PartitionKey,
-    ProducedTopic,
-    topic_key,
-    topic_layout,
-)
+from kafka_quotas.wire.passing.produce_request import PartitionKey, ProducedTopic, topic_key, topic_layout
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.response_header import has_header_tags, whole_response_body
 

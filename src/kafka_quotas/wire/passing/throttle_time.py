@@ -16,11 +16,7 @@ from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.codec.skip import Buffer, Layout, TruncatedError, read_int32, skip
 from kafka_quotas.wire.passing.api_versions import is_unsupported_version_answer
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.response_header import (
-    RESPONSE_HEAD_BYTES,
-    has_header_tags,
-    response_body_offset,
-)
+from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD_BYTES, has_header_tags, response_body_offset
 
 NEED_MORE: Final = -1
 """The result if the bytes at hand do not reach the field."""

@@ -110,10 +110,7 @@ class RawMutator(ConnectedClient):
         request = self._mutations.request(call.topics)
         correlation_id = connection.next_correlation_id()
         frame = request_frame(
-            request,
-            request.versions.highest,
-            correlation_id=correlation_id,
-            client_id=self.entity.name.client_id,
+            request, request.versions.highest, correlation_id=correlation_id, client_id=self.entity.name.client_id
         )
         connection.send(frame, InFlight(correlation_id, now_ns, self._answered, (call, request)))
 
