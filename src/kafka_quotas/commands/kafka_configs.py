@@ -46,7 +46,7 @@ def install_drop_in(folder: Path, program: Path, *, search_path: str) -> DropIn:
     if not folder.is_dir():
         raise UsageError(f"no such folder: {folder}", hint="name one on your PATH, or make it first")
     link, target = folder.absolute() / LINK_NAME, program.absolute()
-    if not _is_link_to(link, target):
+    if not (link.is_symlink() and link.resolve() == target.resolve()):
         if os.path.lexists(link):
             raise UsageError(f"{link} exists and is not ours", hint="choose another folder, or move it out of the way")
         try:
@@ -56,10 +56,6 @@ def install_drop_in(folder: Path, program: Path, *, search_path: str) -> DropIn:
     found = shutil.which(LINK_NAME, path=search_path)
     first = Path(found) if found is not None else None
     return DropIn(link=link, target=target, hidden_by=first if first is not None and first != link else None)
-
-
-def _is_link_to(link: Path, target: Path) -> bool:
-    return link.is_symlink() and link.resolve() == target.resolve()
 
 
 DEPRECATION_LINES = (

@@ -15,7 +15,7 @@ from kafka_quotas.cli.output.render import (
     print_table,
     write,
 )
-from kafka_quotas.commands.throttle.arithmetic import Calculation, CalculatorAnswer, Given, Step
+from kafka_quotas.commands.throttle.arithmetic import Calculation, CalculatorAnswer, Step
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import format_amount
 
@@ -95,7 +95,7 @@ def answer_data(answer: CalculatorAnswer, *, window: QuotaWindow, window_origin:
     `delay_ms` maps each method to its delay.
     """
     return {
-        "given": [_given(each) for each in answer.given],
+        "given": [{"name": each.name, "value": each.value, "unit": each.unit} for each in answer.given],
         "window": window_data(window, window_origin),
         "delay_ms": {each.method: each.delay_ms for each in answer.calculations if each.delay_ms is not None},
         "calculations": [_calculation(each) for each in answer.calculations],
@@ -114,10 +114,6 @@ def without_noise(value: float) -> float:
     Beyond the thirteenth digit a sum of doubles holds rounding errors only.
     """
     return float(f"{value:.12g}")
-
-
-def _given(given: Given) -> dict[str, Json]:
-    return {"name": given.name, "value": given.value, "unit": given.unit}
 
 
 def _calculation(calculation: Calculation) -> dict[str, Json]:

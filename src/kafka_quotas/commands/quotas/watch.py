@@ -61,7 +61,7 @@ def watch(
     revision: str | None = None
     content: Content | None = None
     seen = 0
-    while seen != bounds.count and (left_s := _left_s(deadline_s, monotonic_s())) > 0:
+    while seen != bounds.count and (left_s := (float("inf") if deadline_s is None else deadline_s - monotonic_s())) > 0:
         try:
             snapshot = store.watch(revision, timeout_s=min(left_s, LONGEST_WAIT_S))
         except StoreUnreachableError as error:
@@ -81,10 +81,6 @@ def watch(
             seen += 1
             if seen == bounds.count:
                 return
-
-
-def _left_s(deadline_s: float | None, now_s: float) -> float:
-    return float("inf") if deadline_s is None else deadline_s - now_s
 
 
 def _content(entries: Sequence[QuotaEntry], quota_filter: QuotaFilter) -> Content:

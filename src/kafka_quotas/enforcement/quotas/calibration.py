@@ -32,7 +32,7 @@ a smaller budget allows for a slower network."""
 
 def budget_percentage(window: QuotaWindow) -> float:
     """Return the `request_percentage` that allows `BUDGET_MS` of thread time within the complete windows."""
-    return 100.0 * BUDGET_MS / _whole_windows_ms(window)
+    return 100.0 * BUDGET_MS / float(max(window.samples - 1, 1) * window.window_ms)
 
 
 def nanos_per_request(window: QuotaWindow, *, requests: int, elapsed_ms: float, throttle_ms: int) -> float:
@@ -53,10 +53,6 @@ def _spanned_ms(window: QuotaWindow, elapsed_ms: float) -> float:
     """Return the time that a rate is divided by, including the windows that it has not reached yet (ms)."""
     short = window.samples - 1 - int(elapsed_ms // window.window_ms)
     return max(elapsed_ms + max(short, 0) * window.window_ms, 1.0)
-
-
-def _whole_windows_ms(window: QuotaWindow) -> float:
-    return float(max(window.samples - 1, 1) * window.window_ms)
 
 
 class Sized(NamedTuple):

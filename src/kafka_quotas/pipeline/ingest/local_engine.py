@@ -109,7 +109,7 @@ def _run_task(task: IngestTask, *, buckets: int, folder: Path) -> TaskCounts:
         if found:
             rows = pa.Table.from_batches(found)
             parts = _by_bucket(rows, buckets) if table is EVENTS else [rows]
-            _write_piece(_piece(folder, table, task.number), staged_schema(table), parts)
+            _write_piece((folder / f"{table.name}-{task.number:06}.arrow"), staged_schema(table), parts)
     return counts
 
 
@@ -125,10 +125,6 @@ def _write_piece(path: Path, schema: pa.Schema, parts: Iterable[pa.Table]) -> No
         for part in parts:
             combined = part.combine_chunks().to_batches()
             writer.write_batch(combined[0] if combined else pa.RecordBatch.from_pylist([], schema=schema))
-
-
-def _piece(folder: Path, table: TableSchema, number: int) -> Path:
-    return folder / f"{table.name}-{number:06}.arrow"
 
 
 def _write_bucket(bucket: int, *, pieces: Path, folder: Path) -> None:
