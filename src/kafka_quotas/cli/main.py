@@ -119,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()  # a closed pipe shows here, not in the interpreter's shutdown
     except KafkaQuotasError as error:
         lines = session.error_lines(error) if session.error_lines else _lines(error.message, error.hint)
-        return _report_lines(lines, code=error.exit_code, session=session)
+        return _report(lines, code=error.exit_code, session=session)
     except typer.TyperException as error:
         return _report_usage(error, session)
     except (KeyboardInterrupt, typer.Abort):
@@ -155,15 +155,11 @@ def _run(argv: Sequence[str], session: Invocation) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _report(message: str, *, hint: str | None, code: int, session: Invocation) -> int:
-    return _report_lines(_lines(message, hint), code=code, session=session)
-
-
 def _lines(message: str, hint: str | None) -> list[str]:
     return [f"error: {message}", f"hint: {hint}"] if hint else [f"error: {message}"]
 
 
-def _report_lines(lines: Sequence[str], *, code: int, session: Invocation) -> int:
+def _report(lines: Sequence[str], *, code: int, session: Invocation) -> int:
     if session.verbose:
         import traceback  # noqa: PLC0415 - only a failed run pays for it
 
@@ -183,7 +179,7 @@ def _report_usage(error: typer.TyperException, session: Invocation) -> int:
         return error.exit_code
     message = " ".join(error.format_message().split()).rstrip(".")
     lowered = message[:1].lower() + message[1:]
-    return _report(lowered, hint=f"{path} --help", code=error.exit_code, session=session)
+    return _report(_lines(lowered, f"{path} --help"), code=error.exit_code, session=session)
 
 
 def _report_unforeseen(error: Exception, session: Invocation) -> int:
@@ -195,10 +191,10 @@ def _report_unforeseen(error: Exception, session: Invocation) -> int:
         return _quiet_output()
     if isinstance(error, OSError) and error.errno in _OUTPUT_ERRORS and error.filename is None:
         hint = "what the command did besides is done; make room, and have it shown again"
-        _report(f"can't write the output: {error.strerror}", hint=hint, code=1, session=session)
+        _report(_lines(f"can't write the output: {error.strerror}", hint), code=1, session=session)
         return _quiet_output()
     hint = "this is a defect of kafka-quotas; run it again with --verbose for the traceback, and report that"
-    return _report(f"internal error: {type(error).__name__}: {error}", hint=hint, code=1, session=session)
+    return _report(_lines(f"internal error: {type(error).__name__}: {error}", hint), code=1, session=session)
 
 
 def _quiet_output() -> int:

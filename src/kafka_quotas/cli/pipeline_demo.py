@@ -147,8 +147,7 @@ def demo(*, asked: DemoOptions) -> None:
     with _journal_in(asked.out):
         for step in steps(asked.out, recording.logs, recording.in_force, recording.window, recording.default_of):
             _run(step.title, step.command(has_spark=recording.has_spark))
-    write("", sys.stdout)
-    write(f"Done in {time.monotonic() - started_s:.0f} s. Open {asked.out / 'report.html'} in a browser.", sys.stdout)
+    write(f"\nDone in {time.monotonic() - started_s:.0f} s. Open {asked.out / 'report.html'} in a browser.", sys.stdout)
 
 
 def _clear(out: Path) -> None:
@@ -255,6 +254,5 @@ def _run(title: str, arguments: list[str]) -> None:
 
 
 def _heading(text: str) -> None:
-    write("", sys.stdout)
-    write(f"== {text}", sys.stdout)
+    write(f"\n== {text}", sys.stdout)
     sys.stdout.flush()

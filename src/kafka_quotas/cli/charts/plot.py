@@ -22,9 +22,9 @@ from kafka_quotas.core.model.value_format import format_axis_value
 
 PLOT_SUFFIXES: Final = (".png", ".svg")
 
-_INK: Final = "#2b3440"
+INK: Final = "#2b3440"
 _FAINT: Final = "#d9dee5"
-_COLOURS: Final = ("#1f77b4", "#8c4bb8", "#2a9d5c", "#d6701c", "#0fa3b1", "#b5446e")
+COLOURS: Final = ("#1f77b4", "#8c4bb8", "#2a9d5c", "#d6701c", "#0fa3b1", "#b5446e")
 _LIMIT_COLOUR: Final = "#c0392b"
 _BARS_COLOUR: Final = "#e08e0b"
 _LARGEST_SHARE: Final = 0.06
@@ -82,7 +82,7 @@ def save_plot(series: Sequence[Series], path: Path, *, title: str) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    with mpl.rc_context({"svg.hashsalt": "kafka-quotas", "font.size": 10, "text.color": _INK}):
+    with mpl.rc_context({"svg.hashsalt": "kafka-quotas", "font.size": 10, "text.color": INK}):
         figure = Figure(figsize=(9.6, 5.4), layout="constrained")
         FigureCanvasAgg(figure)
         figure.suptitle(title, x=0.02, ha="left", fontsize=13, fontweight="bold")
@@ -111,25 +111,30 @@ def draw_panels(figure: Any, drawn: Sequence[Panel]) -> None:
     figure.align_ylabels()
     margin = (end - start) * 0.01
     rows[-1][0].set_xlim(start - margin, end + margin)
-    rows[-1][0].set_xlabel("time (s)", color=_INK)
+    rows[-1][0].set_xlabel("time (s)", color=INK)
 
 
 def _draw_panel(axes: Any, panel: Panel, *, span_s: float) -> None:
     for index, series in enumerate(panel.series):
-        _draw_series(axes, series, _COLOURS[index % len(_COLOURS)], span_s=span_s)
+        _draw_series(axes, series, COLOURS[index % len(COLOURS)], span_s=span_s)
     room = (panel.high - panel.low) * 0.08
     axes.set_ylim(panel.low - (room if panel.low < 0 else 0), panel.high + room)
     label = f"{panel.series[0].name} ({panel.unit})" if len(panel.series) == 1 else panel.unit
-    axes.set_ylabel(label, color=_INK)
+    axes.set_ylabel(label, color=INK)
     axes.yaxis.set_major_formatter(lambda value, _: format_axis_value(value, panel.unit))
-    axes.grid(visible=True, color=_FAINT, linewidth=0.7)
+    plain_axes(axes, grid="both")
+    if panel.low < 0:
+        axes.axhline(0, color=INK, linewidth=0.8)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, frameon=False, fontsize=9, borderaxespad=0.2)
+
+
+def plain_axes(axes: Any, *, grid: str) -> None:
+    """Draw a faint grid along `grid` ("x", "y" or "both"), and no frame but the bottom line."""
+    axes.grid(visible=True, axis=grid, color=_FAINT, linewidth=0.7)
     axes.set_axisbelow(True)
-    axes.tick_params(colors=_INK, length=0)
+    axes.tick_params(colors=INK, length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(_FAINT)
-    if panel.low < 0:
-        axes.axhline(0, color=_INK, linewidth=0.8)
-    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, frameon=False, fontsize=9, borderaxespad=0.2)
 
 
 def _draw_series(axes: Any, series: Series, colour: str, *, span_s: float) -> None:

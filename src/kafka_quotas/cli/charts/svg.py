@@ -8,15 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafka_quotas.cli.charts.plot import draw_panels, require_matplotlib
+from kafka_quotas.cli.charts.plot import COLOURS, INK, draw_panels, plain_axes, require_matplotlib
 from kafka_quotas.cli.charts.text_chart import Series, panels
 from kafka_quotas.core.model.value_format import format_axis_value
 
-_INK: Final = "#2b3440"
-_FAINT: Final = "#d9dee5"
 _BAR: Final = "#3d7fb8"
 _OVER: Final = "#c0392b"
-_COLOURS: Final = ("#1f77b4", "#8c4bb8", "#2a9d5c", "#d6701c", "#0fa3b1", "#b5446e")
 _WIDE_RANGE: Final = 10_000
 """From this ratio on a logarithmic axis has powers of ten alone."""
 _NARROW_RANGE: Final = 10
@@ -81,7 +78,7 @@ def curves_svg(
     def draw(figure: Any) -> None:
         axes = figure.subplots()
         if mark is not None:
-            axes.axvline(mark.x, color=_INK, linewidth=1.4, linestyle=(0, (1, 2)), label=_short(mark.name))
+            axes.axvline(mark.x, color=INK, linewidth=1.4, linestyle=(0, (1, 2)), label=_short(mark.name))
         _draw_curves(axes, curves, x_unit, y_name, log_x=log_x)
 
     return _svg(draw, height=3.4)
@@ -101,7 +98,7 @@ def _svg(draw: Callable[[Any], None], *, height: float) -> str:
     from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    with mpl.rc_context({"svg.hashsalt": "kafka-quotas", "svg.fonttype": "none", "font.size": 10, "text.color": _INK}):
+    with mpl.rc_context({"svg.hashsalt": "kafka-quotas", "svg.fonttype": "none", "font.size": 10, "text.color": INK}):
         figure = Figure(figsize=(10.0, height), layout="constrained")
         FigureCanvasSVG(figure)
         draw(figure)
@@ -121,11 +118,11 @@ def _draw_bars(axes: Any, bars: Sequence[Bar], unit: str) -> None:
             rectangle.set_edgecolor("white")
     for place, each in zip(places, bars, strict=True):
         if each.limit is not None:
-            axes.plot([each.limit, each.limit], [place - 0.42, place + 0.42], color=_INK, linewidth=2.2)
+            axes.plot([each.limit, each.limit], [place - 0.42, place + 0.42], color=INK, linewidth=2.2)
     axes.set_yticks(list(places), [_short(each.name) for each in bars])
     axes.invert_yaxis()
     axes.xaxis.set_major_formatter(lambda value, _: format_axis_value(value, unit))
-    _plain(axes, grid_axis="x")
+    plain_axes(axes, grid="x")
 
 
 def _draw_curves(axes: Any, curves: Sequence[Curve], x_unit: str, y_name: str, *, log_x: bool) -> None:
@@ -133,8 +130,8 @@ def _draw_curves(axes: Any, curves: Sequence[Curve], x_unit: str, y_name: str, *
         axes.plot(
             [x for x, _ in curve.points],
             [y for _, y in curve.points],
-            color=_COLOURS[index % len(_COLOURS)],
-            linestyle=_LINE_STYLES[index // len(_COLOURS) % len(_LINE_STYLES)],
+            color=COLOURS[index % len(COLOURS)],
+            linestyle=_LINE_STYLES[index // len(COLOURS) % len(_LINE_STYLES)],
             linewidth=1.9,
             label=_short(curve.name),
         )
@@ -142,8 +139,8 @@ def _draw_curves(axes: Any, curves: Sequence[Curve], x_unit: str, y_name: str, *
         axes.set_xscale("log", subs=())  # a label at each minor tick is too many, and they'd be powers
         axes.xaxis.set_major_locator(_log_ticks(curves))
     axes.xaxis.set_major_formatter(lambda value, _: format_axis_value(value, x_unit))
-    axes.set_ylabel(y_name, color=_INK)
-    _plain(axes, grid_axis="both")
+    axes.set_ylabel(y_name, color=INK)
+    plain_axes(axes, grid="both")
     if curves:
         axes.legend(frameon=False, fontsize=9)
 
@@ -168,19 +165,11 @@ def _draw_heat(
     shown = range(0, len(columns), step)
     axes.set_xticks([place + 0.5 for place in shown], [columns[place] for place in shown])
     axes.invert_yaxis()
-    axes.tick_params(colors=_INK, length=0)
+    axes.tick_params(colors=INK, length=0)
     axes.spines[:].set_visible(False)
     scale = figure.colorbar(mesh, ax=axes, pad=0.01, aspect=12)
     scale.ax.yaxis.set_major_formatter(lambda value, _: format_axis_value(value, unit))
     scale.outline.set_visible(False)
-
-
-def _plain(axes: Any, *, grid_axis: str) -> None:
-    axes.grid(visible=True, axis=grid_axis, color=_FAINT, linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=_INK, length=0)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(_FAINT)
 
 
 def _short(name: str) -> str:

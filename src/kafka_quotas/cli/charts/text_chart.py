@@ -16,8 +16,6 @@ from kafka_quotas.core.model.value_format import format_axis_value
 Point = tuple[float, float]
 """A time in seconds and the value at that time."""
 
-"""Units whose values are labelled with a decimal prefix (`5 MB/s`)."""
-
 
 class Style(StrEnum):
     """How a series is drawn."""

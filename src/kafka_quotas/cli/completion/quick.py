@@ -48,18 +48,13 @@ class TypedLine:
     @property
     def params(self) -> Mapping[str, str | Sequence[str]]:
         """The values of the options that choose a store, and the entity types, by parameter name."""
-        options = self._store_options()
-        store = {option.removeprefix("--").replace("-", "_"): value for option, value in options}
-        return {**store, "entity_type": [value for option, value in options if option == "--entity-type"]}
-
-    def _store_options(self) -> list[tuple[str, str]]:
-        """Return the options that choose the store or the entity type, with their values, in order."""
-        found: list[tuple[str, str]] = []
+        options: list[tuple[str, str]] = []
         for word, following in zip(self.words, (*self.words[1:], ""), strict=True):
             option, equals, value = word.partition("=")
             if option in _READ_OPTIONS:
-                found.append((option, value if equals else following))
-        return found
+                options.append((option, value if equals else following))
+        store = {option.removeprefix("--").replace("-", "_"): value for option, value in options}
+        return {**store, "entity_type": [value for option, value in options if option == "--entity-type"]}
 
 
 _READ_OPTIONS = ("--store", "--context", "--bootstrap-server", "--zookeeper", "--command-config", "--entity-type")

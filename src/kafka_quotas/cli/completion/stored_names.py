@@ -98,9 +98,7 @@ def refresh(options: TypedStore) -> None:
         OSError: The file can't be written.
     """
     choice = options.choice()
-    names = read_names(choice)
-    path = names_path(choice)
-    replace_text(path, [json.dumps(names)], private=True)
+    replace_text(names_path(choice), [json.dumps(read_names(choice))], private=True)
 
 
 def names_path(choice: StoreChoice) -> Path:

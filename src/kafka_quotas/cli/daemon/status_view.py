@@ -44,14 +44,10 @@ def _rate(quota: str, value: float) -> str:
 def reload_listing(result: Reloaded) -> Listing:
     """List the result of a reload as one row."""
     row = (result.store, result.store_trouble or "", result.changed, result.limits)
-    table = Table(columns=_RELOAD_COLUMNS, rows=[row], caption=_reload_caption(result))
+    read = "no; its last content stays in force" if result.store_trouble else "yes"
+    caption = f"files read: {', '.join(result.files) or 'none'}\nstore read: {read}"
+    table = Table(columns=_RELOAD_COLUMNS, rows=[row], caption=caption)
     return Listing(noun="daemon-reload", data=asdict(result), table=table)
-
-
-def _reload_caption(result: Reloaded) -> str:
-    files = ", ".join(result.files) or "none"
-    kept = "; its last content stays in force" if result.store_trouble else ""
-    return f"files read: {files}\nstore read: {'no' if result.store_trouble else 'yes'}{kept}"
 
 
 def _over_thresholds(status: DaemonStatus) -> list[str]:

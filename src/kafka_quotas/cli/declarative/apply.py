@@ -16,7 +16,6 @@ from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.plan_view import (
     CHANGE_COLUMNS,
     RECORD_COLUMNS,
-    change_documents,
     change_records,
     changes_table,
     print_radius,
@@ -27,6 +26,7 @@ from kafka_quotas.cli.output.plan_view import (
 from kafka_quotas.cli.output.progress import ApplyProgress
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, View, print_listing, print_table, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
+from kafka_quotas.cli.output.values import change_document
 from kafka_quotas.commands.declarative.apply import ApplyResult, apply_plan
 from kafka_quotas.commands.declarative.apply import apply as run_apply
 from kafka_quotas.commands.declarative.plan import DesiredState
@@ -240,7 +240,7 @@ def _listing(result: ApplyResult) -> Listing:
         data={
             "store": result.store_url,
             "dry_run": result.dry_run,
-            "changes": change_documents(result.made),
+            "changes": [change_document(change) for change in result.made],
             "failures": [
                 {"entity": failure.entity.to_mapping(), "error": failure.error.message, "hint": failure.error.hint}
                 for failure in result.failures

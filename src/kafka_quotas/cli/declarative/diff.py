@@ -10,7 +10,6 @@ import typer
 from kafka_quotas.cli.options.declarative import DesiredOptions
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.plan_view import (
-    change_documents,
     change_records,
     changes_table,
     print_radius,
@@ -20,6 +19,7 @@ from kafka_quotas.cli.output.plan_view import (
 )
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, View, print_listing, print_table, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS
+from kafka_quotas.cli.output.values import change_document
 from kafka_quotas.commands.declarative.plan import DiffResult
 from kafka_quotas.commands.declarative.plan import diff as run_diff
 from kafka_quotas.core.changes.plan_file import plan_text
@@ -95,7 +95,7 @@ def _listing(result: DiffResult) -> Listing:
         items="changes",
         data={
             "store": result.store_url,
-            "changes": change_documents(found.plan.changes),
+            "changes": [change_document(change) for change in found.plan.changes],
             "affected": radius_documents(result.radius),
             "combinations_left_out": result.radius.combinations_left_out,
             "left_alone": unmanaged_documents(found),

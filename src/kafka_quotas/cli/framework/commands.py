@@ -5,7 +5,7 @@ so on, but Typer hands over each option's values apart: `EntityCommand` keeps th
 `ORDER`, and refuses what Typer would silently take. `PassThroughCommand` gets its arguments exactly as they were typed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, Signature
 from itertools import pairwise
@@ -78,7 +78,8 @@ class PassThroughCommand(TyperCommand):
     exit_codes: Sequence[tuple[str, str]] = ()
 
     def __init__(self, **attributes: Any) -> None:
-        super().__init__(**{**attributes, "params": _parameters(self.documented), "add_help_option": False})
+        params = typer_parameters(map(_parameter, self.documented))
+        super().__init__(**{**attributes, "params": params, "add_help_option": False})
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Return all arguments unparsed."""
@@ -86,14 +87,15 @@ class PassThroughCommand(TyperCommand):
         return list(args)
 
 
-def _parameters(options: Sequence[PassThroughOption]) -> list[Any]:
+def typer_parameters(parameters: Iterable[Parameter]) -> list[Any]:
+    """Return the parameters of a command as Typer builds them."""
 
     def carrier(**_: Any) -> None:
         """Carry the options in a signature that Typer reads."""
 
-    parameters = [_parameter(option) for option in options]
-    carrier.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    carrier.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    signature = Signature(list(parameters))
+    carrier.__signature__ = signature  # type: ignore[attr-defined]
+    carrier.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
     app = typer.Typer(add_completion=False)
     app.command(add_help_option=False)(carrier)
     return list(typer.main.get_command(app).params)

@@ -15,6 +15,8 @@ import typer
 from typer.core import TyperOption
 from typer.models import OptionInfo, ParameterInfo
 
+from kafka_quotas.cli.framework.commands import typer_parameters
+
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 _INFO = "typer"
@@ -87,14 +89,8 @@ def expand_groups(command: Callable[..., _R]) -> Callable[..., _R]:
 
 def typer_options(group: type[Any]) -> list[TyperOption]:
     """Return the options of a group as Typer builds them, for commands that do not name the group."""
-
-    def carrier(**_: Any) -> None:
-        """Carry the options in a signature that Typer reads."""
-
-    carrier.__signature__ = Signature([Parameter("group", Parameter.KEYWORD_ONLY, annotation=group)])  # type: ignore[attr-defined]
-    app = typer.Typer(add_completion=False)
-    app.command(add_help_option=False)(expand_groups(carrier))
-    return [each for each in typer.main.get_command(app).params if isinstance(each, TyperOption)]
+    parameters = _Group(kind=group, default=None, without=frozenset()).parameters()
+    return [each for each in typer_parameters(parameters) if isinstance(each, TyperOption)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

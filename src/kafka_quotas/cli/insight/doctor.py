@@ -39,6 +39,7 @@ def _summary(result: DoctorResult) -> str:
 
 
 def _listing(result: DoctorResult) -> Listing:
+    rows = [(each.severity.value, each.check, each.about, each.sentence, each.remedy) for each in result.findings]
     return Listing(
         noun="doctor",
         items="findings",
@@ -50,17 +51,9 @@ def _listing(result: DoctorResult) -> Listing:
         },
         table=Table(
             columns=columns("severity!, about, finding, remedy"),
-            rows=[
-                (finding.severity.value, finding.about, finding.sentence, finding.remedy) for finding in result.findings
-            ],
+            rows=[(severity, *about) for severity, _check, *about in rows],
         ),
-        records=Table(
-            columns=columns("severity, check, about, finding, remedy"),
-            rows=[
-                (finding.severity.value, finding.check, finding.about, finding.sentence, finding.remedy)
-                for finding in result.findings
-            ],
-        ),
+        records=Table(columns=columns("severity, check, about, finding, remedy"), rows=rows),
     )
 
 

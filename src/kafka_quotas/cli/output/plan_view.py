@@ -1,11 +1,11 @@
 """How planned changes, the clients they affect, and what is left alone are shown."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Cell, Column, Table, columns, plain_columns, print_table, write
-from kafka_quotas.cli.output.values import plain_value, record_kinds
+from kafka_quotas.cli.output.values import change_cells, entity_cells, plain_value, record_kinds
 from kafka_quotas.commands.declarative.plan import DeclaredPlan
 from kafka_quotas.core.changes.blast_radius import Affected, BlastRadius, ClientQuotas
 from kafka_quotas.core.changes.plan import PlannedChange
@@ -30,10 +30,7 @@ def changes_table(changes: Sequence[PlannedChange], *, limit: int = 0) -> Table:
     shown = changes[:limit] if limit else changes
     return Table(
         columns=CHANGE_COLUMNS,
-        rows=[
-            (str(each.entity), each.key, format_quota(each.key, each.old), format_quota(each.key, each.new))
-            for each in shown
-        ],
+        rows=[change_cells(each) for each in shown],
         caption=_cut(len(changes), len(shown)),
     )
 
@@ -46,24 +43,9 @@ def change_records(changes: Sequence[PlannedChange], *, kinds: Sequence[str] | N
     kinds = record_kinds(each.entity for each in changes) if kinds is None else kinds
     rows: list[tuple[Cell, ...]] = []
     for each in changes:
-        names = each.entity.to_mapping()
-        defaults = " ".join(kind for kind, name in each.entity.parts if name is None)
-        cells = (*(names.get(kind) for kind in kinds), defaults)
-        rows.append((*cells, each.key, plain_value(each.key, each.old), plain_value(each.key, each.new)))
+        values = (plain_value(each.key, each.old), plain_value(each.key, each.new))
+        rows.append((*entity_cells(each.entity, kinds), each.key, *values))
     return Table(columns=record_columns(kinds), rows=rows)
-
-
-def change_documents(changes: Sequence[PlannedChange]) -> list[Json]:
-    """Return the changes for JSON and YAML."""
-    return [
-        {
-            "entity": each.entity.to_mapping(),
-            "key": each.key,
-            "old": plain_value(each.key, each.old),
-            "new": plain_value(each.key, each.new),
-        }
-        for each in changes
-    ]
 
 
 def radius_table(radius: BlastRadius, *, limit: int = 0) -> Table:
@@ -146,11 +128,5 @@ def _cut(total: int, shown: int) -> str | None:
 
 
 def _some(entities: Sequence[Entity]) -> str:
-    return "; ".join(_names(entities))
-
-
-def _names(entities: Sequence[Entity]) -> Iterator[str]:
-    for entity in entities[:_FEW]:
-        yield str(entity)
-    if len(entities) > _FEW:
-        yield f"and {len(entities) - _FEW} more"
+    more = [f"and {len(entities) - _FEW} more"] if len(entities) > _FEW else []
+    return "; ".join([*map(str, entities[:_FEW]), *more])

@@ -12,6 +12,7 @@ from kafka_quotas.core.model.quota_key import (
     REQUEST_PERCENTAGE,
 )
 from kafka_quotas.core.model.threshold import STORED_KEYS, is_threshold_entity
+from kafka_quotas.core.model.value_format import format_quota
 from kafka_quotas.core.resolution.usage import Usage, share_used
 
 
@@ -32,6 +33,20 @@ def change_document(change: PlannedChange) -> dict[str, Json]:
         "old": plain_value(change.key, change.old),
         "new": plain_value(change.key, change.new),
     }
+
+
+def change_cells(change: PlannedChange) -> tuple[str, str, str, str]:
+    """Return a change as tables show it: the entity, the key, the old and the new value."""
+    return (str(change.entity), change.key, format_quota(change.key, change.old), format_quota(change.key, change.new))
+
+
+def entity_cells(entity: Entity, kinds: Iterable[str]) -> tuple[str | None, ...]:
+    """Return the entity's name of each type, and the types of which it has the default.
+
+    None means that it has no part of the type, or its default: in CSV an empty name alone is ambiguous.
+    """
+    names = entity.to_mapping()
+    return (*(names.get(kind) for kind in kinds), " ".join(kind for kind, name in entity.parts if name is None))
 
 
 def record_kinds(entities: Iterable[Entity]) -> Sequence[str]:

@@ -34,11 +34,6 @@ class View:
         """Whether people read it, as a table drawn in text."""
         return self.form is Output.TABLE
 
-    @property
-    def selects(self) -> bool:
-        """Whether only a part was asked for."""
-        return bool(self.columns or self.limit)
-
     def limit_or(self, default: int) -> int:
         """Return the greatest number of rows, `default` where none was given, 0 for all."""
         return default if self.limit is None else self.limit

@@ -27,7 +27,7 @@ from kafka_quotas.cli.output.render import (
     write,
 )
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
-from kafka_quotas.cli.output.values import plain_value
+from kafka_quotas.cli.output.values import change_cells, plain_value
 from kafka_quotas.cli.quotas.exempt import Exempt, exempt_user, exempted_user
 from kafka_quotas.commands.quotas.alter import AlterResult
 from kafka_quotas.commands.quotas.alter import alter as run_alter
@@ -35,7 +35,6 @@ from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import BROKER, CLIENT_ID, IP, TOPIC, USER
 from kafka_quotas.core.model.quota_filter import FilterComponent, Match
-from kafka_quotas.core.model.value_format import format_quota
 
 app = typer.Typer(add_completion=False)
 
@@ -122,13 +121,6 @@ def alter(
     _report(result, parts[0], choice, output)
 
 
-def _revert_note(undo_at_ms: int) -> str:
-    return (
-        f"note: to be undone at {format_instant(undo_at_ms)}\n"
-        "hint: `kafka-quotas revert --due` does it, run every minute by cron for example"
-    )
-
-
 def _check_allow_invalid(choice: StoreChoice, allow_invalid: bool) -> None:
     if allow_invalid and not choice.address.kind.takes_invalid:
         raise UsageError(
@@ -149,9 +141,12 @@ def _report(result: AlterResult, head: FilterComponent, choice: StoreChoice, out
     else:
         print_listing(_listing(result), output)
     if result.dry_run:
-        write(_who_checked(result), sys.stderr)
+        by_broker = "here and by the broker (validate-only)"
+        checked = by_broker if result.checked_by_broker else "here only, no broker was asked"
+        write(f"note: checked {checked}; nothing was written", sys.stderr)
     if result.undo_at_ms is not None:
-        write(_revert_note(result.undo_at_ms), sys.stderr)
+        write(f"note: to be undone at {format_instant(result.undo_at_ms)}", sys.stderr)
+        write("hint: `kafka-quotas revert --due` does it, run every minute by cron for example", sys.stderr)
     for warning in result.warnings:
         write(f"warning: {warning}", sys.stderr)
     if not choice.chosen:
@@ -174,16 +169,8 @@ def _line(result: AlterResult, head: FilterComponent) -> str:
     return f"Dry run: would update {whom}." if result.dry_run else f"Completed updating {whom}."
 
 
-def _who_checked(result: AlterResult) -> str:
-    checks = "here and by the broker (validate-only)" if result.checked_by_broker else "here only, no broker was asked"
-    return f"note: checked {checks}; nothing was written"
-
-
 def _old_and_new(result: AlterResult) -> Table:
-    rows = [
-        (change.key, format_quota(change.key, change.old), format_quota(change.key, change.new))
-        for change in result.changes
-    ]
+    rows = [change_cells(change)[1:] for change in result.changes]
     return Table(columns=_COLUMNS, rows=rows, caption=f"{result.entity}{' (dry run)' if result.dry_run else ''}")
 
 

@@ -23,7 +23,7 @@ from kafka_quotas.cli.output.render import (
     print_listing,
     write,
 )
-from kafka_quotas.cli.output.values import plain_value, record_kinds
+from kafka_quotas.cli.output.values import entity_cells, plain_value, record_kinds
 from kafka_quotas.cli.quotas.effective_options import EffectiveOptions, clients_asked, parse_history
 from kafka_quotas.cli.quotas.effective_view import print_effective
 from kafka_quotas.commands.quotas.cluster import look_at_cluster
@@ -31,7 +31,6 @@ from kafka_quotas.commands.quotas.describe import DescribeResult
 from kafka_quotas.commands.quotas.describe import describe as run_describe
 from kafka_quotas.commands.quotas.describe import effective as run_effective
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.value_format import format_quota
 
 app = typer.Typer(add_completion=False)
@@ -114,26 +113,6 @@ def _listing(result: DescribeResult) -> Listing:
         ),
         records=Table(
             columns=plain_columns((*kinds, "defaults", "key", "value")),
-            rows=[
-                (*_named(entity, kinds), _defaults(entity), key, plain_value(key, value))
-                for entity, key, value in quotas
-            ],
+            rows=[(*entity_cells(entity, kinds), key, plain_value(key, value)) for entity, key, value in quotas],
         ),
     )
-
-
-def _named(entity: Entity, kinds: Sequence[str]) -> tuple[str | None, ...]:
-    """Return the entity's name of each type.
-
-    None means that the entity has no part of the type, or its default.
-    """
-    parts = entity.to_mapping()
-    return tuple(parts.get(entity_type) for entity_type in kinds)
-
-
-def _defaults(entity: Entity) -> str:
-    """Return the types of which the entity has the default.
-
-    In CSV an empty name alone is ambiguous.
-    """
-    return " ".join(kind for kind, name in entity.parts if name is None)

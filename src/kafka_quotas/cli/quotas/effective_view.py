@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from shutil import get_terminal_size
 
 from kafka_quotas.cli.output.json_text import Json
@@ -42,7 +43,7 @@ def print_effective(result: EffectiveResult, output: View) -> None:
     """Print the effective quotas, with warnings and notes on standard error."""
     for warning in result.warnings:
         write(f"warning: {warning}", sys.stderr)
-    if output.is_table and not output.selects and len(result.outcomes) == 1:
+    if output.is_table and not (output.columns or output.limit) and len(result.outcomes) == 1:
         _print_one(result.outcomes[0], result.cluster, result.usages)
     else:
         listing = _listing(result)
@@ -151,7 +152,7 @@ def _listing(result: EffectiveResult) -> Listing:
         noun="effective",
         data={
             "store": result.store_url,
-            "cluster": None if cluster is None else _cluster_data(cluster),
+            "cluster": None if cluster is None else asdict(cluster),
             "warnings": list(result.warnings),
             "notes": list(result.notes),
             "clients": [_outcome_data(outcome, cluster, result.usages) for outcome in result.outcomes],
@@ -210,10 +211,6 @@ def _records(result: EffectiveResult) -> Table:
             entity = None if quota.entity is None else str(quota.entity)
             rows.append([*who, quota.key.name, _plain(quota), level, entity, quota.shared_with])
     return Table(columns=plain_columns(titles), rows=rows)
-
-
-def _cluster_data(cluster: ClusterView) -> dict[str, Json]:
-    return {"brokers": cluster.brokers, "topic": cluster.topic, "leading_brokers": cluster.leading_brokers}
 
 
 def _outcome_data(outcome: ClientOutcome, cluster: ClusterView | None, usages: Usages) -> dict[str, Json]:

@@ -9,12 +9,11 @@ import typer
 
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.output.render import Listing, Table, View, columns, print_listing, write
-from kafka_quotas.cli.output.values import change_document
+from kafka_quotas.cli.output.values import change_cells, change_document
 from kafka_quotas.commands.quotas.history import JournalWriter
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import USER, shown_name
 from kafka_quotas.core.model.quota_filter import FilterComponent, Match
-from kafka_quotas.core.model.value_format import format_quota
 
 if TYPE_CHECKING:
     from kafka_quotas.commands.quotas.exempt import ExemptResult
@@ -76,7 +75,6 @@ def _verdict(result: "ExemptResult") -> str:
 
 
 def _listing(result: "ExemptResult") -> Listing:
-    changes = result.changes
     return Listing(
         noun="exempt",
         items="changes",
@@ -84,18 +82,10 @@ def _listing(result: "ExemptResult") -> Listing:
             "store": result.store_url,
             "user": result.user,
             "dry_run": result.dry_run,
-            "changes": [change_document(change) for change in changes],
+            "changes": [change_document(change) for change in result.changes],
         },
         table=Table(
             columns=columns("entity, key!, old>, new>"),
-            rows=[
-                (
-                    str(change.entity),
-                    change.key,
-                    format_quota(change.key, change.old),
-                    format_quota(change.key, change.new),
-                )
-                for change in changes
-            ],
+            rows=[change_cells(change) for change in result.changes],
         ),
     )

@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 from kafka_quotas.cli.framework.option_groups import option, option_group, required
@@ -13,7 +14,7 @@ from kafka_quotas.cli.output.progress import ApplyProgress
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, print_table, warn, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
 from kafka_quotas.cli.output.values import plain_value
-from kafka_quotas.commands.quotas.migrate import Counts, MigratedQuota, MigrationOutcome, MigrationResult
+from kafka_quotas.commands.quotas.migrate import MigratedQuota, MigrationOutcome, MigrationResult
 from kafka_quotas.commands.quotas.migrate import migrate as run_migrate
 from kafka_quotas.core.errors import VerdictError
 from kafka_quotas.core.model.value_format import format_quota
@@ -146,11 +147,11 @@ def _listing(result: MigrationResult) -> Listing:
         noun="migration",
         items="quotas",
         data={
-            "from": {"store": result.source_url, **_counts(result.source)},
+            "from": {"store": result.source_url, **asdict(result.source)},
             "to": {
                 "store": result.target_url,
-                "before": _counts(result.target_before),
-                "after": _counts(result.target_after),
+                "before": asdict(result.target_before),
+                "after": asdict(result.target_after),
             },
             "dry_run": result.dry_run,
             "complete": result.complete,
@@ -159,10 +160,6 @@ def _listing(result: MigrationResult) -> Listing:
         },
         table=_table(result, list(result.quotas)),
     )
-
-
-def _counts(counts: Counts) -> dict[str, Json]:
-    return {"entities": counts.entities, "quotas": counts.quotas}
 
 
 def _document(quota: MigratedQuota) -> dict[str, Json]:

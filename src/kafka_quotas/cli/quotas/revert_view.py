@@ -1,16 +1,15 @@
 """What is shown of the journal and of undoing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Column, Listing, Table, columns
-from kafka_quotas.cli.output.values import change_document, plain_value
+from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, columns
+from kafka_quotas.cli.output.values import change_cells, change_document, plain_value
 from kafka_quotas.commands.quotas.revert import RevertProposal, RevertResult
 from kafka_quotas.core.changes.journal_entry import JournalEntry
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.changes.revert import settled_ids
 from kafka_quotas.core.clock import format_instant
-from kafka_quotas.core.model.value_format import format_quota
 from kafka_quotas.stores.files.journal import JournalContent
 
 _SHOWN_CHANGES = 3
@@ -37,14 +36,7 @@ def history_listing(result: JournalContent) -> Listing:
                 for entry in result.entries
             ],
         ),
-        records=Table(
-            columns=_RECORD_COLUMNS,
-            rows=[
-                (*_head_of(entry), str(change.entity), change.key, *_values_of(change), *_tail_of(entry))
-                for entry in result.entries
-                for change in entry.changes
-            ],
-        ),
+        records=Table(columns=_RECORD_COLUMNS, rows=[record for entry in result.entries for record in _records(entry)]),
     )
 
 
@@ -85,19 +77,7 @@ def result_listing(results: Sequence[RevertResult]) -> Listing:
 
 
 def _table(rows: Sequence[tuple[PlannedChange, str]], columns: Sequence[Column]) -> Table:
-    return Table(
-        columns=columns,
-        rows=[
-            (
-                str(change.entity),
-                change.key,
-                format_quota(change.key, change.old),
-                format_quota(change.key, change.new),
-                text,
-            )
-            for change, text in rows
-        ],
-    )
+    return Table(columns=columns, rows=[(*change_cells(change), text) for change, text in rows])
 
 
 def _reversed(change: PlannedChange, now: float | None) -> PlannedChange:
@@ -120,25 +100,18 @@ def _entry_document(entry: JournalEntry, settled: set[str]) -> dict[str, Json]:
     }
 
 
-def _values_of(change: PlannedChange) -> tuple[int | float | None, int | float | None]:
-    return plain_value(change.key, change.old), plain_value(change.key, change.new)
-
-
-def _head_of(entry: JournalEntry) -> tuple[str, ...]:
-    return (entry.entry_id, format_instant(entry.time_ms), entry.command, entry.user, entry.store_url)
-
-
-def _tail_of(entry: JournalEntry) -> tuple[str | None, ...]:
+def _records(entry: JournalEntry) -> Iterator[tuple[Cell, ...]]:
+    head = (entry.entry_id, format_instant(entry.time_ms), entry.command, entry.user, entry.store_url)
     until = None if entry.undo_at_ms is None else format_instant(entry.undo_at_ms)
-    return (entry.reason, until, entry.reverts, "yes" if entry.confirmed else "no")
+    tail = (entry.reason, until, entry.reverts, "yes" if entry.confirmed else "no")
+    for change in entry.changes:
+        values = (plain_value(change.key, change.old), plain_value(change.key, change.new))
+        yield (*head, str(change.entity), change.key, *values, *tail)
 
 
 def _changes_in_words(entry: JournalEntry) -> str:
-    words = [
-        f"{change.entity}: {change.key} "
-        f"{format_quota(change.key, change.old)} -> {format_quota(change.key, change.new)}"
-        for change in entry.changes[:_SHOWN_CHANGES]
-    ]
+    shown = map(change_cells, entry.changes[:_SHOWN_CHANGES])
+    words = [f"{entity}: {key} {old} -> {new}" for entity, key, old, new in shown]
     more = len(entry.changes) - len(words)
     return "; ".join(words) + (f"; and {more} more" if more else "") + f" in {entry.store_url}"
 

@@ -13,14 +13,13 @@ from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.plan_view import change_records
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, RowStream, Table, columns, plain_columns, warn, write
 from kafka_quotas.cli.output.selection import check_columns
-from kafka_quotas.cli.output.values import change_document
+from kafka_quotas.cli.output.values import change_cells, change_document
 from kafka_quotas.commands.quotas.watch import RETRY_S, SeenChange, WatchBounds
 from kafka_quotas.commands.quotas.watch import watch as run_watch
 from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.errors import StoreUnreachableError, UsageError
 from kafka_quotas.core.model.entity import ENTITY_TYPES, THRESHOLD_TYPES
 from kafka_quotas.core.model.units import parse_duration_ms
-from kafka_quotas.core.model.value_format import format_quota
 from kafka_quotas.system_clock import SystemClock
 
 app = typer.Typer(add_completion=False)
@@ -90,11 +89,11 @@ def _warn_lost(error: StoreUnreachableError) -> None:
 
 def _listing(seen: SeenChange, store_url: str) -> Listing:
     change, time_text = seen.change, format_instant(seen.time_ms)
-    change_text = f"{format_quota(change.key, change.old)} -> {format_quota(change.key, change.new)}"
+    entity, key, old, new = change_cells(change)
     (record,) = change_records([change], kinds=_KINDS).rows
     return Listing(
         noun="change",
         data={"time": time_text, "store": store_url, **change_document(change)},
-        table=Table(columns=_COLUMNS, rows=[(time_text, str(change.entity), change.key, change_text)]),
+        table=Table(columns=_COLUMNS, rows=[(time_text, entity, key, f"{old} -> {new}")]),
         records=Table(columns=_RECORDS, rows=[(time_text, *record)]),
     )

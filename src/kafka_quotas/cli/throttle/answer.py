@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import (
+    Cell,
     Column,
     Listing,
     Output,
@@ -81,11 +82,7 @@ def answer_records(answer: CalculatorAnswer) -> Table:
     """Return one row per figure, for CSV."""
     return Table(
         columns=columns("method, figure, arithmetic, value, unit"),
-        rows=[
-            [each.method, step.name, step.arithmetic, without_noise(step.value), step.unit]
-            for each in answer.calculations
-            for step in each.steps
-        ],
+        rows=[[each.method, *_step(step).values()] for each in answer.calculations for step in each.steps],
     )
 
 
@@ -98,7 +95,16 @@ def answer_data(answer: CalculatorAnswer, *, window: QuotaWindow, window_origin:
         "given": [{"name": each.name, "value": each.value, "unit": each.unit} for each in answer.given],
         "window": window_data(window, window_origin),
         "delay_ms": {each.method: each.delay_ms for each in answer.calculations if each.delay_ms is not None},
-        "calculations": [_calculation(each) for each in answer.calculations],
+        "calculations": [
+            {
+                "method": each.method,
+                "title": each.title,
+                "source": each.source,
+                "delay_ms": each.delay_ms,
+                "steps": [_step(step) for step in each.steps],
+            }
+            for each in answer.calculations
+        ],
         "notes": list(answer.notes),
     }
 
@@ -116,15 +122,5 @@ def without_noise(value: float) -> float:
     return float(f"{value:.12g}")
 
 
-def _calculation(calculation: Calculation) -> dict[str, Json]:
-    return {
-        "method": calculation.method,
-        "title": calculation.title,
-        "source": calculation.source,
-        "delay_ms": calculation.delay_ms,
-        "steps": [_step(step) for step in calculation.steps],
-    }
-
-
-def _step(step: Step) -> dict[str, Json]:
+def _step(step: Step) -> dict[str, Cell]:
     return {"figure": step.name, "arithmetic": step.arithmetic, "value": without_noise(step.value), "unit": step.unit}

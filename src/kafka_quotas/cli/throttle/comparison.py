@@ -28,6 +28,7 @@ from kafka_quotas.commands.throttle.mutation import (
 from kafka_quotas.core.model.value_format import MS, format_amount
 from kafka_quotas.core.quotas.simulation import MUTATION_ALGORITHMS, Algorithm
 
+_RECORDS = columns("algorithm, admits_iff, level, unit, delay_ms, admitted_after_ms, retries, retried_ms")
 _FINE = 400
 """The number of steps of time in a chart."""
 _LEGEND = (
@@ -64,14 +65,15 @@ def print_comparison(comparison: AlgorithmComparison, output: Output, *, window_
         print_tables([_outcome_table(comparison), _state_table(comparison)], output)
         write(f"\n{_LEGEND}", sys.stdout)
         return
+    outcomes = [_outcome_data(comparison, each) for each in comparison.outcomes]
     data: dict[str, Json] = {
         "quota": burst.quota,
         "burst": burst.partitions,
         "window": window_data(burst.window, window_origin),
-        "algorithms": [_outcome_data(comparison, each) for each in comparison.outcomes],
+        "algorithms": outcomes,
         "states": [_state_data(row) for row in comparison.states],
     }
-    table = _outcome_records(comparison)
+    table = Table(columns=_RECORDS, rows=[[outcome[column.title] for column in _RECORDS] for outcome in outcomes])
     print_listing(Listing(noun="throttle-compare", data=data, table=table), output)
 
 
@@ -150,26 +152,7 @@ def _state(level: float, admits: bool) -> str:
     return f"{format_amount(level, '').strip()} {'*' if admits else ' '}"
 
 
-def _outcome_records(comparison: AlgorithmComparison) -> Table:
-    return Table(
-        columns=columns("algorithm, admits_iff, level, unit, delay_ms, admitted_after_ms, retries, retried_ms"),
-        rows=[
-            [
-                each.outcome.algorithm,
-                RULES[each.outcome.algorithm],
-                without_noise(each.outcome.level),
-                each.outcome.unit,
-                each.outcome.delay_ms,
-                each.outcome.admitted_after_ms,
-                each.retries,
-                each.retried_ms,
-            ]
-            for each in comparison.outcomes
-        ],
-    )
-
-
-def _outcome_data(comparison: AlgorithmComparison, compared: ComparedOutcome) -> dict[str, Json]:
+def _outcome_data(comparison: AlgorithmComparison, compared: ComparedOutcome) -> dict[str, Cell]:
     outcome = compared.outcome
     return {
         "algorithm": outcome.algorithm.value,

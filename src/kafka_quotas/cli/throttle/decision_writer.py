@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from kafka_quotas.cli.output.json_text import Json, json_text
 from kafka_quotas.cli.output.render import SCHEMA_PREFIX, Output, cell_text, yaml_text
@@ -34,11 +34,12 @@ class Units:
     level: str
 
 
-class DecisionWriter(Protocol):
+class DecisionWriter:
     """Writes a replay in one form."""
 
     def decision(self, decision: SimulatedDecision) -> None:
         """Write the decision."""
+        raise NotImplementedError
 
     def end(self, summary: Mapping[str, Json], sentence: str) -> None:
         """Write the totals, as data or as a sentence."""
@@ -88,7 +89,7 @@ def decision_values(decision: SimulatedDecision) -> tuple[str | int | float | No
     )
 
 
-class _CsvWriter:
+class _CsvWriter(DecisionWriter):
     """Writes CSV without the totals."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -98,14 +99,8 @@ class _CsvWriter:
     def decision(self, decision: SimulatedDecision) -> None:
         self._writer.writerow([cell_text(value) for value in decision_values(decision)])
 
-    def end(self, summary: Mapping[str, Json], sentence: str) -> None:
-        pass
 
-    def break_off(self) -> None:
-        pass
-
-
-class _DocumentWriter:
+class _DocumentWriter(DecisionWriter):
     """Writes JSON or YAML: the head, the decisions, the totals."""
 
     def __init__(self, stream: TextIO, head: Mapping[str, Json], *, as_json: bool) -> None:
@@ -137,7 +132,7 @@ def _scalar(value: str | float | None) -> str:
     return json.dumps(value) if isinstance(value, str | None) else cell_text(value)
 
 
-class _TextWriter:
+class _TextWriter(DecisionWriter):
     """A table of fixed widths, or of Markdown, and a sentence at the end."""
 
     def __init__(self, stream: TextIO, title: str, level: str, units: Units, *, markdown: bool) -> None:
@@ -167,9 +162,6 @@ class _TextWriter:
 
     def end(self, summary: Mapping[str, Json], sentence: str) -> None:  # noqa: ARG002 - one signature for every form
         self._stream.write(f"\n{sentence}\n")
-
-    def break_off(self) -> None:
-        pass
 
     def _figure(self, value: float, unit: str) -> str:
         return format_amount(value, unit).strip()
