@@ -203,7 +203,6 @@ class _Daemon:
         stack.push_async_callback(end)
 
     def _open_event_log(self, stack: contextlib.AsyncExitStack) -> EventLogWriter | None:
-        """Start the writer of the event log and return it, None without an event log."""
         if self._settings.event_log is None:
             return None
 

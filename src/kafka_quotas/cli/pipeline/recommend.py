@@ -7,11 +7,10 @@ from pathlib import Path
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.options.windows import WindowOptions
-from kafka_quotas.cli.output.render import TABLE_VIEW, View, print_listing, write
+from kafka_quotas.cli.output.render import TABLE_VIEW, print_listing, write
 from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions
 from kafka_quotas.cli.pipeline.progress import job_watcher, show_stage
 from kafka_quotas.cli.pipeline.recommend_view import advice_listing, demand_listing, warnings
-from kafka_quotas.commands.pipeline.recommend import RecommendRequest
 from kafka_quotas.commands.pipeline.recommend import recommend as run_recommend
 from kafka_quotas.pipeline.engine.choice import require_libraries
 
@@ -45,16 +44,12 @@ def recommend(
     """
     require_libraries()
     request = advice.request(engine.events(data), windows, file=wanted.file, tables=wanted.out)
-    _run(request, wanted.explain, output)
-
-
-def _run(request: RecommendRequest, explain: str | None, output: View) -> None:
     with job_watcher() as watcher:
         result = run_recommend(request, watcher, step=partial(show_stage, watcher))
-    if explain is None:
+    if wanted.explain is None:
         print_listing(advice_listing(result), output)
     else:
-        print_listing(demand_listing(result, explain), output)
+        print_listing(demand_listing(result, wanted.explain), output)
     for line in warnings(result):
         write(line, sys.stderr)
     if request.file is not None:

@@ -193,8 +193,7 @@ def warnings(result: RecommendResult) -> Iterator[str]:
                 f"note: {kind}: {format_typed_rate(kind, advice.lowest_default)} would do as the default for what was "
                 "used; it is one whole fetch per second, for under less a consumer may get nothing at all"
             )
-        nameless = sum(not is_nameable(each, found.plan.scope) for each in advice.overrides)
-        if nameless:
+        if not all(is_nameable(each, found.plan.scope) for each in advice.overrides):
             yield f"warning: {kind}: a client without a name needs more than the default, and can have no other quota"
     for demand in found.exceeding:
         yield (

@@ -174,7 +174,8 @@ def _listing(result: ReplayResult, request: ReplayRequest, view: View) -> Listin
     records = list(dict.fromkeys(records))
     models = "; ".join(_MODEL_WORDS[each] for each in request.plan.models)
     left = f", {rows.num_rows - shown.num_rows} rows more: --limit 0" if rows.num_rows > shown.num_rows else ""
-    counted = f"{result.events.count:,} events, {_throttled_count(whatif):,} of {whatif.num_rows:,} rows throttled"
+    throttled = sum(count > 0 for count in whatif["throttled_n"].to_pylist())
+    counted = f"{result.events.count:,} events, {throttled:,} of {whatif.num_rows:,} rows throttled"
     return Listing(
         noun="pipeline-replay",
         data={
@@ -198,12 +199,6 @@ def _ranked(whatif: "pa.Table") -> "pa.Table":
     order = pa.array([numbers[name] for name in whatif["scenario"].to_pylist()], pa.int32())
     keys = [("order", "ascending"), ("model", "descending"), ("throttle_ms", "descending"), ("entity_id", "ascending")]
     return whatif.append_column("order", order).sort_by(keys).drop_columns(["order"])
-
-
-def _throttled_count(whatif: "pa.Table") -> int:
-    from kafka_quotas.pipeline.tables.arrow import compute  # noqa: PLC0415 - loaded by the job already
-
-    return int(compute.sum(compute.greater(whatif["throttled_n"], 0)).as_py() or 0)
 
 
 def _cells(row: dict[str, object]) -> list[Cell]:

@@ -250,9 +250,8 @@ def _advice_rows(advice: Advice, per: DefaultScope) -> Iterator[tuple[str, ...]]
         reason += "; less might stop a consumer that meets a large record"
     yield (_EACH[per], doing, format_typed_rate(kind, advice.default), format_typed_rate(kind, peak), reason)
     for each in advice.overrides:
-        name = bucket_text(each.demand.user, each.demand.client_id)
         yield (
-            name,
+            bucket_text(each.demand.user, each.demand.client_id),
             doing,
             format_typed_rate(kind, each.limit),
             format_typed_rate(kind, each.demand.peak),

@@ -62,12 +62,11 @@ def _near(result: ReportResult) -> KeyFigure:
     if not limited:
         return KeyFigure(label="Limits in force", value="none", note="any client may take all it can", mood=Mood.WATCH)
     near = sum((each.used or 0.0) >= NEARLY_FULL for each in limited)
-    mood = Mood.WATCH if near else Mood.GOOD
     return KeyFigure(
         label="At or near a limit",
         value=f"{near} of {len(limited)}",
         note=f"from {NEARLY_FULL:.0%} of the limit on",
-        mood=mood,
+        mood=Mood.WATCH if near else Mood.GOOD,
     )
 
 

@@ -126,8 +126,7 @@ def _protocol(name: str, text: str) -> str:
 
 
 def _tls(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
-    start = f"{prefix}ssl."
-    return {name.removeprefix(prefix): value for name, value in properties.items() if name.startswith(start)}
+    return {name.removeprefix(prefix): value for name, value in properties.items() if name.startswith(f"{prefix}ssl.")}
 
 
 def _text(_name: str, text: str) -> str:

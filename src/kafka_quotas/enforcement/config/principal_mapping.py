@@ -63,15 +63,11 @@ class PrincipalMapping:
     """
 
     def __init__(self, text: str = DEFAULT_RULES) -> None:
-        self._rules = [rule for part in _parts(text) if (rule := _parsed(part)) is not None]
+        self._rules = [rule for part in _SPLITTER.finditer(text.strip()) if (rule := _parsed(part[1])) is not None]
 
     def user(self, name: str) -> str | None:
         """Return the user for a certificate's name, None where no rule applies."""
         return next((user for rule in self._rules if (user := rule.apply(name)) is not None), None)
-
-
-def _parts(text: str) -> list[str]:
-    return [match[1] for match in _SPLITTER.finditer(text.strip())]
 
 
 def _parsed(part: str) -> _Rule | None:

@@ -147,8 +147,7 @@ class EnforcementRules:
 
     def serves(self, api_key: int) -> bool:
         """Return whether requests of an API pass."""
-        is_known = self.unknown_apis is UnknownApi.PASS or api_key in API_TABLE
-        return is_known and self.apis.permits(api_key)
+        return (self.unknown_apis is UnknownApi.PASS or api_key in API_TABLE) and self.apis.permits(api_key)
 
     @property
     def serves_all(self) -> bool:

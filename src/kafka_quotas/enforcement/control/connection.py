@@ -128,7 +128,6 @@ class ControlConnection(asyncio.Protocol):
         return True
 
     def _answer_frames(self) -> int:
-        """Answer the complete frames in the buffer and return how many bytes they take."""
         start = 0
         answers = []
         while not self._is_full and (end := frame_end(self._buffer, start)) is not None:
@@ -139,7 +138,6 @@ class ControlConnection(asyncio.Protocol):
         return start
 
     def _answer_lines(self) -> int:
-        """Answer the complete lines in the buffer and return how many bytes they take."""
         start = 0
         while self._waiting is None and not self._is_full:
             end = self._buffer.find(b"\n", start)

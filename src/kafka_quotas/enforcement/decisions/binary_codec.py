@@ -74,7 +74,9 @@ def write_requests(number: int, requests: Sequence[DecisionRequest]) -> bytes:
     Raises:
         DecisionError: A text or the batch is too long.
     """
-    parts = [_HEAD.pack(number, _counted(requests))]
+    if len(requests) > MAX_BATCH:
+        raise DecisionError(f"a batch has at most {MAX_BATCH} questions")
+    parts = [_HEAD.pack(number, len(requests))]
     for request in requests:
         texts = [well_formed(text).encode() for text in (request.user, request.client_id, request.ip, request.topic)]
         broker = NO_BROKER if request.broker is None else request.broker
@@ -166,12 +168,6 @@ def _code_of(quota_type: AnyQuotaType) -> int:
     if code is None:
         raise DecisionError(f"the binary form has no {quota_type.value}")
     return code
-
-
-def _counted(requests: Sequence[DecisionRequest]) -> int:
-    if len(requests) > MAX_BATCH:
-        raise DecisionError(f"a batch has at most {MAX_BATCH} questions")
-    return len(requests)
 
 
 def _framed(content: bytes) -> bytes:

@@ -94,6 +94,5 @@ def _opened(target: TopicTarget) -> "Producer":
 
 
 def _key(line: str) -> str:
-    """Return the key of a line: its broker, user and client-id, as they are written in it."""
     broker, user = line.index('"broker_id"'), line.index('"user"')
     return line[broker : line.index(",", broker) + 1] + line[user : line.index(',"ip"')]

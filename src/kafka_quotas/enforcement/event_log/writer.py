@@ -82,10 +82,11 @@ class EventLogWriter:
 
     def __init__(self, settings: EventLogSettings, *, notify: Notify, sink: EventSink | None = None) -> None:
         self.charges = ChargeQueue()
-        self.target = str(settings.target.folder if isinstance(settings.target, FolderTarget) else settings.target)
+        target = settings.target
+        self.target = str(target.folder if isinstance(target, FolderTarget) else target)
         self._cluster = settings.cluster
         self._notify = notify
-        self._sink = sink if sink is not None else _open_sink(settings)
+        self._sink = sink or (EventFiles(target) if isinstance(target, FolderTarget) else EventTopic(target))
         self._stop = threading.Event()
         self._failing = False
         self._lost = 0
@@ -125,8 +126,7 @@ class EventLogWriter:
 
     def _write_slices(self) -> None:
         for _ in range(0, len(self.charges), SLICE):
-            lines = [charge_line(self._cluster, *each) for each in self.charges.take(SLICE)]
-            self._write(lines)
+            self._write([charge_line(self._cluster, *each) for each in self.charges.take(SLICE)])
         self._sink.settle()
 
     def _write(self, lines: list[str]) -> None:
@@ -150,8 +150,3 @@ class EventLogWriter:
             self._failing = True
             event = "event log can't be written; events are lost until it can"
             self._notify(LogEvent.failure(event, error, target=self.target))
-
-
-def _open_sink(settings: EventLogSettings) -> EventSink:
-    target = settings.target
-    return EventFiles(target) if isinstance(target, FolderTarget) else EventTopic(target)

@@ -91,8 +91,7 @@ class MetricsServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(IDLE_S):
-                head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(await self._answer(head))
+                writer.write(await self._answer(await reader.readuntil(b"\r\n\r\n")))
                 await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
             pass  # no HTTP, or gone: the peer sees the connection end
@@ -107,7 +106,6 @@ class MetricsServer:
         return _response(status, body if words[0] == b"GET" else b"", content_type)
 
     async def _content(self, path: bytes) -> tuple[str, bytes, str]:
-        """Return the status line, body and content type of a path."""
         if path == b"/metrics":
             return "200 OK", await run_sliced(self._exposition()), _METRICS
         if path == b"/healthz":

@@ -13,7 +13,7 @@ from kafka_quotas.enforcement.event_log.writer import EventLogWriter
 from kafka_quotas.enforcement.monitoring.http_server import Readiness, readiness
 from kafka_quotas.enforcement.monitoring.top_buckets import top_buckets
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
-from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED, BrokerQuotas
+from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED
 from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, NodeId, QuotaRegistry, broker_name
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
 from kafka_quotas.enforcement.session.session_state import ThrottledChannel
@@ -150,14 +150,10 @@ class Reporter:
         return [_throttled_client(node_id, channels, now_ms) for (node_id, *_), channels in muted.items()]
 
     def _bucket_rows(self, choice: MetricsChoice) -> Generator[None, None, tuple[BucketRow, ...]]:
-        sources = {
-            manager: (name, mode) for name, quotas in self._bucket_owners() for mode, manager in quotas.managers()
-        }
-        return (yield from top_buckets(self._policy.pool, sources, choice, self._clock.now_ms()))
-
-    def _bucket_owners(self) -> list[tuple[str, BrokerQuotas]]:
         brokers = [(broker_name(node_id), quotas) for node_id, quotas in self._policy.brokers.items()]
-        return [*brokers, (CLUSTER, self._policy.cluster)]
+        owners = [*brokers, (CLUSTER, self._policy.cluster)]
+        sources = {manager: (name, mode) for name, quotas in owners for mode, manager in quotas.managers()}
+        return (yield from top_buckets(self._policy.pool, sources, choice, self._clock.now_ms()))
 
     def _threshold_rows(self, now_ms: int) -> tuple[ThresholdRow, ...]:
         """Return the thresholds of each broker that has some, topics by their rate in descending order."""

@@ -147,7 +147,9 @@ class ConnectionAdmission:
                 source = peer if self.settings.proxy_sources is None else await self._proxied(client, peer)
                 route = await self._asked_for(client) if self.settings.shares_port else self._route()
                 route = route if self._reached is None else await self._reached(route)
-            await self._wait_for_room(route, slot)
+            connections = self._connections(route)
+            while not self._is_shadow and not connections.has_room_for(slot, self.settings):
+                await connections.one_ended()
         except (KafkaQuotasError, OSError) as error:
             client.close()
             slot.end()
@@ -163,15 +165,9 @@ class ConnectionAdmission:
         else:
             self._admit(client, source, route, slot)
 
-    async def _wait_for_room(self, route: Route, slot: ConnectionSlot) -> None:
-        connections = self._connections(route)
-        while not self._is_shadow and not connections.has_room_for(slot, self.settings):
-            await connections.one_ended()
-
     async def _proxied(self, client: socket.socket, peer: Address) -> Address:
         """Return the source of a connection by its PROXY protocol header."""
-        trusted = self.settings.proxy_sources or ()
-        if not any(ip_address(peer.host.partition("%")[0]) in network for network in trusted):
+        if not any(ip_address(peer.host.partition("%")[0]) in network for network in self.settings.proxy_sources or ()):
             raise ProtocolError(
                 f"{peer.host} may not say whose connection it passes on", hint="proxy.protocol.trusted lists who may"
             )

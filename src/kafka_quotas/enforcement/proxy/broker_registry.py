@@ -54,8 +54,7 @@ class BrokerRegistry:
     @property
     def routes(self) -> list[Route]:
         """Every route, those of the bootstrap servers first."""
-        others = (route for _, route in sorted(self._routes.items()) if route not in self.bootstraps)
-        return [*self.bootstraps, *others]
+        return [*self.bootstraps, *(route for _, route in sorted(self._routes.items()) if route not in self.bootstraps)]
 
     def known(self, node_id: int) -> Route | None:
         """Return the route to a broker, None for one that was neither met nor announced."""

@@ -96,7 +96,8 @@ class Listener:
 
     def advertised(self, route: Route) -> Address:
         """Return the address of a route for clients, where it does not depend on the address they reached."""
-        return Address(host=self._host_of(route) or self.settings.listen.host, port=route.port)
+        own = None if route.node_id is None or route.node_id < 0 else self.settings.broker_host(route.node_id)
+        return Address(host=own or self.settings.advertised_host or self.settings.listen.host, port=route.port)
 
     def upstream_config(self, route: Route) -> UpstreamConfig:
         """Return how connections of a route reach their broker at the moment."""
@@ -128,11 +129,6 @@ class Listener:
         self._admissions.clear()
         for _, alias in self._aliases:
             alias.close()
-
-    def _host_of(self, route: Route) -> str | None:
-        is_broker = route.node_id is not None and route.node_id >= 0
-        own = self.settings.broker_host(route.node_id) if is_broker and route.node_id is not None else None
-        return own or self.settings.advertised_host
 
     def _open_for_broker(self, route: Route) -> int:
         assert route.node_id is not None

@@ -283,8 +283,7 @@ class ProxiedConnection:
             self._timer = None
         self._timer_ms = wake_at_ms
         if wake_at_ms is not None:
-            delay_s = max(0, wake_at_ms - self._now_ms()) / 1000
-            self._timer = self._context.loop.call_later(delay_s, self._wake)
+            self._timer = self._context.loop.call_later(max(0, wake_at_ms - self._now_ms()) / 1000, self._wake)
 
     def _wake(self) -> None:
         self._timer = None

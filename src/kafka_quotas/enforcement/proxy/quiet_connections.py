@@ -37,8 +37,7 @@ class QuietConnections:
         """Look at all connections until cancelled, more often the shorter the idle times may be."""
         while True:
             idle_ms = shortest_idle_ms()
-            pause_s = LONGEST_PAUSE_S if idle_ms is None else min(LONGEST_PAUSE_S, idle_ms / LOOKS / 1000)
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(LONGEST_PAUSE_S if idle_ms is None else min(LONGEST_PAUSE_S, idle_ms / LOOKS / 1000))
             for number, connection in enumerate(list(self.connections())):
                 if number % SLICE == SLICE - 1:
                     await asyncio.sleep(0)

@@ -51,8 +51,7 @@ class ReloadingTlsContext:
         try:
             self._context = self._make()
         except KafkaQuotasError as error:
-            event = "changed certificates can't be used; those before stay"
-            self._notify(LogEvent.failure(event, error, files=names))
+            self._notify(LogEvent.failure("changed certificates can't be used; those before stay", error, files=names))
         else:
             self._notify(LogEvent(event="certificates read again", fields={"files": names}))
 

@@ -161,8 +161,7 @@ class Transport(asyncio.Protocol):
     def close(self) -> None:
         """End the connection once the peer has taken what was sent, or after `FLUSH_S` seconds."""
         if self.is_open:
-            transport = cast("asyncio.Transport", self._transport)
-            transport.close()
+            cast("asyncio.Transport", self._transport).close()
             asyncio.get_running_loop().call_later(FLUSH_S, self.abort)
 
     def abort(self) -> None:

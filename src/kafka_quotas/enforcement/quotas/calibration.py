@@ -44,15 +44,11 @@ def nanos_per_request(window: QuotaWindow, *, requests: int, elapsed_ms: float, 
         elapsed_ms: Time from the first request until that throttle time.
         throttle_ms: That throttle time.
     """
-    spanned_ms = _spanned_ms(window, elapsed_ms)
+    # A rate is also divided by the windows that it has not reached yet.
+    short = window.samples - 1 - int(elapsed_ms // window.window_ms)
+    spanned_ms = max(elapsed_ms + max(short, 0) * window.window_ms, 1.0)
     allowed_ms = budget_percentage(window) / 100.0 * spanned_ms
     return allowed_ms * (1.0 + throttle_ms / spanned_ms) / requests * 1e6
-
-
-def _spanned_ms(window: QuotaWindow, elapsed_ms: float) -> float:
-    """Return the time that a rate is divided by, including the windows that it has not reached yet (ms)."""
-    short = window.samples - 1 - int(elapsed_ms // window.window_ms)
-    return max(elapsed_ms + max(short, 0) * window.window_ms, 1.0)
 
 
 class Sized(NamedTuple):

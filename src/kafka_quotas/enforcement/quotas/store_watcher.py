@@ -210,18 +210,15 @@ class _Reopening:
         Raises:
             StoreUnreachableError: The store had content and now has none: it is lost, not empty.
         """
-        snapshot = self._watched(since)
+        if self._store is None:
+            self._store = self._open_store()
+        snapshot = self._store.watch(since, timeout_s=0)
         if snapshot is not None:
             is_written = snapshot.revision != NEVER_WRITTEN
             if self.was_written and not is_written:
                 raise StoreUnreachableError("the store is gone", hint="put it back; what it said last stays in force")
             self.was_written = is_written
         return snapshot
-
-    def _watched(self, since: str | None) -> Snapshot | None:
-        if self._store is None:
-            self._store = self._open_store()
-        return self._store.watch(since, timeout_s=0)
 
     def close(self) -> None:
         store, self._store = self._store, None

@@ -29,10 +29,6 @@ class FetchForm:
     """(version, that part) -> that part with our addresses, at the same length."""
 
 
-def _fetch_bytes(api_version: int, _buffer: Buffer, _start: int, length: int) -> int:
-    return fetch_response.charged_bytes(api_version, length)
-
-
 def _fetch_error(api_version: int, buffer: Buffer, start: int) -> int | None:
     result = fetch_response.fetch_result(api_version, buffer, start)
     return None if result is None else result[0]
@@ -49,7 +45,7 @@ def _share_fetch_bytes(_api_version: int, buffer: Buffer, start: int, length: in
 FETCH_FORMS: Final[Mapping[int, FetchForm]] = MappingProxyType(
     {
         FETCH: FetchForm(
-            charged_bytes=_fetch_bytes,
+            charged_bytes=lambda version, _buffer, _start, length: fetch_response.charged_bytes(version, length),
             error_code=_fetch_error,
             names_no_brokers=fetch_response.is_bare,
             find_tail=lambda length: fetch_response.FetchTail(length).find,

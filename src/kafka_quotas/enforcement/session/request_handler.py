@@ -48,8 +48,7 @@ class RequestHandler:
         if request is None:
             return None
         decision = request.decision
-        gathers = isinstance(decision, Frame) and decision.gather
-        if gathers and not self.memory.take(request.frame_length, now_ms):
+        if isinstance(decision, Frame) and decision.gather and not self.memory.take(request.frame_length, now_ms):
             self._postponed = request
             state.awaits_memory = True
             return None

@@ -178,8 +178,7 @@ class StateSnapshotter:
         try:
             match saved:
                 case SavedBucket(broker=broker):
-                    of_all = broker == CLUSTER
-                    quotas = self._policy.cluster if of_all else self._policy.broker(self._node_id(broker))
+                    quotas = self._policy.cluster if broker == CLUSTER else self._policy.broker(self._node_id(broker))
                     quotas.manager(saved.quota_type, saved.mode).restore(saved.snapshot, shift_ms)
                 case SavedRate(broker=node_id):
                     self._connections.broker(self._node_id(node_id)).rates.restore(saved.snapshot, shift_ms)

@@ -145,7 +145,10 @@ def read_state(path: Path) -> SavedState | None:
             settings=tuple(data["settings"]),
             buckets=tuple(_buckets_of(data["buckets"])),
             connections=tuple(_rates_of(data.get("connections", []))),
-            topics=tuple(_meters_of(data.get("topics", []))),
+            topics=tuple(
+                SavedMeter(broker=_node_id(row), topic=well_formed(str(row["topic"])), figures=_figures(row))
+                for row in data.get("topics", [])
+            ),
         )
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise StateError(f"what is in {path} is no state of a daemon") from error
@@ -189,11 +192,6 @@ def _rates_of(rows: list[dict[str, Any]]) -> Iterator[SavedRate]:
             figures=_figures(row),
         )
         yield SavedRate(broker=_node_id(row), snapshot=snapshot)
-
-
-def _meters_of(rows: list[dict[str, Any]]) -> Iterator[SavedMeter]:
-    for row in rows:
-        yield SavedMeter(broker=_node_id(row), topic=well_formed(str(row["topic"])), figures=_figures(row))
 
 
 def _figures(row: dict[str, Any]) -> tuple[float, ...]:

@@ -44,8 +44,7 @@ class LogEvent:
 
     def __str__(self) -> str:
         """Return the event, then `key=value` pairs, with values quoted that are more than one word."""
-        pairs = (f"{key}={_quoted(value)}" for key, value in self.fields.items())
-        return " ".join((self.event, *pairs))
+        return " ".join((self.event, *(f"{key}={_quoted(value)}" for key, value in self.fields.items())))
 
 
 Notify: TypeAlias = Callable[[LogEvent], None]
@@ -105,8 +104,7 @@ class Log:
         if written >= LINES_PER_SECOND:
             self._suppressed[event.event] = self._suppressed.get(event.event, 0) + 1
             return
-        left_out = self._suppressed.pop(event.event, 0)
-        self._write(self._line(now_ms, event, left_out))
+        self._write(self._line(now_ms, event, self._suppressed.pop(event.event, 0)))
 
     def _write(self, line: str) -> None:
         try:

@@ -205,14 +205,12 @@ def status_text(status: DaemonStatus) -> Generator[None, None, str]:
 def _rows_text(rows: tuple[Any, ...]) -> Generator[None, None, str]:
     pieces = []
     for start in range(0, len(rows), _SLICE):
-        written = json.dumps([_plain(row) for row in rows[start : start + _SLICE]], separators=(",", ":"))
-        pieces.append(written[1:-1])
+        pieces.append(json.dumps([_plain(row) for row in rows[start : start + _SLICE]], separators=(",", ":"))[1:-1])
         yield
     return "[" + ",".join(pieces) + "]"
 
 
 def _plain(value: object) -> object:
-    """Return a row as a dictionary, any other value as it is."""
     if not isinstance(value, (*_ROWS.values(), StoreRow)):
         return value
     return {field.name: getattr(value, field.name) for field in fields(value)}  # type: ignore[arg-type]

@@ -64,13 +64,10 @@ class ThrottleTable:
         self.by_bucket[key] = ThrottleCount(1, throttle_ms)
         self._name_bytes += _name_bytes(key)
         while len(self.by_bucket) > MAX_BUCKETS or (self._name_bytes > MAX_NAME_BYTES and len(self.by_bucket) > 1):
-            self._sum_up_oldest()
+            oldest, count = self.by_bucket.popitem(last=False)
+            self._name_bytes -= _name_bytes(oldest)
+            self.others[oldest[0]].merge(count)
         return True
-
-    def _sum_up_oldest(self) -> None:
-        key, count = self.by_bucket.popitem(last=False)
-        self._name_bytes -= _name_bytes(key)
-        self.others[key[0]].merge(count)
 
 
 class ThrottleStats:

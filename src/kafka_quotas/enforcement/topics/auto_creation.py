@@ -82,8 +82,7 @@ class AutoCreations:
                 self._settle(topic.name, topic.partitions, now_ms)
             elif not any(topic.name in known for known in (self._making, self._internal, self._unmade)):
                 quota = quota or limiter.mutation_quota(strict=False)
-                charge = _Charge(limiter, self._cache.default_partitions, now_ms)
-                self._charge(topic.name, quota, charge, self._making)
+                self._charge(topic.name, quota, _Charge(limiter, self._cache.default_partitions, now_ms), self._making)
         return quota, self._charges
 
     def internal(

@@ -75,17 +75,15 @@ class MetadataFilter(RequestFilter):
         return Forward(frame=self._without_absent(frame, parsed))
 
     def on_response_to_own(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> None:
-        topics = self._lookup.take_response(frame)
         self._absent = {
             topic.name: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            for topic in topics
+            for topic in self._lookup.take_response(frame)
             if topic.name and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         }
 
     def on_response(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Buffer:
         parsed = self._parsed
-        is_all = parsed is None or parsed.names is None
-        if is_all and len(frame) > MAX_LEARNT_BYTES:
+        if (parsed is None or parsed.names is None) and len(frame) > MAX_LEARNT_BYTES:
             return frame
         topics = known_topics(request.api_version, frame)
         self._made_by.cache.learn(topics)

@@ -92,7 +92,8 @@ class MutationFilter(RequestFilter):
         if len(kept) == len(mutations.keys):
             return Forward(frame=frame)
         if kept:
-            return Forward(frame=_with_only(mutations, frame, kept))
+            topics = [frame[slice(*mutations.listed.spans[index])] for index in kept]
+            return Forward(frame=with_elements(mutations.form, frame, mutations.listed, topics))
         self._throttle(request, now_ms)
         results = [self._refused[key] for key in mutations.keys]
         return Respond(frame=all_refused(*request.api, request.correlation_id, results))
@@ -180,12 +181,6 @@ def _cost(api_key: int, wanted: int, known: KnownTopic | None, default_partition
     if known is None or not exists:
         return 0
     return known.partitions if api_key == ApiKey.DELETE_TOPICS else max(wanted - known.partitions, 0)
-
-
-def _with_only(mutations: MutationRequest, frame: Buffer, indices: Sequence[int]) -> bytes:
-    """Return the request with only the topics at these indices."""
-    spans = [mutations.listed.spans[index] for index in indices]
-    return with_elements(mutations.form, frame, mutations.listed, [frame[start:end] for start, end in spans])
 
 
 def _message(refusal: MutationRefusal) -> str:

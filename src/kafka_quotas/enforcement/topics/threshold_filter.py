@@ -70,7 +70,8 @@ class ThresholdFilter(RequestFilter):
             self._decide(topic, now_ms)
         # Without a response (acks=0) nothing reports what the broker accepted.
         if not request.expects_response:
-            self._count_taken(now_ms)
+            for name, size in self._sizes.values():
+                self._thresholds.topics.record(name, size, now_ms)
         return self._partial.verdict(frame, data, request)
 
     def on_response_to_own(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> None:
@@ -123,10 +124,6 @@ class ThresholdFilter(RequestFilter):
         if batch is not None:
             sequences.admitted(key, batch)
         return False
-
-    def _count_taken(self, now_ms: int) -> None:
-        for topic, size in self._sizes.values():
-            self._thresholds.topics.record(topic, size, now_ms)
 
 
 MAX_GATHERED_REQUEST_BYTES: Final = 100 * 1024 * 1024

@@ -139,8 +139,7 @@ class BrokerThresholds:
         self._produced_ms = {
             topic: produced_ms for topic, produced_ms in self._produced_ms.items() if now_ms - produced_ms < PRODUCED_MS
         }
-        led = dict.fromkeys((*self._cache.led_by(int(self.broker)), *self._produced_ms))
-        self.topics.set_topics(led, now_ms)
+        self.topics.set_topics(dict.fromkeys((*self._cache.led_by(int(self.broker)), *self._produced_ms)), now_ms)
 
     def _log(self, decision: ThresholdDecision, topic: _Rejected, *, dropped: bool) -> None:
         fields: dict[str, str | float] = {

@@ -66,8 +66,7 @@ class ClientNumbers:
 
     def of(self, events: pa.Table) -> Int64s:
         """Return the number of each event's client, and number new clients."""
-        parts = [self._of_batch(batch) for batch in events.to_batches()]
-        return np.concatenate([np.empty(0, dtype=np.int64), *parts])
+        return np.concatenate([np.empty(0, dtype=np.int64), *map(self._of_batch, events.to_batches())])
 
     def _of_batch(self, events: pa.RecordBatch) -> Int64s:
         codes, space = np.zeros(events.num_rows, dtype=np.int64), 1

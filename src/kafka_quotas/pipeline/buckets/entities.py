@@ -72,8 +72,7 @@ def entities_of(tasks: Sequence[pa.Table]) -> tuple[pa.Table, list[NDArray[np.in
     named = buckets.take(pa.array(order))
     for name in ("user", "client_id"):
         place, column = named.schema.get_field_index(name), named[name]
-        known = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
-        named = named.set_column(place, name, known)
+        named = named.set_column(place, name, pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column))
     columns = [pa.array(np.arange(order.size, dtype=np.int32)), *(named[each] for each in ENTITIES.column_names[1:])]
     firsts = np.cumsum([0, *(each.num_rows for each in tasks)])
     return pa.table(columns, schema=ENTITIES.arrow_schema()), np.split(ids, firsts[1:-1]) if tasks else []

@@ -52,14 +52,15 @@ def parse_sweep(text: str, *, steps: int = DEFAULT_STEPS) -> Sweep:
     name, equals, values = text.partition("=")
     key = QUOTA_KEYS.get(name.strip())
     if not equals or key is None or key.for_ip:
-        raise UsageError(f"--sweep {text!r} names no quota key of clients", hint=_key_hint(name))
+        suggested = suggest_key(name)
+        hint = f"did you mean {suggested.name}?" if suggested else _HINT
+        raise UsageError(f"--sweep {text!r} names no quota key of clients", hint=hint)
     if match := _RANGE.fullmatch(values.strip()):
         low, high = (_value(key, match[end]) for end in ("low", "high"))
         if not low < high:
             raise UsageError(f"--sweep {text!r} is empty: {match['low']} is not below {match['high']}", hint=_HINT)
         return Sweep(key=key, values=_spaced(low, high, steps, whole=key.name.endswith("byte_rate")))
-    found = sorted({_value(key, each) for each in values.split(",")})
-    return Sweep(key=key, values=tuple(found))
+    return Sweep(key=key, values=tuple(sorted({_value(key, each) for each in values.split(",")})))
 
 
 def _value(key: QuotaKey, text: str) -> float:
@@ -77,8 +78,3 @@ def _spaced(low: float, high: float, steps: int, *, whole: bool) -> tuple[float,
     inner = (low * factor**step for step in range(1, steps - 1))
     values = [low, *(float(round(value)) if whole else float(f"{value:.6g}") for value in inner), high]
     return tuple(sorted(set(values)))
-
-
-def _key_hint(name: str) -> str:
-    suggested = suggest_key(name)
-    return f"did you mean {suggested.name}?" if suggested else _HINT

@@ -56,8 +56,7 @@ def run_on_rows(events: "DataFrame", job: Job) -> "DataFrame":
         if filled and context is not None:
             yield from _packed(context.partitionId(), job.task([pa.Table.from_batches(filled)]), schema)
 
-    columns = events.select(*job.columns).repartition(*job.partition_columns)
-    return columns.mapInArrow(run, spark_schema(schema))
+    return events.select(*job.columns).repartition(*job.partition_columns).mapInArrow(run, spark_schema(schema))
 
 
 def frame_schema(job: Job) -> pa.Schema:

@@ -98,8 +98,7 @@ def shipped_environment(archive: Path) -> str:
 
 def runtime_properties(settings: SparkSettings) -> dict[str, str]:
     """Return the properties that an existing session takes."""
-    cores = os.cpu_count() or 2
-    partitions = settings.shuffle_partitions or _PARTITIONS_PER_CORE * cores
+    partitions = settings.shuffle_partitions or _PARTITIONS_PER_CORE * (os.cpu_count() or 2)
     return {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(partitions),

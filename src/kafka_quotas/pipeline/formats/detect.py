@@ -54,5 +54,4 @@ def detect_format(head: bytes) -> InputFormat | None:
 
 def needs_zone(head: bytes) -> bool:
     """Check whether the timestamps in a request log lack the zone, by its first bytes."""
-    timestamps = (has_offset(line) for line in head.splitlines())
-    return next((not has for has in timestamps if has is not None), False)
+    return next((not has for has in map(has_offset, head.splitlines()) if has is not None), False)

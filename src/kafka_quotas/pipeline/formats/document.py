@@ -70,7 +70,6 @@ class _DocumentReader:
             yield from found
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the lines that are not blank, with their numbers."""
         counts = self._parsed.counts
         for block in read_blocks(self._task.path):
             for line in block.lines:

@@ -135,7 +135,6 @@ def _blocks(file: _File, offset: int) -> Iterator[Block]:
 
 
 def _skip_line(file: _File) -> int:
-    """Skip the rest of the line and return its size in bytes."""
     size = 0
     while piece := file.readline(LONGEST_LINE):
         size += len(piece)

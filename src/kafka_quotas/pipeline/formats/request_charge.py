@@ -29,7 +29,9 @@ def mutation_count(api_key: int, *, request: Mapping[str, Any], response: Mappin
     """
     if request.get("validateOnly"):  # a dry run changes no partitions
         return 0, False
-    accepted = _accepted(response)
+    # CreateTopics has topics, DeleteTopics responses, CreatePartitions results
+    results = response.get("topics", response.get("responses", response.get("results", ())))
+    accepted = [result for result in results if result["errorCode"] == 0]
     if api_key == _CREATE_TOPICS:
         return _created(request, accepted)
     if api_key == _DELETE_TOPICS:
@@ -65,12 +67,6 @@ def _added(request: Mapping[str, Any], accepted: list[Mapping[str, Any]]) -> tup
     names = {topic["name"] for topic in accepted}
     assignments = [topic.get("assignments") or () for topic in request["topics"] if topic["name"] in names]
     return sum(max(1, len(each)) for each in assignments), not all(assignments)
-
-
-def _accepted(response: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    # CreateTopics has topics, DeleteTopics responses, CreatePartitions results
-    results = response.get("topics", response.get("responses", response.get("results", ())))
-    return [result for result in results if result["errorCode"] == 0]
 
 
 _PRODUCE_FLEXIBLE: Final = 9  # first version with compact lengths and tagged fields

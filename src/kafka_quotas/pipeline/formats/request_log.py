@@ -174,8 +174,7 @@ def _charge(api_key: Any, entry: Mapping[str, Any], client_id: str) -> tuple[str
 
 def _is_of_broker(api_key: int, client_id: str, request: Mapping[str, Any]) -> bool:
     if api_key == _FETCH:  # of a follower, which `replicaState` holds from version 15 on
-        state = request.get("replicaState") or {}
-        return int(request.get("replicaId", state.get("replicaId", -1))) >= 0
+        return int(request.get("replicaId", (request.get("replicaState") or {}).get("replicaId", -1))) >= 0
     return api_key in _BROKER_APIS or is_of_broker(api_key, client_id=client_id, request=request)
 
 

@@ -91,7 +91,9 @@ def ingest_locally(
             done(each)
         for _ in _results(pool, partial(_write_bucket, pieces=pieces, folder=folder), range(buckets)):
             pass
-    _write_other_tables(pieces, folder)
+    for table in INGESTED_TABLES:
+        if table is not EVENTS and (rows := _gather(pieces, table, 0)) is not None:
+            write_table_file(rows, folder / table.name)
     shutil.rmtree(pieces)
     return sorted(counts, key=lambda each: each.number)
 
@@ -135,8 +137,7 @@ def _write_bucket(bucket: int, *, pieces: Path, folder: Path) -> None:
     events = events.sort_by(_ORDER)
     for day in pc.unique(events["dt"]):
         part = events.filter(pc.equal(events["dt"], day)).drop_columns(["dt", BUCKET])
-        place = folder / EVENTS.name / f"dt={day}" / f"{BUCKET}={bucket}"
-        write_table_file(part, place)
+        write_table_file(part, folder / EVENTS.name / f"dt={day}" / f"{BUCKET}={bucket}")
 
 
 def _gather(pieces: Path, table: TableSchema, batch: int) -> pa.Table | None:
@@ -146,12 +147,6 @@ def _gather(pieces: Path, table: TableSchema, batch: int) -> pa.Table | None:
         with pa.memory_map(str(path)) as source:
             found.append(pa.ipc.open_file(source).get_batch(batch))
     return pa.Table.from_batches(found) if found else None
-
-
-def _write_other_tables(pieces: Path, folder: Path) -> None:
-    for table in INGESTED_TABLES:
-        if table is not EVENTS and (rows := _gather(pieces, table, 0)) is not None:
-            write_table_file(rows, folder / table.name)
 
 
 def write_table_file(rows: pa.Table, folder: Path) -> None:

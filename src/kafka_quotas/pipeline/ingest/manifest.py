@@ -123,8 +123,7 @@ def write_manifest(path: Path, files: Iterable[ReadFile], counts: Mapping[str, i
 
 def _read(path: Path) -> list[ReadFile]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return [ReadFile(**file) for file in content["files"]]
+        return [ReadFile(**file) for file in json.loads(path.read_text(encoding="utf-8"))["files"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise KafkaQuotasError(
             f"cannot read {path}: {error}", hint="remove that ingest's folder, and ingest its files again"

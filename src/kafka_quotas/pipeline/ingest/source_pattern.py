@@ -41,7 +41,9 @@ def find_files(pattern: str) -> Iterator[FoundFile]:
     """
     compiled = _compile(pattern)
     found = []
-    for name in sorted(iglob(_as_glob(pattern), recursive=True)):  # noqa: PTH207 - Path.glob takes no absolute one
+    # Our own matching takes brackets literally, so the glob has them escaped.
+    as_glob = re.sub(r"\{\w+\}", "*", pattern.replace("[", "[[]"))
+    for name in sorted(iglob(as_glob, recursive=True)):  # noqa: PTH207 - Path.glob takes no absolute one
         match = compiled.fullmatch(name)
         if match is not None:
             found += [_found(each, match) for each in _files(Path(name))]
@@ -63,8 +65,10 @@ def find_paths(path: Path) -> Iterator[FoundFile]:
 
 
 def _files(path: Path) -> list[Path]:
-    files = sorted(each for each in path.rglob("*") if _is_visible(each, path)) if path.is_dir() else [path]
-    return [each for each in files if each.is_file()]
+    if not path.is_dir():
+        return [path] if path.is_file() else []
+    found = (each for each in path.rglob("*") if not any(name.startswith(".") for name in each.relative_to(path).parts))
+    return sorted(each for each in found if each.is_file())
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
@@ -85,15 +89,6 @@ def _compile(pattern: str) -> re.Pattern[str]:
         return "[^/]" if mark is not None else re.escape(letter)
 
     return re.compile(_TOKEN.sub(piece, pattern))
-
-
-def _as_glob(pattern: str) -> str:
-    """Replace each place with a star, and escape brackets, which our own matching takes literally."""
-    return re.sub(r"\{\w+\}", "*", pattern.replace("[", "[[]"))
-
-
-def _is_visible(path: Path, root: Path) -> bool:
-    return not any(part.startswith(".") for part in path.relative_to(root).parts)
 
 
 def _found(path: Path, match: re.Match[str]) -> FoundFile:

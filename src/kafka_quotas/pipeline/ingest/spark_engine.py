@@ -109,8 +109,7 @@ def _wide_batches(task: IngestTask, buckets: int, rows: Any) -> Iterator[pa.Reco
         if rows is not None:
             rows.add(parsed.size)
         counts = parsed.counts
-    values = {name: getattr(counts, name) for name in _COUNT_NAMES}
-    yield _widened({_COUNTS: pa.array([values], _counts_type())}, 1)
+    yield _widened({_COUNTS: pa.array([{name: getattr(counts, name) for name in _COUNT_NAMES}], _counts_type())}, 1)
 
 
 def _widened(given: dict[str, pa.Array], length: int) -> pa.RecordBatch:

@@ -40,7 +40,9 @@ class Staging:
         Raises:
             OSError: The ingest can't be stored. The data is unchanged.
         """
-        _sync_files(self.path)
+        for file in self.path.rglob("*"):
+            if file.is_file():
+                _sync(file)
         last = max((int(each.name.removeprefix("ingest=")) for each in self.data.ingests()), default=0)
         target = self.data.path / f"ingest={last + 1:06}"
         self.path.rename(target)
@@ -116,12 +118,6 @@ def _data_folder(path: Path, buckets: int | None, default_buckets: int) -> DataF
     temporary.write_text(json.dumps({"version": LAYOUT_VERSION, "buckets": count}) + "\n", encoding="utf-8")
     temporary.rename(path / LAYOUT_FILE)
     return DataFolder(path=path, buckets=count)
-
-
-def _sync_files(folder: Path) -> None:
-    for file in folder.rglob("*"):
-        if file.is_file():
-            _sync(file)
 
 
 def _sync(path: Path) -> None:

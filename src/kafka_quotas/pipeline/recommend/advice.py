@@ -149,7 +149,8 @@ def advise(
     if not active:
         return None
     ranked = sorted(active, key=lambda each: (each.needed(tolerance.time_share), each.user or "", each.client_id or ""))
-    lowest = _lowest_default(ranked, tolerance)
+    outliers = math.floor(tolerance.clients_share * len(ranked))
+    lowest = ranked[len(ranked) - 1 - outliers].needed(tolerance.time_share)
     default = neat_limit(quota_type.key, max(lowest, _LEAST.get(quota_type, 0.0)))
     overrides = tuple(
         _override(quota_type, demand, default, tolerance)
@@ -167,15 +168,8 @@ def advise(
     return replace(advice, loads=_loads(advice, capacities))
 
 
-def _lowest_default(ranked: Sequence[Demand], tolerance: Tolerance) -> float:
-    """Return the limit that suffices for all but the tolerated share of the clients, given by need."""
-    outliers = math.floor(tolerance.clients_share * len(ranked))
-    return ranked[len(ranked) - 1 - outliers].needed(tolerance.time_share)
-
-
 def _override(quota_type: QuotaType, demand: Demand, default: float, tolerance: Tolerance) -> Override:
-    wanted = max(demand.needed(tolerance.time_share), demand.p99) * tolerance.headroom
-    limit = neat_limit(quota_type.key, wanted)
+    limit = neat_limit(quota_type.key, max(demand.needed(tolerance.time_share), demand.p99) * tolerance.headroom)
     return Override(
         demand=demand,
         limit=limit,

@@ -74,8 +74,7 @@ def parse_capacities(text: str, source: str) -> Capacities:
         UsageError: The text is no capacity file or names no broker. The message names `source`.
     """
     try:
-        entries = json.loads(text)["brokerCapacities"]
-        found = {int(entry["brokerId"]): _capacity(entry["capacity"]) for entry in entries}
+        found = {int(entry["brokerId"]): _capacity(entry["capacity"]) for entry in json.loads(text)["brokerCapacities"]}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{source} is no capacity file: {_reason(error)}", hint=_SHAPE_HINT) from error
     if not found:

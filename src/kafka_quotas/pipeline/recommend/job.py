@@ -89,7 +89,6 @@ def _cluster(named: str | None, known: Sequence[str]) -> str:
 def _tried(
     events: OpenEvents, plan: RecommendPlan, cluster: str, demands: Demands, limits: Mapping[QuotaType, Sequence[float]]
 ) -> Demands:
-    """Replay these limits and add them to the demands as trials."""
     return with_trials(demands, replay(events, _replay_plan(plan, sweep(plan.scope, limits))), cluster=cluster)
 
 
@@ -109,8 +108,7 @@ def _verified(events: OpenEvents, found: Recommendation) -> Recommendation:
     if not found.advices:
         return found
     plan = found.plan
-    limits = recommended_limits(found.advices, plan.scope)
-    proposal = Proposal(name="recommended", entries=tuple(limits.items()))
+    proposal = Proposal(name="recommended", entries=tuple(recommended_limits(found.advices, plan.scope).items()))
     tables = replay(events, _replay_plan(plan, (proposal,)))
     demands = [demand for advice in found.advices for demand in advice.demands]
     shares = throttled_shares(demands, tables, cluster=found.cluster)

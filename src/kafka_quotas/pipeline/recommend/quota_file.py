@@ -50,8 +50,7 @@ def recommended_text(advices: Sequence[Advice], scope: DefaultScope, *, heading:
     reasons: dict[Entity, list[str]] = defaultdict(list)
     for advice in advices:
         for entity, override in _entities(advice, scope):
-            reason = default_reason(advice) if override is None else override_reason(advice, override)
-            reasons[entity].append(reason)
+            reasons[entity].append(default_reason(advice) if override is None else override_reason(advice, override))
     pieces = iter(file_text(limits.items(), FileFormat.YAML))
     yield next(pieces)
     for entity in limits:
@@ -91,8 +90,7 @@ def recommendation_table(cluster: str, advices: Sequence[Advice], scope: Default
     """Return the table `recommendation`."""
     import pyarrow as pa  # noqa: PLC0415 - the command's help must not load it
 
-    rows = recommendation_rows(cluster, advices, scope)
-    return pa.Table.from_pylist(rows, schema=RECOMMENDATION.arrow_schema())
+    return pa.Table.from_pylist(recommendation_rows(cluster, advices, scope), schema=RECOMMENDATION.arrow_schema())
 
 
 def recommendation_rows(cluster: str, advices: Sequence[Advice], scope: DefaultScope) -> list[dict[str, Any]]:

@@ -92,8 +92,7 @@ def replay_task(slices: Iterable[pa.Table], plan: ReplayPlan) -> Tables:
     clients = ClientNumbers()
     passes = {each: list(_passes(plan, each)) for each in QuotaType if plan.limits(each)}
     for events in slices:
-        numbers = clients.of(events)
-        for charges in charges_of(events, numbers, passes.__contains__):
+        for charges in charges_of(events, clients.of(events), passes.__contains__):
             for each in passes[charges.quota_type]:
                 each.run(charges, clients.clients)
     first = 0
@@ -199,14 +198,13 @@ class _Pass:
 def _figures(limiters: Limiters, used: NDArray[np.int64], place: int) -> list[Any]:
     """Return the counts of the rows, from the column n to delay_ms."""
     counts = limiters.counts[used, place]
-    never = counts[:, tally.THROTTLED] == 0
     return [
         counts[:, tally.EVENTS],
         counts[:, tally.THROTTLED],
         counts[:, tally.REFUSALS],
         counts[:, tally.THROTTLE_MS],
         counts[:, tally.LONGEST_MS],
-        pa.array(counts[:, tally.FIRST_MS], mask=never),
+        pa.array(counts[:, tally.FIRST_MS], mask=counts[:, tally.THROTTLED] == 0),
         counts[:, tally.LATE_MS],
     ]
 

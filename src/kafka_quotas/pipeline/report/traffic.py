@@ -142,8 +142,7 @@ def traffic_of(tables: UsageTables, *, cluster: str, seconds: int) -> tuple[Traf
 
 def limited_traffic(traffic: Sequence[Traffic]) -> tuple[Traffic, ...]:
     """Return the traffic with a limit, and throttled traffic that no limit of its client explains."""
-    limited = [each for each in traffic if each.limit is not None]
-    names = {(each.user, each.client_id) for each in limited}
+    names = {(each.user, each.client_id) for each in traffic if each.limit is not None}
     users, client_ids = {user for user, _ in names}, {client_id for _, client_id in names}
 
     def is_explained(each: Traffic) -> bool:

@@ -118,8 +118,7 @@ class _Batches:
         """Process one batch, except for Spark's own checkpoint."""
         try:
             if self.reads_files:
-                charges = read_charges(row["file"] for row in frame.coalesce(1).distinct().collect())
-                self._take(charges, None, batch_id)
+                self._take(read_charges(row["file"] for row in frame.coalesce(1).distinct().collect()), None, batch_id)
             else:
                 rows = frame.toArrow()
                 unreadable = rows.filter(pc.is_valid(rows[REASON])).select([RAW, REASON])

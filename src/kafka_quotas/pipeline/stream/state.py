@@ -50,8 +50,7 @@ class LiveState:
         for charges in charges_of(events, of_event, lambda _: True):
             self._see(charges, clients, seen_ms)
             live, late = self._types[charges.quota_type], self._late(charges, clients)
-            reported = live.take(charges, clients, throttle_ms=throttle_ms[charges.events], late=late)
-            for name, values in reported.items():
+            for name, values in live.take(charges, clients, throttle_ms=throttle_ms[charges.events], late=late).items():
                 columns[name] += values
         for broker, at_ms in seen_ms.items():
             self._clocks_ms[broker] = max(at_ms, self._clocks_ms.get(broker, _LONG_AGO_MS))

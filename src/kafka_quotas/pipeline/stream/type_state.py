@@ -174,8 +174,7 @@ class LiveType:
         is_known = latest_ms > _LONG_AGO_MS
         rates = self._limiters.rates(rows[is_known], latest_ms[is_known])
         rate_of = dict(zip(rows[is_known].tolist(), rates.tolist(), strict=True))
-        buckets = self.buckets
-        named = [buckets[row] for row in rows]
+        named = [self.buckets[row] for row in rows]
         held = (counts[:, tally.THROTTLED] > 0) & (end_ms > latest_ms)
         return {
             "ts_ms": np.where(is_known, latest_ms, 0).tolist(),

@@ -143,8 +143,7 @@ class _Meter:
         used = cells.rows[cells.starts]  # a client of one quota type need not be one of another
         names = [self._rows.names[row] for row in used.tolist()]
         matches = [self._rows.matches[row][0] for row in used.tolist()]
-        renumbered = replace(cells, rows=np.searchsorted(used, cells.rows))
-        return renumbered, bucket_table(names, matches, self._quota_type)
+        return replace(cells, rows=np.searchsorted(used, cells.rows)), bucket_table(names, matches, self._quota_type)
 
 
 def _usage_table(cells: Cells, window_s: int, first: int) -> pa.Table:
@@ -171,21 +170,16 @@ def _profile_table(cells: Cells, seconds: int, first: int) -> pa.Table:
     throttled = np.add.reduceat((cells.figures[THROTTLED] > 0).astype(np.int64), starts)
     with np.errstate(invalid="ignore", divide="ignore"):
         bursts = np.where(amounts > 0, peaks / (amounts / counts), 1.0)
+    ranks = (np.maximum(np.ceil(counts * share).astype(np.int64) - 1, 0) for share in _PERCENTILES)
     columns = [
         cells.rows[starts] + first,
-        *(rates[starts + _ranks(counts, share)] for share in _PERCENTILES),
+        *(rates[starts + rank] for rank in ranks),
         rates[starts + counts - 1],
         counts / seconds,
         bursts,
         throttled / counts,
     ]
     return columns_table(columns, task_schema(USAGE_PROFILE))
-
-
-def _ranks(counts: NDArray[np.int64], share: float) -> NDArray[np.int64]:
-    """Return the rank of a percentile among N sorted values, for each N in `counts`."""
-    ranks: NDArray[np.int64] = np.maximum(np.ceil(counts * share).astype(np.int64) - 1, 0)
-    return ranks
 
 
 def _event_figures(events: pa.Table) -> Int64s:

@@ -79,8 +79,7 @@ class ThrottleCheck:
 
     def holds(self, tolerance: float) -> bool:
         """Check that the difference is tolerated, or too small to matter."""
-        slack_ms = SLACK_SHARE * self.active_s * 1000
-        return self.error <= tolerance or abs(self.expected_ms - self.observed_ms) <= slack_ms
+        return self.error <= tolerance or abs(self.expected_ms - self.observed_ms) <= SLACK_SHARE * self.active_s * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,8 +111,7 @@ def validate(events: OpenEvents, plan: ValidatePlan) -> Validation:
     for row in rows:
         name = _name(row)
         others = shared.of(name)
-        is_unexplained = row["observed"].total_ms > 0 and not others
-        if row["quota"] is not None or name in rates or is_unexplained:
+        if row["quota"] is not None or name in rates or (row["observed"].total_ms > 0 and not others):
             throttle = _throttle(row, simulated.get(name, Throttled()), sum(others, Throttled()), seconds)
             checks.append(_check(row, throttle, rates.get(name)))
     return Validation(plan=plan, seconds=seconds, buckets=tuple(checks))
@@ -133,8 +132,7 @@ def _throttle(row: Row, own: Throttled, others: Throttled, seconds: int) -> Thro
     """Compare throttle times, None where they can't be compared or are 0 without a quota."""
     is_fetch = row["quota_type"] == QuotaType.FETCH.value
     observed, most = row["observed"], own + others
-    is_silent = row["quota"] is None and not observed.total_ms
-    if is_silent or (is_fetch and row["quota"] is not None):
+    if (row["quota"] is None and not observed.total_ms) or (is_fetch and row["quota"] is not None):
         return None
     return ThrottleCheck(
         observed_ms=observed.total_ms,
