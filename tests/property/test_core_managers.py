@@ -95,7 +95,7 @@ def test_manager_is_kafkas(quota_type: QuotaType, samples: int, window_s: int, s
                 state.bound = bound(name)
             continue
         user, client, value = what
-        assert manager.quota(user, client) == quotas.limit(quotas.bucket(user, client))
+        assert manager.limits.limit(manager.limits.bucket(user, client)) == quotas.limit(quotas.bucket(user, client))
         if not quotas.kinds:
             assert manager.record_and_throttle_ms(user, client, value, now_ms) == 0
             continue
@@ -111,7 +111,7 @@ def test_manager_is_kafkas(quota_type: QuotaType, samples: int, window_s: int, s
                 manager.record_without_throttle(user, client, value, now_ms)
                 state.record(value, now_ms)
             case "unrecord":
-                manager.unrecord(user, client, value, now_ms)
+                manager.record_without_throttle(user, client, -value, now_ms)
                 state.record(-value, now_ms)
             case _:
                 handle = handles.get((user, client)) or manager.limiter(user, client)

@@ -67,7 +67,7 @@ class Kafka:
         if api_key == FETCH:
             times.append(self._record(QuotaType.FETCH, answered, now_ms))
             if empties and max(times) > 0:
-                self.managers[QuotaType.FETCH].unrecord("ANONYMOUS", CLIENT_ID, answered, now_ms)
+                self.managers[QuotaType.FETCH].record_without_throttle("ANONYMOUS", CLIENT_ID, -answered, now_ms)
         else:
             self._record_quietly(network, now_ms)
         return max(times)

@@ -26,6 +26,7 @@ class _Runner:
         window = QuotaWindow(samples=config["samples"], window_s=config["window_s"])
         self.manager = ClientQuotaManager(QuotaType(line["quota_type"]), window)
         self.handles: dict[str, MutationQuota] = {}
+        self.exceeded: set[str] = set()
 
     def step(self, event: dict[str, Any]) -> Any:
         return getattr(self, event["op"])(event)
@@ -36,34 +37,38 @@ class _Runner:
     def record(self, event: dict[str, Any]) -> Any:
         client = event["user"], event["client_id"]
         throttle_ms = self.manager.record_and_throttle_ms(*client, number(event["value"]), event["t"])
-        return {"throttle_ms": throttle_ms, "bucket": _listed(self.manager.bucket(*client))}
+        return {"throttle_ms": throttle_ms, "bucket": _listed(self.manager.limiter(*client).bucket)}
 
     def record_no_throttle(self, event: dict[str, Any]) -> None:
         self.manager.record_without_throttle(event["user"], event["client_id"], number(event["value"]), event["t"])
 
     def unrecord(self, event: dict[str, Any]) -> None:
-        self.manager.unrecord(event["user"], event["client_id"], number(event["value"]), event["t"])
+        self.manager.record_without_throttle(event["user"], event["client_id"], -number(event["value"]), event["t"])
 
     def quota(self, event: dict[str, Any]) -> Any:
-        return {"bound": _finite(self.manager.quota(event["user"], event["client_id"]))}
+        limits = self.manager.limits
+        return {"bound": _finite(limits.limit(limits.bucket(event["user"], event["client_id"])))}
 
     def max_value(self, event: dict[str, Any]) -> Any:
-        return {"max_value": figure(self.manager.max_value_in_window(event["user"], event["client_id"]))}
+        return {"max_value": figure(self.manager.limiter(event["user"], event["client_id"]).max_value_in_window)}
 
     def new_quota(self, event: dict[str, Any]) -> Any:
-        new = self.manager.strict_quota if event["mode"] == "strict" else self.manager.permissive_quota
-        quota = self.handles[event["handle"]] = new(event["user"], event["client_id"])
+        quota = self.manager.mutation_quota(event["user"], event["client_id"], strict=event["mode"] == "strict")
+        self.handles[event["handle"]] = quota
+        self.exceeded.discard(event["handle"])
         return {"kind": quota.kind}
 
     def quota_record(self, event: dict[str, Any]) -> Any:
-        quota = self.handles[event["handle"]]
-        refusal = quota.record(number(event["value"]), event["t"])
+        refusal = self.handles[event["handle"]].record(number(event["value"]), event["t"])
         if refusal is None:
-            return {"raised": False, **_state(quota, event["t"])}
-        return {"raised": True, "exception_throttle_ms": refusal.throttle_ms, **_state(quota, event["t"])}
+            return {"raised": False, **self.quota_state(event)}
+        if refusal.until_ms > event["t"]:
+            self.exceeded.add(event["handle"])
+        return {"raised": True, "exception_throttle_ms": refusal.throttle_ms, **self.quota_state(event)}
 
     def quota_state(self, event: dict[str, Any]) -> Any:
-        return _state(self.handles[event["handle"]], event["t"])
+        throttle_ms = self.handles[event["handle"]].throttle_ms(event["t"])
+        return {"is_exceeded": event["handle"] in self.exceeded, "throttle_ms": throttle_ms}
 
     def metrics(self, event: dict[str, Any]) -> Any:
         return [
@@ -89,14 +94,6 @@ class _HandleRunner(_Runner):
         if not self.manager.enabled:
             super().unrecord(event)
         self.manager.limiter(event["user"], event["client_id"]).unrecord(number(event["value"]), event["t"])
-
-    def max_value(self, event: dict[str, Any]) -> Any:
-        limiter = self.manager.limiter(event["user"], event["client_id"])
-        return {"max_value": figure(limiter.max_value_in_window)}
-
-
-def _state(quota: MutationQuota, now_ms: int) -> dict[str, Any]:
-    return {"is_exceeded": quota.is_exceeded, "throttle_ms": quota.throttle_ms(now_ms)}
 
 
 def _listed(bucket: tuple[str, str] | None) -> list[str] | None:

@@ -133,7 +133,7 @@ class _KernelRunner(ManagerRunner):
         self.memories: dict[str, dict[str, Any]] = {}
 
     def record(self, event: dict[str, Any]) -> Any:
-        bucket = self.manager.bucket(event["user"], event["client_id"])
+        bucket = self.manager.limiter(event["user"], event["client_id"]).bucket
         if bucket is None:
             return {"throttle_ms": 0, "bucket": None}
         operation = judge.STRICT if self.mutations else judge.RECORD

@@ -44,7 +44,7 @@ class Loop:
             now += self.request / self.link * 1000
             throttle_ms = manager.record_and_throttle_ms(*CLIENT, self.request, int(now))
             if throttle_ms > 0:
-                manager.unrecord(*CLIENT, self.request, int(now))
+                manager.record_without_throttle(*CLIENT, -self.request, int(now))
                 now += throttle_ms
             else:
                 acks.append((now, self.request))

@@ -36,11 +36,6 @@ class MutationQuota(ABC):
     kind: ClassVar[str]
     """`strict`, `permissive` or `unbounded`."""
 
-    @property
-    def is_exceeded(self) -> bool:
-        """Whether the last refusal of this object had a throttle time above 0 ms, whatever succeeded later."""
-        return False
-
     @abstractmethod
     def record(self, permits: float, now_ms: int) -> MutationRefusal | None:
         """Record the mutations (partitions) and return None, or return the refusal."""
@@ -91,11 +86,6 @@ class StrictMutationQuota(_BucketQuota):
     """A quota that refuses while its bucket does, for request versions that can report a refusal."""
 
     kind = "strict"
-
-    @property
-    def is_exceeded(self) -> bool:
-        """Whether the last refusal of this object had a throttle time above 0 ms, whatever succeeded later."""
-        return self._last_throttle_ms > 0
 
     def record(self, permits: float, now_ms: int) -> MutationRefusal | None:
         """Record the mutations (partitions) and return None, or return the refusal."""

@@ -7,6 +7,7 @@ bucket before its next use. Not safe for several threads at once.
 **Source:** `ClientQuotaManager`, `ClientRequestQuotaManager`, `ControllerMutationQuotaManager` of Kafka 4.0.
 """
 
+import copy
 from typing import Final, cast
 
 from kafka_quotas.core.metrics.throttle_time import ThrottleAverage
@@ -14,7 +15,6 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import LONG_MAX, QuotaType, RateAlgorithm
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import IDLE_MS, BucketPool, BucketState
-from kafka_quotas.core.quotas.limiter import Limiter
 from kafka_quotas.core.quotas.mutation_bucket import AdmissionBucket, MutationAlgorithm, new_mutation_bucket
 from kafka_quotas.core.quotas.mutation_quota import (
     MutationQuota,
@@ -40,6 +40,112 @@ MAX_HANDLES: Final = 100_000
 """The number of handles kept by name; handles that clients hold stay valid in any case."""
 MAX_HANDLE_NAME: Final = 256
 """The longest name of a client whose handle is kept, so that names can't fill memory."""
+
+
+class Limiter:
+    """A cheap handle on a user's client-id at one quota manager, valid through every configuration.
+
+    It looks its bucket up again only after a change that concerns its client.
+    **Source:** `ClientQuotaManager.ClientSensors` of Kafka 4.0.
+    """
+
+    __slots__ = ("_bucket", "_generation", "_limits", "_manager", "_match", "client_id", "user")
+
+    def __init__(self, manager: "ClientQuotaManager", user: str, client_id: str) -> None:
+        self.user = user
+        self.client_id = client_id
+        self._manager = manager
+        self._limits = manager.limits
+        self._generation = NEVER
+        self._bucket: QuotaBucket | None = None
+        self._match: AppliedQuota | None = None
+
+    def record(self, value: float, now_ms: int) -> int:
+        """Record a value and return the throttle time in ms, 0 within the quota or without any quota."""
+        bucket = self._bucket if self._generation == self._limits.generation else self._resolve()
+        return 0 if bucket is None else bucket.record_and_throttle_ms(value, now_ms)
+
+    def admit(self, value: float, now_ms: int) -> bool:
+        """Record a value if that certainly gives no throttle time, and return whether it did.
+
+        False records nothing and does not mean a violation.
+        """
+        bucket = self._bucket if self._generation == self._limits.generation else self._resolve()
+        return bucket is None or (type(bucket) is RateBucket and bucket.admit(value, now_ms))
+
+    def record_without_throttle(self, value: float, now_ms: int) -> None:
+        """Record a value without a check, if any quota was configured, for the next check to include."""
+        bucket = self._resolve()
+        if bucket is not None:
+            bucket.record(value, now_ms)
+
+    def unrecord(self, value: float, now_ms: int) -> None:
+        """Take back a recorded value that was not used."""
+        self.record_without_throttle(-value, now_ms)
+
+    def throttled(self, throttle_ms: int, now_ms: int) -> None:
+        """Add a throttle time of the client to the average that its bucket reports."""
+        self._manager.throttled(self.user, self.client_id, throttle_ms, now_ms)
+
+    def mutation_quota(self, *, strict: bool) -> MutationQuota:
+        """Return the quota for one request that creates, grows or deletes topics, by a manager of mutations."""
+        return self._manager.mutation_quota(self.user, self.client_id, strict=strict)
+
+    @property
+    def quota_type(self) -> QuotaType:
+        """The kind of quota."""
+        return self._manager.quota_type
+
+    @property
+    def bound(self) -> float | None:
+        """The limit that applies, or None if it is unlimited."""
+        self._resolve()
+        return None if self._match is None else self._match.limit
+
+    @property
+    def entity(self) -> Entity | None:
+        """The entity whose limit applies, or None if it is unlimited."""
+        self._resolve()
+        return None if self._match is None else self._match.entity
+
+    @property
+    def bucket(self) -> tuple[str, str] | None:
+        """The tags of the client's bucket, or None before any configuration."""
+        bucket = self._resolve()
+        return None if bucket is None else bucket_tags(bucket.name)
+
+    @property
+    def max_value_in_window(self) -> float | None:
+        """The most that fits into the whole windows without a violation, or None if it is unlimited."""
+        return self._manager.max_value(self.bound)
+
+    def would_throttle_ms(self, value: float, now_ms: int) -> int:
+        """Return the throttle time in ms that recording a value would give, without recording it."""
+        bucket = self._resolve()
+        if bucket is None:
+            return 0
+        if isinstance(bucket, RateBucket | SmoothBucket):
+            return bucket.would_throttle_ms(value, now_ms)
+        # Of mutations, which are asked for by the decision API alone.
+        return copy.deepcopy(bucket).record_and_throttle_ms(value, now_ms)
+
+    def peek(self, now_ms: int) -> float | None:
+        """Return the rate per second (or the tokens left) of the bucket, or None before any configuration."""
+        bucket = self._resolve()
+        return None if bucket is None else bucket.peek(now_ms)
+
+    def _resolve(self) -> QuotaBucket | None:
+        """Return the bucket with its current bound, looked up after changes only, or None without any quota."""
+        limits, bucket = self._limits, self._bucket
+        if self._generation != limits.generation:
+            if (
+                bucket is None
+                or limits.changed_since(self._generation, self.user, self.client_id)
+                or not self._manager.keeps(bucket)
+            ):
+                self._bucket, self._match = self._manager.resolve(self.user, self.client_id)
+            self._generation = limits.generation
+        return self._bucket
 
 
 class ClientQuotaManager:
@@ -70,11 +176,6 @@ class ClientQuotaManager:
     def limits(self) -> QuotaResolver:
         """The limits, which other managers may share."""
         return self._resolver
-
-    @property
-    def generation(self) -> int:
-        """A number that differs after every change that may give a client another limit or bucket."""
-        return self._resolver.generation
 
     @property
     def enabled(self) -> bool:
@@ -108,29 +209,6 @@ class ClientQuotaManager:
         """Record a value without a check in the bucket, which this makes as in Kafka."""
         self._bucket_of(user, client_id).record(value, now_ms)
 
-    def unrecord(self, user: str, client_id: str, value: float, now_ms: int) -> None:
-        """Take back a recorded value that was not used, such as the size of a refused fetch."""
-        self._bucket_of(user, client_id).record(-value, now_ms)
-
-    def quota(self, user: str, client_id: str) -> float | None:
-        """Return the limit that applies, or None if it is unlimited."""
-        return self._resolver.limit(self._resolver.bucket(user, client_id))
-
-    def match(self, user: str, client_id: str) -> AppliedQuota | None:
-        """Return the limit that applies with its entity and level, or None if it is unlimited."""
-        return self._resolver.match(self._resolver.bucket(user, client_id))
-
-    def bucket(self, user: str, client_id: str) -> tuple[str, str] | None:
-        """Return the tags of a client's bucket: sanitized user and client-id (None before any configuration)."""
-        return bucket_tags(self._resolver.bucket(user, client_id)) if self.enabled else None
-
-    def max_value_in_window(self, user: str, client_id: str) -> float | None:
-        """Return the most that fits into the whole windows without a violation, or None if it is unlimited."""
-        if not self.enabled:
-            return None
-        bucket = self._bucket_of(user, client_id)
-        return self.max_value(self._resolver.limit(bucket.name))
-
     def max_value(self, limit: float | None) -> float | None:
         """Return what a limit allows over `samples - 1` windows, or in a smooth bucket, None for no limit."""
         if limit is None:
@@ -138,17 +216,13 @@ class ClientQuotaManager:
         span_s = BURST_S if self.algorithm is RateAlgorithm.SMOOTH else (self.window.samples - 1) * self.window.window_s
         return limit * span_s
 
-    def strict_quota(self, user: str, client_id: str) -> MutationQuota:
-        """Return a strict quota for one request of a client, which refuses while its bucket is in debt."""
+    def mutation_quota(self, user: str, client_id: str, *, strict: bool) -> MutationQuota:
+        """Return the quota for one request: strict, or permissive, which accepts and reports the wait."""
         if not self.enabled:
             return UnboundedMutationQuota()
-        return StrictMutationQuota(self, self._mutation_bucket_of(user, client_id))
-
-    def permissive_quota(self, user: str, client_id: str) -> MutationQuota:
-        """Return a permissive quota for one request of a client, which accepts and reports the wait."""
-        if not self.enabled:
-            return UnboundedMutationQuota()
-        return PermissiveMutationQuota(self, self._mutation_bucket_of(user, client_id))
+        assert self.quota_type is QuotaType.CONTROLLER_MUTATION, f"{self.quota_type.value} quotas are not of mutations"
+        bucket = cast("AdmissionBucket", self._bucket_of(user, client_id))
+        return StrictMutationQuota(self, bucket) if strict else PermissiveMutationQuota(self, bucket)
 
     def buckets(self, now_ms: int) -> list[BucketState]:
         """Return the state of all buckets sorted by their tags, without changing any."""
@@ -252,10 +326,6 @@ class ClientQuotaManager:
         self._pool.add(bucket, self)
         self._buckets[bucket.name] = bucket
         return bucket
-
-    def _mutation_bucket_of(self, user: str, client_id: str) -> AdmissionBucket:
-        assert self.quota_type is QuotaType.CONTROLLER_MUTATION, f"{self.quota_type.value} quotas are not of mutations"
-        return cast("AdmissionBucket", self._bucket_of(user, client_id))
 
     def _new_bucket(self, name: Bucket) -> QuotaBucket:
         samples, window_ms = self.window.samples, self.window.window_ms

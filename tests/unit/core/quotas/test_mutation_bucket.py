@@ -24,7 +24,7 @@ def manager(
 
 
 def strict(quotas: ClientQuotaManager) -> MutationQuota:
-    return quotas.strict_quota("alice", "app")
+    return quotas.mutation_quota("alice", "app", strict=True)
 
 
 @pytest.mark.parametrize(
@@ -67,19 +67,18 @@ def test_after_the_wait_a_request_is_admitted_but_with_a_plain_rate_only_when_th
 @pytest.mark.parametrize("algorithm", EVERY)
 def test_a_permissive_quota_admits_everything_and_tells_the_wait(algorithm: MutationAlgorithm) -> None:
     quotas = manager(algorithm)
-    permissive = quotas.permissive_quota("alice", "app")
+    permissive = quotas.mutation_quota("alice", "app", strict=False)
     assert permissive.record(560, START_MS) is None
     assert permissive.record(560, START_MS) is None
     assert permissive.throttle_ms(START_MS) > 100_000
     assert permissive.throttle_ms(START_MS + 50_000) == permissive.throttle_ms(START_MS) - 50_000
-    assert not permissive.is_exceeded
 
 
 @pytest.mark.parametrize("algorithm", EVERY)
 def test_what_is_taken_back_counts_no_more(algorithm: MutationAlgorithm) -> None:
     quotas = manager(algorithm)
     assert strict(quotas).record(560, START_MS) is None
-    quotas.unrecord("alice", "app", 560, START_MS)
+    quotas.limiter("alice", "app").unrecord(560, START_MS)
     assert strict(quotas).record(1, START_MS) is None
 
 
@@ -97,7 +96,7 @@ def test_a_new_bound_holds_at_once_and_keeps_what_was_recorded(algorithm: Mutati
 @pytest.mark.parametrize("algorithm", EVERY)
 def test_nothing_is_limited_before_any_configuration(algorithm: MutationAlgorithm) -> None:
     quotas = ClientQuotaManager(QuotaType.CONTROLLER_MUTATION, mutations=algorithm)
-    quota = quotas.strict_quota("alice", "app")
+    quota = quotas.mutation_quota("alice", "app", strict=True)
     assert quota.kind == "unbounded"
     assert quota.record(1e9, START_MS) is None
 

@@ -30,7 +30,7 @@ def test_nothing_is_recorded_before_any_configuration() -> None:
     assert handle.record(10**12, NOW_MS) == 0
     handle.unrecord(10**12, NOW_MS)
     assert (handle.bound, handle.bucket, handle.entity, handle.peek(NOW_MS)) == (None, None, None, None)
-    assert (manager.enabled, manager.bucket("alice", "app"), manager.buckets(NOW_MS)) == (False, None, [])
+    assert (manager.enabled, manager.buckets(NOW_MS)) == (False, [])
 
 
 def test_a_handle_from_before_any_configuration_sees_the_first_quota() -> None:
@@ -120,7 +120,7 @@ def test_a_bucket_expires_after_more_than_an_hour_without_a_record() -> None:
 
 def test_a_bucket_made_by_a_question_gets_its_hour_too() -> None:
     manager = produce_manager()
-    assert manager.max_value_in_window("alice", "app") == 10_000
+    assert manager.limiter("alice", "app").max_value_in_window == 10_000
     assert manager.expire_idle(NOW_MS) == 0
     assert manager.expire_idle(NOW_MS + IDLE_MS) == 0
     assert manager.expire_idle(NOW_MS + IDLE_MS + 1) == 1
@@ -149,18 +149,19 @@ def test_static_limits_lie_below_every_stored_one() -> None:
     manager.limits.update_static(Entity.of(client_id=None), 100)
     manager.limits.update_static(Entity.of(client_id="app"), 200)
     assert manager.enabled
-    assert (manager.quota("alice", "app"), manager.quota("alice", "")) == (200, 100)
-    assert manager.bucket("alice", "") == ("", "")
+    alice, bob = manager.limiter("alice", "app"), manager.limiter("bob", "app")
+    assert (alice.bound, manager.limiter("alice", "").bound) == (200, 100)
+    assert manager.limiter("alice", "").bucket == ("", "")
     manager.update_quota(ALICE, 7)
-    assert (manager.quota("alice", "app"), manager.quota("bob", "app")) == (7, 200)
-    match = manager.match("bob", "other")
+    assert (alice.bound, bob.bound) == (7, 200)
+    match = manager.limits.match(manager.limits.bucket("bob", "other"))
     assert match is not None
     assert (match.level, match.limit) == (10, 100)
     manager.update_quota(Entity.of(client_id=None), 8)
-    assert manager.quota("bob", "app") == 8
+    assert bob.bound == 8
     manager.update_quota(Entity.of(client_id=None), None)
     manager.limits.update_static(Entity.of(client_id="app"), None)
-    assert manager.quota("bob", "app") == 100
+    assert bob.bound == 100
 
 
 @pytest.mark.parametrize("entity", [Entity.of(ip="127.0.0.1"), Entity(parts=())])
@@ -178,22 +179,22 @@ def test_static_quotas_are_set_on_client_ids_alone(entity: Entity) -> None:
 def test_a_strict_refusal_says_how_long_until_when_and_whose_limit() -> None:
     manager = ClientQuotaManager(QuotaType.CONTROLLER_MUTATION)
     manager.update_quota(ALICE, 10)
-    quota = manager.strict_quota("alice", "app")
+    quota = manager.mutation_quota("alice", "app", strict=True)
     assert isinstance(quota, StrictMutationQuota)
     assert quota.record(190, NOW_MS) is None
     refusal = quota.record(1, NOW_MS)
     assert refusal is not None
     assert (refusal.throttle_ms, refusal.until_ms) == (8000, NOW_MS + 8000)
     assert (refusal.limit, refusal.entity) == (10, ALICE)
-    assert (quota.is_exceeded, quota.throttle_ms(NOW_MS + 3000), quota.throttle_ms(NOW_MS + 9000)) == (True, 5000, 0)
+    assert (quota.throttle_ms(NOW_MS + 3000), quota.throttle_ms(NOW_MS + 9000)) == (5000, 0)
 
 
 def test_a_mutation_quota_keeps_its_bucket_and_follows_its_bound() -> None:
     manager = ClientQuotaManager(QuotaType.CONTROLLER_MUTATION)
     manager.update_quota(ALICE, 10)
-    quota = manager.permissive_quota("alice", "app")
+    quota = manager.mutation_quota("alice", "app", strict=False)
     quota.record(210, NOW_MS)
-    assert (quota.kind, quota.is_exceeded, quota.throttle_ms(NOW_MS)) == ("permissive", False, 10_000)
+    assert (quota.kind, quota.throttle_ms(NOW_MS)) == ("permissive", 10_000)
     manager.update_quota(ALICE, 100)
     quota.record(0, NOW_MS)
     assert quota.throttle_ms(NOW_MS) == 1000

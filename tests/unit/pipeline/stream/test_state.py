@@ -88,7 +88,7 @@ def test_throttle_times_are_those_of_kafkas_own_arithmetic() -> None:
             ):
                 manager = managers[quota_type]
                 throttle_ms = manager.record_and_throttle_ms(each["user"], each["client_id"], amount, each["ts_ms"])
-                bucket = manager.bucket(each["user"], each["client_id"])
+                bucket = manager.limiter(each["user"], each["client_id"]).bucket
                 assert bucket is not None
                 expected.setdefault((quota_type.value, *bucket), []).append(throttle_ms)
         assert {key: (row["events"], row["throttled_events"], row["throttle_ms"]) for key, row in rows.items()} == {
