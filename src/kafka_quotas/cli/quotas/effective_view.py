@@ -28,7 +28,8 @@ from kafka_quotas.commands.quotas.describe import ClientOutcome, EffectiveResult
 from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE, QuotaKey
 from kafka_quotas.core.model.value_format import format_quota, format_rate, format_share, format_throttle_time
 from kafka_quotas.core.resolution.client import Other, QuotaClient
-from kafka_quotas.core.resolution.effective import NOTHING_MATCHED, EffectiveQuota, Overridden
+from kafka_quotas.core.resolution.effective import NOTHING_MATCHED, EffectiveQuota
+from kafka_quotas.core.resolution.quota_resolver import AppliedQuota
 from kafka_quotas.core.resolution.usage import Usage, is_held_back, share_used, usage_under
 
 Usages = tuple[Usage, ...] | None
@@ -247,7 +248,7 @@ def _usage_data(quota: EffectiveQuota, usages: Usages) -> dict[str, Json]:
     return {"usage": [usage_data(usage, quota.limit if usage.limit is None else usage.limit) for usage in found]}
 
 
-def _overridden_data(key: QuotaKey, lost: Overridden) -> dict[str, Json]:
+def _overridden_data(key: QuotaKey, lost: AppliedQuota) -> dict[str, Json]:
     return {"level": lost.level, "entity": lost.entity.to_mapping(), "limit": plain_value(key.name, lost.limit)}
 
 

@@ -6,7 +6,6 @@ in use before. Limits hold per broker.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from kafka_quotas.core.model.entity import ABSENT, Entity, shown_name
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, QUOTA_KEYS, QuotaKey
@@ -32,14 +31,6 @@ _EMPTY_CLIENT_ID = "an empty client-id is never limited by a client default: {en
 _PASSED_OVER = "{entity} fits, but does not apply: the levels in use lead to another bucket"
 
 
-class Overridden(NamedTuple):
-    """A stored limit that matches a client and loses."""
-
-    level: Level
-    entity: Entity
-    limit: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveQuota:
     """The quota that applies under one key."""
@@ -51,7 +42,8 @@ class EffectiveQuota:
     level: Level | None
     bucket: tuple[str, str] | None
     """Kafka's tags (sanitized user and client-id, `""` for any), or `ip` and the address; None without a bucket."""
-    overridden: tuple[Overridden, ...]
+    overridden: tuple[AppliedQuota, ...]
+    """The stored limits that match and lose."""
     shared_with: str
     warnings: tuple[str, ...]
 
@@ -100,7 +92,7 @@ class EffectiveQuotas:
             entity=found[0].entity if found else None,
             level=found[0].level if found else None,
             bucket=self._by_address.bucket(ip) if found else None,
-            overridden=_as_overridden(found[1:]),
+            overridden=tuple(found[1:]),
             shared_with="all connections from this address" if found else "nobody: nothing is counted",
             warnings=() if found else (NOTHING_MATCHED,),
         )
@@ -117,14 +109,10 @@ def _of_client(key: QuotaKey, resolver: QuotaResolver, user: str, client_id: str
         entity=match.entity if match else None,
         level=match.level if match else None,
         bucket=None if bucket is None else bucket_tags(bucket),
-        overridden=_as_overridden(lost),
+        overridden=tuple(lost),
         shared_with=_sharers(bucket, resolver.kinds_in_use),
         warnings=tuple(_warnings(resolver.client_defaults(user), client_id, match, fitting)),
     )
-
-
-def _as_overridden(matches: Iterable[AppliedQuota]) -> tuple[Overridden, ...]:
-    return tuple(Overridden(match.level, match.entity, match.limit) for match in matches)
 
 
 def _sharers(bucket: Bucket | None, kinds: frozenset[LevelKind]) -> str:

@@ -98,5 +98,5 @@ def configs(
         for result in results:
             if result.error_code:
                 raise connection.error(result.error_code, result.error_message, missing_acl=DESCRIBE_ACL)
-            found[result.resource_name] = {config.name: config.value for config in result.configs if config.value}
+            found[result.resource_name] = {name: value for name, value in result.configs.items() if value}
     return found

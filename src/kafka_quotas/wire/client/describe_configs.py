@@ -3,6 +3,7 @@
 **Source:** KIP-133, KIP-226; `DescribeConfigsRequest.json`, `DescribeConfigsResponse.json`, Kafka 4.1.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -17,22 +18,14 @@ _TYPE_AND_DOCUMENTATION_SINCE: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigValue:
-    """One setting."""
-
-    name: str
-    value: str | None
-    """The value; None if it is not set or sensitive."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigResult:
     """The settings of one resource, or an error."""
 
     error_code: int
     error_message: str | None
     resource_name: str
-    configs: tuple[ConfigValue, ...]
+    configs: Mapping[str, str | None]
+    """The values by name, None for one that is not set or sensitive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +66,13 @@ def _result(reader: FieldReader, version: int) -> ConfigResult:
     error_code, error_message = reader.int16(), reader.string()
     reader.int8()  # resource type
     name = reader.text()
-    configs = tuple(_config(reader, version) for _ in range(reader.count()))
+    configs = dict(_config(reader, version) for _ in range(reader.count()))
     reader.tags()
     return ConfigResult(error_code=error_code, error_message=error_message, resource_name=name, configs=configs)
 
 
-def _config(reader: FieldReader, version: int) -> ConfigValue:
-    config = ConfigValue(name=reader.text(), value=reader.string())
+def _config(reader: FieldReader, version: int) -> tuple[str, str | None]:
+    config = reader.text(), reader.string()
     reader.boolean()  # read_only
     reader.int8()  # source
     reader.boolean()  # is_sensitive

@@ -198,8 +198,7 @@ def _same_content(answer: Any, theirs: Any) -> None:
         ]
     elif hasattr(theirs, "results"):
         assert [
-            (each.error_code, each.error_message, each.resource_name, [(c.name, c.value) for c in each.configs])
-            for each in answer
+            (each.error_code, each.error_message, each.resource_name, list(each.configs.items())) for each in answer
         ] == [
             (each.error_code.value, each.error_message, each.resource_name, [(c.name, c.value) for c in each.configs])
             for each in theirs.results
