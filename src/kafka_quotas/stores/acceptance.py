@@ -4,17 +4,14 @@ A name that Kafka accepts and ZooKeeper can't hold is refused for ZooKeeper stor
 """
 
 from collections.abc import Callable
-from typing import Final
 
-from kafka_quotas.core.changes.validation import kraft_verdict, our_refusals, zookeeper_verdict
+from kafka_quotas.core.changes.validation import RELATIVE_NODES, kraft_verdict, our_refusals, zookeeper_verdict
 from kafka_quotas.core.errors import InvalidQuotaError, KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import QuotaFilter, entity_filter
 from kafka_quotas.core.model.threshold import is_threshold_entity, no_place_for
 from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry
 from kafka_quotas.stores.url import StoreKind
-
-_RELATIVE: Final = frozenset({".", ".."})
 
 
 def checked(
@@ -62,7 +59,7 @@ def refusal(alteration: Alteration, *, kind: StoreKind, allow_invalid: bool = Fa
 
 def has_znode(entity: Entity) -> bool:
     """Return whether ZooKeeper can have a znode for an entity, as no path has `.` or `..` in it."""
-    return not any(name in _RELATIVE for _, name in entity.parts)
+    return not any(name in RELATIVE_NODES for _, name in entity.parts)
 
 
 def name_resolves(host: str) -> bool:

@@ -13,7 +13,7 @@ import json
 from dataclasses import dataclass
 
 from kafka_quotas.core.changes.plan import PlannedChange
-from kafka_quotas.core.changes.plan_file import change_document, change_from
+from kafka_quotas.core.changes.plan_file import change_document, change_from, text_in
 from kafka_quotas.core.clock import format_instant, parse_instant
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
@@ -80,11 +80,11 @@ def entry_from(line: str) -> JournalEntry:
         document = json.loads(line)
         undo_at = document.get("undo_at")
         return JournalEntry(
-            entry_id=_text(document["id"]),
+            entry_id=text_in(document["id"]),
             time_ms=parse_instant(document["time"]),
-            command=_text(document["command"]),
-            user=_text(document["user"]),
-            store_url=_text(document["store"]),
+            command=text_in(document["command"]),
+            user=text_in(document["user"]),
+            store_url=text_in(document["store"]),
             changes=tuple(change_from(change) for change in document["changes"]),
             reason=_optional_text(document.get("reason")),
             undo_at_ms=None if undo_at is None else parse_instant(undo_at),
@@ -95,11 +95,5 @@ def entry_from(line: str) -> JournalEntry:
         raise UsageError(f"no entry of a journal: {type(error).__name__}") from error
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
-    return value
-
-
 def _optional_text(value: object) -> str | None:
-    return None if value is None else _text(value)
+    return None if value is None else text_in(value)

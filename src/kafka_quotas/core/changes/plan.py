@@ -140,7 +140,7 @@ def plan_changes(stored: Content, desired: Declared, *, prune: bool = False, own
 
 def planned(stored: Content, changes: Iterable[PlannedChange]) -> Plan:
     """Return the plan of some changes to what is stored."""
-    ordered = tuple(sorted(changes, key=_order))
+    ordered = tuple(sorted(changes, key=lambda change: (change.entity.sort_key, key_rank(change.key))))
     return Plan(changes=ordered, fingerprint=fingerprint(stored, ordered))
 
 
@@ -180,10 +180,6 @@ def _lines(stored: Content, changing: set[tuple[Entity, str]]) -> Iterator[bytes
         for key, value in quotas.items():
             if (entity, key) not in changing:
                 yield repr((entity.parts, key, float(value))).encode("utf-8", "surrogatepass") + b"\n"
-
-
-def _order(change: PlannedChange) -> tuple[object, ...]:
-    return (change.entity.sort_key, key_rank(change.key))
 
 
 def key_rank(key: str) -> tuple[int, str]:

@@ -54,7 +54,8 @@ def plan_from(document: Mapping[str, Any]) -> KeptPlan:
     try:
         changes = tuple(change_from(entry) for entry in document["changes"])
         kept = KeptPlan(
-            plan=Plan(changes=changes, fingerprint=_text(document["fingerprint"])), store_url=_text(document["store"])
+            plan=Plan(changes=changes, fingerprint=text_in(document["fingerprint"])),
+            store_url=text_in(document["store"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, KafkaQuotasError) as error:
         raise UsageError(f"the plan is damaged: {type(error).__name__} {error}", hint=_HINT) from error
@@ -79,10 +80,10 @@ def change_from(document: Mapping[str, Any]) -> PlannedChange:
     Raises:
         UsageError, KeyError, TypeError, ValueError: Any other document.
     """
-    names = {kind: None if name is None else _text(name) for kind, name in document["entity"].items()}
+    names = {kind: None if name is None else text_in(name) for kind, name in document["entity"].items()}
     return PlannedChange(
         entity=Entity.from_mapping(names),
-        key=_text(document["key"]),
+        key=text_in(document["key"]),
         old=_value(document["old"]),
         new=_value(document["new"]),
     )
@@ -107,7 +108,8 @@ def _value(number: object) -> float | None:
     return float(number)
 
 
-def _text(value: object) -> str:
+def text_in(value: object) -> str:
+    """Return a text of a JSON document, or raise a `TypeError` for any other value."""
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
     return value

@@ -33,7 +33,7 @@ def check_keys(types: Sequence[str], names: Sequence[str], added: Mapping[str, s
                 f"Unexpected config names: {','.join(unknown)}"
             )
     elif types[0] == CLIENTS or len(types) == 2:
-        _check_client_keys(added, deleted)
+        _refuse_unknown("quota", CLIENTS, added, deleted, others=SCRAM_MECHANISMS)
     else:
         _check_user_keys(names, added, deleted)
     if types[0] != IPS and not any(_is_quota(key) for key in (*added, *deleted)) and len(names) != 1:
@@ -67,24 +67,22 @@ def as_scala(name: str, items: Iterable[str]) -> str:
     return f"{name}({', '.join(items)})"
 
 
-def _check_client_keys(added: Mapping[str, str], deleted: Sequence[str]) -> None:
+def _refuse_unknown(
+    what: str, kind: str, added: Mapping[str, str], deleted: Sequence[str], *, others: Sequence[str] = ()
+) -> None:
+    """Refuse keys that are neither quotas nor credentials, and `others` after them."""
     for verb, collection, keys in (("added", "Set", list(added)), ("deleted", "ArrayBuffer", deleted)):
-        unknown = _unknown(keys) + [key for key in keys if key in SCRAM_MECHANISMS]
+        unknown = [key for key in keys if key not in SCRAM_MECHANISMS and not _is_quota(key)]
+        unknown += [key for key in keys if key in others]
         if unknown:
             raise KafkaConfigsError(
-                f"Only quota configs can be {verb} for '{CLIENTS}' {_ON_BROKERS} "
+                f"Only {what} configs can be {verb} for '{kind}' {_ON_BROKERS} "
                 f"Unexpected config names: {as_scala(collection, unknown)}"
             )
 
 
 def _check_user_keys(names: Sequence[str], added: Mapping[str, str], deleted: Sequence[str]) -> None:
-    for verb, collection, keys in (("added", "Set", list(added)), ("deleted", "ArrayBuffer", deleted)):
-        unknown = _unknown(keys)
-        if unknown:
-            raise KafkaConfigsError(
-                f"Only quota and SCRAM credential configs can be {verb} for '{USERS}' {_ON_BROKERS} "
-                f"Unexpected config names: {as_scala(collection, unknown)}"
-            )
+    _refuse_unknown("quota and SCRAM credential", USERS, added, deleted)
     if not {*added, *deleted} & set(SCRAM_MECHANISMS):
         return
     if "" in names:
@@ -122,10 +120,6 @@ def _refuse_credentials() -> None:
         error_class=NOT_SUPPORTED,
         hint="use Kafka's own kafka-configs for them",
     )
-
-
-def _unknown(keys: Iterable[str]) -> list[str]:
-    return [key for key in keys if key not in SCRAM_MECHANISMS and not _is_quota(key)]
 
 
 def _is_quota(key: str, *, for_ip: bool = False) -> bool:

@@ -175,17 +175,13 @@ class BucketPool:
             found = (bucket.recorded_ms or 0, slot)
             if not bucket.is_in_debt(now_ms):
                 within = found if within is None else min(within, found)
-            elif _is_escapable(owner.match_of(bucket)):
+            # A limit of any client-id, whose debt a client escapes by a new client-id.
+            elif (match := owner.match_of(bucket)) is None or match.entity.client_id is None:
                 in_debt = found if in_debt is None else min(in_debt, found)
             if only_blank and seen >= CANDIDATES:
                 return looks, None
         chosen = within or in_debt
         return looks, None if chosen is None else chosen[1]
-
-
-def _is_escapable(match: AppliedQuota | None) -> bool:
-    """Return whether a limit applies to any client-id, so that a new client-id escapes a debt."""
-    return match is None or match.entity.client_id is None
 
 
 def bucket_bytes(bucket: QuotaBucket) -> int:

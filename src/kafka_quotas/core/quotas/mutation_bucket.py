@@ -62,7 +62,9 @@ class _SpreadRate(ABC):
     def record(self, amount: float, now_ms: int) -> None:
         """Spread an amount, which may be negative to take back, without a check."""
         current = now_ms // self._window_ms
-        self._forget(current)
+        # Samples that no rate needs are dropped, but one more length is kept for a clock that goes back.
+        for index in [index for index in self._sums if index <= current - 2 * self._samples]:
+            del self._sums[index]
         self._spread(_exact(amount), current)
 
     def set_bound(self, bound: float) -> None:
@@ -98,11 +100,6 @@ class _SpreadRate(ABC):
             return INT_MAX
         exact_ms = (rate - self._bound) / self._bound * self._samples * self._window_ms
         return (2 * exact_ms.numerator + exact_ms.denominator) // (2 * exact_ms.denominator)
-
-    def _forget(self, current: int) -> None:
-        """Drop samples that no rate needs, but keep one more length for a clock that goes back."""
-        for index in [index for index in self._sums if index <= current - 2 * self._samples]:
-            del self._sums[index]
 
     @abstractmethod
     def _fits(self, rate: Fraction) -> bool:

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.metrics.rate import CountRate, Rate, SimpleRate
-from kafka_quotas.core.metrics.sensor import Quota, Sensor, Violation
+from kafka_quotas.core.metrics.sensor import Quota, Sensor, Stat, Violation
 from kafka_quotas.core.metrics.token_bucket import TokenBucket
 from kafka_quotas.core.model.quota_key import INT_MAX
 from kafka_quotas.core.quotas.mutation_bucket import SpreadEvenRate, SpreadFillRate
@@ -180,14 +180,8 @@ def replay(
                 break
 
 
-class _PeekableStat(Protocol):
+class _PeekableStat(Stat, Protocol):
     """A stat with a `peek` that does not change its state."""
-
-    def record(self, value: float, now_ms: int) -> None: ...
-
-    def measure(self, now_ms: int) -> float: ...
-
-    def reconfigure(self, samples: int, window_ms: int) -> None: ...
 
     def peek(self, now_ms: int) -> float: ...
 

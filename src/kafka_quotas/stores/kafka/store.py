@@ -23,7 +23,7 @@ from kafka_quotas.stores.acceptance import checked
 from kafka_quotas.stores.kafka.cluster_client import ALTER_ACL, DESCRIBE_ACL, ClusterClient
 from kafka_quotas.stores.kafka.connection import LostAnswerError
 from kafka_quotas.stores.kafka.messages import alter_outcomes, described_entries, request_batches
-from kafka_quotas.stores.kafka.visibility import Visibility, wait_until_visible
+from kafka_quotas.stores.kafka.visibility import wait_until_visible
 from kafka_quotas.stores.polling import Polling
 from kafka_quotas.stores.settings import StoreSettings, timeouts
 from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
@@ -75,7 +75,11 @@ class KafkaStore:
                 hint="describe it again; with --no-wait this is not checked",
             )
             outcomes |= dict.fromkeys(found.late, not_visible)
-            self._warn_of(found)
+            if found.not_asked is not None and found.not_asked not in self._warned:
+                self._warned.add(found.not_asked)
+                self._settings.warn(
+                    f"not read back from every broker: {found.not_asked}; the controller has the change"
+                )
         return [replace(result, error=result.error or outcomes[result.entity]) for result in results]
 
     def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
@@ -104,7 +108,11 @@ class KafkaStore:
                     if validate_only:
                         raise
                     lost = StoreUnreachableError(error.message, hint=error.hint)
-                    outcomes |= {alteration.entity: _unconfirmed(error) for alteration in batch}
+                    unconfirmed = UnconfirmedError(
+                        f"not known whether it was changed: {error.message}",
+                        hint="describe it once the brokers are back; the journal has the change as not confirmed",
+                    )
+                    outcomes |= dict.fromkeys((alteration.entity for alteration in batch), unconfirmed)
                     continue
                 except KafkaQuotasError as error:
                     if not outcomes:
@@ -127,19 +135,6 @@ class KafkaStore:
             elif code:
                 errors[alteration.entity] = self._connection.error(code, message, missing_acl=ALTER_ACL)
         return errors
-
-    def _warn_of(self, found: Visibility) -> None:
-        """Warn once of brokers that could not be read back from."""
-        if found.not_asked is not None and found.not_asked not in self._warned:
-            self._warned.add(found.not_asked)
-            self._settings.warn(f"not read back from every broker: {found.not_asked}; the controller has the change")
-
-
-def _unconfirmed(error: LostAnswerError) -> UnconfirmedError:
-    return UnconfirmedError(
-        f"not known whether it was changed: {error.message}",
-        hint="describe it once the brokers are back; the journal has the change as not confirmed",
-    )
 
 
 def _merged(alterations: Sequence[Alteration]) -> list[Alteration]:

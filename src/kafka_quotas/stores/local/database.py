@@ -121,7 +121,13 @@ class LocalFile:
         if self._connection is None or identity != self._identity:
             if self._connection is not None:
                 self._release()
-                self._refuse_foreign_log()
+                # Beside a file that replaced an open one SQLite would apply the old log.
+                if self._has_log():
+                    log = f"{self.path.name}-wal and {self.path.name}-shm"
+                    raise StoreError(
+                        f"the local store was replaced while it was in use: {self.path}",
+                        hint=f"stop what uses it, remove {log} beside it, start again",
+                    )
             self._connection = self._opened()
             self._identity = identity
         return self._connection
@@ -158,14 +164,6 @@ class LocalFile:
             connection.close()
             raise
         return connection
-
-    def _refuse_foreign_log(self) -> None:
-        """Refuse a file that replaced an open one and beside which SQLite would apply the old log."""
-        if self._has_log():
-            raise StoreError(
-                f"the local store was replaced while it was in use: {self.path}",
-                hint=f"stop what uses it, remove {self.path.name}-wal and {self.path.name}-shm beside it, start again",
-            )
 
     def _has_log(self) -> bool:
         """Return whether changes wait in a write-ahead log beside the file."""

@@ -14,14 +14,11 @@ raises `ProtocolError` where the broker could not prove what it has to.
 import os
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.stores.security.jaas import JaasLogin, parse_jaas
-from kafka_quotas.stores.security.oauthbearer import token_source
-
-if TYPE_CHECKING:
-    from kafka_quotas.stores.security.oauthbearer import TokenSource
+from kafka_quotas.stores.security.oauthbearer import TokenSource, token_source
 
 Tokens: TypeAlias = Generator[bytes, bytes, None]
 _NONCE_BYTES: Final = 24
@@ -60,7 +57,7 @@ def scram_login(mechanism: str, user: str, password: str) -> SaslMechanism:
     return SaslMechanism(mechanism=mechanism, begin=tokens)
 
 
-def oauth_login(source: "TokenSource") -> SaslMechanism:
+def oauth_login(source: TokenSource) -> SaslMechanism:
     """Return the login with a token, fetched anew each time, as connections are few and tokens expire."""
 
     def tokens() -> Tokens:

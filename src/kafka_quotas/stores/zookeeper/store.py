@@ -70,8 +70,9 @@ class ZooKeeperStore:
 
     def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
         def changed() -> Snapshot | None:
-            # It is older than the content or just as old: what comes in between shows as a change next time.
-            revision = self._revision()
+            # That of the last change notification, older than the content or just as old: what comes in between shows
+            # as a change next time.
+            revision = f"zxid:{self._session.child_revision(CHANGES_PATH) or 0}"
             return None if revision == since else Snapshot(revision=revision, entries=tuple(read_all(self._session)))
 
         return self._polling.first(changed, timeout_s=timeout_s)
@@ -79,10 +80,6 @@ class ZooKeeperStore:
     def close(self) -> None:
         self._polling.stop()
         self._session.close()
-
-    def _revision(self) -> str:
-        """Return the transaction of the last change notification."""
-        return f"zxid:{self._session.child_revision(CHANGES_PATH) or 0}"
 
     def _error_of(self, alteration: Alteration, *, validate_only: bool) -> KafkaQuotasError | None:
         """Write an accepted alteration, and return the error where that fails."""
