@@ -26,7 +26,7 @@ class _Runner:
         window = QuotaWindow(samples=config["samples"], window_s=config["window_s"])
         self.manager = ClientQuotaManager(QuotaType(line["quota_type"]), window)
         self.handles: dict[str, MutationQuota] = {}
-        self.exceeded: set[str] = set()
+        self.exceeded: dict[str, bool] = {}
 
     def step(self, event: dict[str, Any]) -> Any:
         return getattr(self, event["op"])(event)
@@ -55,20 +55,19 @@ class _Runner:
     def new_quota(self, event: dict[str, Any]) -> Any:
         quota = self.manager.mutation_quota(event["user"], event["client_id"], strict=event["mode"] == "strict")
         self.handles[event["handle"]] = quota
-        self.exceeded.discard(event["handle"])
+        self.exceeded[event["handle"]] = False
         return {"kind": quota.kind}
 
     def quota_record(self, event: dict[str, Any]) -> Any:
         refusal = self.handles[event["handle"]].record(number(event["value"]), event["t"])
         if refusal is None:
             return {"raised": False, **self.quota_state(event)}
-        if refusal.until_ms > event["t"]:
-            self.exceeded.add(event["handle"])
+        self.exceeded[event["handle"]] = refusal.until_ms > event["t"]
         return {"raised": True, "exception_throttle_ms": refusal.throttle_ms, **self.quota_state(event)}
 
     def quota_state(self, event: dict[str, Any]) -> Any:
         throttle_ms = self.handles[event["handle"]].throttle_ms(event["t"])
-        return {"is_exceeded": event["handle"] in self.exceeded, "throttle_ms": throttle_ms}
+        return {"is_exceeded": self.exceeded[event["handle"]], "throttle_ms": throttle_ms}
 
     def metrics(self, event: dict[str, Any]) -> Any:
         return [
