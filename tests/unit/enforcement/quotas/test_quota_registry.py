@@ -44,9 +44,9 @@ def test_the_same_content_changes_nothing() -> None:
     policy = QuotaRegistry(WINDOW)
     content = [entry(APP, producer_byte_rate=1000.0)]
     policy.apply(content)
-    generation = policy.broker(1).manager(QuotaType.PRODUCE).generation
+    generation = policy.broker(1).manager(QuotaType.PRODUCE).limits.generation
     assert policy.apply(content) == 0
-    assert policy.broker(1).manager(QuotaType.PRODUCE).generation == generation
+    assert policy.broker(1).manager(QuotaType.PRODUCE).limits.generation == generation
 
 
 def test_a_changed_limit_keeps_what_was_recorded() -> None:
