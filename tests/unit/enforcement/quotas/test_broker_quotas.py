@@ -13,9 +13,11 @@ APP = Entity.of(client_id=CLIENT_ID)
 def test_brokers_have_buckets_for_each_mode_and_every_limit_is_in_all_of_them() -> None:
     quotas = BrokerQuotas(WINDOW)
     quotas.update(QuotaType.PRODUCE, APP, 5.0, static=False)
-    assert quotas.manager(QuotaType.PRODUCE, Mode.SMOOTH).limiter("u", CLIENT_ID).bound == 5.0
+    smooth = quotas.manager(QuotaType.PRODUCE, Mode.SMOOTH).limits
+    assert smooth.limit(smooth.bucket("u", CLIENT_ID)) == 5.0
     quotas.update(QuotaType.PRODUCE, APP, 6.0, static=False)
     for mode in (Mode.KAFKA, Mode.SMOOTH):
-        assert quotas.manager(QuotaType.PRODUCE, mode).limiter("u", CLIENT_ID).bound == 6.0
+        limits = quotas.manager(QuotaType.PRODUCE, mode).limits
+        assert limits.limit(limits.bucket("u", CLIENT_ID)) == 6.0
     quotas.client("u", CLIENT_ID).produce.record(1, START_MS)
     assert [(mode, state.bound) for mode, state in quotas.buckets(QuotaType.PRODUCE, START_MS)] == [(Mode.KAFKA, 6.0)]
