@@ -21,7 +21,7 @@ from kafka_quotas.enforcement.proxy.transport import PeerCloseWatcher, Transport
 from kafka_quotas.enforcement.proxy.upstream import Reroute, UpstreamConfig, UpstreamError, connect_any
 from kafka_quotas.enforcement.session.gathering import GATHER_MS
 from kafka_quotas.enforcement.session.session import Session
-from kafka_quotas.enforcement.session.session_state import AWAITING_RESPONSE, CLOSED, DRAINING, THROTTLED
+from kafka_quotas.enforcement.session.session_state import CLOSED, DRAINING, THROTTLED
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 
@@ -257,9 +257,9 @@ class ProxiedConnection:
             return
         self._client.pause(wanted=state.upstream_is_full or state.waiting_request_bytes > 0)
         self._upstream.pause(wanted=state.client_is_full or state.waiting_response_bytes > 0)
-        # A client that is left unread for a long time may leave unnoticed: throttled, or pipelining after a broker that
-        # does not answer. What it sent then is safe to drop only where it would have got a response to it.
-        waits_long = state.phase in (THROTTLED, AWAITING_RESPONSE) or state.is_at_max_in_flight
+        # A client that is left unread for a long time may leave unnoticed. Not so one whose response is awaited: it may
+        # have sent requests after it that ask for no response, and the broker has to get them although it has left.
+        waits_long = state.phase is THROTTLED or state.is_at_max_in_flight
         self._watch(wanted=self._client.is_paused and waits_long and state.expects_all_responses)
         is_draining = state.phase is DRAINING
         self._is_unsteady = self._client.is_paused or self._upstream.is_paused or is_draining
