@@ -17,10 +17,10 @@ from tests.support.brokers.topic_broker import (
     frames_in,
     request_of,
 )
-from tests.support.core.virtual_clock import VirtualClock
 from tests.support.frames import kio_samples
 from tests.support.frames.enforcement import CLIENT_ID, START_MS, Pair
 
+from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.threshold import ThresholdSettings

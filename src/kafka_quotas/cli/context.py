@@ -171,7 +171,7 @@ def _context() -> None:
 
 @app.command("list")
 def list_contexts(*, output: ListingView = TABLE_VIEW) -> None:
-    """List the contexts; the one in use is marked."""
+    """List the contexts and mark the one in use."""
     contexts = read_contexts(contexts_path())
     print_listing(contexts_listing(contexts), output)
     if not contexts.contexts:

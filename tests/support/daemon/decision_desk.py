@@ -3,8 +3,7 @@
 import json
 from collections.abc import Awaitable
 
-from tests.support.core.virtual_clock import VirtualClock
-
+from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType

@@ -61,7 +61,7 @@ def status(control: Control = None, output: ListingView = TABLE_VIEW) -> None:
 
 @app.command()
 def reload(control: Control = None, output: ListingView = TABLE_VIEW) -> None:
-    """Have the daemon read its files and its store again; connections stay, and so does what was measured.
+    """Have the daemon read its files and its store again, keeping connections and measurements.
 
     All files are checked before any is used. Where one can't be used the daemon keeps what it had; the exit code is 1.
     """

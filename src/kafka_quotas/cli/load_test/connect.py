@@ -36,7 +36,7 @@ def connect(
     windows: Annotated[LoadWindowOptions, ONLY_CLIENTS],
     output: ResultOutput,
 ) -> int:
-    """Open connections, ask each one question, close it; and judge how many per second the brokers took.
+    """Open and close connections, with one request each, and judge how many a second the brokers took.
 
     A connection that was answered counts. One that is closed without an answer was turned away by the quota of its
     address; one whose answer took 100 ms or more was delayed. With a quota both count as throttled, by how long they

@@ -86,7 +86,7 @@ def requests(
     windows: Annotated[LoadWindowOptions, ONLY_CLIENTS],
     output: ResultOutput,
 ) -> int:
-    """Flood a cluster with requests of one kind per client, and tell how many got through and were throttled.
+    """Flood a cluster with requests of one kind per client, and report what got through or was throttled.
 
     Fetches start behind the last record, so that they find nothing. Produce requests bring one record.
     """

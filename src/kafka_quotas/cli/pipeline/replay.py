@@ -105,7 +105,7 @@ def replay(
     engine: EngineOptions,
     output: ListingView = TABLE_VIEW,
 ) -> None:
-    """Replay recorded events through Kafka's algorithm under proposed quotas: who is throttled, when, for how long.
+    """Replay recorded events under proposed quotas: who is throttled, when, and for how long.
 
     Without --quotas and --sweep, the quotas in the store are replayed. A row is a quota bucket at a broker under a
     proposal; every row says by which model. Each quota type is replayed on its own.

@@ -40,7 +40,7 @@ def report(
     windows: WindowOptions,
     engine: EngineOptions,
 ) -> None:
-    """Write a page with charts and plain words: who uses what, when, how near to the limits, and which limits to set.
+    """Write a page with charts: who uses what, when, how near to the limits, and which limits to set.
 
     It is one HTML file that can be sent by mail; it loads nothing and runs no script.
     """

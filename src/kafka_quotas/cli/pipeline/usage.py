@@ -52,7 +52,7 @@ def usage(
     engine: EngineOptions,
     output: ListingView = TABLE_VIEW,
 ) -> None:
-    """Show who used how much of which quota, by Kafka's own rate (11 samples of 1 s, unless told otherwise).
+    """Show who used how much of which quota, by Kafka's own rate (11 samples of 1 s by default).
 
     A row is a quota bucket at a broker: percentiles of its rate over the seconds with traffic, the limit in force and
     the share of it that the 99th percentile is, the share of seconds with traffic, the largest second by the mean one,

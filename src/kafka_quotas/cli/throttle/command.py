@@ -196,7 +196,7 @@ def mutation(
     windows: Annotated[BrokerWindowOptions, ONLY_CONTROLLER],
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Compute the wait after a burst of partitions created, added or deleted, as strict and older clients see it.
+    """Compute the wait after a burst of partition changes, as strict and older clients see it.
 
     Example: --quota 5 --burst 560 --controller-quota-window-num 100.
     """

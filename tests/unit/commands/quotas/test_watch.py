@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.support.core.virtual_clock import VirtualClock
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.output.json_text import json_line
@@ -17,6 +16,7 @@ from kafka_quotas.cli.output.table import Column, Listing, Table
 from kafka_quotas.cli.output.view import Output, View
 from kafka_quotas.commands.quotas.watch import WatchBounds, watch
 from kafka_quotas.core.changes.plan import PlannedChange, differences, quota_count
+from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.errors import StoreRefusedError, StoreUnreachableError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING, FilterComponent, Match, QuotaFilter

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.support.core.virtual_clock import VirtualClock
 from tests.support.daemon.whole_run import run_whole
 
+from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.errors import ProtocolError, UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow

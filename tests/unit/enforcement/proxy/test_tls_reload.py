@@ -4,8 +4,8 @@ import ssl
 from pathlib import Path
 
 import pytest
-from tests.support.core.virtual_clock import VirtualClock
 
+from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.enforcement.proxy.tls_reload import LOOK_MS, ReloadingTlsContext
 from kafka_quotas.enforcement.telemetry.log import LogEvent

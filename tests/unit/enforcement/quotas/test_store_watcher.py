@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from tests.support.core.virtual_clock import VirtualClock
 
+from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.control.handler import ControlHandler
 from kafka_quotas.enforcement.decisions.messages import DecisionError, DecisionRequest

@@ -8,10 +8,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 from tests.support.brokers.topic_broker import METADATA, TopicBroker, frame_of, frames_in, request_of
-from tests.support.core.virtual_clock import VirtualClock
 from tests.support.frames import kio_samples
 from tests.support.frames.enforcement import CLIENT_ID, START_MS, Pair, fetch, produce, request
 
+from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow

@@ -13,9 +13,9 @@ from tests.support.brokers.topic_broker import (
     request_of,
     topic_id,
 )
-from tests.support.core.virtual_clock import VirtualClock
 from tests.support.frames.enforcement import CLIENT_ID, START_MS, Pair, request
 
+from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from kio.static.primitive import i8, i32Timedelta
 from tests.support.brokers.topic_broker import METADATA, TopicBroker, frames_in
-from tests.support.core.virtual_clock import VirtualClock
 from tests.support.frames import kio_samples
 from tests.support.frames.enforcement import CLIENT_ID, START_MS, Pair
 
+from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from tests.support.brokers.topic_broker import METADATA, PRODUCE, Client, TopicBroker, request_of, topic_id
-from tests.support.core.virtual_clock import VirtualClock
 from tests.support.frames.enforcement import START_MS, Pair, request
 from tests.support.frames.numbered_batch import batch
 
+from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.threshold import ThresholdSettings

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.core.virtual_clock import VirtualClock
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.commands.declarative.apply import FIRST_CHUNK
@@ -18,7 +17,7 @@ from kafka_quotas.commands.quotas.revert import undo_due
 from kafka_quotas.core.changes.journal_entry import JournalEntry, entry_from, entry_line, new_entry_id
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.changes.revert import due_undos
-from kafka_quotas.core.clock import format_instant, parse_instant
+from kafka_quotas.core.clock import VirtualClock, format_instant, parse_instant
 from kafka_quotas.core.errors import StoreError, UnconfirmedError, UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.files import journal as journal_module
