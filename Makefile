@@ -27,7 +27,7 @@ pipeline-demo: $(VENV)/.pipeline
 	$(BIN)/kafka-quotas pipeline demo --jars .cache/kafka-4.3.1
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest --numprocesses 2
+	$(BIN)/python -m pytest --numprocesses 2 --durations 25
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
