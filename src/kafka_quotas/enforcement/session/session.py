@@ -123,7 +123,6 @@ class Session:
         state.requests = FrameStream(requests.begin, requests.end, state.to_upstream)
         state.responses = FrameStream(responses.begin, responses.end, state.to_client)
         self._requests = requests
-        self._accounting = accounting
 
     def move(
         self, quotas: BrokerQuotas, *, factories: Mapping[int, FilterFactory], on_charge: OnCharge | None = None
