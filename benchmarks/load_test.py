@@ -34,7 +34,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.brokers.java_process import java_command
 from tests.support.brokers.servers import Kafka, kafka_4
 
-from kafka_quotas.loadtest.plan.schedule import BurstSchedule, ConstantSchedule, PoissonSchedule
+from kafka_quotas.loadtest.plan.schedule import TICKS, BurstSchedule, ConstantSchedule, PoissonSchedule
 from kafka_quotas.loadtest.record.recorder import Recorder
 
 TOPIC = "bench"
@@ -273,8 +273,8 @@ def memory() -> None:
         rate = Fraction(5)
         schedules = (
             ConstantSchedule(records_per_second=rate),
-            PoissonSchedule(arrivals_per_second=rate, seed=1),
-            BurstSchedule(arrivals_per_second=rate, burst_size=10),
+            PoissonSchedule(ticks=ConstantSchedule(records_per_second=rate * TICKS), seed=1),
+            BurstSchedule(bursts=ConstantSchedule(records_per_second=rate / 10), burst_size=10),
         )
         for index in range(hours * 3600 * 5):
             now_ns = schedules[1].intended_ns(index)

@@ -50,6 +50,16 @@ def test_producers_keep_their_schedules(tmp_path: Path) -> None:
     assert (tmp_path / "samples.parquet").is_file()
 
 
+def test_a_rate_follows_its_stages() -> None:
+    stages = ("--rate", "200rec/s", "--stage", "2s:1000rec/s", "--stage", "0s:100rec/s")
+
+    code, out, err = run_cli("load-test", "produce", *QUICK, *stages, "--client", "raw", "--output", "json")
+
+    assert (code, err) == (0, "")
+    (client,) = json.loads(out)["entities"]
+    assert client["seconds"]["records"] == [pytest.approx(count, abs=25) for count in (200, 400, 800, 100, 100)]
+
+
 def test_a_quota_that_nobody_keeps_is_not_met() -> None:
     code, out, err = run_cli("load-test", "produce", *QUICK, "--quota", "1MB/s")
 

@@ -10,7 +10,7 @@ from kafka_quotas.commands.load_test.typed_scenario import one_for_each
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.units import parse_bytes, parse_duration_ms
 from kafka_quotas.loadtest.judge.expectation import Expectation, parse_expectation
-from kafka_quotas.loadtest.plan.offered_rate import AS_FAST_AS_POSSIBLE, parse_offered_rate
+from kafka_quotas.loadtest.plan.offered_rate import AS_FAST_AS_POSSIBLE, NO_LOAD, parse_offered_rate, parse_stage
 from kafka_quotas.loadtest.plan.plan import MAX_RECORD_SIZE, ClientName, parse_entity_name
 from kafka_quotas.loadtest.plan.workload import Arrival, ClientKind, Loop
 from kafka_quotas.loadtest.scenario.model import ScenarioClient
@@ -78,6 +78,11 @@ class ClientOptions:
         help="What a client offers: max (the default), 5MB/s, 200rec/s or 2x-quota; once for all clients, or once for "
         "each in the order of --entity.",
     )
+    stage: list[str] | None = option(
+        "--stage TIME:RATE",
+        help="Let the rate of every client move evenly to this one within this time, as 30s:5MB/s; may be repeated. "
+        "The stages begin with --rate, or 0, once the warm-up is over, and the last rate remains. 0s:RATE jumps.",
+    )
     client: ClientKind = option(
         "--client",
         default=ClientKind.LIBRDKAFKA,
@@ -108,7 +113,8 @@ class ClientOptions:
     def spelled_out(self, what: ScenarioClient) -> tuple[ScenarioClient, ...]:
         """Return the load of each client in the order of `--entity`, based on `what`."""
         names = self.names()
-        rates = tuple(map(parse_offered_rate, self.rate or ())) or (AS_FAST_AS_POSSIBLE,)
+        stages = tuple(map(parse_stage, self.stage or ()))
+        rates = tuple(map(parse_offered_rate, self.rate or ())) or (NO_LOAD if stages else AS_FAST_AS_POSSIBLE,)
         if self.honor_throttle not in ("yes", "no"):
             raise UsageError(f"--honor-throttle is yes or no, not {self.honor_throttle!r}")
         return tuple(
@@ -117,6 +123,7 @@ class ClientOptions:
                 user=name.user,
                 client_id=name.client_id,
                 rate=rate,
+                stages=stages,
                 arrival=self.arrival,
                 burst_size=self.burst_size,
                 loop=self.loop,

@@ -8,6 +8,7 @@ from itertools import chain
 from kafka_quotas.loadtest.clients.engine import LoadClient
 from kafka_quotas.loadtest.judge.judging import Evidence, judge_run
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+from kafka_quotas.loadtest.plan.ramp import mean_rate, rate_bounds
 from kafka_quotas.loadtest.plan.workload import UNITS, Arrival, MutationFlood, RateUnit, Workload
 from kafka_quotas.loadtest.record.recorder import Recorder
 from kafka_quotas.loadtest.record.timeline import Slot
@@ -150,18 +151,19 @@ def _verdict(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> 
     entity = clients[0].entity
     start_s = min(client.entity.start_s for client in clients)
     end_s = max(min(client.entity.stop_s or facts.elapsed_s, facts.elapsed_s) for client in clients)
-    seen = _seen(clients, elapsed_s=max(end_s - start_s, 0.0), end_s=end_s)
+    seen = _seen(clients, from_s=max(plan.warmup_s, start_s), elapsed_s=max(end_s - start_s, 0.0), end_s=end_s)
     warmup_ms = max(plan.warmup_s - start_s, 0.0) * 1000
     quota = None if entity.quota is None else entity.quota * _enforcers(plan, clients[0], facts)
-    if not entity.is_judged:
-        return unjudged_verdict(seen, quota=quota, window_ms=plan.window_ms, warmup_ms=warmup_ms)
+    is_staged = entity.is_judged and _crosses(clients, quota, from_s=max(plan.warmup_s, start_s), to_s=end_s)
+    if is_staged or not entity.is_judged:
+        return unjudged_verdict(seen, quota=quota, window_ms=plan.window_ms, warmup_ms=warmup_ms, is_staged=is_staged)
     return entity_verdict(seen, quota=quota, window_ms=plan.window_ms, warmup_ms=warmup_ms)
 
 
-def _seen(clients: Sequence[LoadClient], *, elapsed_s: float, end_s: float) -> Observation:
-    """Return the observation of some clients of one workload together."""
+def _seen(clients: Sequence[LoadClient], *, from_s: float, elapsed_s: float, end_s: float) -> Observation:
+    """Return the observation of clients of one workload together, whose offers count from `from_s` on."""
     entity = clients[0].entity
-    offers = [_offered(client.entity, client.wire.ratio) for client in clients]
+    offers = [_offered(client, from_s=from_s, to_s=end_s) for client in clients]
     limited_ms = [first for client in clients if (first := _first_throttle_ms(client.recorder)) is not None]
     traces = [charged_trace(client) for client in clients]
     return Observation(
@@ -192,15 +194,41 @@ def charged_trace(client: LoadClient) -> list[tuple[float, int]]:
     return [(float(t_ms), round(size * client.wire.ratio)) for t_ms, size in recorder.trace.entries()]
 
 
-def _offered(entity: ClientLoad, wire_ratio: float) -> float | None:
+def _crosses(clients: Sequence[LoadClient], quota: float | None, *, from_s: float, to_s: float) -> bool:
+    """Return whether clients offer now less and now more than their quota, which promises no one rate."""
+    if quota is None or not any(client.entity.ramp for client in clients):
+        return False
+    bounds = [_bounds(client, from_s=from_s, to_s=to_s) for client in clients]
+    return sum(low for low, _ in bounds) <= quota < sum(high for _, high in bounds)
+
+
+def _bounds(client: LoadClient, *, from_s: float, to_s: float) -> tuple[float, float]:
+    """Return the lowest and the highest rate that a client offers, in the unit of its quota."""
+    entity = client.entity
+    if not entity.ramp:
+        offered = _offered(client, from_s=from_s, to_s=to_s)
+        return (math.inf, math.inf) if offered is None else (offered, offered)
+    low, high = rate_bounds(entity.ramp, from_s=from_s - entity.start_s, to_s=to_s - entity.start_s)
+    return low * _cost(client), high * _cost(client)
+
+
+def _offered(client: LoadClient, *, from_s: float, to_s: float) -> float | None:
     """Return what the client offers in the unit of its rate, None for as much as possible."""
+    entity = client.entity
     if entity.arrivals_per_second is None:
         return None
     rate = float(entity.arrivals_per_second)
-    if UNITS[entity.workload] is RateUnit.BYTES:
-        return rate * entity.record_size * wire_ratio
-    flood = entity.flood
-    return rate * flood.topics_per_request * flood.partitions_per_topic if isinstance(flood, MutationFlood) else rate
+    if entity.ramp:
+        rate = mean_rate(entity.ramp, from_s=from_s - entity.start_s, to_s=to_s - entity.start_s)
+    return rate * _cost(client)
+
+
+def _cost(client: LoadClient) -> float:
+    """Return the cost of one arrival in the unit of the quota."""
+    flood = client.entity.flood
+    if UNITS[client.entity.workload] is RateUnit.BYTES:
+        return client.entity.record_size * client.wire.ratio
+    return flood.topics_per_request * flood.partitions_per_topic if isinstance(flood, MutationFlood) else 1
 
 
 def _offer_slack(entity: ClientLoad, elapsed_s: float) -> float:

@@ -6,7 +6,7 @@ from enum import Enum
 from fractions import Fraction
 
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
-from kafka_quotas.core.model.units import parse_bytes
+from kafka_quotas.core.model.units import parse_bytes, parse_duration_ms
 
 _HINT = "examples: max, 5MB/s, 200rec/s, 10req/s, 5conn/s, 2x-quota"
 _RECORDS = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?:rec|records|req|requests|conn|connections)(?:/s|ps)", re.ASCII)
@@ -61,6 +61,41 @@ class OfferedRate:
 
 
 AS_FAST_AS_POSSIBLE = OfferedRate(kind=RateKind.MAX, figure=Fraction(0))
+NO_LOAD = OfferedRate(kind=RateKind.RECORDS, figure=Fraction(0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A time in which a client's rate moves evenly to a target. A stage of 0 s jumps to it."""
+
+    duration_s: float
+    target: OfferedRate
+
+
+def parse_stage(text: str) -> Stage:
+    """Parse a stage such as `30s:5MB/s`, `2min:2x-quota` or `10s:0`.
+
+    Raises:
+        UsageError: The text is no stage.
+    """
+    duration, colon, target = text.partition(":")
+    if not colon:
+        raise UsageError(f"not a stage: {text!r}", hint="write TIME:RATE, such as 30s:5MB/s")
+    return Stage(duration_s=float(parse_duration_ms(duration.strip()) / 1000), target=parse_stage_target(target))
+
+
+def parse_stage_target(text: str) -> OfferedRate:
+    """Parse the rate that a stage leads to, which may be 0.
+
+    Raises:
+        UsageError: The text is no rate, or is `max`, which nothing leads to evenly.
+    """
+    if text.strip() == "0":
+        return NO_LOAD
+    target = parse_offered_rate(text)
+    if target.kind is RateKind.MAX:
+        raise UsageError("a stage needs a rate to lead to, not max", hint="examples: 5MB/s, 200rec/s, 2x-quota, 0")
+    return target
 
 
 def parse_offered_rate(text: str) -> OfferedRate:

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.loadtest.plan.ramp import RampPhase
 from kafka_quotas.loadtest.plan.workload import Arrival, ClientKind, Loop, MutationFlood, RequestFlood, Workload
 
 MAX_RECORD_SIZE = 900_000
@@ -80,7 +81,11 @@ class ClientLoad(ClientSettings):
     """The topic, empty where none is needed."""
     arrivals_per_second: Fraction | None = None
     """Records (produce, consume), requests (requests, mutate) or connections (connect), None for as many as possible.
+
+    With a ramp it is the highest rate.
     """
+    ramp: tuple[RampPhase, ...] = ()
+    """The phases of a rate that changes, from the start of the client on, empty for one that does not."""
     quota: float | None = None
     """The limit of one broker, in the unit of the workload's quota, None for unlimited."""
     flood: RequestFlood | MutationFlood | None = None

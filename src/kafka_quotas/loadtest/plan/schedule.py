@@ -15,10 +15,13 @@ from typing import Final, Protocol
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.plan.plan import ClientLoad
+from kafka_quotas.loadtest.plan.ramp import RampSchedule, multiplied
 from kafka_quotas.loadtest.plan.workload import Arrival
 
 _BLOCK: Final = 256
 _KEPT: Final = 4
+TICKS: Final = 1 << 20
+"""The grain of random arrivals: parts of the mean distance between two."""
 NS_PER_S = 1_000_000_000
 
 
@@ -62,20 +65,17 @@ class ConstantSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoissonSchedule:
-    """Arrivals at random and independent of each other, at a mean rate.
+    """Arrivals at random and independent of each other, at the rate of an even schedule.
 
-    Each 256 of them share a span of 256 / rate seconds, in which they lie as a Poisson process lies that is known to
-    have had 256 arrivals: sorted uniform instants. So the rate is exact over any longer time, without drift, and only
-    fluctuations of the sum over many such spans are missing. A rate that is not above 0 raises a `UsageError`.
+    Each 256 of them share the span in which 256 even arrivals lie, and lie in it as a Poisson process lies that is
+    known to have had 256 arrivals: sorted uniform instants. So the rate is exact over any longer time, without drift,
+    and only fluctuations of the sum over many such spans are missing.
     """
 
-    arrivals_per_second: Fraction
+    ticks: Schedule
+    """The even schedule, with `TICKS` of its own arrivals for each arrival."""
     seed: int
-    _even: ConstantSchedule = field(init=False, repr=False)
     _kept: "dict[int, array[int]]" = field(init=False, repr=False, compare=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_even", ConstantSchedule(records_per_second=self.arrivals_per_second))
 
     def intended_ns(self, index: int) -> int:
         """Return when arrival `index` is due, in nanoseconds since the start."""
@@ -86,7 +86,7 @@ class PoissonSchedule:
         """Return how many arrivals are due at `elapsed_ns`, earlier ones included."""
         if elapsed_ns < 0:
             return 0
-        block = (self._even.due_count(elapsed_ns) - 1) // _BLOCK  # the span that this instant lies in
+        block = (self.ticks.due_count(elapsed_ns) - 1) // (_BLOCK * TICKS)  # the span that this instant lies in
         return block * _BLOCK + bisect_right(self._instants(block), elapsed_ns)
 
     def _instants(self, block: int) -> "array[int]":
@@ -96,46 +96,49 @@ class PoissonSchedule:
         if found is None:
             if len(kept) >= _KEPT:
                 del kept[next(iter(kept))]
-            first_ns = self._even.intended_ns(block * _BLOCK)
-            span_ns = self._even.intended_ns((block + 1) * _BLOCK) - first_ns
             source = random.Random(f"{self.seed}/{block}")  # noqa: S311 - spread, not secrets
-            instants = sorted(first_ns + int(source.random() * span_ns) for _ in range(_BLOCK))
-            found = kept[block] = array("q", instants)
+            first, span = block * _BLOCK * TICKS, _BLOCK * TICKS
+            instants = [self.ticks.intended_ns(first + int(source.random() * span)) for _ in range(_BLOCK)]
+            found = kept[block] = array("q", sorted(instants))
         return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BurstSchedule:
-    """Bursts of `burst_size` arrivals at once, with pauses that keep the mean rate."""
+    """Bursts of `burst_size` arrivals at once, each with one arrival of an even schedule."""
 
-    arrivals_per_second: Fraction
+    bursts: Schedule
     burst_size: int
-    _bursts: ConstantSchedule = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.burst_size < 1:
             raise UsageError(f"a burst has one arrival at least, not {self.burst_size}")
-        bursts = ConstantSchedule(records_per_second=self.arrivals_per_second / self.burst_size)
-        object.__setattr__(self, "_bursts", bursts)
 
     def intended_ns(self, index: int) -> int:
         """Return when arrival `index` is due, in nanoseconds since the start."""
-        return self._bursts.intended_ns(index // self.burst_size)
+        return self.bursts.intended_ns(index // self.burst_size)
 
     def due_count(self, elapsed_ns: int) -> int:
         """Return how many arrivals are due at `elapsed_ns`, earlier ones included."""
-        return self._bursts.due_count(elapsed_ns) * self.burst_size
+        return self.bursts.due_count(elapsed_ns) * self.burst_size
 
 
 def schedule_of(entity: ClientLoad, *, seed: int) -> Schedule | None:
     """Return the schedule of a client's arrivals, None for as many as possible."""
-    rate = entity.arrivals_per_second
-    if rate is None:
-        return None
     match entity.arrival:
+        case _ if entity.arrivals_per_second is None:
+            return None
         case Arrival.CONSTANT:
-            return ConstantSchedule(records_per_second=rate)
+            return _even_schedule(entity, Fraction(1))
         case Arrival.POISSON:
-            return PoissonSchedule(arrivals_per_second=rate, seed=seed)
+            return PoissonSchedule(ticks=_even_schedule(entity, Fraction(TICKS)), seed=seed)
         case Arrival.BURST:
-            return BurstSchedule(arrivals_per_second=rate, burst_size=entity.burst_size)
+            bursts = _even_schedule(entity, Fraction(1, entity.burst_size))
+            return BurstSchedule(bursts=bursts, burst_size=entity.burst_size)
+
+
+def _even_schedule(entity: ClientLoad, factor: Fraction) -> Schedule:
+    """Return the even schedule of a client's rate times a factor, along its ramp where it has one."""
+    if entity.ramp:
+        return RampSchedule(phases=multiplied(entity.ramp, factor))
+    return ConstantSchedule(records_per_second=(entity.arrivals_per_second or Fraction(0)) * factor)

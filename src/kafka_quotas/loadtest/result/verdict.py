@@ -21,6 +21,8 @@ class ObservationKind(Enum):
     MODEST = "modest"
     UNLIMITED = "unlimited"
     UNJUDGED = "unjudged"
+    STAGED = "staged"
+    """Stages lead across its quota, so that throttle times judge it and no rate does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,7 @@ class ClientVerdict:
     @property
     def state(self) -> State:
         """Met, not met, void where the run was too short, or unchecked where the rate proves nothing."""
-        if self.kind is ObservationKind.UNJUDGED:
+        if self.kind in (ObservationKind.UNJUDGED, ObservationKind.STAGED):
             return State.UNCHECKED
         return State.MET if self.ok else State.VOID if self.too_short else State.NOT_MET
 
@@ -81,17 +83,21 @@ def entity_verdict(seen: Observation, *, quota: float | None, window_ms: int, wa
     return _unhindered(seen, measured, quota)
 
 
-def unjudged_verdict(seen: Observation, *, quota: float | None, window_ms: int, warmup_ms: float) -> ClientVerdict:
+def unjudged_verdict(
+    seen: Observation, *, quota: float | None, window_ms: int, warmup_ms: float, is_staged: bool = False
+) -> ClientVerdict:
     """Return the verdict on a client whose rate proves nothing.
 
-    Thread time or expected errors limit such a client. The verdict has the quota all the same, where there is one for
-    the rate.
+    Thread time or expected errors limit such a client, or `is_staged`: its stages lead across its quota. The verdict
+    has the quota all the same, where there is one for the rate.
     """
     measured = average(seen.acks, window_ms=window_ms, skip_ms=warmup_ms, end_ms=seen.end_ms)
     plain = _unhindered(seen, measured, None)
-    evidence = f"{plain.evidence}; its rate proves nothing here and is not judged"
+    reason = "its stages lead across its quota, so its rate" if is_staged else "its rate proves nothing here and"
+    kind = ObservationKind.STAGED if is_staged else ObservationKind.UNJUDGED
     ratio = None if quota is None else plain.achieved / quota
-    return replace(plain, kind=ObservationKind.UNJUDGED, ok=True, quota=quota, ratio=ratio, evidence=evidence)
+    evidence = f"{plain.evidence}; {reason} is not judged"
+    return replace(plain, kind=kind, ok=True, quota=quota, ratio=ratio, evidence=evidence)
 
 
 def shared_verdict(own: ClientVerdict, together: ClientVerdict, *, others: int, unit: RateUnit) -> ClientVerdict:

@@ -10,7 +10,7 @@ from typing import Final
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.loadtest.plan.offered_rate import AS_FAST_AS_POSSIBLE, OfferedRate
+from kafka_quotas.loadtest.plan.offered_rate import AS_FAST_AS_POSSIBLE, OfferedRate, Stage
 from kafka_quotas.loadtest.plan.plan import ClientSettings
 from kafka_quotas.loadtest.plan.workload import MutationFlood, RequestFlood, Workload
 
@@ -97,6 +97,9 @@ class ScenarioClient(ClientSettings):
     count: int = 1
     topic: str = ""
     rate: OfferedRate = AS_FAST_AS_POSSIBLE
+    """The rate, which stages begin with."""
+    stages: tuple[Stage, ...] = ()
+    """The changes of its rate in order, from the end of the warm-up or from its later start on."""
     judge_by: float | None = None
     """The quota to judge by instead of the quotas in force, None for those."""
     unlimited: bool = False

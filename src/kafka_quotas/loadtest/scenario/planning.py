@@ -3,9 +3,11 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
 
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, ClientSettings, LoadPlan
+from kafka_quotas.loadtest.plan.ramp import RampPhase
 from kafka_quotas.loadtest.plan.workload import MutationFlood, RequestFlood, Workload
 from kafka_quotas.loadtest.run.quotas_in_force import KEY_OF, InForce
 from kafka_quotas.loadtest.scenario.model import NUMBER, Scenario, ScenarioClient
@@ -96,13 +98,16 @@ def _load(
 ) -> ClientLoad:
     name = _name(entity, number)
     quota = _judged_by(entity, name, in_force)
+    rate = entity.rate.arrivals_per_second(cost=arrival_cost(entity), quota=quota)
+    ramp = _ramp(entity, rate, quota, warmup_s=scenario.unjudged_s)
     topic = _numbered(entity.topic, number) or ""
     is_there = any(each.is_there for each in scenario.topics if each.name == entity.topic)
     return ClientLoad(
         name=name,
         workload=entity.does,
         topic=f"{environment.prefix}{topic}" if topic and not is_there else topic,
-        arrivals_per_second=entity.rate.arrivals_per_second(cost=arrival_cost(entity), quota=quota),
+        arrivals_per_second=max(each.end_rate for each in ramp) if ramp else rate,
+        ramp=ramp,
         quota=quota,
         flood=_flood(entity, environment, name),
         start_s=entity.start_s + scenario.unjudged_s if entity.start_s else 0.0,
@@ -110,6 +115,20 @@ def _load(
         properties=(*environment.credentials(name), *entity.properties),
         **{field.name: getattr(entity, field.name) for field in fields(ClientSettings)},
     )
+
+
+def _ramp(
+    entity: ScenarioClient, rate: Fraction | None, quota: float | None, *, warmup_s: float
+) -> tuple[RampPhase, ...]:
+    """Return the phases of a client's rate, which it holds during the warm-up, none without stages."""
+    if not entity.stages or rate is None:
+        return ()
+    phases = [RampPhase(duration_s=0.0 if entity.start_s else warmup_s, start_rate=rate, end_rate=rate)]
+    for stage in entity.stages:
+        before = phases[-1].end_rate
+        target = stage.target.arrivals_per_second(cost=arrival_cost(entity), quota=quota)
+        phases.append(RampPhase(duration_s=stage.duration_s, start_rate=before, end_rate=target or Fraction(0)))
+    return tuple(phases)
 
 
 def arrival_cost(entity: ScenarioClient) -> int:

@@ -15,7 +15,7 @@ from kafka_quotas.core.resolution.effective import ANONYMOUS
 from kafka_quotas.loadtest.judge.expectation import parse_expectation
 from kafka_quotas.loadtest.plan.offered_rate import RateKind
 from kafka_quotas.loadtest.plan.plan import MAX_ENTITIES, ClientLoad, LoadPlan
-from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, RequestFlood, Workload
+from kafka_quotas.loadtest.plan.workload import ClientKind, Loop, MutationFlood, RequestFlood, Workload
 from kafka_quotas.loadtest.run.host_limits import HostLimits
 from kafka_quotas.loadtest.run.quotas_in_force import quotas_in_force
 from kafka_quotas.loadtest.scenario.model import NUMBER, Scenario, ScenarioClient, Security, TargetNeed, Variant
@@ -186,10 +186,34 @@ def _of_work(entity: ScenarioClient, scenario: Scenario, who: str) -> Iterator[M
         yield Mismatch(message=f"{who} does {entity.does}, and says not which", hint=f"add {section}: {{...}}")
     elif wanted is None and entity.flood is not None:
         yield Mismatch(message=f"{who} has a flood, and does {entity.does}")
-    if entity.rate.kind is RateKind.BYTES and not entity.does.moves_records:
+    rates = (entity.rate, *(stage.target for stage in entity.stages))
+    if any(rate.kind is RateKind.BYTES for rate in rates) and not entity.does.moves_records:
         yield Mismatch(message=f"{who}: a rate in bytes is no rate of {entity.does}", hint="example: 10req/s")
+    if entity.stages:
+        yield from _of_stages(entity, scenario, who)
     if entity.does.moves_records or entity.topic:
         yield from _of_its_topic(entity, scenario, who)
+
+
+def _of_stages(entity: ScenarioClient, scenario: Scenario, who: str) -> Iterator[Mismatch]:
+    if entity.rate.kind is RateKind.MAX:
+        yield Mismatch(message=f"{who} has stages, which begin with a rate and not with max", hint="example: 1MB/s")
+    if entity.loop is Loop.CLOSED:
+        yield Mismatch(message=f"{who} has stages and a closed loop, whose rate follows the answers", hint="loop: open")
+    if entity.control:
+        yield Mismatch(
+            message=f"{who} is a control client, whose latencies compare at one rate only",
+            hint="leave its stages out, or give them to the others",
+        )
+    stages_s = sum(stage.duration_s for stage in entity.stages)
+    left_s = min(entity.stop_s or scenario.duration_s, scenario.duration_s) - entity.start_s
+    if stages_s > left_s:
+        yield Mismatch(
+            message=f"{who}: its stages take {stages_s:g} s, and {left_s:g} s of the run are measured",
+            hint=f"a duration of {entity.start_s + stages_s:g}s has room for them",
+        )
+    if not any(rate.figure for rate in (entity.rate, *(stage.target for stage in entity.stages))):
+        yield Mismatch(message=f"{who} offers 0 in all of its stages", hint="example: target: 1MB/s")
 
 
 def _of_its_topic(entity: ScenarioClient, scenario: Scenario, who: str) -> Iterator[Mismatch]:

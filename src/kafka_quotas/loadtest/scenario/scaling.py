@@ -56,6 +56,14 @@ def _entity(entity: ScenarioClient, factor: float, what: frozenset[Scaled]) -> S
     return replace(
         entity,
         flood=flood,
+        stages=tuple(
+            replace(
+                stage,
+                duration_s=stage.duration_s * times,
+                target=stage.target.scaled(factor) if Scaled.RATE in what else stage.target,
+            )
+            for stage in entity.stages
+        ),
         rate=entity.rate.scaled(factor) if Scaled.RATE in what else entity.rate,
         judge_by=judge_by if judge_by is None or Scaled.QUOTAS not in what else judge_by * factor,
         start_s=entity.start_s * times,
@@ -111,16 +119,19 @@ def _flooded(entity: ScenarioClient, scenario: Scenario) -> float:
 
 
 def _partitions_per_second(entity: ScenarioClient, flood: MutationFlood, scenario: Scenario) -> float:
-    """Return the rate of a flood without an end.
+    """Return the highest rate of a flood without an end.
 
     As fast as possible is the rate of its quota, since the brokers accept no more, and unknown (0) without one.
     """
-    if entity.rate.kind is RateKind.RECORDS:
-        return float(entity.rate.figure) * flood.topics_per_request * flood.partitions_per_topic
+    rates = (entity.rate, *(stage.target for stage in entity.stages))
+    counted = [rate.figure for rate in rates if rate.kind is RateKind.RECORDS]
+    fastest = float(max(counted, default=0)) * flood.topics_per_request * flood.partitions_per_topic
+    if len(counted) == len(rates):
+        return fastest
     quota = entity.judge_by
     if quota is None:
         entries = [QuotaEntry(entity=each.entity, quotas=dict(each.values)) for each in scenario.quotas]
         name = client_names(replace(scenario, entities=(replace(entity, count=1),)))[0]
         quota = quotas_in_force(entries, [name])[name, CONTROLLER_MUTATION_RATE].limit
-    times = float(entity.rate.figure) if entity.rate.kind is RateKind.QUOTA_MULTIPLE else 1.0
-    return (quota or 0.0) * times
+    times = max((float(rate.figure) for rate in rates if rate.kind is RateKind.QUOTA_MULTIPLE), default=1.0)
+    return max(fastest, (quota or 0.0) * times)

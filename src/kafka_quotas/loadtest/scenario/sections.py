@@ -12,7 +12,7 @@ from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.units import parse_bytes, parse_quota_value
-from kafka_quotas.loadtest.plan.offered_rate import parse_offered_rate
+from kafka_quotas.loadtest.plan.offered_rate import NO_LOAD, Stage, parse_offered_rate, parse_stage_target
 from kafka_quotas.loadtest.plan.workload import (
     Arrival,
     ClientKind,
@@ -87,6 +87,8 @@ def _entity(quota: str | None = None, **values: Any) -> ScenarioClient:
         values["unlimited"] = True
     elif quota is not None:
         values["judge_by"] = float(parse_bytes(quota))
+    if "stages" in values:
+        values.setdefault("rate", NO_LOAD)
     return ScenarioClient(flood=flood[0] or flood[1], **values)
 
 
@@ -169,6 +171,16 @@ MUTATION: Final = Section(
     ),
     build=MutationFlood,
 )
+STAGE: Final = Section(
+    what="a stage",
+    fields=(
+        Field("duration", Duration(), "how long it takes; 0s jumps", required=True, attribute="duration_s"),
+        Field(
+            "target", Parsed(parse_stage_target, also_number=True), "the rate at its end, as rate, or 0", required=True
+        ),
+    ),
+    build=Stage,
+)
 ENTITY: Final = Section(
     what="an entity",
     fields=(
@@ -183,6 +195,7 @@ ENTITY: Final = Section(
         Field("does", _words(Workload), "produce, consume, requests, mutate or connect", required=True),
         Field("topic", _TOPIC_NAME, "the topic it uses, one of those above"),
         Field("rate", Parsed(parse_offered_rate), "what it offers: max, 5MB/s, 200rec/s, 10req/s, 2x-quota"),
+        Field("stages", ListOf(STAGE), "how its rate changes, from `rate` (or 0) on, once the warm-up is over"),
         Field(
             "quota",
             Parsed(str, also_number=True),

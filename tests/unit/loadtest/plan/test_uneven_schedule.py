@@ -11,6 +11,7 @@ from kafka_quotas.loadtest.clients.pacer import OUTSTANDING_S, Pacer
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName
 from kafka_quotas.loadtest.plan.schedule import (
     NS_PER_S,
+    TICKS,
     BurstSchedule,
     ConstantSchedule,
     PoissonSchedule,
@@ -24,10 +25,14 @@ DAY_NS = 86_400 * NS_PER_S
 
 
 def at_random(seed: int = 1) -> PoissonSchedule:
-    return PoissonSchedule(arrivals_per_second=RATE, seed=seed)
+    return PoissonSchedule(ticks=ConstantSchedule(records_per_second=RATE * TICKS), seed=seed)
 
 
-@pytest.mark.parametrize("schedule", [at_random(), BurstSchedule(arrivals_per_second=RATE, burst_size=7)])
+def in_bursts(size: int) -> BurstSchedule:
+    return BurstSchedule(bursts=ConstantSchedule(records_per_second=RATE / size), burst_size=size)
+
+
+@pytest.mark.parametrize("schedule", [at_random(), in_bursts(7)])
 def test_an_arrival_is_due_from_its_instant_on_and_not_before(schedule: Schedule) -> None:
     instants = [schedule.intended_ns(index) for index in range(2000)]
 
@@ -59,11 +64,11 @@ def test_a_seed_tells_the_arrivals() -> None:
 
 
 def test_bursts_come_at_once_with_pauses_that_make_up_for_it() -> None:
-    schedule = BurstSchedule(arrivals_per_second=RATE, burst_size=50)
+    schedule = in_bursts(50)
 
     assert [schedule.due_count(at) for at in (0, NS_PER_S // 2 - 1, NS_PER_S // 2)] == [50, 50, 100]
     with pytest.raises(UsageError):
-        BurstSchedule(arrivals_per_second=RATE, burst_size=0)
+        BurstSchedule(bursts=ConstantSchedule(records_per_second=RATE), burst_size=0)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.loadtest.plan.offered_rate import parse_offered_rate
+from kafka_quotas.loadtest.plan.offered_rate import AS_FAST_AS_POSSIBLE, NO_LOAD, parse_offered_rate, parse_stage
 from kafka_quotas.loadtest.plan.plan import ClientName
-from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, RequestFlood, Workload
+from kafka_quotas.loadtest.plan.workload import ClientKind, Loop, MutationFlood, RequestFlood, Workload
 from kafka_quotas.loadtest.run.host_limits import HostLimits
 from kafka_quotas.loadtest.run.quotas_in_force import InForce, differences, quotas_in_force
 from kafka_quotas.loadtest.run.watches import TargetWatch
@@ -61,6 +61,11 @@ def with_client(**changes: object) -> Scenario:
     return replace(SCENARIO, entities=(replace(PRODUCER, **changes),))  # type: ignore[arg-type]
 
 
+def staged(*stages: str, **changes: object) -> Scenario:
+    given = {"rate": parse_offered_rate("100kB/s"), "stages": tuple(map(parse_stage, stages)), **changes}
+    return replace(SCENARIO, entities=(replace(PRODUCER, **given),))  # type: ignore[arg-type]
+
+
 def in_force(scenario: Scenario) -> InForce:
     entries = [QuotaEntry(entity=quota.entity, quotas=dict(quota.values)) for quota in scenario.quotas]
     return quotas_in_force(entries, client_names(scenario))
@@ -102,6 +107,12 @@ MUTATING = replace(SCENARIO, entities=(MUTATOR,))
         (with_client(start_s=5.0, stop_s=4.0), BROKER, "a leaves at 4 s, before it joins"),
         (replace(SCENARIO, duration_s=3.0), BROKER, "3 s are too short to judge"),
         (replace(SCENARIO, quotas=()), BROKER, "a rate in multiples of the quota needs a quota"),
+        (staged("9s:1MB/s", rate=AS_FAST_AS_POSSIBLE), BROKER, "a has stages, which begin with a rate"),
+        (staged("9s:1MB/s", loop=Loop.CLOSED), BROKER, "a has stages and a closed loop"),
+        (staged("9s:1MB/s", control=True), BROKER, "whose latencies compare at one rate only"),
+        (staged("9s:1MB/s", "9s:0", start_s=4.0), BROKER, "its stages take 18 s, and 16 s of the run are measured"),
+        (staged("9s:0", rate=NO_LOAD), BROKER, "a offers 0 in all of its stages"),
+        (staged("9s:1MB/s", does=Workload.CONNECT, client=ClientKind.RAW), BROKER, "a rate in bytes is no rate"),
         (replace(SCENARIO, expect=("nonsense",)), BROKER, "nonsense"),
         (replace(SCENARIO, topics=(ScenarioTopic(name="t", replication_factor=3),)), BROKER, "wants 3 replicas"),
         (
@@ -224,6 +235,27 @@ def test_clients_that_share_a_quota_are_marked() -> None:
     plan = scenario_plan(scenario, in_force(scenario), HERE, run_id=7)
 
     assert plan.entities[0].bucket == plan.entities[1].bucket != ""
+
+
+def test_stages_become_a_ramp_from_the_end_of_the_warmup_on() -> None:
+    scenario = staged("5s:2x-quota", "0s:0")
+    base, peak = Fraction(100_000, 1024), Fraction(2_000_000, 1024)
+
+    (client,) = scenario_plan(scenario, in_force(scenario), HERE, run_id=1).entities
+    late = replace(scenario, entities=(replace(scenario.entities[0], start_s=2.0),))
+    (joined,) = scenario_plan(late, in_force(late), HERE, run_id=1).entities
+
+    assert client.arrivals_per_second == peak
+    phases = [(each.duration_s, each.start_rate, each.end_rate) for each in client.ramp]
+    assert phases == [(3.0, base, base), (5.0, base, peak), (0.0, peak, 0)]
+    assert [each.duration_s for each in joined.ramp] == [0.0, 5.0, 0.0]
+
+
+def test_a_scale_multiplies_rates_and_times_of_stages() -> None:
+    whole = replace(staged("5s:1MB/s"), scaling=Scaling(multiplies=(Scaled.RATE, Scaled.DURATION)))
+    (stage,) = scaled(whole, 0.5).entities[0].stages
+
+    assert (stage.duration_s, stage.target.figure) == (2.5, 500_000)
 
 
 def test_without_quotas_the_load_is_the_same_and_nothing_is_judged_by_them() -> None:
