@@ -1,8 +1,8 @@
 """`load-test run`: a scenario from its first topic to its last verdict."""
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -29,9 +29,10 @@ from kafka_quotas.loadtest.run.journal import RunHeader, RunJournal, open_journa
 from kafka_quotas.loadtest.run.quotas_in_force import InForce, quotas_in_force, stored_in_force
 from kafka_quotas.loadtest.run.read_back import TopicMark, mark_topics, read_back
 from kafka_quotas.loadtest.run.runner import Watcher, run_load
+from kafka_quotas.loadtest.run.target_watch import PATIENCE_S
 from kafka_quotas.loadtest.run.topic_probe import TopicProbes
 from kafka_quotas.loadtest.run.topics import TopicAdmin
-from kafka_quotas.loadtest.run.watches import PATIENCE_S, QuotaWatch, TargetWatch
+from kafka_quotas.loadtest.run.watches import QuotaWatch
 from kafka_quotas.loadtest.scenario.model import Scenario, Variant
 from kafka_quotas.loadtest.scenario.planning import Environment, client_names, same_load, scenario_plan, solo_plan
 
@@ -152,7 +153,7 @@ class _ScenarioRun:
         names = client_names(self._scenario)
         in_force = self._in_force(bed, names)
         plan = self._planned(in_force, bed, environment, before)
-        solo = self._solo(plan)
+        alone = self._solo(plan)
         direct = replace(plan, bootstrap=bed.bootstrap)
         marks: list[TopicMark] = []
         self._observer.step(f"{len(plan.entities)} clients for {plan.warmup_s + plan.duration_s:g} s, {variant.value}")
@@ -161,7 +162,6 @@ class _ScenarioRun:
             if self._request.reads_quotas:
                 stack.enter_context(watch)
             metrics = stack.enter_context(BrokerMetrics(self._request.prometheus))
-            outages = stack.enter_context(self._target_watch(bed))
             probes = [stack.enter_context(each) for each in self._probes(bed, variant)]
             result = run_load(
                 plan,
@@ -181,10 +181,10 @@ class _ScenarioRun:
                 broker_samples=tuple(metrics.samples),
                 warnings=(*result.warnings, *metrics.warnings),
             ),
-            solo=solo,
+            solo={} if alone is None else {entity.key: entity.response for entity in alone.entities},
             marks=tuple(marks),
             changed=watch.findings,
-            outages=(*outages.findings, *self._deleted_topics(plan, bed)),
+            outages=(*(() if alone is None else alone.outages), *self._deleted_topics(plan, bed)),
         )
 
     def _planned(self, in_force: InForce, bed: TestBed, environment: Environment, before: LoadPlan | None) -> LoadPlan:
@@ -203,26 +203,17 @@ class _ScenarioRun:
         with closing(bed.store()) as store:
             return stored_in_force(store, names)
 
-    def _solo(self, plan: LoadPlan) -> Mapping[EntityKey, LatencySummary]:
+    def _solo(self, plan: LoadPlan) -> LoadResult | None:
+        """Run the control clients alone, where there are any."""
         alone = solo_plan(plan, duration_s=self._scenario.solo_s)
         if alone is None:
-            return {}
+            return None
         labels = ", ".join(entity.name.label for entity in alone.entities)
         self._observer.step(f"{labels} alone for {alone.warmup_s + alone.duration_s:g} s")
         result = run_load(alone, clock=self._clock, watcher=self._observer.watcher)
         if result.interrupted:
             raise KeyboardInterrupt
-        return {entity.key: entity.response for entity in result.entities}
-
-    @contextmanager
-    def _target_watch(self, bed: TestBed) -> Iterator[TargetWatch]:
-        """Watch a cluster that may fail on its own, unlike the embedded one in this process."""
-        if bed.embedded is not None:
-            yield TargetWatch(lambda: None)
-            return
-        settings = replace(bed.settings, timeout_s=PATIENCE_S)
-        with closing(TopicAdmin(bed.admin, settings=settings)) as admin, TargetWatch(admin.answers) as watch:
-            yield watch
+        return result
 
     def _deleted_topics(self, plan: LoadPlan, bed: TestBed) -> tuple[str, ...]:
         """Return the topics of the load that are missing after it, one line each."""

@@ -78,6 +78,8 @@ class RunFacts:
     cpu: CpuUse
     interrupted: bool
     title: str = "load-test"
+    outages: tuple[str, ...] = ()
+    """Outages and restarts of the target, steps of the clock, and standstills of this process, one line each."""
 
 
 def load_result(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> LoadResult:
@@ -93,6 +95,7 @@ def load_result(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) 
         window_size_s=plan.window.window_s,
         cpu=facts.cpu,
         interrupted=facts.interrupted,
+        outages=facts.outages,
         entities=tuple(
             _entity_result(plan, client, facts, verdict)
             for client, verdict in zip(clients, _verdicts(plan, clients, facts), strict=True)

@@ -67,7 +67,7 @@ class Evidence:
     quotas_changed: str | None = None
     """Which quota changed during the run, in one sentence."""
     outages: tuple[str, ...] = ()
-    """When the target did not answer, in a sentence each."""
+    """What else interrupted the experiment, such as a topic that was deleted, in a sentence each."""
     expectations: tuple[Expectation, ...] = ()
     warnings: tuple[str, ...] = ()
     broker_samples: tuple[BrokerSample, ...] = ()
@@ -101,7 +101,7 @@ def _with_evidence(entity: ClientResult, evidence: Evidence, window: QuotaWindow
 
 
 def _of_run(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
-    reasons = list(evidence.outages)
+    reasons = [*result.outages, *evidence.outages]
     if evidence.quotas_changed:
         reasons.insert(0, f"the quotas changed during the run: {evidence.quotas_changed}")
     if result.interrupted:

@@ -99,6 +99,7 @@ def _result(data: Mapping[str, Any]) -> LoadResult:
             for each in data["judgements"]
         ),
         warnings=tuple(data["warnings"]),
+        outages=tuple(data["outages"]),
         broker_samples=tuple(_rows(BrokerSample, data["broker_metrics"], BROKER_COLUMNS)),
         probes=tuple(_rows(ProbeResult, data["probes"], PROBE_COLUMNS)),
     )

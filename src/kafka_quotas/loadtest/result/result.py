@@ -168,6 +168,8 @@ class LoadResult:
     judgements: tuple[Judgement, ...] = ()
     warnings: tuple[str, ...] = ()
     """Warnings about the run itself, such as a machine that was too slow for it."""
+    outages: tuple[str, ...] = ()
+    """Whatever interrupted the experiment itself, such as a restart of its target, one line each."""
     broker_samples: tuple[BrokerSample, ...] = ()
     probes: tuple[ProbeResult, ...] = ()
 

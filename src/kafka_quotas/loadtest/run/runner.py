@@ -24,6 +24,7 @@ from kafka_quotas.loadtest.judge.analysis import RunFacts, load_result
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, Workload
 from kafka_quotas.loadtest.result.result import CpuUse, LoadResult
+from kafka_quotas.loadtest.run.target_watch import PATIENCE_S, STEP_MS, ClockWatch, TargetWatch
 
 _LOOK_S = 0.25
 _LOOKS_KEPT = 10_000  # of the watching thread's lateness
@@ -81,8 +82,9 @@ def run_load(
         measure_from_ns=start_ns + int(plan.warmup_s * 1e9),
         end_ns=start_ns + int((plan.warmup_s + plan.duration_s) * 1e9),
     )
-    run = _Run(plan=plan, instants=instants, engines=_engines(plan, instants, views))
-    run.drive(watcher)
+    run = _Run(plan=plan, instants=instants, engines=_engines(plan, instants, views), clock=clock)
+    with TargetWatch(plan) as target:
+        run.drive(watcher)
     elapsed_s = (min(time.monotonic_ns(), instants.end_ns) - start_ns) / 1e9
     facts = RunFacts(
         started_ms=started_ms,
@@ -95,6 +97,7 @@ def run_load(
             late_ms=sum(run.lateness_s) / max(len(run.lateness_s), 1) * 1000,
         ),
         interrupted=run.interrupted,
+        outages=(*target.findings, *run.clocks.findings, *run.standstills),
     )
     return load_result(plan, run.clients, facts)
 
@@ -157,10 +160,14 @@ class _Run:
     plan: LoadPlan
     instants: RunClock
     engines: tuple[ClientEngine, ...]
+    clock: Clock
     interrupted: bool = False
     thread_cpu_s: list[float] = field(default_factory=list)
     lateness_s: deque[float] = field(default_factory=lambda: deque(maxlen=_LOOKS_KEPT))
     stop: threading.Event = field(default_factory=threading.Event)
+    clocks: ClockWatch = field(default_factory=ClockWatch)
+    standstills: list[str] = field(default_factory=list)
+    """When this process did not run at all, one line each."""
 
     @property
     def clients(self) -> list[LoadClient]:
@@ -214,8 +221,8 @@ class _Run:
         while any(thread.is_alive() for thread in threads):
             before_s = time.monotonic()
             self.stop.wait(_LOOK_S)  # not a join: an interrupted join makes Python 3.11 take the thread for ended
-            self.lateness_s.append(max(time.monotonic() - before_s - _LOOK_S, 0.0))
             elapsed_s = max(0.0, (time.monotonic_ns() - self.instants.start_ns) / 1e9)
+            self._look_at_clocks(elapsed_s, late_s=max(time.monotonic() - before_s - _LOOK_S, 0.0))
             if watcher is not None:
                 watcher(self._progress(elapsed_s))
             if any(client.error is not None for client in self.clients):
@@ -224,6 +231,17 @@ class _Run:
             if failure is not None:
                 return failure
         return None
+
+    def _look_at_clocks(self, elapsed_s: float, *, late_s: float) -> None:
+        """Note how late this look is, a standstill of the whole process, and a step of the clock."""
+        self.lateness_s.append(late_s)
+        if late_s >= PATIENCE_S:
+            self.standstills.append(f"the load tester stood still for {late_s:.0f} s until {elapsed_s:.0f} s")
+        before_ms = time.monotonic() * 1000
+        wall_ms = self.clock.now_ms()
+        after_ms = time.monotonic() * 1000
+        if after_ms - before_ms < STEP_MS / 2:  # else the two clocks were not read at the same instant
+            self.clocks.look(wall_ms=wall_ms, monotonic_ms=before_ms, elapsed_s=elapsed_s)
 
     def _silence(self, elapsed_s: float) -> Exception | None:
         """Return the error of a run in which nothing is acknowledged for too long, else None."""

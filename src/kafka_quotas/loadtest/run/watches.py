@@ -1,7 +1,4 @@
-"""The watches of a run: one for the availability of its target, one for changes of its quotas.
-
-The target is probed every second over a connection that no client shares. A throttled client has no responses for
-seconds, so its silence does not show an outage. This connection is not throttled.
+"""The base of all watches of a run, and the watch for changes of its quotas.
 
 The quotas are read every few seconds, and once more at the end.
 """
@@ -12,15 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Final, Self
 
-from kafka_quotas.core.errors import KafkaQuotasError, StoreRefusedError
+from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.loadtest.plan.plan import ClientName
 from kafka_quotas.loadtest.run.quotas_in_force import InForce, differences, stored_in_force
 from kafka_quotas.stores.store import Store
 
 _QUOTAS_EVERY_S: Final = 2.0
-INTERVAL_S: Final = 1.0
-PATIENCE_S: Final = 8.0
-"""Longest wait for an answer, within which even a busy target answers."""
 
 
 class RunWatch(ABC):
@@ -84,44 +78,3 @@ class QuotaWatch(RunWatch):
                 store = None
         if store is not None:
             store.close()
-
-
-class TargetWatch(RunWatch):
-    """The watch for outages of the target.
-
-    `ask` raises if no broker answers within `PATIENCE_S`. The watch ends when the target refuses the request. It
-    reports no outage before the first answer, because the administrator may have no login there.
-    """
-
-    def __init__(self, ask: Callable[[], None], *, interval_s: float = INTERVAL_S) -> None:
-        super().__init__(interval_s=interval_s)
-        self._ask = ask
-        self._silent_since_s: float | None = None
-        self._outages: list[str] = []
-
-    @property
-    def findings(self) -> tuple[str, ...]:
-        """The outages of the target, one line each."""
-        if self._silent_since_s is None:
-            return tuple(self._outages)
-        return (*self._outages, f"the target did not answer any more from {self._silent_since_s:.0f} s on")
-
-    def watch(self) -> None:
-        """Ask until the end, and note each time from an answer that is missing to the next one."""
-        has_answered = False
-        while not self.stop.wait(self.interval_s):
-            asked_s = self.now_s()
-            try:
-                self._ask()
-            except StoreRefusedError:
-                return
-            except KafkaQuotasError:
-                if has_answered and self._silent_since_s is None:
-                    self._silent_since_s = asked_s
-                continue
-            has_answered = True
-            if self._silent_since_s is not None:
-                self._outages.append(
-                    f"the target did not answer from {self._silent_since_s:.0f} s to {self.now_s():.0f} s"
-                )
-                self._silent_since_s = None

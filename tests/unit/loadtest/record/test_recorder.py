@@ -5,7 +5,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quotas.loadtest.clients.librdkafka.client import wire_count
+from kafka_quotas.loadtest.clients.engine import WireCount
+from kafka_quotas.loadtest.clients.librdkafka.client import WireCounter
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.record.histogram import HIGHEST_US
 from kafka_quotas.loadtest.record.recorder import Recorder
@@ -99,8 +100,8 @@ def test_wire_bytes_leave_out_what_waits_to_be_sent() -> None:
         "topics": {"t": {"partitions": {"0": {"txbytes": 1400, "txmsgs": 14, "rxbytes": 50}, "-1": _no_records()}}},
     }
 
-    produced = wire_count(json.dumps(statistics), topic="t", workload=Workload.PRODUCE)
-    consumed = wire_count(json.dumps(statistics), topic="t", workload=Workload.CONSUME)
+    produced = _counted(statistics, workload=Workload.PRODUCE)
+    consumed = _counted(statistics, workload=Workload.CONSUME)
 
     assert (produced.wire_bytes, produced.payload_bytes, produced.ratio) == (1010, 1000, 1.01)
     assert (produced.requests, consumed.requests) == (9, 8)
@@ -108,7 +109,22 @@ def test_wire_bytes_leave_out_what_waits_to_be_sent() -> None:
 
 
 def test_without_any_record_the_ratio_is_one() -> None:
-    assert wire_count('{"brokers": {}, "topics": {}}', topic="t", workload=Workload.PRODUCE).ratio == 1.0
+    assert _counted({"brokers": {}, "topics": {}}, workload=Workload.PRODUCE).ratio == 1.0
+
+
+def test_wire_bytes_survive_a_lost_broker_and_one_that_counts_anew() -> None:
+    def document(sent: int | None) -> str:
+        brokers = {} if sent is None else {"b": {"txbytes": sent, "rxbytes": 0, "outbuf_msg_cnt": 0}}
+        partitions = {"0": {"txbytes": 1000, "txmsgs": 10, "rxbytes": 0}}
+        return json.dumps({"brokers": brokers, "topics": {"t": {"partitions": partitions}}})
+
+    counter = WireCounter(topic="t", workload=Workload.PRODUCE)
+
+    assert [counter.counted(document(sent)).wire_bytes for sent in (1010, None, 30, 50)] == [1010, 1010, 1040, 1060]
+
+
+def _counted(statistics: dict[str, object], *, workload: Workload) -> WireCount:
+    return WireCounter(topic="t", workload=workload).counted(json.dumps(statistics))
 
 
 def _slots(recorder: Recorder) -> tuple[Slot, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import cast
 
+from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.clients.engine import ClientEngine, RunClock
 from kafka_quotas.loadtest.clients.errors import ClusterUnreachableError
@@ -24,7 +25,7 @@ def silent_run(*loads: ClientLoad) -> _Run:
     plan = LoadPlan(bootstrap="127.0.0.1:1", entities=loads, duration_s=100, warmup_s=0, window=QuotaWindow())
     clients = [SimpleNamespace(entity=each, recorder=CLOCK.recorder(plan), trouble=None) for each in plan.entities]
     engine = cast("ClientEngine", SimpleNamespace(clients=clients))
-    return _Run(plan=plan, instants=CLOCK, engines=(engine,))
+    return _Run(plan=plan, instants=CLOCK, engines=(engine,), clock=VirtualClock())
 
 
 def silence(loads: Sequence[ClientLoad], elapsed_s: float) -> Exception | None:

@@ -1,6 +1,5 @@
 """Scenarios before they run: what stands against them, how they are scaled, and the plan they become."""
 
-import threading
 from dataclasses import replace
 from fractions import Fraction
 
@@ -14,7 +13,6 @@ from kafka_quotas.loadtest.plan.plan import ClientName
 from kafka_quotas.loadtest.plan.workload import ClientKind, Loop, MutationFlood, RequestFlood, Workload
 from kafka_quotas.loadtest.run.host_limits import HostLimits
 from kafka_quotas.loadtest.run.quotas_in_force import InForce, differences, quotas_in_force
-from kafka_quotas.loadtest.run.watches import TargetWatch
 from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import (
     Probe,
@@ -289,22 +287,3 @@ def test_changed_quotas_are_told_by_who_they_concern() -> None:
 
     assert differences(before, before) == ()
     assert differences(before, after) == ("producer_byte_rate of a: no limit became 2 MB/s (and of 1 others)",)
-
-
-def test_a_target_that_goes_away_and_comes_back_is_told() -> None:
-    answers = iter([None, UsageError("gone"), UsageError("gone"), None])
-    is_back = threading.Event()
-
-    def ask() -> None:
-        answer = next(answers, None)
-        if answer is not None:
-            raise answer
-        if watch.findings:
-            is_back.set()
-
-    watch = TargetWatch(ask, interval_s=0.001)
-    with watch:
-        assert is_back.wait(60)
-
-    assert len(watch.findings) == 1
-    assert watch.findings[0].startswith("the target did not answer from 0 s to 0 s")

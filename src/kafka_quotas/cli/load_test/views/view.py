@@ -80,7 +80,9 @@ def verdict_text(entity: ClientResult, result: LoadResult) -> str:
     verdict = entity.verdict
     is_unlimited = verdict.kind is ObservationKind.UNLIMITED
     failed = {each.aspect for each in result.judgements if each.entity == entity.name.label and not each.ok}
+    is_void = any(each.aspect is Aspect.RUN and each.state is State.VOID for each in result.judgements)
     troubles = (
+        ("VOID", is_void),
         ("NOT JUDGED", verdict.too_short),
         ("RECORDS LOST", Aspect.DELIVERY in failed),
         ("HINDERED" if is_unlimited else "NOT HELD", not verdict.ok),

@@ -5,10 +5,12 @@ Invariant: one thread drives one client, and callbacks run in that thread, insid
 
 import json
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from kafka_quotas.loadtest.clients.engine import SoloClient, WireCount
+from kafka_quotas.loadtest.clients.engine import RunClock, SoloClient, WireCount
 from kafka_quotas.loadtest.clients.errors import is_fatal, translated
+from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Workload
 
 if TYPE_CHECKING:
@@ -22,6 +24,10 @@ _SAMPLES_PER_S = 2000
 
 class LibrdkafkaClient(SoloClient):
     """The base of producers and consumers, with the callbacks that write their state."""
+
+    def __init__(self, plan: LoadPlan, entity: ClientLoad, clock: RunClock) -> None:
+        super().__init__(plan, entity, clock)
+        self._wires = WireCounter(topic=entity.topic, workload=entity.workload)
 
     def callbacks(self) -> dict[str, object]:
         """Return the properties that set librdkafka's callbacks."""
@@ -39,7 +45,7 @@ class LibrdkafkaClient(SoloClient):
 
     def on_statistics(self, statistics: str) -> None:
         """Update the bytes on the wire and the number of requests."""
-        self.wire = wire_count(statistics, topic=self.entity.topic, workload=self.entity.workload)
+        self.wire = self._wires.counted(statistics)
         self.recorder.responded(time.monotonic_ns(), self.wire.requests)
 
     def sample_every(self) -> int:
@@ -52,25 +58,41 @@ class LibrdkafkaClient(SoloClient):
         return min(max((self.pacer.next_ns(now_ns) - now_ns) / 1e9, 0.0), LONGEST_WAIT_S)
 
 
-def wire_count(statistics: str, *, topic: str, workload: Workload) -> WireCount:
-    """Return the counts of one topic and workload from a statistics document (JSON) of librdkafka.
+class WireCounter:
+    """The bytes and requests of one topic and workload, over all statistics of a client.
+
+    librdkafka drops a lost broker from its statistics, and counts from 0 when it finds the broker again. So each count
+    is summed by its growth, and a reconnect takes nothing away.
 
     Source:
         librdkafka STATISTICS.md: `brokers.*.txbytes|rxbytes|req`, `topics.*.partitions.*.txbytes|rxbytes`.
     """
-    document = json.loads(statistics)
-    brokers = document.get("brokers", {}).values()
-    partitions = document.get("topics", {}).get(topic, {}).get("partitions", {}).values()
-    if workload is Workload.CONSUME:
-        return WireCount(
-            wire_bytes=sum(broker["rxbytes"] for broker in brokers),
-            payload_bytes=sum(partition["rxbytes"] for partition in partitions),
-            requests=sum(broker.get("req", {}).get("Fetch", 0) for broker in brokers),
-        )
-    built, records = (sum(partition[field] for partition in partitions) for field in ("txbytes", "txmsgs"))
-    waiting = sum(broker["outbuf_msg_cnt"] for broker in brokers)  # in requests that were built and not yet sent
-    return WireCount(
-        wire_bytes=sum(broker["txbytes"] for broker in brokers),
-        payload_bytes=built - waiting * built // records if records else 0,
-        requests=sum(broker.get("req", {}).get("Produce", 0) for broker in brokers),
-    )
+
+    def __init__(self, *, topic: str, workload: Workload) -> None:
+        self._topic = topic
+        self._workload = workload
+        self._last: dict[tuple[str, str], int] = {}
+        self._sums: Counter[str] = Counter()
+
+    def counted(self, statistics: str) -> WireCount:
+        """Return the counts since the start, from a further statistics document (JSON)."""
+        document = json.loads(statistics)
+        brokers = document.get("brokers", {})
+        partitions = document.get("topics", {}).get(self._topic, {}).get("partitions", {})
+        reads = self._workload is Workload.CONSUME
+        for name, broker in brokers.items():
+            self._grow("wire", name, broker["rxbytes" if reads else "txbytes"])
+            self._grow("requests", name, broker.get("req", {}).get("Fetch" if reads else "Produce", 0))
+        for name, partition in partitions.items():
+            self._grow("payload", name, partition["rxbytes" if reads else "txbytes"])
+            self._grow("records", name, 0 if reads else partition["txmsgs"])
+        payload = self._sums["payload"]
+        if self._sums["records"]:
+            waiting = sum(broker["outbuf_msg_cnt"] for broker in brokers.values())  # in requests built and not yet sent
+            payload -= waiting * payload // self._sums["records"]
+        return WireCount(wire_bytes=self._sums["wire"], payload_bytes=payload, requests=self._sums["requests"])
+
+    def _grow(self, count: str, name: str, now: int) -> None:
+        before = self._last.get((count, name), 0)
+        self._sums[count] += now - before if now >= before else now
+        self._last[count, name] = now

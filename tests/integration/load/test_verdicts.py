@@ -1,0 +1,113 @@
+"""What breaks a run or its target keeps the run from being met, and a busy machine does not.
+
+Every run has the embedded cluster, with the daemon in front of it.
+"""
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.processes.run_cli import run_cli
+
+from kafka_quotas.cli.load_test import run as load_run_command
+from kafka_quotas.commands.load_test import target as load_target
+from kafka_quotas.commands.testbed.daemon_process import RunningDaemon, running_daemon
+from kafka_quotas.core.clock import Clock
+from kafka_quotas.loadtest.run.runner import RunProgress, Watcher
+from kafka_quotas.system_clock import SystemClock
+
+Sabotage = Callable[[], None]
+WINDOW = ("--quota-window-num", "1", "--warmup", "1s")
+
+
+class Bench:
+    """Runs of `load-test produce` in which something is done at a share of the run."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._folder = folder
+        self._monkeypatch = monkeypatch
+        self.daemon_pid = 0
+        """The process id of the daemon of the run under way."""
+        monkeypatch.setattr(load_target, "running_daemon", self._noted_daemon)
+
+    def run(
+        self, *options: str, at: float = 0.5, sabotage: Sabotage = lambda: None, seconds: int = 5
+    ) -> tuple[int, dict[str, Any]]:
+        """The exit code and the result of a run of `seconds`, after `sabotage` at the share `at` of it."""
+        is_done = False
+
+        def look(progress: RunProgress) -> None:
+            nonlocal is_done
+            if not is_done and progress.elapsed_s >= at * progress.total_s:
+                is_done = True
+                sabotage()
+
+        @contextmanager
+        def watching(_title: str) -> Iterator[Watcher]:
+            yield look
+
+        self._monkeypatch.setattr(load_run_command, "live_watcher", watching)
+        code, out, err = run_cli(
+            *("load-test", "produce", "--embedded", "--through-daemon", "--duration", f"{seconds}s", *WINDOW),
+            *("--journal-dir", str(self._folder / "journals"), "--output", "json", *options),
+        )
+        assert out, err
+        assert is_done
+        return code, json.loads(out)
+
+    def signal_daemon(self, number: int) -> None:
+        """Send a signal to the daemon."""
+        os.kill(self.daemon_pid, number)
+
+    @contextmanager
+    def _noted_daemon(self, **given: Any) -> Iterator[RunningDaemon]:
+        with running_daemon(**given) as daemon:
+            self.daemon_pid = daemon.pid
+            yield daemon
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(tmp_path, monkeypatch)
+
+
+def reasons(document: Mapping[str, Any], aspect: str, *, state: str) -> Sequence[str]:
+    """The evidence of the judgements of an aspect that have this state."""
+    return [each["evidence"] for each in document["judgements"] if (each["aspect"], each["state"]) == (aspect, state)]
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_a_killed_daemon_voids_the_run(bench: Bench, share: float) -> None:
+    code, document = bench.run(
+        *("--rate", "100rec/s", "--set-quota", "1MB/s", "--no-read-back"),
+        at=share,
+        sabotage=lambda: bench.signal_daemon(signal.SIGKILL),
+    )
+
+    assert (code, document["state"]) == (1, "void")
+    (reason,) = reasons(document, "run", state="void")
+    assert "did not answer any more from" in reason
+
+
+def test_a_clock_that_is_set_voids_the_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    step_ms = 0
+
+    class SteppedClock(Clock):
+        def now_ms(self) -> int:
+            return SystemClock().now_ms() + step_ms
+
+    def step() -> None:
+        nonlocal step_ms
+        step_ms = 3_000
+
+    monkeypatch.setattr(load_run_command, "SystemClock", SteppedClock)
+    code, document = bench.run("--rate", "100rec/s", "--no-read-back", sabotage=step, seconds=2)
+
+    assert (code, document["state"]) == (1, "void")
+    (reason,) = reasons(document, "run", state="void")
+    assert reason.startswith("the clock was set forward by 3.0 s after")
