@@ -35,9 +35,10 @@ def stored(name: str) -> list[object]:
 
 
 def test_alter_and_revert_log_in_as_the_context_says(secured: Kafka, unique_name: str) -> None:
-    code, out, err = run_cli("alter", "--user", unique_name, "--add-config", f"{RATE}=5")
-    assert (code, out, err) == (0, f"Completed updating config for user {unique_name}.\n", "")
-    assert stored(unique_name) == [{RATE: 5}]
+    code, out, err = run_cli("alter", "--user", unique_name, "--add-config", f"{RATE}=50000")
+    line = f"user {unique_name} in kafka://{secured.sasl_bootstrap} (context secured): {RATE} not set -> 50 kB/s\n"
+    assert (code, out, err) == (0, line, "")
+    assert stored(unique_name) == [{RATE: 50000}]
     run_cli("context", "use", "--none")  # the store is in the journal, its login in the context of that store
     code, _, err = run_cli("revert", "last", "--yes")
     assert (code, err) == (0, "")

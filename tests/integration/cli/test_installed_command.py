@@ -105,8 +105,9 @@ def test_the_installed_command_is_the_installed_package(prefix: Path) -> None:
 
 def test_a_quota_set_by_one_process_is_read_by_the_next(prefix: Path) -> None:
     done = run(prefix, "alter", "--user", "alice", "--add-config", "producer_byte_rate=10MiB")
-    assert (done.returncode, done.stdout) == (0, "Completed updating config for user alice.\n")
-    assert f"stored locally in {prefix}/data/kafka-quotas/quotas.db" in done.stderr
+    line = f"user alice in local:{prefix}/data/kafka-quotas/quotas.db: producer_byte_rate not set -> 10.49 MB/s\n"
+    assert (done.returncode, done.stdout) == (0, line)
+    assert "no broker was changed" in done.stderr
     done = run(prefix, "describe", "--output", "csv")
     assert done.stdout == "user,client-id,ip,defaults,key,value\nalice,,,,producer_byte_rate,10485760\n"
     assert run(prefix, "alter", "--user", "", "--add-config", "producer_byte_rate=1").returncode == 2

@@ -9,7 +9,7 @@ from tests.support.processes.run_cli import run_cli
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.framework.store_choice import Origin, choose_known_store, choose_store
 
-QUOTA = ("--user", "alice", "--add-config", "producer_byte_rate=1")
+QUOTA = ("--user", "alice", "--add-config", "producer_byte_rate=1MB")
 
 
 @pytest.fixture
@@ -85,13 +85,14 @@ def test_a_context_is_chosen_in_every_way(
     assert found["store"] == (f"local:{home}/lab.db", "context", "lab")
 
 
-def test_alter_and_describe_go_to_the_context_and_do_not_call_it_local(contexts: Path) -> None:
-    assert run_cli("alter", *QUOTA) == (0, "Completed updating config for user alice.\n", "")
+def test_alter_and_describe_go_to_the_context_and_do_not_call_it_local(contexts: Path, home: Path) -> None:
+    line = f"user alice in local:{home}/prod.db (context prod): producer_byte_rate not set -> 1 MB/s\n"
+    assert run_cli("alter", *QUOTA) == (0, line, "")
     assert json.loads(done("describe", "-o", "json"))["entries"] != []
     assert json.loads(done("describe", "--context", "lab", "-o", "json"))["entries"] == []
     done("context", "use", "--none")
     code, _, err = run_cli("alter", *QUOTA)
-    assert (code, err.startswith("note: stored locally in")) == (0, True)
+    assert (code, err.startswith("note: this is a file on this machine")) == (0, True)
 
 
 @pytest.mark.parametrize(

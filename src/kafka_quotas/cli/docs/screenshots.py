@@ -50,7 +50,7 @@ def screen_text(lines: Sequence[str]) -> str:
             with contextlib.redirect_stdout(screen), contextlib.redirect_stderr(screen):
                 main(line.split())
             screen.write("\n")
-    return screen.getvalue().rstrip("\n")
+    return screen.getvalue().replace(folder, "~").rstrip("\n")
 
 
 def svg(text: str, *, title: str) -> str:

@@ -5,11 +5,10 @@ from contextlib import closing
 
 from kafka_quotas.cli.framework.store_choice import print_static_note
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
-from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
+from kafka_quotas.cli.output.values import finding_document
 from kafka_quotas.commands.insight.doctor import DoctorResult
 from kafka_quotas.commands.insight.doctor import doctor as run_doctor
-from kafka_quotas.commands.insight.doctor_checks import Finding
 
 
 def doctor(*, store: StoreOptions, output: ListingView = TABLE_VIEW) -> int:
@@ -47,7 +46,7 @@ def _listing(result: DoctorResult) -> Listing:
             "store": result.store_url,
             "entities": result.entries,
             "not_looked_at": list(result.not_looked_at),
-            "findings": [_data(finding) for finding in result.findings],
+            "findings": [finding_document(finding) for finding in result.findings],
         },
         table=Table(
             columns=columns("severity!, about, finding, remedy"),
@@ -55,14 +54,3 @@ def _listing(result: DoctorResult) -> Listing:
         ),
         records=Table(columns=columns("severity, check, about, finding, remedy"), rows=rows),
     )
-
-
-def _data(finding: Finding) -> dict[str, Json]:
-    return {
-        "severity": finding.severity.value,
-        "check": finding.check,
-        "about": finding.about,
-        "entity": None if finding.entity is None else finding.entity.to_mapping(),
-        "finding": finding.sentence,
-        "remedy": finding.remedy,
-    }

@@ -1,6 +1,7 @@
 """What listings show of entities, keys and changes, and values as plain numbers."""
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.core.changes.plan import PlannedChange
@@ -14,6 +15,9 @@ from kafka_quotas.core.model.quota_key import (
 from kafka_quotas.core.model.threshold import STORED_KEYS, is_threshold_entity
 from kafka_quotas.core.model.value_format import format_quota
 from kafka_quotas.core.resolution.usage import Usage, share_used
+
+if TYPE_CHECKING:
+    from kafka_quotas.commands.quotas.quota_checks import Finding
 
 
 def plain_value(key_name: str, value: float | None) -> int | float | None:
@@ -38,6 +42,18 @@ def change_document(change: PlannedChange) -> dict[str, Json]:
 def change_cells(change: PlannedChange) -> tuple[str, str, str, str]:
     """Return a change as tables show it: the entity, the key, the old and the new value."""
     return (str(change.entity), change.key, format_quota(change.key, change.old), format_quota(change.key, change.new))
+
+
+def finding_document(finding: "Finding") -> dict[str, Json]:
+    """Return a finding as JSON shows it."""
+    return {
+        "severity": finding.severity.value,
+        "check": finding.check,
+        "about": finding.about,
+        "entity": None if finding.entity is None else finding.entity.to_mapping(),
+        "finding": finding.sentence,
+        "remedy": finding.remedy,
+    }
 
 
 def entity_cells(entity: Entity, kinds: Iterable[str]) -> tuple[str | None, ...]:

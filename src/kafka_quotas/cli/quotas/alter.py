@@ -21,26 +21,26 @@ from kafka_quotas.cli.output.render import (
     Table,
     View,
     columns,
-    is_terminal,
     print_listing,
-    print_table,
+    shown_cell,
+    warn,
     write,
 )
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
-from kafka_quotas.cli.output.values import change_cells, plain_value
+from kafka_quotas.cli.output.values import change_cells, finding_document, plain_value
 from kafka_quotas.cli.quotas.exempt import Exempt, exempt_user, exempted_user
 from kafka_quotas.commands.quotas.alter import AlterResult
 from kafka_quotas.commands.quotas.alter import alter as run_alter
+from kafka_quotas.commands.quotas.quota_checks import Severity
+from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.entity import BROKER, CLIENT_ID, IP, TOPIC, USER
-from kafka_quotas.core.model.quota_filter import FilterComponent, Match
 
 app = typer.Typer(add_completion=False)
 
-_KAFKA_NAMES = {USER: "user", CLIENT_ID: "client", IP: "ip", TOPIC: "topic", BROKER: "broker"}
 _HOW_TO_CHOOSE = f"--bootstrap-server, --zookeeper, --store, --context or the variable {STORE_VARIABLE} choose another"
 _COLUMNS = columns("key, old>, new>")
+_FEW = 5
 
 
 @option_group
@@ -118,7 +118,7 @@ def alter(
             for_ms=for_ms,
             settings=choice.settings(),
         )
-    _report(result, parts[0], choice, output)
+    _report(result, choice, output)
 
 
 def _check_allow_invalid(choice: StoreChoice, allow_invalid: bool) -> None:
@@ -129,11 +129,10 @@ def _check_allow_invalid(choice: StoreChoice, allow_invalid: bool) -> None:
         )
 
 
-def _report(result: AlterResult, head: FilterComponent, choice: StoreChoice, output: View) -> None:
-    if is_terminal(sys.stderr):
-        print_table(_old_and_new(result), sys.stderr)
+def _report(result: AlterResult, choice: StoreChoice, output: View) -> None:
     if output.is_table and not output.columns:
-        write(_line(result, head), sys.stdout)
+        for change in result.changes:
+            write(_line(change, result, choice), sys.stdout)
         if result.radius is not None:
             from kafka_quotas.cli.output.plan_view import print_radius  # noqa: PLC0415 - only a dry run pays for it
 
@@ -148,30 +147,32 @@ def _report(result: AlterResult, head: FilterComponent, choice: StoreChoice, out
         write(f"note: to be undone at {format_instant(result.undo_at_ms)}", sys.stderr)
         write("hint: `kafka-quotas revert --due` does it, run every minute by cron for example", sys.stderr)
     for warning in result.warnings:
-        write(f"warning: {warning}", sys.stderr)
+        warn(warning)
+    _print_findings(result)
     if not choice.chosen:
-        stored = "would be stored" if result.dry_run else "stored"
-        write(
-            f"note: {stored} locally in {choice.address.path}; no broker was changed\nhint: {_HOW_TO_CHOOSE}",
-            sys.stderr,
-        )
+        write(f"note: this is a file on this machine, no broker was changed; {_HOW_TO_CHOOSE}", sys.stderr)
 
 
-def _line(result: AlterResult, head: FilterComponent) -> str:
-    """Return the line that kafka-configs prints, which scripts look for.
+def _line(change: PlannedChange, result: AlterResult, choice: StoreChoice) -> str:
+    """Return the sentence about a change: whose quota, in which store, from what to what."""
+    context = choice.context_name.value
+    where = f"{result.store_url} (context {context})" if context else result.store_url
+    whom = f"{'dry run: ' if result.dry_run else ''}{change.entity} in {shown_cell(where)}"
+    _, key, old, new = change_cells(change)
+    if change.is_unchanged:
+        return f"{whom}: {key} unchanged, {new}"
+    return f"{whom}: {key} {old} -> {new}"
 
-    It names one part of a pair only.
-    """
-    kind = _KAFKA_NAMES[head.entity_type]
-    whom = f"config for {kind} {head.name}"
-    if head.match is Match.DEFAULT:
-        whom = f"default config for {kind}s in the cluster"
-    return f"Dry run: would update {whom}." if result.dry_run else f"Completed updating {whom}."
 
-
-def _old_and_new(result: AlterResult) -> Table:
-    rows = [change_cells(change)[1:] for change in result.changes]
-    return Table(columns=_COLUMNS, rows=rows, caption=f"{result.entity}{' (dry run)' if result.dry_run else ''}")
+def _print_findings(result: AlterResult) -> None:
+    """Print what is odd about the change, that about its own entity without naming it again."""
+    for finding in result.findings[:_FEW]:
+        severity = "note" if finding.severity is Severity.NOTE else "warning"
+        whose = "" if finding.entity == result.entity else f"{finding.about}: "
+        write(f"{severity}: {whose}{shown_cell(finding.sentence)}\nhint: {shown_cell(finding.remedy)}", sys.stderr)
+    more = len(result.findings) - _FEW
+    if more > 0:
+        write(f"note: {more} more; `kafka-quotas doctor` lists them{' after the change' * result.dry_run}", sys.stderr)
 
 
 def _listing(result: AlterResult) -> Listing:
@@ -188,6 +189,7 @@ def _listing(result: AlterResult) -> Listing:
             "checked_by": ["client", "broker"] if result.checked_by_broker else ["client"],
             "entity": result.entity.to_mapping(),
             "changes": [{"key": key, "old": old, "new": new} for key, old, new in rows],
+            "findings": [finding_document(finding) for finding in result.findings],
             **_affected(result),
         },
         table=Table(columns=_COLUMNS, rows=rows),

@@ -14,6 +14,7 @@ from kafka_quotas.commands.quotas.history import JournalWriter
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import USER, shown_name
 from kafka_quotas.core.model.quota_filter import FilterComponent, Match
+from kafka_quotas.core.model.value_format import format_count
 
 if TYPE_CHECKING:
     from kafka_quotas.commands.quotas.exempt import ExemptResult
@@ -66,12 +67,13 @@ def exempt_user(
 
 
 def _verdict(result: "ExemptResult") -> str:
-    kinds = f"{len(result.checked)} kinds of its clients resolved: none is limited"
+    kinds = f"{format_count(len(result.checked), 'kind')} of its clients resolved: none is limited"
+    whom = f"user {shown_name(result.user)} in {result.store_url}"
     if not result.changes:
-        return f"{shown_name(result.user)} is exempt already; {kinds}"
+        return f"{whom} is exempt already; {kinds}"
     if result.dry_run:
-        return f"dry run, nothing was written; {shown_name(result.user)} would be exempt, {kinds}"
-    return f"{shown_name(result.user)} is exempt; {kinds}"
+        return f"dry run, nothing was written; {whom} would be exempt, {kinds}"
+    return f"{whom} is exempt; {kinds}"
 
 
 def _listing(result: "ExemptResult") -> Listing:

@@ -3,14 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kafka_quotas.commands.insight.doctor_checks import Finding, Severity, finding_about, odd_entries
+from kafka_quotas.commands.quotas.quota_checks import SEVERITIES, Finding, Severity, finding_about, odd_entries
 from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.core.model.quota_key import NEW_KEYS
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import ClusterInfo, QuotaEntry, Store
 from kafka_quotas.stores.url import StoreKind, parse_store_url
 
-_ORDER = {severity: index for index, severity in enumerate(Severity)}
 _DEFAULT_NODE = "<default>"
 
 
@@ -43,7 +42,7 @@ def doctor(store: Store, *, settings: StoreSettings) -> DoctorResult:
     return DoctorResult(
         store_url=store.url,
         entries=len(entries),
-        findings=tuple(sorted(found, key=lambda finding: (_ORDER[finding.severity], finding.check))),
+        findings=tuple(sorted(found, key=lambda finding: (SEVERITIES[finding.severity], finding.check))),
         not_looked_at=info.unknown,
     )
 

@@ -5,13 +5,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafka_quotas.commands.quotas.history import JournalWriter
-from kafka_quotas.core.changes.plan import PlannedChange, planned
+from kafka_quotas.core.changes.plan import Content, PlannedChange, planned
+from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import NEW_KEYS
+from kafka_quotas.core.model.threshold import is_threshold_entity
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Alteration, Store, content_of
 
 if TYPE_CHECKING:
+    from kafka_quotas.commands.quotas.quota_checks import Finding
     from kafka_quotas.core.changes.blast_radius import BlastRadius
 
 
@@ -29,8 +32,10 @@ class AlterResult:
     """When the journal schedules the revert, in milliseconds since the epoch, None for never."""
     radius: "BlastRadius | None" = None
     """The affected clients, with `dry_run` only."""
+    findings: "tuple[Finding, ...]" = ()
+    """What is odd about the changes, those about the entity itself first."""
     warnings: tuple[str, ...] = ()
-    """Why brokers may ignore a change."""
+    """Why brokers may ignore a change, and what could not be checked."""
 
 
 def alter(
@@ -61,10 +66,20 @@ def alter(
     if recorder is not None and not dry_run:
         errors = {} if result.error is None else {entity: result.error}
         undo_at_ms = None if for_ms is None else recorder.clock.now_ms() + for_ms
-        if not recorder.record_outcomes(store.url, made, errors, undo_at_ms=undo_at_ms):
+        if not recorder.record_outcomes(store.url, _to_record(made, store, recorder), errors, undo_at_ms=undo_at_ms):
             undo_at_ms = None
     if result.error is not None:
         raise result.error
+    warnings = _warnings(store, changes, settings)
+    before: Content = {}
+    after: Content = {}
+    if not is_threshold_entity(entity):
+        try:
+            before, after = _before_and_after(store, made)
+        except KafkaQuotasError as error:
+            if dry_run:
+                raise
+            warnings += (f"not checked who gets it, because the store can't be read: {error.message}",)
     return AlterResult(
         entity=entity,
         store_url=store.url,
@@ -72,16 +87,41 @@ def alter(
         dry_run=dry_run,
         checked_by_broker=store.kind.broker_validates,
         undo_at_ms=undo_at_ms,
-        radius=_radius(store, made) if dry_run else None,
-        warnings=_warnings(store, changes, settings),
+        radius=_radius(before, made) if dry_run else None,
+        findings=_findings(before, after, made),
+        warnings=warnings,
     )
 
 
-def _radius(store: Store, made: Sequence[PlannedChange]) -> "BlastRadius":
+def _to_record(made: Sequence[PlannedChange], store: Store, recorder: JournalWriter) -> tuple[PlannedChange, ...]:
+    """Return the changes that the journal needs.
+
+    One that left its value as it was is needed where it takes a time limit away from an earlier change, or sets a
+    later one.
+    """
+    if not any(change.is_unchanged for change in made):
+        return tuple(made)
+    pending = recorder.temporary_quotas(store.url)
+    return tuple(each for each in made if not each.is_unchanged or (each.entity, each.key) in pending)
+
+
+def _before_and_after(store: Store, made: Sequence[PlannedChange]) -> tuple[Content, Content]:
+    """Return all that is stored before and after the changes, whether the store shows them yet or not."""
+    stored = content_of(store)
+    undone = tuple(PlannedChange(entity=each.entity, key=each.key, old=each.new, new=each.old) for each in made)
+    return (planned(stored, undone).applied_to(stored), planned(stored, made).applied_to(stored))
+
+
+def _radius(before: Content, made: Sequence[PlannedChange]) -> "BlastRadius":
     from kafka_quotas.core.changes.blast_radius import blast_radius  # noqa: PLC0415 - only a dry run pays for it
 
-    stored = content_of(store)
-    return blast_radius(stored, planned(stored, made))
+    return blast_radius(before, planned(before, made))
+
+
+def _findings(before: Content, after: Content, made: Sequence[PlannedChange]) -> "tuple[Finding, ...]":
+    from kafka_quotas.commands.quotas.quota_checks import findings_of_change  # noqa: PLC0415 - loads the resolution
+
+    return findings_of_change(before, after, made)
 
 
 def _warnings(store: Store, changes: Mapping[str, float | None], settings: StoreSettings | None) -> tuple[str, ...]:

@@ -2,12 +2,14 @@
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from kafka_quotas.core.changes.journal_entry import JournalEntry, new_entry_id
 from kafka_quotas.core.changes.plan import PlannedChange
+from kafka_quotas.core.changes.revert import due_undos
 from kafka_quotas.core.clock import Clock, parse_instant
 from kafka_quotas.core.errors import KafkaQuotasError, StoreError, UnconfirmedError, UsageError
 from kafka_quotas.core.model.entity import Entity
@@ -90,6 +92,19 @@ class JournalWriter:
             if part
         ]
         return bool(written) and all(written)
+
+    def temporary_quotas(self, store_url: str) -> set[tuple[Entity, str]]:
+        """Return the quotas of a store, by entity and key, that the journal is to revert at some time."""
+        try:
+            entries = self.journal.since_oldest_pending()
+        except StoreError as error:
+            self.warn(f"it is not known whether an earlier change is temporary: {error.message}")
+            return set()
+        return {
+            (change.entity, change.key)
+            for revert in due_undos(entries, store_url=store_url, now_ms=sys.maxsize)
+            for change in revert.changes
+        }
 
 
 def new_run_id(clock: Clock) -> str:

@@ -45,6 +45,11 @@ class PlannedChange:
         """Whether the change removes the quota, so that the entity falls to its next level."""
         return self.new is None
 
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the value stays as it was."""
+        return same_value(self.old, self.new)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:

@@ -9,6 +9,7 @@ from tests.support.processes.run_cli import run_cli
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores.files.journal import Journal
 
 
 @pytest.fixture
@@ -28,47 +29,51 @@ ALICE = Entity.of(user="alice")
 TEN_MIB = "producer_byte_rate=10MiB"
 
 
-def test_sets_quotas_with_units_and_prints_the_line_of_kafka_configs(store: str) -> None:
+def test_sets_quotas_with_units_and_says_whose_where_and_from_what_to_what(store: str) -> None:
     config = "producer_byte_rate=10MiB,consumer_byte_rate=2M"
     code, out, err = run_cli("alter", "--store", store, "--user", "alice", "--add-config", config)
-    assert (code, out, err) == (0, "Completed updating config for user alice.\n", "")
+    assert (code, err) == (0, "")
+    assert out == (
+        f"user alice in {store}: producer_byte_rate not set -> 10.49 MB/s\n"
+        f"user alice in {store}: consumer_byte_rate not set -> 2 MB/s\n"
+    )
     assert stored(store) == {ALICE: {"producer_byte_rate": 10485760.0, "consumer_byte_rate": 2_000_000.0}}
 
 
 @pytest.mark.parametrize(
-    ("options", "line", "entity"),
+    ("options", "whom", "entity"),
     [
-        (("--user", "a"), "config for user a", Entity.of(user="a")),
-        (("--client", "c"), "config for client c", Entity.of(client_id="c")),
-        (("--user", "a", "--client", "c"), "config for client c", Entity.of(user="a", client_id="c")),
-        (("--user", "a", "--client-default"), "config for user a", Entity.of(user="a", client_id=None)),
-        (("--user-default",), "default config for users in the cluster", Entity.of(user=None)),
-        (("--user-defaults",), "default config for users in the cluster", Entity.of(user=None)),
-        (("--client-default",), "default config for clients in the cluster", Entity.of(client_id=None)),
+        (("--user", "a"), "user a", Entity.of(user="a")),
+        (("--client", "c"), "client-id c", Entity.of(client_id="c")),
+        (("--user", "a", "--client", "c"), "user a, client-id c", Entity.of(user="a", client_id="c")),
+        (("--user", "a", "--client-default"), "user a, default client-id", Entity.of(user="a", client_id=None)),
+        (("--user-default",), "default user", Entity.of(user=None)),
+        (("--user-defaults",), "default user", Entity.of(user=None)),
+        (("--client-default",), "default client-id", Entity.of(client_id=None)),
         (
             ("--user-default", "--client-default"),
-            "default config for clients in the cluster",
+            "default user, default client-id",
             Entity.of(user=None, client_id=None),
         ),
-        (("--entity-type", "users", "--entity-name", "a"), "config for user a", Entity.of(user="a")),
+        (("--entity-type", "users", "--entity-name", "a"), "user a", Entity.of(user="a")),
         (
             ("--entity-type", "users", "--entity-default", "--entity-type", "clients", "--entity-name", "c"),
-            "default config for users in the cluster",
+            "default user, client-id c",
             Entity.of(user=None, client_id="c"),
         ),
         (
             ("--entity-type", "users", "--entity-name", "c", "--entity-type", "clients", "--entity-default"),
-            "config for user c",
+            "user c, default client-id",
             Entity.of(user="c", client_id=None),
         ),
-        (("--user", "CN=a,O=b"), "config for user CN=a,O=b", Entity.of(user="CN=a,O=b")),
-        (("--user=--odd",), "config for user --odd", Entity.of(user="--odd")),
-        (("--user", "<default>"), "config for user <default>", Entity.of(user="<default>")),
+        (("--user", "CN=a,O=b"), "user 'CN=a,O=b'", Entity.of(user="CN=a,O=b")),
+        (("--user=--odd",), "user --odd", Entity.of(user="--odd")),
+        (("--user", "<default>"), "user <default>", Entity.of(user="<default>")),
     ],
 )
-def test_names_entities_in_every_way(store: str, options: tuple[str, ...], line: str, entity: Entity) -> None:
+def test_names_entities_in_every_way(store: str, options: tuple[str, ...], whom: str, entity: Entity) -> None:
     code, out, _ = run_cli("alter", "--store", store, *options, "--add-config", TEN_MIB)
-    assert (code, out) == (0, f"Completed updating {line}.\n")
+    assert (code, out) == (0, f"{whom} in {store}: producer_byte_rate not set -> 10.49 MB/s\n")
     assert list(stored(store)) == [entity]
 
 
@@ -103,7 +108,7 @@ def test_a_dry_run_checks_says_who_checked_and_writes_nothing(store: str) -> Non
     code, out, err = run_cli("alter", "--store", store, "--user", "alice", "--add-config", TEN_MIB, "--dry-run")
     assert code == 0
     assert out == (
-        "Dry run: would update config for user alice.\n\n"
+        f"dry run: user alice in {store}: producer_byte_rate not set -> 10.49 MB/s\n\n"
         "for whom the effective quota changes, per broker\n"
         "client                             key                 before     after\n"
         "---------------------------------  ------------------  ---------  ------------------------\n"
@@ -141,20 +146,90 @@ def test_json_is_alone_on_standard_output(store: str) -> None:
         "checked_by": ["client"],
         "entity": {"user": "alice"},
         "changes": [{"key": "producer_byte_rate", "old": 5, "new": 10485760}],
+        "findings": [],
     }
-    assert "10.49 MB/s" in err
+    assert err == ""
 
 
-def test_a_terminal_shows_old_and_new(store: str) -> None:
-    _, out, err = run_cli("alter", "--store", store, "--user", "[bold]", "--add-config", TEN_MIB, **DUMB_TERMINAL)
-    assert out == "Completed updating config for user [bold].\n"
-    titles, headers, _, row = (line.split() for line in err.strip().splitlines())
-    assert titles == ["user", "[bold]"]
-    assert headers == ["key", "old", "new"]
-    assert row == ["producer_byte_rate", "not", "set", "10.49", "MB/s"]
+def test_a_name_cannot_steer_the_terminal(store: str) -> None:
+    _, out, err = run_cli("alter", "--store", store, "--user", "\x1b[31mred\a", "--add-config", TEN_MIB, terminal=True)
+    assert out == f"user '\\x1b[31mred\\x07' in {store}: producer_byte_rate not set -> 10.49 MB/s\n"
+    assert "\x1b" not in err
 
 
-DUMB_TERMINAL = {"terminal": True, "environment": {"TERM": "dumb"}}
+def test_names_the_context_that_chose_the_store(tmp_path: Path, store: str) -> None:
+    environment = {"XDG_CONFIG_HOME": str(tmp_path), "KAFKA_QUOTAS_CONTEXT": "prod"}
+    run_cli("context", "set", "prod", "--store", store, environment={"XDG_CONFIG_HOME": str(tmp_path)})
+    _, out, _ = run_cli("alter", "--user", "a", "--add-config", TEN_MIB, environment=environment)
+    assert out == f"user a in {store} (context prod): producer_byte_rate not set -> 10.49 MB/s\n"
+
+
+def test_an_unchanged_value_is_said_to_be_unchanged_and_leaves_no_journal_entry(tmp_path: Path, store: str) -> None:
+    journal = tmp_path / "journal.jsonl"
+    one, both = "producer_byte_rate=5MB", "producer_byte_rate=5MB,consumer_byte_rate=2MB"
+    for config in (one, one, both):
+        _, out, _ = run_cli(
+            *("alter", "--store", store, "--user", "a", "--add-config", config),
+            environment={"KAFKA_QUOTAS_JOURNAL": str(journal)},
+        )
+    assert out.splitlines()[0] == f"user a in {store}: producer_byte_rate unchanged, 5 MB/s"
+    entries = Journal(journal).read().entries
+    assert [[change.key for change in each.changes] for each in entries] == [
+        ["producer_byte_rate"],
+        ["consumer_byte_rate"],
+    ]
+
+
+def test_an_unchanged_value_still_takes_a_time_limit_away(tmp_path: Path, store: str) -> None:
+    environment = {"KAFKA_QUOTAS_JOURNAL": str(tmp_path / "journal.jsonl")}
+    alter = ("alter", "--store", store, "--user", "a", "--add-config", TEN_MIB)
+    run_cli(*alter, "--for", "2h", environment=environment)
+    run_cli(*alter, environment=environment)
+    run_cli(*alter, environment=environment)
+    entries = Journal(tmp_path / "journal.jsonl").read().entries
+    assert [each.undo_at_ms is None for each in entries] == [False, True]
+
+
+def test_a_quota_that_nobody_gets_comes_with_the_way_out(store: str) -> None:
+    run_cli("alter", "--store", store, "--user-default", "--add-config", "producer_byte_rate=2MB")
+    config = "producer_byte_rate=1MB,consumer_byte_rate=9MB"
+    code, out, err = run_cli("alter", "--store", store, "--client", "load test", "--add-config", config, "-o", "json")
+    assert code == 0
+    assert err == (
+        "warning: nobody gets its producer_byte_rate: default user goes before it (2 MB/s)\n"
+        "hint: set it with --user-default --client 'load test', which goes before default user; "
+        "or remove producer_byte_rate of default user\n"
+    )
+    assert [each["check"] for each in json.loads(out)["findings"]] == ["shadowed"]
+    _, _, err = run_cli(
+        "alter", "--store", store, "--user-default", "--client", "load test", "--add-config", "producer_byte_rate=1MB"
+    )
+    assert err == "", "the way out leads out, and what was shadowed before is no news"
+
+
+def test_a_default_that_takes_a_quota_away_from_others_says_so(store: str) -> None:
+    run_cli("alter", "--store", store, "--client", "app", "--add-config", "producer_byte_rate=1MB")
+    _, _, err = run_cli("alter", "--store", store, "--user-default", "--add-config", "producer_byte_rate=2MB")
+    assert err.startswith("warning: client-id app: nobody gets its producer_byte_rate: default user goes before it")
+
+
+@pytest.mark.parametrize(
+    ("options", "config", "warning"),
+    [
+        (("--user", "User:alice"), TEN_MIB, "warning: the user 'User:alice' begins with 'User:'"),
+        (("--user", "<default>"), TEN_MIB, "warning: the user '<default>' is a name that spells the default"),
+        (("--client", "a" * 5000), TEN_MIB, "warning: the client-id that begins with 'aaaaaaaaaaaaaaaaaaaa' is 5,000"),
+        (("--user", "a"), "producer_byte_rate=5", "warning: producer_byte_rate is 5 B/s, less than one batch"),
+        (("--user", "a"), "request_percentage=5000%", "note: request_percentage is 5000, more than all threads"),
+    ],
+)
+def test_the_checks_of_doctor_run_at_the_change(
+    store: str, options: tuple[str, str], config: str, warning: str
+) -> None:
+    code, _, err = run_cli("alter", "--store", store, *options, "--add-config", config)
+    assert code == 0
+    assert err.startswith(warning)
+    assert err.splitlines()[1].startswith("hint: ")
 
 
 def test_says_where_it_stored_what_nobody_chose(tmp_path: Path) -> None:
@@ -162,8 +237,7 @@ def test_says_where_it_stored_what_nobody_chose(tmp_path: Path) -> None:
     code, _, err = run_cli("alter", "--user", "alice", "--add-config", TEN_MIB, environment=environment)
     path = tmp_path / "kafka-quotas" / "quotas.db"
     assert code == 0
-    assert err.splitlines()[0] == f"note: stored locally in {path}; no broker was changed"
-    assert "--bootstrap-server" in err.splitlines()[1]
+    assert err.startswith("note: this is a file on this machine, no broker was changed; --bootstrap-server, ")
     assert stored(f"local:{path}") == {ALICE: {"producer_byte_rate": 10485760.0}}
 
 

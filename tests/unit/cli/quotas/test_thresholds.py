@@ -26,13 +26,13 @@ def filled(store: str) -> str:
     return store
 
 
-def test_thresholds_are_set_in_the_words_of_kafka_configs(store: str) -> None:
+def test_thresholds_are_set_like_quotas(store: str) -> None:
     code, out, _ = run_cli("alter", "--store", store, "--broker", "2", "--add-config", f"{TOTAL}=1k")
-    assert (code, out.strip()) == (0, "Completed updating config for broker 2.")
+    assert (code, out.strip()) == (0, f"broker 2 in {store}: {TOTAL} not set -> 1 kB/s")
     code, out, _ = run_cli("alter", "--store", store, "--topic", "t", "--add-config", f"{SHARE}=1k")
-    assert (code, out.strip()) == (0, "Completed updating config for topic t.")
+    assert (code, out.strip()) == (0, f"topic t in {store}: {SHARE} not set -> 1 kB/s")
     code, out, _ = run_cli("alter", "--store", store, "--broker-default", "--add-config", f"{TOTAL}=1k")
-    assert (code, out.strip()) == (0, "Completed updating default config for brokers in the cluster.")
+    assert (code, out.strip()) == (0, f"default broker in {store}: {TOTAL} not set -> 1 kB/s")
     code, _, err = run_cli("alter", "--store", store, "--topic", "t", "--delete-config", SHARE)
     assert code == 0, err
 

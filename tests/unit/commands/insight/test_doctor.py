@@ -9,7 +9,7 @@ from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.commands.insight.doctor import odd_cluster
-from kafka_quotas.commands.insight.doctor_checks import Finding, Severity, odd_entries
+from kafka_quotas.commands.quotas.quota_checks import Finding, Severity, odd_entries
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.store import ClusterInfo, QuotaEntry, ReplicationThrottle
 

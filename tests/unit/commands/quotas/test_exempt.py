@@ -66,10 +66,10 @@ def test_the_command_shows_what_changes_and_what_was_checked(tmp_path: Path) -> 
         "changes"
     ]
     assert len(document["changes"]) == 5
-    assert err == "note: svc is exempt; 3 kinds of its clients resolved: none is limited\n"
+    assert err == f"note: user svc in {store} is exempt; 3 kinds of its clients resolved: none is limited\n"
     code, out, err = run_cli("alter", "--store", store, "--user", "svc", "--exempt")
     assert (code, out) == (0, "")
-    assert err.startswith("note: svc is exempt already; ")
+    assert err.startswith(f"note: user svc in {store} is exempt already; ")
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
     code, out, err = run_cli("alter", "--store", store, "--user", "svc", "--exempt", "--dry-run")
     assert code == 0
     assert "unlimited (explicit)" in out
-    assert err.startswith("note: dry run, nothing was written; svc would be exempt, ")
+    assert err.startswith(f"note: dry run, nothing was written; user svc in {store} would be exempt, ")
     assert limits(store, "app")[PRODUCE] == 1000.0
 
 

@@ -155,7 +155,7 @@ def test_an_alter_is_not_lost_with_its_journal(tmp_path: Path) -> None:
     """A full disk under the journal: the change is made, its line is printed, and the warning is told."""
     options = ("--store", f"local:{tmp_path}/q.db", "--user", "a", "--add-config", "producer_byte_rate=1")
     code, out, err = run_cli("alter", *options, "--for", "2h", environment={"KAFKA_QUOTAS_JOURNAL": "/dev/full"})
-    assert (code, out) == (0, "Completed updating config for user a.\n")
+    assert (code, out) == (0, f"user a in local:{tmp_path}/q.db: producer_byte_rate not set -> 1 B/s\n")
     assert err.startswith("warning: the change was made, but it is not in the journal, nor that it is to be undone")
     assert "note: to be undone" not in err
 

@@ -1,14 +1,19 @@
-"""Checks for odd quotas, by the stored quotas alone, and their findings."""
+"""Checks for odd quotas, by the stored quotas alone, and their findings.
+
+`doctor` runs them over all that is stored, `alter` over what a change touches.
+"""
 
 import math
+import shlex
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import unquote
 
 from kafka_quotas.commands.quotas.quota_status import QuotaStatus, StoredQuotaStatus, quota_statuses
-from kafka_quotas.core.model.entity import ABSENT, CLIENT_ID, IP, USER, Entity
+from kafka_quotas.core.changes.plan import Content, PlannedChange
+from kafka_quotas.core.model.entity import ABSENT, CLIENT_ID, IP, USER, Absent, Entity
 from kafka_quotas.core.model.quota_key import (
     BATCH_BYTES,
     CONSUMER_BYTE_RATE,
@@ -19,7 +24,7 @@ from kafka_quotas.core.model.quota_key import (
     ValueType,
 )
 from kafka_quotas.core.model.threshold import is_threshold_entity
-from kafka_quotas.core.model.value_format import format_bytes, format_number
+from kafka_quotas.core.model.value_format import format_bytes, format_number, format_quota
 from kafka_quotas.core.resolution.ip_resolver import canonical_address
 from kafka_quotas.stores.store import QuotaEntry
 
@@ -35,6 +40,10 @@ class Severity(StrEnum):
     """Good to know."""
 
 
+SEVERITIES = {severity: index for index, severity in enumerate(Severity)}
+"""The rank of each severity, the worst first."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One finding about a store."""
@@ -48,16 +57,70 @@ class Finding:
     remedy: str
     entity: Entity | None = None
     """The entity it is about, None where it is about something else."""
+    key: str | None = None
+    """The quota key it is about, None where it is about a name or a cluster."""
 
 
 THREADS = 11
 """A broker's num.io.threads and num.network.threads together, by default."""
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+_LONGEST_NAME = 255
+"""The longest name that somebody may have meant; Kafka itself takes 32,767 bytes."""
 
 
-def finding_about(entity: Entity, severity: Severity, *, check: str, sentence: str, remedy: str) -> Finding:
+def finding_about(
+    entity: Entity, severity: Severity, *, check: str, sentence: str, remedy: str, key: str | None = None
+) -> Finding:
     """Return a finding about one entity."""
-    return Finding(severity=severity, check=check, about=str(entity), entity=entity, sentence=sentence, remedy=remedy)
+    return Finding(
+        severity=severity, check=check, about=str(entity), sentence=sentence, remedy=remedy, entity=entity, key=key
+    )
+
+
+def findings_of_change(before: Content, after: Content, changes: Sequence[PlannedChange]) -> tuple[Finding, ...]:
+    """Return the findings about what the changes set, and those that appear with them, worst first."""
+    changed = {change.entity for change in changes}
+    known = {_identity(each) for each in odd_entries(_entries_near(changed, before))}
+    of_change = {(change.entity, key) for change in changes if change.new is not None for key in (change.key, None)}
+    found = [
+        each
+        for each in odd_entries(_entries_near(changed, after))
+        if _identity(each) not in known or (each.entity, each.key) in of_change
+    ]
+    return tuple(sorted(found, key=lambda each: ((each.entity, each.key) not in of_change, SEVERITIES[each.severity])))
+
+
+def _identity(finding: Finding) -> tuple[str, str, str | None]:
+    return (finding.check, finding.about, finding.key)
+
+
+def _entries_near(changed: Iterable[Entity], content: Content) -> list[QuotaEntry]:
+    """Return the entries whose findings depend on the quotas of the changed entities."""
+    seen = [{kind: _folded_part(each, kind) for kind in _FOLDS} for each in changed]
+    return [
+        QuotaEntry(entity=entity, quotas=quotas)
+        for entity, quotas in content.items()
+        if any(_is_near(entity, parts) for parts in seen)
+    ]
+
+
+def _is_near(entity: Entity, changed: Mapping[str, str | Absent | None]) -> bool:
+    """Return whether an entity's findings may depend on an entity with the changed parts.
+
+    The quotas of a named user or address go before those of any default and any client-id.
+    """
+    if (entity.ip is ABSENT) != (changed[IP] is ABSENT):
+        return False
+    for kind in _FOLDS:
+        name, other = _folded_part(entity, kind), changed[kind]
+        if isinstance(name, str) and name != other and (isinstance(other, str) or kind != CLIENT_ID):
+            return False
+    return True
+
+
+def _folded_part(entity: Entity, kind: str) -> str | Absent | None:
+    name = entity.part(kind)
+    return _FOLDS[kind](name) if isinstance(name, str) else name
 
 
 def odd_entries(
@@ -69,9 +132,10 @@ def odd_entries(
     None where unknown.
     """
     entries = [entry for entry in entries if not is_threshold_entity(entry.entity)]
+    content = {entry.entity: entry.quotas for entry in entries}
     for quota in quota_statuses(entries, static=static):
         if quota.status is not QuotaStatus.WINS:
-            yield _status_finding(quota)
+            yield _status_finding(quota, content)
     for entry in entries:
         for key, value in sorted(entry.quotas.items()):
             yield from _odd_value(entry.entity, key, value, threads)
@@ -80,22 +144,28 @@ def odd_entries(
     yield from _same_addresses(entries)
 
 
-def _status_finding(quota: StoredQuotaStatus) -> Finding:
-    key, entity, before = quota.key, quota.entity, quota.shadowed_by
+def _status_finding(quota: StoredQuotaStatus, content: Content) -> Finding:
+    key, entity, winner = quota.key, quota.entity, quota.shadowed_by
     match quota.status:
         case QuotaStatus.SHADOWED:
-            why = f"{before} goes before it" if before else "the levels in use pass it over"
-            remedy = f"remove it with alter --delete-config {key}, or the quota that goes before it"
+            why = _goes_before(winner, key, content) if winner else "the levels in use pass it over"
             return finding_about(
-                entity, Severity.WARNING, check="shadowed", sentence=f"nobody gets its {key}: {why}", remedy=remedy
+                entity,
+                Severity.WARNING,
+                check="shadowed",
+                sentence=f"nobody gets its {key}: {why}",
+                remedy=_way_out(entity, key, winner),
+                key=key,
             )
         case QuotaStatus.PARTLY:
+            why = _goes_before(winner, key, content) if winner else "another level goes before it"
             return finding_about(
                 entity,
                 Severity.NOTE,
                 check="partly-shadowed",
-                sentence=f"only clients without a client-id get its {key}: {before or 'another level'} goes before it",
+                sentence=f"only clients without a client-id get its {key}: {why}",
                 remedy="remove one of the two if that is not meant",
+                key=key,
             )
         case _:
             keys = ", ".join(each.name for each in QUOTA_KEYS.values() if each.for_ip == (entity.ip is not ABSENT))
@@ -105,7 +175,36 @@ def _status_finding(quota: StoredQuotaStatus) -> Finding:
                 check="ignored-key",
                 sentence=f"brokers ignore {key} here: it is no quota of this kind of entity",
                 remedy=f"remove it, and set a key that belongs here ({keys})",
+                key=key,
             )
+
+
+def _goes_before(winner: Entity, key: str, content: Content) -> str:
+    limit = content.get(winner, {}).get(key)
+    return f"{winner} goes before it" + ("" if limit is None else f" ({format_quota(key, limit)})")
+
+
+def _way_out(entity: Entity, key: str, winner: Entity | None) -> str:
+    """Return how clients get a quota that nobody gets.
+
+    A quota of a client-id loses against every default of users; the same with the default user as a pair wins.
+    """
+    if winner is None:
+        return f"remove it with alter --delete-config {key}"
+    of_client_id = entity.user is ABSENT and entity.client_id is not ABSENT
+    pair = Entity.of(user=None, client_id=entity.client_id)
+    if of_client_id and winner.user is None and winner != pair:
+        return f"set it with {_options_of(pair)}, which goes before {winner}; or remove {key} of {winner}"
+    return f"set it on {winner}, with {_options_of(winner)}; or remove {key} there"
+
+
+def _options_of(entity: Entity) -> str:
+    """Return the options of `alter` that name an entity."""
+    named = (
+        f"--{_flag(kind)}-default" if name is None else f"--{_flag(kind)} {shlex.quote(name)}"
+        for kind, name in entity.parts
+    )
+    return " ".join(named)
 
 
 def _odd_value(entity: Entity, key: str, value: float, threads: int | None) -> Iterator[Finding]:
@@ -121,6 +220,7 @@ def _odd_value(entity: Entity, key: str, value: float, threads: int | None) -> I
             check="invalid-value",
             sentence=f"{key} is {format_number(value)}: {why}, and Kafka in KRaft mode refuses it",
             remedy=f"set a value above 0, or {key}=unlimited",
+            key=key,
         )
         return
     if value >= known.unlimited:
@@ -140,7 +240,9 @@ def _small_value(entity: Entity, key: str, value: float) -> Iterator[Finding]:
         sentence = (
             f"{key} is {format_bytes(value)}/s, less than one {what} of {format_bytes(size)} per second: {effect}"
         )
-        yield finding_about(entity, Severity.WARNING, check=f"below-one-{what}", sentence=sentence, remedy=remedy)
+        yield finding_about(
+            entity, Severity.WARNING, check=f"below-one-{what}", sentence=sentence, remedy=remedy, key=key
+        )
 
 
 def _above_capacity(entity: Entity, value: float, threads: int | None) -> Finding:
@@ -153,6 +255,7 @@ def _above_capacity(entity: Entity, value: float, threads: int | None) -> Findin
         sentence=f"request_percentage is {format_number(value)}, more than all threads together: "
         f"{whose} {count}, which is {count * 100}%",
         remedy=f"set less than {count * 100}, or request_percentage=unlimited if no limit is meant",
+        key=REQUEST_PERCENTAGE.name,
     )
 
 
@@ -160,8 +263,8 @@ def _odd_names(entity: Entity) -> Iterator[Finding]:
     """Yield a finding for names that no client is likely to have."""
     for kind, name in entity.parts:
         trouble = None if name is None else _trouble_with(kind, name)
-        if trouble is not None:
-            sentence, remedy = f"the {kind} {name!r} {trouble[0]}", trouble[1]
+        if name is not None and trouble is not None:
+            sentence, remedy = f"the {kind} {_beginning(name)} {trouble[0]}", trouble[1]
             yield finding_about(entity, Severity.WARNING, check="odd-name", sentence=sentence, remedy=remedy)
 
 
@@ -175,7 +278,13 @@ def _trouble_with(kind: str, name: str) -> tuple[str, str] | None:
         return "begins or ends with a blank", f"use {name.strip()!r} if the blank is not meant"
     if not name.isprintable():
         return "holds characters that can't be seen", "check how the name came here"
+    if len(name) > _LONGEST_NAME:
+        return f"is {len(name):,} characters long", "check how the name came here"
     return None
+
+
+def _beginning(name: str) -> str:
+    return repr(name) if len(name) <= _LONGEST_NAME else f"that begins with {name[:20]!r}"
 
 
 def _flag(kind: str) -> str:
@@ -227,3 +336,7 @@ def _same_addresses(entries: Sequence[QuotaEntry]) -> Iterator[Finding]:
 def _address(name: str) -> str:
     plain = canonical_address(name)
     return "localhost" if plain in _LOOPBACK or name.lower() in _LOOPBACK else plain
+
+
+_FOLDS = {USER: _folded, CLIENT_ID: _folded, IP: _address}
+"""What makes two names of a type alike."""
