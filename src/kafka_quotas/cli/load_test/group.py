@@ -14,6 +14,7 @@ LOADS = lazy_commands(
         "mutate": ("mutate:mutate", "Flood a cluster with changes of topics."),
         "connect": ("connect:connect", "Storm a cluster with connections."),
         "list": ("scenarios:list_", "List the scenarios that are shipped."),
+        "init": ("scenarios:init", "Write a commented scenario for a question, to run and to change."),
         "validate": ("scenarios:validate", "Tell whether a scenario can be run here, without running it."),
         "report": ("kept_runs:report", "Draw a kept run's report again, and tell its verdict."),
         "compare": ("kept_runs:compare", "Tell whether the second of two runs is worse than the first."),

@@ -1,4 +1,4 @@
-"""`kafka-quotas load-test list` and `validate`: the scenarios that are shipped, and whether one can be run here."""
+"""`kafka-quotas load-test list`, `init` and `validate`: shipped scenarios, a first one, and whether one can be run."""
 
 import sys
 from dataclasses import replace
@@ -25,9 +25,10 @@ from kafka_quotas.commands.load_test.scenarios import ScenarioCheck, needs_broke
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.run.host_limits import host_limits
-from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
+from kafka_quotas.loadtest.scenario.file import Question, question_text, read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import Scenario, TargetNeed
 from kafka_quotas.loadtest.scenario.sections import scenario_json_schema
+from kafka_quotas.stores.files.atomic_write import save_text
 
 Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON schema of scenario files, and nothing else.")]
 MaybeScenario = Annotated[
@@ -38,6 +39,19 @@ MaybeScenario = Annotated[
         show_default=False,
         autocompletion=complete_scenarios,
     ),
+]
+AskedQuestion = Annotated[
+    Question,
+    typer.Argument(
+        metavar="holds|hurts|takes",
+        help="holds: does every client get its quota? hurts: is a quiet client harmed by greedy ones? takes: how much "
+        "does the target take before it is late?",
+        show_default=False,
+    ),
+]
+NewFile = Annotated[
+    Path | None,
+    typer.Argument(metavar="[FILE]", help="The file to write, which must not exist. Without it standard output."),
 ]
 _ANY_JARS = Path("jars")
 """Stands for jars where a broker would be started: nothing is started here, so it does not matter where they are."""
@@ -83,6 +97,24 @@ def _document(scenario: Scenario) -> dict[str, str | int | float | bool]:
         "seconds": seconds_under_load(scenario),
         "scales": bool(scenario.scaling.multiplies),
     }
+
+
+def init(question: AskedQuestion, file: NewFile = None) -> None:
+    """Write a commented scenario that answers a question, to run as it is and to change.
+
+    It runs on the embedded cluster with the daemon in front, or wherever 'load-test run' is pointed at.
+    """
+    text = question_text(question)
+    if file is None:
+        write(text.rstrip(), sys.stdout)
+        return
+    if file.suffix not in (".yaml", ".yml"):
+        raise UsageError(f"{file} is no name of a scenario", hint="end it with .yaml")
+    if file.exists():
+        raise UsageError(f"{file} exists already", hint="name a new file, or remove it first")
+    text = text.replace(" FILE", f" {file}")
+    save_text(file, text)
+    write(f"note: written to {file}; next: kafka-quotas load-test run {file}", sys.stderr)
 
 
 def validate(

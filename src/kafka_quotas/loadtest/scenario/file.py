@@ -1,5 +1,6 @@
 """Scenarios from files: those of the user, and those that are shipped, by name."""
 
+from enum import StrEnum
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -43,6 +44,23 @@ def parse_scenario(text: str, source: str) -> Scenario:
 
     scenario: Scenario = read(SCENARIO, read_tree(text, source))
     return scenario
+
+
+class Question(StrEnum):
+    """A question that a first scenario answers."""
+
+    HOLDS = "holds"
+    """Does every client get its quota?"""
+    HURTS = "hurts"
+    """Is a quiet client harmed by greedy ones?"""
+    TAKES = "takes"
+    """How much does the target take?"""
+
+
+def question_text(question: Question) -> str:
+    """Return the commented file of a scenario that answers a question and runs as it is."""
+    folder = files("kafka_quotas.loadtest.scenario") / "questions"
+    return (folder / f"{question.value}{_SUFFIX}").read_text("utf-8")
 
 
 def shipped_names() -> tuple[str, ...]:
