@@ -1,12 +1,8 @@
 """`kafka-quotas demo`: what the product does, shown step by step in under a minute."""
 
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, TextIO
 
 import typer
@@ -20,6 +16,7 @@ from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.output.render import Cell, Output, Table, columns, is_terminal, print_table, write
 from kafka_quotas.commands.demo import CLIENTS, DURATION_S, WINDOW, DemoClient, DemoTestBed
 from kafka_quotas.commands.demo import demo as run_demo
+from kafka_quotas.commands.load_test.cleanup import interruptible
 from kafka_quotas.commands.quotas.alter import AlterResult
 from kafka_quotas.commands.quotas.describe import EffectiveResult
 from kafka_quotas.core.model.value_format import format_byte_rate, format_bytes, format_quota
@@ -123,7 +120,7 @@ def demo(out: Out = Path("demo-output"), output: OutputForm = Output.TABLE) -> N
     """
     make_folder(out)
     stream = sys.stdout if output is Output.TABLE else sys.stderr
-    with _terminable(), live_watcher("load") as watcher:
+    with interruptible(lambda: write("note: already ending", sys.stderr)), live_watcher("load") as watcher:
         result = run_demo(Narrator(stream, watcher), clock=SystemClock())
     heading(stream, "What they got")
     print_load(result, output)
@@ -132,20 +129,6 @@ def demo(out: Out = Path("demo-output"), output: OutputForm = Output.TABLE) -> N
     print_chart(load_series(result, limited_only=True), stream, title=title, height=6)
     keep_result(replace(result, title=_TITLE), out, plot=True)
     _conclude(result, out, stream)
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Turn SIGTERM into an interrupt within the context, which ends everything that the demo started."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _conclude(result: LoadResult, out: Path, stream: TextIO) -> None:

@@ -188,10 +188,10 @@ def test_sigterm_ends_a_run_and_puts_everything_back(kafka4: Kafka, unique_name:
         process.send_signal(signal.SIGTERM)
         code = process.wait(SOON_S)
 
-        assert code == 130
+        assert code == 130, log.read_text(encoding="utf-8")
         assert (cluster.rate(), cluster.topics()) == (None, ())
     assert list(journals.iterdir()) == []
-    assert b"error" not in log.read_bytes()
+    assert "error" not in log.read_text(encoding="utf-8")
 
 
 def test_a_quota_changed_by_somebody_else_voids_the_verdict(kafka4: Kafka, unique_name: str, tmp_path: Path) -> None:

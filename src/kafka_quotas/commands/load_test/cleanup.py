@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Final, NoReturn
 
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -29,11 +29,12 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class SignalGuard:
     """The handling of signals during `interruptible`: the first one interrupts, later ones call `report`.
 
-    `seen` is true after the first signal.
+    `seen` is true after the first signal, and `has_interrupted` once it has interrupted something.
     """
 
     def __init__(self, report: Callable[[], None]) -> None:
         self.seen = False
+        self.has_interrupted = False
         self._held = False
         self._report = report
 
@@ -54,13 +55,41 @@ class SignalGuard:
         """
         first, self.seen = not self.seen, True
         if first and not self._held:
-            raise KeyboardInterrupt
+            self._interrupt()
         self._report()
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Hold signals back for the block, and interrupt after it if there was one.
+
+        Raises:
+            KeyboardInterrupt: A signal came before the end of the block.
+        """
+        with self.held():
+            yield
+        self.check()
+
+    def check(self) -> None:
+        """Interrupt if a signal was seen that has not ended the work.
+
+        Raises:
+            KeyboardInterrupt: A signal came while signals were held, or librdkafka has dropped the interrupt.
+        """
+        if self.seen:
+            self._interrupt()
+
+    def _interrupt(self) -> NoReturn:
+        self.has_interrupted = True
+        raise KeyboardInterrupt
 
 
 @contextmanager
 def interruptible(report: Callable[[], None]) -> Iterator[SignalGuard]:
-    """Treat Ctrl-C, SIGTERM and SIGHUP as one interruption for the block, in the main thread only."""
+    """Treat Ctrl-C, SIGTERM and SIGHUP as one interruption for the block, in the main thread only.
+
+    Raises:
+        KeyboardInterrupt: A signal interrupted the block, whatever error left it.
+    """
     signals = SignalGuard(report)
     if threading.current_thread() is not threading.main_thread():
         yield signals
@@ -68,6 +97,12 @@ def interruptible(report: Callable[[], None]) -> Iterator[SignalGuard]:
     before = {number: signal.signal(number, signals.on_signal) for number in _SIGNALS}
     try:
         yield signals
+    except Exception as error:
+        # librdkafka's bindings replace an interrupt that meets them by an error of their own, of any class: "Module not
+        # found", "a client property is refused".
+        if signals.has_interrupted:
+            raise KeyboardInterrupt from error
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -112,7 +147,9 @@ class Cleanup:
             changes = changes_to(store, wanted)
             journal.quotas(changes)
             try:
-                make_changes(store, changes)
+                # A request that is under way may take effect after it would have been undone.
+                with self._signals.deferred():
+                    make_changes(store, changes)
                 yield
             finally:
                 with self._signals.held():

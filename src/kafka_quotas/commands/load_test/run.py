@@ -28,7 +28,7 @@ from kafka_quotas.loadtest.run.host_limits import raise_open_files
 from kafka_quotas.loadtest.run.journal import RunHeader, RunJournal, open_journal
 from kafka_quotas.loadtest.run.quotas_in_force import InForce, quotas_in_force, stored_in_force
 from kafka_quotas.loadtest.run.read_back import TopicMark, mark_topics, read_back
-from kafka_quotas.loadtest.run.runner import Watcher, run_load
+from kafka_quotas.loadtest.run.runner import RunProgress, Watcher, run_load
 from kafka_quotas.loadtest.run.target_watch import PATIENCE_S
 from kafka_quotas.loadtest.run.topic_probe import TopicProbes
 from kafka_quotas.loadtest.run.topics import TopicAdmin
@@ -86,6 +86,7 @@ class _ScenarioRun:
         self._run_id = secrets.randbits(64)
         is_bare = request.keeps_names and not request.target.is_theirs
         self._prefix = "" if is_bare else f"kafka-quotas-{scenario.name}-{self._run_id:016x}-"
+        self._signals = signals
         self.cleanup = Cleanup(signals=signals, report=observer.warn)
 
     def whole(self) -> tuple[VariantResult, ...]:
@@ -97,12 +98,15 @@ class _ScenarioRun:
             bed = stack.enter_context(running_test_bed(self._request.target, self._scenario, folder))
             if self._request.target.is_theirs and (self._scenario.makes_topics or self._scenario.mutates):
                 stack.enter_context(self.cleanup.topics(journal, bed.topics, self._prefix))
-            bed.make(self._scenario.topics, prefix=self._prefix)
+            with self._signals.deferred():  # a topic that is being created would escape its deletion
+                bed.make(self._scenario.topics, prefix=self._prefix)
+            bed.fill(self._scenario.topics, prefix=self._prefix)
             plan: LoadPlan | None = None
             for variant in self._scenario.variants:
                 if plan is not None and floods_topics(plan):
                     self._observer.step("removing the topics of the flood")
-                    bed.make_flood_topics(plan)
+                    with self._signals.deferred():
+                        bed.make_flood_topics(plan)
                 measured = self._under_quotas(variant, bed, journal, plan)
                 plan = measured.plan
                 runs.append(VariantResult(variant=variant, result=self._judged(variant, bed, measured)))
@@ -166,7 +170,7 @@ class _ScenarioRun:
             result = run_load(
                 plan,
                 clock=self._clock,
-                watcher=self._observer.watcher,
+                watcher=self._watch,
                 ready=lambda: marks.extend(mark_topics(direct) if self._request.checks_delivery else ()),
             )
             for each in probes:
@@ -193,7 +197,8 @@ class _ScenarioRun:
             plan = scenario_plan(self._scenario, in_force, environment, run_id=self._run_id)
         else:
             plan = same_load(replace(before, bootstrap=environment.bootstrap, run_id=before.run_id + 1), in_force)
-        bed.make_flood_topics(plan)
+        with self._signals.deferred():
+            bed.make_flood_topics(plan)
         return plan
 
     def _in_force(self, bed: TestBed, names: Sequence[ClientName]) -> InForce:
@@ -210,10 +215,15 @@ class _ScenarioRun:
             return None
         labels = ", ".join(entity.name.label for entity in alone.entities)
         self._observer.step(f"{labels} alone for {alone.warmup_s + alone.duration_s:g} s")
-        result = run_load(alone, clock=self._clock, watcher=self._observer.watcher)
+        result = run_load(alone, clock=self._clock, watcher=self._watch)
         if result.interrupted:
             raise KeyboardInterrupt
         return result
+
+    def _watch(self, progress: RunProgress) -> None:
+        self._signals.check()
+        if self._observer.watcher is not None:
+            self._observer.watcher(progress)
 
     def _deleted_topics(self, plan: LoadPlan, bed: TestBed) -> tuple[str, ...]:
         """Return the topics of the load that are missing after it, one line each."""

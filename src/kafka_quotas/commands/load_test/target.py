@@ -127,26 +127,37 @@ class TestBed:
                     admin.make(before)
 
     def make(self, topics: tuple[ScenarioTopic, ...], *, prefix: str) -> None:
-        """Create the topics under the prefix, and fill them with records.
+        """Create the topics under the prefix.
 
         Errors of `TopicAdmin.make` pass through.
         """
-        topics = tuple(topic for topic in topics if not topic.is_there)
-        if not topics:
-            return
-        wanted = [NewTopic(f"{prefix}{topic.name}", topic.partitions, topic.replication_factor) for topic in topics]
+        wanted = [
+            NewTopic(f"{prefix}{topic.name}", topic.partitions, topic.replication_factor)
+            for topic in topics
+            if not topic.is_there
+        ]
         if self.embedded is not None:
-            for topic, want in zip(topics, wanted, strict=True):
-                self.embedded.make_topic(want.name)
-                self.embedded.fill(want.name, records=topic.fill, record_size=topic.record_size)
-            return
-        with closing(self.topics()) as admin:
-            admin.make(wanted)
-        for topic, want in zip(topics, wanted, strict=True):
-            if topic.fill:
+            for topic in wanted:
+                self.embedded.make_topic(topic.name)
+        elif wanted:
+            with closing(self.topics()) as admin:
+                admin.make(wanted)
+
+    def fill(self, topics: tuple[ScenarioTopic, ...], *, prefix: str) -> None:
+        """Fill the topics under the prefix with records.
+
+        Errors of `fill_topic` pass through.
+        """
+        for topic in topics:
+            if topic.is_there or not topic.fill:
+                continue
+            name = f"{prefix}{topic.name}"
+            if self.embedded is not None:
+                self.embedded.fill(name, records=topic.fill, record_size=topic.record_size)
+            else:
                 fill_topic(
                     self.admin,
-                    want.name,
+                    name,
                     partitions=topic.partitions,
                     records=topic.fill,
                     record_size=topic.record_size,

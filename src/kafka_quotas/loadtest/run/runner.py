@@ -183,17 +183,18 @@ class _Run:
             Exception: The error of the first client that failed, or of a run in which nothing is acknowledged.
         """
         threads = [threading.Thread(target=self._live, args=(engine,), daemon=True) for engine in self.engines]
-        for thread in threads:
-            thread.start()
         failure: Exception | None = None
         try:
+            for thread in threads:
+                thread.start()
             failure = self._watch(threads, watcher)
         except KeyboardInterrupt:
             self.interrupted = True
         finally:
             self.stop.set()
             for thread in threads:
-                thread.join()
+                if thread.is_alive():  # an interrupt may have come before it was started
+                    thread.join()
         failure = next((client.error for client in self.clients if client.error), failure)
         if failure is not None:
             raise failure

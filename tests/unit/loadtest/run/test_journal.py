@@ -9,7 +9,7 @@ from typing import IO
 import pytest
 from tests.support.stores.stored_quotas import new_store
 
-from kafka_quotas.commands.load_test.cleanup import FOLDER_PREFIX, interruptible, remove_folder
+from kafka_quotas.commands.load_test.cleanup import FOLDER_PREFIX, SignalGuard, interruptible, remove_folder
 from kafka_quotas.commands.load_test.restore import restore
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.model.entity import Entity
@@ -192,6 +192,49 @@ def test_the_first_signal_ends_the_work_and_none_the_putting_back(number: signal
     with interruptible(lambda: told.append("held")) as signals, signals.held():
         signal.raise_signal(number)
     assert told[-1] == "held"
+
+
+def test_an_interrupt_that_a_library_replaces_by_an_error_is_one_all_the_same() -> None:
+    def interrupted_import() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise ImportError("Module not found") from None
+
+    def failed_import(guard: SignalGuard) -> None:
+        with guard.held():
+            signal.raise_signal(signal.SIGTERM)
+        raise ImportError("Module not found")
+
+    with pytest.raises(KeyboardInterrupt), interruptible(lambda: None):
+        interrupted_import()
+    with pytest.raises(ImportError), interruptible(lambda: None) as signals:
+        failed_import(signals)
+
+
+def test_an_interrupt_that_was_held_or_dropped_is_raised_by_the_next_check() -> None:
+    with interruptible(lambda: None) as signals:
+        signals.check()
+        with signals.held():
+            signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            signals.check()
+
+
+def test_an_interrupt_waits_for_the_end_of_what_is_deferred() -> None:
+    done: list[str] = []
+
+    def work(signals: SignalGuard) -> None:
+        with signals.deferred():
+            done.append("first")
+        with signals.deferred():
+            signal.raise_signal(signal.SIGTERM)
+            done.append("second")
+        done.append("third")
+
+    with pytest.raises(KeyboardInterrupt), interruptible(lambda: None) as guard:
+        work(guard)
+    assert done == ["first", "second"]
 
 
 def test_lines_are_whole_documents(tmp_path: Path) -> None:

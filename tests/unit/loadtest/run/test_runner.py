@@ -1,8 +1,11 @@
-"""When a run in which nothing is acknowledged ends."""
+"""When a run ends before its time: nothing is acknowledged, or it is interrupted."""
 
+import threading
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import cast
+
+import pytest
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -49,3 +52,24 @@ def test_a_client_that_has_left_does_not_wait_any_longer() -> None:
 
     assert silence([brief, late], 40.0) is None
     assert isinstance(silence([brief, late], 50.0), ClusterUnreachableError)
+
+
+def test_an_interrupt_while_clients_start_ends_those_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def start_one(thread: threading.Thread) -> None:
+        if started:
+            raise KeyboardInterrupt
+        started.append(thread)
+        start(thread)
+
+    run = silent_run(load("first"))
+    engine = cast("ClientEngine", SimpleNamespace(clients=[], run=threading.Event.wait))
+    two = _Run(plan=run.plan, instants=CLOCK, engines=(engine, engine), clock=VirtualClock())
+    monkeypatch.setattr(threading.Thread, "start", start_one)
+
+    two.drive(None)
+
+    assert two.interrupted
+    assert not started[0].is_alive()
