@@ -1,6 +1,5 @@
 """A daemon and those who want more of it than they may have: what is held, for how long, and what the broker sees."""
 
-import select
 import socket
 import ssl
 import struct
@@ -243,21 +242,23 @@ def test_any_address_means_those_of_both_families(cluster: FakeCluster, tmp_path
                 assert scraper.recv(12) == b"HTTP/1.1 200"
 
 
-def test_a_request_that_announces_much_and_never_comes_holds_nobody_up_for_long(tmp_path: Path) -> None:
+def test_a_request_that_announces_much_and_never_comes_holds_nobody_up_for_long(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
     set_quota(tmp_path, Entity.of(client_id=CLIENT_ID), controller_mutation_rate=1000.0)
     options = ["--queued-max-request-bytes", "1MiB"]
     large = request(3, 1, 9, (9000).to_bytes(4, "big") + (b"\x00\xc8" + b"t" * 200) * 9000)
     with (
-        fake_broker(answer_each) as broker,
-        running_daemon(tmp_path, upstream=broker.address, options=options) as daemon,
+        running_daemon(tmp_path, upstream=cluster.brokers[1].address, options=options) as daemon,
         connected(daemon.bootstrap) as slow,
         connected(daemon.bootstrap) as waiting,
     ):
+        # Until the broker has answered a client the daemon gathers nothing of it, and the other would have room first.
+        slow.sendall(HEARTBEAT)
+        receive_frame(slow)
         slow.sendall(large[:100_000])
-        daemon.wait_until(lambda status: status.counters["request_bytes"] >= 100_000)
-        waiting.settimeout(60.0)
+        daemon.wait_until(lambda status: status.counters["request_bytes"] >= len(HEARTBEAT) + 100_000)
         waiting.sendall(large)
-        readable, _, _ = select.select([waiting], [], [], 60.0)
-        assert readable, "it has its turn"
+        assert receive_frame(waiting)[4:8] == large[8:12], "it has its turn"
         daemon.wait_for_log("holds room for a request", "client=")
         assert is_closed(slow)
