@@ -60,6 +60,19 @@ def test_a_rate_follows_its_stages() -> None:
     assert client["seconds"]["records"] == [pytest.approx(count, abs=25) for count in (200, 400, 800, 100, 100)]
 
 
+def test_a_broken_threshold_ends_the_run() -> None:
+    code, out, _ = run_cli(
+        *("load-test", "produce", "--embedded", "--rate", "200rec/s", "--quota-window-num", "1"),
+        *("--warmup", "1s", "--duration", "60s", "--abort-on", "response.p50 < 1us", "--output", "json"),
+    )
+
+    document = json.loads(out)
+    assert (code, document["state"], document["interrupted"]) == (1, "void", False)
+    assert document["elapsed_s"] < 30
+    assert "a threshold was broken: response.p50 < 1us: load-test" in document["judgements"][0]["evidence"]
+    assert document["judgements"][-1]["state"] == "not met"
+
+
 def test_a_quota_that_nobody_keeps_is_not_met() -> None:
     code, out, err = run_cli("load-test", "produce", *QUICK, "--quota", "1MB/s")
 

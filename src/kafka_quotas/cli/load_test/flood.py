@@ -9,7 +9,16 @@ from dataclasses import replace
 from typing import Annotated
 
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
-from kafka_quotas.cli.load_test.options import Brokers, ClientOptions, Expect, LengthOptions, Prometheus, expectations
+from kafka_quotas.cli.load_test.options import (
+    AbortOn,
+    Brokers,
+    ClientOptions,
+    Expect,
+    LengthOptions,
+    Prometheus,
+    aborts,
+    expectations,
+)
 from kafka_quotas.cli.load_test.result_output import ResultOutput
 from kafka_quotas.cli.load_test.run import confirm, note_step, run_and_keep
 from kafka_quotas.cli.load_test.target_options import TargetOptions
@@ -45,6 +54,7 @@ class FloodVerdictOptions:
 
     brokers: Brokers = None
     expect: Expect = None
+    abort_on: AbortOn = None
     prometheus: Prometheus = None
 
 
@@ -74,6 +84,7 @@ def run_flood(
         journal_folder=target.change.journal_folder,
         scale=1.0,
         expectations=expectations(verdict.expect),
+        aborts=aborts(verdict.abort_on),
         prometheus=tuple(verdict.prometheus or ()),
     )
     output.check()

@@ -9,6 +9,7 @@ from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.commands.load_test.typed_scenario import one_for_each
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.units import parse_bytes, parse_duration_ms
+from kafka_quotas.loadtest.judge.abort import parse_abort
 from kafka_quotas.loadtest.judge.expectation import Expectation, parse_expectation
 from kafka_quotas.loadtest.plan.offered_rate import AS_FAST_AS_POSSIBLE, NO_LOAD, parse_offered_rate, parse_stage
 from kafka_quotas.loadtest.plan.plan import MAX_RECORD_SIZE, ClientName, parse_entity_name
@@ -34,6 +35,15 @@ Expect = Annotated[
         metavar="THRESHOLD",
         help="A threshold of your own that has to be met: 'throttle.count > 0', 'response.p99 < 50ms'; may be "
         "repeated.",
+    ),
+]
+AbortOn = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--abort-on",
+        metavar="THRESHOLD",
+        help="A threshold that ends the run as soon as it is broken, such as 'response.p99 < 500ms' or 'records.failed "
+        "== 0': the exit code is 1, and what was measured until then is kept. May be repeated.",
     ),
 ]
 ControlFactor = Annotated[
@@ -188,3 +198,12 @@ def expectations(texts: list[str] | None) -> tuple[Expectation, ...]:
         UsageError: A text is no threshold.
     """
     return tuple(map(parse_expectation, texts or ()))
+
+
+def aborts(texts: list[str] | None) -> tuple[Expectation, ...]:
+    """Parse the thresholds of `--abort-on`.
+
+    Raises:
+        UsageError: A text is no threshold, or is none that can end a run.
+    """
+    return tuple(map(parse_abort, texts or ()))

@@ -8,6 +8,7 @@ from kafka_quotas.cli.completion.values import complete_stores
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_store
 from kafka_quotas.cli.load_test.options import (
+    AbortOn,
     Brokers,
     ClientOptions,
     ControlFactor,
@@ -15,6 +16,7 @@ from kafka_quotas.cli.load_test.options import (
     LengthOptions,
     Prometheus,
     RecordSize,
+    aborts,
     expectations,
     record_bytes,
 )
@@ -110,6 +112,7 @@ class RecordVerdictOptions:
     )
     brokers: Brokers = None
     expect: Expect = None
+    abort_on: AbortOn = None
     control: str | None = option(
         "--control [USER]/CLIENT-ID",
         help="The client, one of --entity, that the others must not harm. It runs alone first, and its p99 beside the "
@@ -196,6 +199,7 @@ def _run(does: Workload, asked: LoadOptions) -> int:
         journal_folder=asked.target.change.journal_folder,
         scale=1.0,
         expectations=expectations(verdict.expect),
+        aborts=aborts(verdict.abort_on),
         control_factor=verdict.control_factor,
         prometheus=tuple(verdict.prometheus or ()),
         is_typed=True,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.framework.option_groups import option, option_group
-from kafka_quotas.cli.load_test.options import Brokers, ControlFactor, Prometheus, expectations
+from kafka_quotas.cli.load_test.options import AbortOn, Brokers, ControlFactor, Prometheus, aborts, expectations
 from kafka_quotas.cli.load_test.result_output import ResultOutput, keep_runs
 from kafka_quotas.cli.load_test.target_options import LoadWindowOptions, TargetOptions
 from kafka_quotas.cli.load_test.views.live import live_watcher
@@ -61,6 +61,7 @@ class VerdictOptions:
         help="A threshold of your own that has to be met: 'achieved/quota in 0.9..1.05', "
         "'entity(app).response.p99 < 50ms'; may be repeated.",
     )
+    abort_on: AbortOn = None
     control_factor: ControlFactor = None
     prometheus: Prometheus = None
 
@@ -85,6 +86,7 @@ def run(
         journal_folder=target.change.journal_folder,
         scale=verdict.scale,
         expectations=expectations(verdict.expect),
+        aborts=aborts(verdict.abort_on),
         control_factor=verdict.control_factor,
         prometheus=tuple(verdict.prometheus or ()),
     )

@@ -26,6 +26,8 @@ class RunRequest:
     """Scale of the scenario, None for the one of `fitting_scale`."""
     expectations: tuple[Expectation, ...] = ()
     """Expectations in addition to the scenario's own."""
+    aborts: tuple[Expectation, ...] = ()
+    """Thresholds that end the run as soon as they are broken, in addition to the scenario's own."""
     control_factor: float | None = None
     """Allowed p99 of a control client by its solo p99, None for the scenario's."""
     is_typed: bool = False
@@ -94,7 +96,7 @@ def ready_scenario(request: RunRequest) -> tuple[Scenario, float]:
         more = f" (and {count - 1} more, see load-test validate)" if count > 1 else ""
         raise UsageError(f"{first.message}{more}", hint=first.hint)
     check_entities(
-        (*map(parse_expectation, scenario.expect), *request.expectations),
+        (*map(parse_expectation, (*scenario.expect, *scenario.abort_on)), *request.expectations, *request.aborts),
         [name.label for name in client_names(scenario)],
         has_control=any(entity.control for entity in scenario.entities),
     )

@@ -18,6 +18,7 @@ from kafka_quotas.commands.load_test.target import (
 )
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.loadtest.judge.abort import AbortCheck, parse_abort
 from kafka_quotas.loadtest.judge.expectation import parse_expectation
 from kafka_quotas.loadtest.judge.judging import Evidence, judge_run
 from kafka_quotas.loadtest.plan.plan import ClientName, LoadPlan
@@ -87,10 +88,11 @@ class _ScenarioRun:
         is_bare = request.keeps_names and not request.target.is_theirs
         self._prefix = "" if is_bare else f"kafka-quotas-{scenario.name}-{self._run_id:016x}-"
         self._signals = signals
+        self._aborts = (*map(parse_abort, scenario.abort_on), *request.aborts)
         self.cleanup = Cleanup(signals=signals, report=observer.warn)
 
     def whole(self) -> tuple[VariantResult, ...]:
-        """Run the variants in order, up to one that is interrupted, and return their results."""
+        """Run the variants in order, up to one that ends early, and return their results."""
         runs: list[VariantResult] = []
         with ExitStack() as stack:
             journal = stack.enter_context(open_journal(self._request.journal_folder, self._header()))
@@ -110,7 +112,7 @@ class _ScenarioRun:
                 measured = self._under_quotas(variant, bed, journal, plan)
                 plan = measured.plan
                 runs.append(VariantResult(variant=variant, result=self._judged(variant, bed, measured)))
-                if measured.result.interrupted:
+                if measured.ended_early:
                     break
         return tuple(runs)
 
@@ -160,6 +162,7 @@ class _ScenarioRun:
         alone = self._solo(plan)
         direct = replace(plan, bootstrap=bed.bootstrap)
         marks: list[TopicMark] = []
+        abort = AbortCheck(self._aborts if variant is Variant.WITH_QUOTAS else ())
         self._observer.step(f"{len(plan.entities)} clients for {plan.warmup_s + plan.duration_s:g} s, {variant.value}")
         with ExitStack() as stack:
             watch = QuotaWatch(bed.store, names=names, expected=in_force)
@@ -172,9 +175,11 @@ class _ScenarioRun:
                 clock=self._clock,
                 watcher=self._watch,
                 ready=lambda: marks.extend(mark_topics(direct) if self._request.checks_delivery else ()),
+                abort=abort,
             )
+            total_s = result.elapsed_s if abort.broken else plan.warmup_s + plan.duration_s
             for each in probes:
-                each.ask_until(0.0 if result.interrupted else plan.warmup_s + plan.duration_s)
+                each.ask_until(0.0 if result.interrupted else total_s)
         answers = tuple(answer for each in probes for answer in each.answers)
         return _Measured(
             plan=plan,
@@ -188,6 +193,7 @@ class _ScenarioRun:
             solo={} if alone is None else {entity.key: entity.response for entity in alone.entities},
             marks=tuple(marks),
             changed=watch.findings,
+            ended_early=result.interrupted or abort.broken is not None,
             outages=(*(() if alone is None else alone.outages), *self._deleted_topics(plan, bed)),
         )
 
@@ -250,7 +256,7 @@ class _ScenarioRun:
     def _judged(self, variant: Variant, bed: TestBed, measured: "_Measured") -> LoadResult:
         """Judge the measurements, after quotas were restored: reading back would use them too."""
         result, is_limited = measured.result, variant is Variant.WITH_QUOTAS
-        expectations = (*map(parse_expectation, self._scenario.expect), *self._request.expectations)
+        expectations = (*map(parse_expectation, self._scenario.expect), *self._request.expectations, *self._aborts)
         checks_delivery = self._request.checks_delivery and not result.interrupted
         evidence = Evidence(
             solo=measured.solo,
@@ -283,4 +289,6 @@ class _Measured:
     solo: Mapping[EntityKey, LatencySummary]
     marks: tuple[TopicMark, ...]
     changed: tuple[str, ...]
+    ended_early: bool
+    """Whether a signal or a broken threshold ended the load before its time."""
     outages: tuple[str, ...]

@@ -35,7 +35,7 @@ NOTHING = LatencySummary(count=0, min_us=0, mean_us=0.0, p50_us=0, p90_us=0, p99
 
 
 class Histogram:
-    """Counts of durations, written by one thread and readable by others."""
+    """Counts of durations, written by one thread, of which others read a `snapshot`."""
 
     __slots__ = ("_counts",)
 
@@ -53,6 +53,12 @@ class Histogram:
         if shift > 0:
             microseconds = microseconds >> shift << shift
         self._counts[microseconds] += count
+
+    def snapshot(self) -> "Histogram":
+        """Return a copy as of now, safe while another thread writes."""
+        taken = Histogram()
+        taken._counts = Counter(dict(self._counts))  # dict() copies in one step of the interpreter
+        return taken
 
     @property
     def counts(self) -> Mapping[int, int]:

@@ -20,6 +20,7 @@ from kafka_quotas.loadtest.clients.librdkafka.topic_view import (
     look_at_topic,
     reach_cluster,
 )
+from kafka_quotas.loadtest.judge.abort import AbortCheck
 from kafka_quotas.loadtest.judge.analysis import RunFacts, load_result
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, Workload
@@ -61,11 +62,17 @@ Watcher = Callable[[RunProgress], None]
 
 
 def run_load(
-    plan: LoadPlan, *, clock: Clock, watcher: Watcher | None = None, ready: Callable[[], None] | None = None
+    plan: LoadPlan,
+    *,
+    clock: Clock,
+    watcher: Watcher | None = None,
+    ready: Callable[[], None] | None = None,
+    abort: AbortCheck | None = None,
 ) -> LoadResult:
     """Run a plan and return its result, which is marked as interrupted after Ctrl-C.
 
-    `ready` is called when the cluster has accepted every client, right before the load.
+    `ready` is called when the cluster has accepted every client, right before the load. `abort` is asked several times
+    a second after the warm-up, and a broken threshold ends the run and makes it void.
 
     Raises:
         ClusterUnreachableError: If no broker answers, or nothing is acknowledged for a long time.
@@ -84,7 +91,7 @@ def run_load(
     )
     run = _Run(plan=plan, instants=instants, engines=_engines(plan, instants, views), clock=clock)
     with TargetWatch(plan) as target:
-        run.drive(watcher)
+        run.drive(watcher, abort)
     elapsed_s = (min(time.monotonic_ns(), instants.end_ns) - start_ns) / 1e9
     facts = RunFacts(
         started_ms=started_ms,
@@ -97,7 +104,7 @@ def run_load(
             late_ms=sum(run.lateness_s) / max(len(run.lateness_s), 1) * 1000,
         ),
         interrupted=run.interrupted,
-        outages=(*target.findings, *run.clocks.findings, *run.standstills),
+        outages=(*target.findings, *run.clocks.findings, *run.standstills, *run.aborted),
     )
     return load_result(plan, run.clients, facts)
 
@@ -166,6 +173,8 @@ class _Run:
     lateness_s: deque[float] = field(default_factory=lambda: deque(maxlen=_LOOKS_KEPT))
     stop: threading.Event = field(default_factory=threading.Event)
     clocks: ClockWatch = field(default_factory=ClockWatch)
+    aborted: list[str] = field(default_factory=list)
+    """Which broken threshold ended the run, one line or none."""
     standstills: list[str] = field(default_factory=list)
     """When this process did not run at all, one line each."""
 
@@ -176,7 +185,7 @@ class _Run:
         clients = [client for engine in self.engines for client in engine.clients]
         return sorted(clients, key=lambda client: order[id(client.entity)])
 
-    def drive(self, watcher: Watcher | None) -> None:
+    def drive(self, watcher: Watcher | None, abort: AbortCheck | None) -> None:
         """Run all engines in threads until the end of the run, and join the threads.
 
         Raises:
@@ -187,7 +196,7 @@ class _Run:
         try:
             for thread in threads:
                 thread.start()
-            failure = self._watch(threads, watcher)
+            failure = self._watch(threads, watcher, abort)
         except KeyboardInterrupt:
             self.interrupted = True
         finally:
@@ -217,8 +226,10 @@ class _Run:
         if not any(client.error for client in engine.clients):
             engine.clients[0].error = error
 
-    def _watch(self, threads: list[threading.Thread], watcher: Watcher | None) -> Exception | None:
-        """Watch until every client is done or one has failed, and return the error of a silent run."""
+    def _watch(
+        self, threads: list[threading.Thread], watcher: Watcher | None, abort: AbortCheck | None
+    ) -> Exception | None:
+        """Watch until all are done, one has failed or `abort` says so, and return the error of a silent run."""
         while any(thread.is_alive() for thread in threads):
             before_s = time.monotonic()
             self.stop.wait(_LOOK_S)  # not a join: an interrupted join makes Python 3.11 take the thread for ended
@@ -226,7 +237,9 @@ class _Run:
             self._look_at_clocks(elapsed_s, late_s=max(time.monotonic() - before_s - _LOOK_S, 0.0))
             if watcher is not None:
                 watcher(self._progress(elapsed_s))
-            if any(client.error is not None for client in self.clients):
+            if abort is not None and elapsed_s > self.plan.warmup_s and abort.is_broken(self.clients):
+                self.aborted.append(f"ended after {elapsed_s:.0f} s, as a threshold was broken: {abort.broken}")
+            if self.aborted or any(client.error is not None for client in self.clients):
                 return None
             failure = self._silence(elapsed_s)
             if failure is not None:

@@ -157,6 +157,8 @@ class Scenario:
     variants: tuple[Variant, ...] = (Variant.WITH_QUOTAS,)
     expect: tuple[str, ...] = ()
     """Thresholds, as for `--expect`."""
+    abort_on: tuple[str, ...] = ()
+    """Thresholds that end the run as soon as they are broken."""
     scaling: Scaling = field(default_factory=Scaling)
     daemon_policy: str = ""
     """The text of a policy file (TOML) for the daemon, with PREFIX as placeholder for the start of its topics' names.

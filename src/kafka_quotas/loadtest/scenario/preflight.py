@@ -12,6 +12,7 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import format_bytes
 from kafka_quotas.core.resolution.effective import ANONYMOUS
+from kafka_quotas.loadtest.judge.abort import parse_abort
 from kafka_quotas.loadtest.judge.expectation import parse_expectation
 from kafka_quotas.loadtest.plan.offered_rate import RateKind
 from kafka_quotas.loadtest.plan.plan import MAX_ENTITIES, ClientLoad, LoadPlan
@@ -233,9 +234,9 @@ def _of_its_topic(entity: ScenarioClient, scenario: Scenario, who: str) -> Itera
 
 
 def _of_expectations(scenario: Scenario) -> Iterator[Mismatch]:
-    for text in scenario.expect:
+    for text in (*scenario.expect, *scenario.abort_on):
         try:
-            parse_expectation(text)
+            (parse_abort if text in scenario.abort_on else parse_expectation)(text)
         except KafkaQuotasError as error:
             yield Mismatch(message=error.message, hint=error.hint)
 

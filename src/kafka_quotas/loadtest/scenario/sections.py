@@ -275,6 +275,7 @@ SCENARIO: Final = Section(
         Field("probes", ListOf(PROBE), "what is asked again and again during the load"),
         Field("variants", ListOf(_words(Variant)), "with the quotas, and for comparison without them"),
         Field("expect", ListOf(_LINE), "thresholds of its own, each as for --expect"),
+        Field("abort-on", ListOf(_LINE), "thresholds that end the run as soon as they are broken, as for --abort-on"),
         Field("scale", SCALE, "what --scale multiplies", attribute="scaling"),
         Field("daemon", DAEMON, "settings of the daemon, where one is started"),
         Field(

@@ -112,6 +112,7 @@ MUTATING = replace(SCENARIO, entities=(MUTATOR,))
         (staged("9s:0", rate=NO_LOAD), BROKER, "a offers 0 in all of its stages"),
         (staged("9s:1MB/s", does=Workload.CONNECT, client=ClientKind.RAW), BROKER, "a rate in bytes is no rate"),
         (replace(SCENARIO, expect=("nonsense",)), BROKER, "nonsense"),
+        (replace(SCENARIO, abort_on=("achieved > 1",)), BROKER, "known at the end of a run only"),
         (replace(SCENARIO, topics=(ScenarioTopic(name="t", replication_factor=3),)), BROKER, "wants 3 replicas"),
         (
             replace(
