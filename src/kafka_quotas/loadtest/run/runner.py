@@ -185,7 +185,7 @@ class _Run:
         clients = [client for engine in self.engines for client in engine.clients]
         return sorted(clients, key=lambda client: order[id(client.entity)])
 
-    def drive(self, watcher: Watcher | None, abort: AbortCheck | None) -> None:
+    def drive(self, watcher: Watcher | None, abort: AbortCheck | None = None) -> None:
         """Run all engines in threads until the end of the run, and join the threads.
 
         Raises:
