@@ -16,6 +16,8 @@ class Aspect(StrEnum):
     """The sum of throttle times against what the simulator computes from the same events."""
     ISOLATION = "isolation"
     """A control client's latency against its solo run."""
+    BOOKS = "books"
+    """Every arrival that was due is accounted for, and those of clients that no quota holds back were served."""
     DELIVERY = "delivery"
     """No record lost, and none twice."""
     EXPECTATION = "expectation"

@@ -111,3 +111,22 @@ def test_a_clock_that_is_set_voids_the_run(bench: Bench, monkeypatch: pytest.Mon
     assert (code, document["state"]) == (1, "void")
     (reason,) = reasons(document, "run", state="void")
     assert reason.startswith("the clock was set forward by 3.0 s after")
+
+
+def test_a_daemon_that_stalls_for_the_last_seconds_leaves_its_clients_unanswered(bench: Bench) -> None:
+    """The watch is patient for 8 s: silence within that is for the books and the rate to find."""
+    code, document = bench.run(
+        *("--rate", "100rec/s", "--no-read-back", "--client", "raw"),
+        at=0.35,
+        sabotage=lambda: bench.signal_daemon(signal.SIGSTOP),
+        seconds=6,
+    )
+
+    assert (code, document["state"]) != (0, "met")
+    (entity,) = document["entities"]
+    books = entity["books"]
+    assert books["due"] == books["acknowledged"] + books["failed"] + books["unsent"] + books["unanswered"]
+    assert books["due"] >= 700
+    assert reasons(document, "books", state="not met")
+    assert reasons(document, "rate", state="not met")
+    assert entity["latency"]["response"]["censored"] > 200

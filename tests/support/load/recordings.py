@@ -8,6 +8,7 @@ from kafka_quotas.loadtest.clients.engine import WireCount
 from kafka_quotas.loadtest.judge.analysis import RunFacts, load_result
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
+from kafka_quotas.loadtest.record.books import Books
 from kafka_quotas.loadtest.record.recorder import Recorder
 from kafka_quotas.loadtest.result.result import CpuUse, LoadResult
 
@@ -24,6 +25,17 @@ class RecordedClient:
     wire: WireCount
     unfinished: int = 0
     error: Exception | None = None
+
+    def books(self, *, answer_ms: float) -> Books:
+        """What became of what is recorded."""
+        failed, unsent = self.recorder.failures.total(), self.recorder.dropped_count
+        return Books(
+            due=self.recorder.acked + failed + unsent + self.unfinished,
+            acknowledged=self.recorder.acked,
+            failed=failed,
+            unsent=unsent,
+            unanswered=self.unfinished,
+        )
 
     @property
     def trouble(self) -> Exception | None:

@@ -3,6 +3,7 @@
 from kafka_quotas.loadtest.judge.judging import Evidence, judge_run
 from kafka_quotas.loadtest.plan.plan import ClientName
 from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
+from kafka_quotas.loadtest.record.books import Books
 from kafka_quotas.loadtest.record.histogram import LatencySummary
 from kafka_quotas.loadtest.record.recorder import ThrottleSummary
 from kafka_quotas.loadtest.result.result import ClientResult, CpuUse, LoadResult, SecondSample, WindowSample
@@ -40,6 +41,7 @@ def greedy(*, ok: bool = True, failures: tuple[tuple[str, int], ...] = ()) -> Cl
         acked=4900,
         unfinished=100,
         dropped=0,
+        books=Books(due=5000, acknowledged=4900, failed=0, unsent=0, unanswered=100),
         failures=failures,
         payload_bytes=5_017_600,
         wire_ratio=1.01,
@@ -82,6 +84,7 @@ def unlimited(workload: Workload = Workload.CONSUME) -> ClientResult:
         acked=10,
         unfinished=0,
         dropped=0,
+        books=Books(due=10, acknowledged=10, failed=0, unsent=0, unanswered=0, settled=10),
         failures=(),
         payload_bytes=10_240,
         wire_ratio=1.01,

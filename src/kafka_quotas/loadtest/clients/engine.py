@@ -8,12 +8,16 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from kafka_quotas.loadtest.clients.pacer import Pacer
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.schedule import schedule_of
+from kafka_quotas.loadtest.plan.workload import MutationFlood, Workload
+from kafka_quotas.loadtest.record.books import Books
 from kafka_quotas.loadtest.record.recorder import Recorder, room_for
+
+_UNSENT_GROUPS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +79,9 @@ class LoadClient:
         """Bytes on the wire against bytes of payload."""
         self.unfinished = 0
         """Records or requests that were sent and had no response at the end."""
+        self.latency_every = 1
+        """N, where every Nth record has its latency recorded."""
+        self._overdue = 0
         self.error: Exception | None = None
         """The error that ends the run."""
         self.trouble: Exception | None = None
@@ -95,7 +102,45 @@ class LoadClient:
         """Record the arrivals that the pacer drops because they are too long overdue."""
         late = self.pacer.dropped(now_ns)
         if late:
-            self.recorder.dropped(late)
+            self.recorder.dropped(len(late))
+            self._record_unsent(late, until_ns=now_ns)
+
+    def settle(self, end_ns: int) -> None:
+        """Record the arrivals that were due by the end of the client's part and never sent."""
+        self.end_ns = min(self.end_ns, end_ns)
+        late = self.pacer.overdue(self.end_ns)
+        self._overdue = len(late)
+        self._record_unsent(late, until_ns=self.end_ns)
+
+    def books(self, *, answer_ms: float) -> Books:
+        """Return the books after `settle`, where an answer takes `answer_ms` milliseconds at most."""
+        recorder, pacer = self.recorder, self.pacer
+        unsent = self._overdue + recorder.dropped_count
+        is_read = self.entity.workload is Workload.CONSUME  # whose failures are those of fetches, not of records
+        flood = self.entity.flood
+        if isinstance(flood, MutationFlood):  # an arrival is a request, and the books are of topics
+            unsent *= flood.topics_per_request
+            due = recorder.sent + unsent
+            settled = 0
+        else:
+            due = max(pacer.taken, pacer.due_by(self.end_ns))
+            settled = pacer.due_by(self.end_ns - int(answer_ms * 1e6))
+        return Books(
+            due=due,
+            acknowledged=recorder.acked,
+            failed=0 if is_read else recorder.failures.total(),
+            unsent=unsent,
+            unanswered=self.unfinished,
+            settled=settled,
+        )
+
+    def _record_unsent(self, late: range, *, until_ns: int) -> None:
+        """Record how long arrivals have waited, in groups that count as the one in each that waited least."""
+        step = max(len(late) // _UNSENT_GROUPS, self.latency_every)
+        for group in (late[start : start + step] for start in range(0, len(late), step)):
+            count = max(len(group) // self.latency_every, 1)
+            intended_ns = self.pacer.intended_ns(group[-1], until_ns)
+            self.recorder.unsent(intended_ns=intended_ns, until_ns=until_ns, count=count)
 
 
 class SoloClient(LoadClient):

@@ -34,13 +34,21 @@ class Pacer:
             return most
         return min(self._schedule.due_count(now_ns - self._origin_ns) - self.taken, most)
 
-    def dropped(self, now_ns: int) -> int:
-        """Take an open loop's arrivals that are overdue by `OUTSTANDING_S`, and return their number."""
+    def due_by(self, now_ns: int) -> int:
+        """Return the number of an open loop's arrivals that are due, 0 without a schedule and in a closed loop."""
         if self._schedule is None or self._is_closed:
             return 0
-        late = self._schedule.due_count(now_ns - self._origin_ns - OUTSTANDING_S * 1_000_000_000) - self.taken
-        self.taken += max(late, 0)
-        return max(late, 0)
+        return self._schedule.due_count(now_ns - self._origin_ns)
+
+    def overdue(self, now_ns: int) -> range:
+        """Return an open loop's arrivals that are due and not taken."""
+        return range(self.taken, max(self.taken, self.due_by(now_ns)))
+
+    def dropped(self, now_ns: int) -> range:
+        """Take an open loop's arrivals that are overdue by `OUTSTANDING_S`, and return them."""
+        late = self.overdue(now_ns - OUTSTANDING_S * 1_000_000_000)
+        self.taken += len(late)
+        return late
 
     def answered(self, now_ns: int) -> None:
         """Postpone a closed loop's overdue arrivals to the time of this response."""

@@ -64,6 +64,8 @@ def _was_late(entity: ClientResult) -> bool:
 
 
 _COUNTS = tuple(field.name for field in fields(SecondSample) if field.name not in ("second", "rate"))  # as in slots
+_MOMENT_MS = 2000.0  # in which a busy machine answers
+_LONGEST_SPACING = 10  # of random arrivals, times the mean
 _SIGMAS = 3  # of arrivals at random that a verdict allows to be missing
 
 
@@ -117,6 +119,7 @@ def _entity_result(plan: LoadPlan, client: LoadClient, facts: RunFacts, verdict:
         acked=recorder.acked,
         unfinished=client.unfinished,
         dropped=recorder.dropped_count,
+        books=client.books(answer_ms=_patience_ms(client)),
         failures=tuple(sorted(recorder.failures.items())),
         payload_bytes=recorder.acked_bytes,
         wire_ratio=client.wire.ratio,
@@ -174,11 +177,20 @@ def _seen(clients: Sequence[LoadClient], *, from_s: float, elapsed_s: float, end
         offered=None if None in offers else sum(offer for offer in offers if offer is not None),
         throttle_count=sum(client.recorder.throttle_count for client in clients),
         elapsed_ms=elapsed_s * 1000,
-        end_ms=None if entity.workload is Workload.MUTATE else end_s * 1000,
+        end_ms=None if isinstance(entity.flood, MutationFlood) and entity.flood.total_topics else end_s * 1000,
+        patience_ms=max(map(_patience_ms, clients)),
         workload=entity.workload,
         limited_from_ms=min(limited_ms, default=None) if entity.workload is Workload.MUTATE else None,
         offer_slack=max(_offer_slack(client.entity, elapsed_s) for client in clients),
     )
+
+
+def _patience_ms(client: LoadClient) -> float:
+    """Return how long a client may be without an answer: a throttle time, the wait for an arrival, and a moment."""
+    entity = client.entity
+    rate = float(entity.arrivals_per_second or 0)
+    spacing = {Arrival.BURST: entity.burst_size, Arrival.POISSON: _LONGEST_SPACING}.get(entity.arrival, 1)
+    return client.recorder.throttle.max_ms + (spacing / rate * 1000 if rate else 0) + _MOMENT_MS
 
 
 def _enforcers(plan: LoadPlan, client: LoadClient, facts: RunFacts) -> int:

@@ -7,6 +7,7 @@ Without `entity(..)` every client that has the metric must meet it. NAME is USER
 also names the control clients. Values carry the unit of their metric: `50ms`, `2s`, `5MB/s`, `0.9`, `90%`.
 """
 
+import math
 import operator
 import re
 from collections.abc import Callable, Sequence
@@ -58,13 +59,26 @@ class Expectation:
         return _COMPARISONS[self.comparison](value, self.low)
 
     def judge(self, result: LoadResult) -> Judgement:
-        """Return the judgement, which is met where all clients in question meet it, and there is one."""
+        """Return the judgement, which is met where all clients in question meet it, and there is one.
+
+        A latency of which too many requests had no answer is a lower bound. Where a longer one would decide otherwise,
+        the threshold is not checked.
+        """
         values = [
             (entity, value) for entity in _meant(self.entity, result) if (value := self.metric.of(entity)) is not None
         ]
+        open_ones = [(entity, value) for entity, value in values if self._is_open(entity, value)]
         failed = [(entity, value) for entity, value in values if not self.met_by(value)]
-        state = State.MET if values and not failed else State.NOT_MET
-        return Judgement(aspect=Aspect.EXPECTATION, state=state, evidence=self._evidence(values, failed))
+        failed = [each for each in failed if each not in open_ones]
+        state = State.NOT_MET if failed or not values else State.UNCHECKED if open_ones else State.MET
+        evidence = self._evidence(values, failed or open_ones)
+        if state is State.UNCHECKED:
+            evidence += "; too many requests had no answer by the end, and may take longer"
+        return Judgement(aspect=Aspect.EXPECTATION, state=state, evidence=evidence)
+
+    def _is_open(self, entity: ClientResult, value: float) -> bool:
+        """Return whether the value is a lower bound, and a higher one would be judged otherwise."""
+        return self.metric.is_bound(entity) and self.met_by(value) is not self.met_by(math.inf)
 
     def _evidence(self, values: list[tuple[ClientResult, float]], failed: list[tuple[ClientResult, float]]) -> str:
         if not values:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.judge.expectation import Expectation
 from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
+from kafka_quotas.loadtest.plan.throttle_cycles import TOLERANCE
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.record.delivery import Delivery
 from kafka_quotas.loadtest.record.histogram import LatencySummary
@@ -18,6 +19,7 @@ from kafka_quotas.loadtest.result.prediction import Charge, Prediction, Predicti
 from kafka_quotas.loadtest.result.result import BrokerSample, ClientResult, EntityKey, LoadResult
 from kafka_quotas.loadtest.result.verdict import ObservationKind
 
+_P99 = 0.99
 _GRAIN_US = 10_000
 """Added to what the factor allows, as latencies below some milliseconds measure the machine's scheduler."""
 
@@ -37,6 +39,8 @@ def isolation(entity: ClientResult, *, factor: float) -> Judgement:
     if alone is not None and alone.count and beside.count:
         most_us = allowed_us(alone, factor)
         state = State.MET if beside.p99_us <= most_us else State.NOT_MET
+        if state is State.MET and beside.is_bound(_P99):
+            state = State.UNCHECKED
         evidence = (
             f"p99 {beside.p99_us / 1000:.3g} ms beside the others, {alone.p99_us / 1000:.3g} ms alone; allowed "
             f"{most_us / 1000:.3g} ms, {factor:g} times as long and {_GRAIN_US // 1000} ms of grain"
@@ -114,6 +118,7 @@ def _of_entities(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
     for entity in result.entities:
         verdict, label = entity.verdict, entity.name.label
         yield Judgement(aspect=Aspect.RATE, state=verdict.state, evidence=verdict.evidence, entity=label)
+        yield _books(entity)
         if entity.prediction is not None:
             state, text = entity.prediction.state, entity.prediction.evidence
             yield Judgement(aspect=Aspect.THROTTLE, state=state, evidence=text, entity=label)
@@ -124,6 +129,19 @@ def _of_entities(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
         if entity.delivery is not None:
             state, text = entity.delivery.state, entity.delivery.evidence
             yield Judgement(aspect=Aspect.DELIVERY, state=state, evidence=text, entity=label)
+
+
+def _books(entity: ClientResult) -> Judgement:
+    """Return the judgement on the books: void where they don't balance, not met where arrivals were left over."""
+    books = entity.books
+    state, text = State.MET, books.evidence
+    is_unhindered = entity.verdict.kind in (ObservationKind.MODEST, ObservationKind.UNLIMITED)
+    if books.unaccounted:
+        state, text = State.VOID, f"the load tester lost count of {books.unaccounted}: {text}"
+    elif is_unhindered and books.acknowledged + books.failed < books.settled * (1 - TOLERANCE):
+        state = State.NOT_MET
+        text = f"{text}; of the first {books.settled} no more than {TOLERANCE:.0%} may be left over"
+    return Judgement(aspect=Aspect.BOOKS, state=state, evidence=text, entity=entity.name.label)
 
 
 def _failures(entity: ClientResult, expected: frozenset[str]) -> Judgement:

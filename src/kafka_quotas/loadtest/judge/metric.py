@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
+from functools import partial
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
@@ -82,6 +83,8 @@ class Metric:
     dimension: Dimension
     of: Callable[[ClientResult], float | None]
     """Returns the value for a client, None for a client that has none."""
+    is_bound: Callable[[ClientResult], bool] = lambda _entity: False
+    """Returns whether the value of a client is only a lower bound."""
 
     def text(self, value: float, unit: RateUnit) -> str:
         """Return a value for people, with `unit` as that of the client's rates."""
@@ -98,14 +101,18 @@ _LATENCIES: Final[dict[str, Callable[[ClientResult], LatencySummary]]] = {
     "response": lambda entity: entity.response,
 }
 _STATISTICS: Final = {
-    "min": "min_us",
-    "mean": "mean_us",
-    "p50": "p50_us",
-    "p90": "p90_us",
-    "p99": "p99_us",
-    "p999": "p999_us",
-    "max": "max_us",
+    "min": ("min_us", 0.0),
+    "mean": ("mean_us", 0.99),
+    "p50": ("p50_us", 0.5),
+    "p90": ("p90_us", 0.9),
+    "p99": ("p99_us", 0.99),
+    "p999": ("p999_us", 0.999),
+    "max": ("max_us", 0.999),
 }
+"""The figure of each statistic, and the share of latencies that have to be known for it.
+
+Every run ends with some requests on their way, so mean and maximum don't need them all.
+"""
 
 
 def _latency(
@@ -159,16 +166,27 @@ def _metrics() -> list[Metric]:
         ("records.acked", count, lambda entity: float(entity.acked)),
         ("records.unfinished", count, lambda entity: float(entity.unfinished)),
         ("records.dropped", count, lambda entity: float(entity.dropped)),
+        ("records.due", count, lambda entity: float(entity.books.due)),
+        ("records.unsent", count, lambda entity: float(entity.books.unsent)),
         ("records.failed", count, lambda entity: float(sum(number for _, number in entity.failures))),
         ("records.lost", count, _found(lambda delivery: delivery.lost)),
         ("records.duplicated", count, _found(lambda delivery: delivery.duplicated)),
     ]
-    figures += [
-        (f"{name}.{statistic}", duration, _latency(summary_of, attribute))
+    latencies = [
+        Metric(
+            name=f"{name}.{statistic}",
+            dimension=duration,
+            of=_latency(summary_of, attribute),
+            is_bound=partial(_is_bound, summary_of, share),
+        )
         for name, summary_of in _LATENCIES.items()
-        for statistic, attribute in _STATISTICS.items()
+        for statistic, (attribute, share) in _STATISTICS.items()
     ]
-    return [Metric(name=name, dimension=dimension, of=of) for name, dimension, of in figures]
+    return [*(Metric(name=name, dimension=dimension, of=of) for name, dimension, of in figures), *latencies]
+
+
+def _is_bound(summary_of: Callable[[ClientResult], LatencySummary], share: float, entity: ClientResult) -> bool:
+    return summary_of(entity).is_bound(share)
 
 
 def _of_offer(entity: ClientResult) -> float | None:

@@ -128,10 +128,9 @@ def average(
     """Return the plain average after `skip_ms`, for a client that no quota throttles.
 
     Such a client makes no burst into an empty past, so the time that is left out may be shorter than a window. An
-    amount was transferred since the acknowledgement before, so the first amount is left out and the last one counts. A
-    stall that ends with the run takes nothing away.
+    amount was transferred since the acknowledgement before, so the first amount is left out and the last one counts.
 
-    `skip_ms` is left out at the start, None for one window. A silence of more than a window up to `end_ms` counts.
+    `skip_ms` is left out at the start, None for one window. The silence up to `end_ms` counts, where it is not None.
 
     Raises:
         UsageError: The window is not above 0.
@@ -141,7 +140,7 @@ def average(
         return _average(times, before, window_ms=window_ms)
     upto = [*before[1:], before[-1] + acks[-1][1]]
     since = [amount - upto[0] for amount in upto]
-    if end_ms is not None and end_ms - acks[-1][0] > window_ms:
+    if end_ms is not None and end_ms > acks[-1][0]:
         times, since = [*times, end_ms], [*since, since[-1]]
     return _average(times, since, window_ms=window_ms)
 

@@ -29,6 +29,12 @@ class LatencySummary:
     p99_us: int
     p999_us: int
     max_us: int
+    censored: int = 0
+    """How many of them had not ended when the run did, and count as long as they had lasted by then."""
+
+    def is_bound(self, share: float) -> bool:
+        """Return whether the percentile at this share is only a lower bound."""
+        return self.censored > (1 - share) * self.count
 
 
 NOTHING = LatencySummary(count=0, min_us=0, mean_us=0.0, p50_us=0, p90_us=0, p99_us=0, p999_us=0, max_us=0)
@@ -37,10 +43,17 @@ NOTHING = LatencySummary(count=0, min_us=0, mean_us=0.0, p50_us=0, p90_us=0, p99
 class Histogram:
     """Counts of durations, written by one thread, of which others read a `snapshot`."""
 
-    __slots__ = ("_counts",)
+    __slots__ = ("_counts", "censored")
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
+        self.censored = 0
+        """How many of the durations are lower bounds."""
+
+    def add_bound(self, elapsed_ns: int, count: int = 1) -> None:
+        """Count `count` durations that have lasted for `elapsed_ns` nanoseconds and did not end."""
+        self.censored += count
+        self.add(elapsed_ns, count)
 
     def add(self, elapsed_ns: int, count: int = 1) -> None:
         """Count `count` durations of `elapsed_ns` nanoseconds."""
@@ -94,6 +107,7 @@ class Histogram:
             p99_us=p99,
             p999_us=p999,
             max_us=_highest(cells[-1][0]),
+            censored=self.censored,
         )
 
 

@@ -151,6 +151,19 @@ class Recorder:
         if intended_ns >= self._measure_from_ns:
             self.response_times.add(arrived_ns - intended_ns)
 
+    def unanswered(self, *, intended_ns: int, sent_ns: int, until_ns: int, count: int = 1) -> None:
+        """Record the latencies so far of `count` records without an answer, unless they belong to the warm-up."""
+        if intended_ns >= self._measure_from_ns:
+            self.service_times.add_bound(until_ns - sent_ns, count)
+            self.schedule_delays.add(sent_ns - intended_ns, count)
+            self.response_times.add_bound(until_ns - intended_ns, count)
+
+    def unsent(self, *, intended_ns: int, until_ns: int, count: int = 1) -> None:
+        """Record the wait so far of `count` records that were never sent, unless they belong to the warm-up."""
+        if intended_ns >= self._measure_from_ns:
+            self.schedule_delays.add_bound(until_ns - intended_ns, count)
+            self.response_times.add_bound(until_ns - intended_ns, count)
+
     def throttled(self, now_ns: int, throttle_ms: int) -> None:
         """Record an announced throttle time above 0, as a time of 0 only ends a throttle."""
         if throttle_ms > 0:

@@ -89,6 +89,7 @@ def _entity(entity: ClientResult) -> dict[str, JsonValue]:
             "dropped": entity.dropped,
             "failed": dict(entity.failures),
         },
+        "books": asdict(entity.books),
         "delivery": None
         if entity.delivery is None
         else {**asdict(entity.delivery), "state": entity.delivery.state.value},

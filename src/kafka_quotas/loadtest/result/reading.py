@@ -13,6 +13,7 @@ from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
 from kafka_quotas.loadtest.plan.plan import ClientName
 from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
+from kafka_quotas.loadtest.record.books import Books
 from kafka_quotas.loadtest.record.delivery import Delivery
 from kafka_quotas.loadtest.record.histogram import LatencySummary
 from kafka_quotas.loadtest.record.recorder import ThrottleSummary
@@ -118,6 +119,7 @@ def _entity(data: Mapping[str, Any]) -> ClientResult:
         acked=records["acked"],
         unfinished=records["unfinished"],
         dropped=records["dropped"],
+        books=Books(**data["books"]),
         failures=tuple(records["failed"].items()),
         payload_bytes=data["payload_bytes"],
         wire_ratio=data["wire_ratio"],

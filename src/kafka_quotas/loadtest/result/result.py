@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from kafka_quotas.loadtest.judgement import Judgement, State, overall
 from kafka_quotas.loadtest.plan.plan import ClientName
 from kafka_quotas.loadtest.plan.workload import UNITS, ClientKind, RateUnit, Workload
+from kafka_quotas.loadtest.record.books import Books
 from kafka_quotas.loadtest.record.delivery import Delivery
 from kafka_quotas.loadtest.record.histogram import LatencySummary
 from kafka_quotas.loadtest.record.recorder import Recorder, ThrottleSummary
@@ -83,7 +84,9 @@ class ClientResult:
     unfinished: int
     """Records that were sent and still unanswered at the end."""
     dropped: int
-    """Records that were due and never sent."""
+    """Records that were due and never sent, because they were overdue for too long."""
+    books: Books
+    """What became of all that was due."""
     failures: tuple[tuple[str, int], ...]
     payload_bytes: int
     wire_ratio: float

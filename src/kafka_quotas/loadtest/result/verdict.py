@@ -70,6 +70,8 @@ class Observation:
     workload: Workload = Workload.PRODUCE
     limited_from_ms: float | None = None
     """When the quota began to throttle, None where unknown, as a bucket of tokens may last for longer than a window."""
+    patience_ms: float | None = None
+    """The longest silence at the end that shows nothing: a throttle time, and a moment. None for one window."""
     offer_slack: float = 0.0
     """The share by which random arrivals, or bursts, may have been fewer than `offered`."""
 
@@ -79,7 +81,7 @@ def entity_verdict(seen: Observation, *, quota: float | None, window_ms: int, wa
     offered = seen.offered
     if quota is not None and (offered is None or offered > quota):
         return _greedy(seen, quota, window_ms=window_ms, warmup_ms=warmup_ms)
-    measured = average(seen.acks, window_ms=window_ms, skip_ms=warmup_ms, end_ms=seen.end_ms)
+    measured = _average(seen, window_ms=window_ms, skip_ms=warmup_ms)
     return _unhindered(seen, measured, quota)
 
 
@@ -91,7 +93,7 @@ def unjudged_verdict(
     Thread time or expected errors limit such a client, or `is_staged`: its stages lead across its quota. The verdict
     has the quota all the same, where there is one for the rate.
     """
-    measured = average(seen.acks, window_ms=window_ms, skip_ms=warmup_ms, end_ms=seen.end_ms)
+    measured = _average(seen, window_ms=window_ms, skip_ms=warmup_ms)
     plain = _unhindered(seen, measured, None)
     reason = "its stages lead across its quota, so its rate" if is_staged else "its rate proves nothing here and"
     kind = ObservationKind.STAGED if is_staged else ObservationKind.UNJUDGED
@@ -110,11 +112,29 @@ def _greedy(seen: Observation, quota: float, *, window_ms: int, warmup_ms: float
     skip_ms = max(warmup_ms, seen.limited_from_ms or 0)
     verdict = judge(seen.acks, quota=quota, window_ms=window_ms, workload=seen.workload, skip_ms=skip_ms)
     measured_ms = seen.elapsed_ms - max(window_ms, skip_ms)
+    silent_ms = _silence_ms(seen, window_ms)
+    if verdict.ok and silent_ms:
+        silence = f"nothing was acknowledged in the last {silent_ms / 1000:.1f} s, longer than any throttle time"
+        verdict = replace(verdict, ok=False, evidence=f"{verdict.evidence}; {silence}")
     too_short = not verdict.ok and measured_ms <= window_ms
     if too_short:
         verdict = replace(verdict, evidence=_too_short(measured_ms, window_ms))
     same = {field.name: getattr(verdict, field.name) for field in fields(verdict) if field.name != "tolerance"}
     return ClientVerdict(kind=ObservationKind.GREEDY, offered=seen.offered, too_short=too_short, **same)
+
+
+def _average(seen: Observation, *, window_ms: int, skip_ms: float) -> CycleMeasurement:
+    """Return the plain average, over a silence at the end as well where it is longer than it may be."""
+    end_ms = seen.end_ms if _silence_ms(seen, window_ms) else None
+    return average(seen.acks, window_ms=window_ms, skip_ms=skip_ms, end_ms=end_ms)
+
+
+def _silence_ms(seen: Observation, window_ms: int) -> float:
+    """Return the length of the silence at the end, 0 where it shows nothing."""
+    if seen.end_ms is None or not seen.acks:
+        return 0.0
+    silent_ms = seen.end_ms - seen.acks[-1][0]
+    return silent_ms if silent_ms > (window_ms if seen.patience_ms is None else seen.patience_ms) else 0.0
 
 
 def _unhindered(seen: Observation, measured: CycleMeasurement, quota: float | None) -> ClientVerdict:

@@ -92,7 +92,10 @@ def run_load(
     run = _Run(plan=plan, instants=instants, engines=_engines(plan, instants, views), clock=clock)
     with TargetWatch(plan) as target:
         run.drive(watcher, abort)
-    elapsed_s = (min(time.monotonic_ns(), instants.end_ns) - start_ns) / 1e9
+    end_ns = min(run.ended_ns, instants.end_ns)
+    for client in run.clients:
+        client.settle(end_ns)
+    elapsed_s = (end_ns - start_ns) / 1e9
     facts = RunFacts(
         started_ms=started_ms,
         elapsed_s=elapsed_s,
@@ -169,6 +172,8 @@ class _Run:
     engines: tuple[ClientEngine, ...]
     clock: Clock
     interrupted: bool = False
+    ended_ns: int = 0
+    """When the clients were stopped."""
     thread_cpu_s: list[float] = field(default_factory=list)
     lateness_s: deque[float] = field(default_factory=lambda: deque(maxlen=_LOOKS_KEPT))
     stop: threading.Event = field(default_factory=threading.Event)
@@ -201,6 +206,7 @@ class _Run:
             self.interrupted = True
         finally:
             self.stop.set()
+            self.ended_ns = time.monotonic_ns()
             for thread in threads:
                 if thread.is_alive():  # an interrupt may have come before it was started
                     thread.join()

@@ -145,6 +145,7 @@ class TargetWatch(RunWatch):
                     connection.close()
                 connection = None
                 outages.failed(asked_s, is_silence=isinstance(error, TimeoutError))
+                is_ending = is_ending or self.stop.is_set()  # a server that is down is not asked once more
             if (is_down or connection is not None or access is None) and not is_ending:
                 await asyncio.to_thread(self.stop.wait, self.interval_s)
         if connection is not None:

@@ -110,3 +110,20 @@ def test_every_metric_has_a_value_and_a_text() -> None:
 
 def _written(text: str) -> str:
     return text.replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("response.p99 < 50ms", State.UNCHECKED),
+        ("response.p99 in 1ms..50ms", State.UNCHECKED),
+        ("response.p99 < 10ms", State.NOT_MET),  # it takes 12.3 ms at least
+        ("response.p99 > 10ms", State.MET),
+        ("response.p99 > 50ms", State.UNCHECKED),
+        ("response.p90 < 50ms", State.MET),  # 5 of 100 had no answer
+    ],
+)
+def test_a_lower_bound_decides_only_what_a_longer_time_would_decide_alike(text: str, state: State) -> None:
+    open_ones = replace(greedy(), response=replace(greedy().response, censored=5))
+
+    assert parse_expectation(text).judge(result(open_ones)).state is state

@@ -12,6 +12,7 @@ from kafka_quotas.loadtest.judge.expectation import parse_expectation
 from kafka_quotas.loadtest.judge.judging import Evidence, judge_run
 from kafka_quotas.loadtest.judgement import Aspect, State
 from kafka_quotas.loadtest.plan.workload import ClientKind, RateUnit, Workload
+from kafka_quotas.loadtest.record.books import Books
 from kafka_quotas.loadtest.record.delivery import Delivery
 from kafka_quotas.loadtest.result.prediction import Charge, PredictionSource
 from kafka_quotas.loadtest.result.result import CpuUse, LoadResult
@@ -55,6 +56,27 @@ def test_a_control_client_is_held_against_its_solo_run(
 
     assert _states(run, Aspect.ISOLATION) == [("alice/free", state)]
     assert run.ok is (state is not State.NOT_MET)
+
+
+@pytest.mark.parametrize(
+    ("books", "state"),
+    [
+        (Books(due=4100, acknowledged=4080, failed=0, unsent=2, unanswered=18, settled=3900), State.MET),
+        (Books(due=4100, acknowledged=3474, failed=0, unsent=10, unanswered=616, settled=3900), State.NOT_MET),
+        (Books(due=4100, acknowledged=4000, failed=0, unsent=0, unanswered=0, settled=3900), State.VOID),
+    ],
+)
+def test_what_was_due_is_accounted_for_and_served(books: Books, state: State) -> None:
+    run = result(replace(unlimited(), books=books))
+
+    assert _states(run, Aspect.BOOKS) == [("alice/free", state)]
+    assert run.ok is (state is State.MET)
+
+
+def test_a_greedy_client_may_leave_what_its_quota_holds_back() -> None:
+    books = Books(due=126_000, acknowledged=61_615, failed=0, unsent=64_001, unanswered=384, settled=120_000)
+
+    assert _states(result(replace(greedy(), books=books)), Aspect.BOOKS) == [("greedy", State.MET)]
 
 
 def test_lost_records_and_failed_ones_are_not_met() -> None:

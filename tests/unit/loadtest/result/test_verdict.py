@@ -118,3 +118,25 @@ def test_a_run_too_short_to_judge_says_so_and_is_no_success() -> None:
     )
     assert not short(seconds=30, quota=4e6).too_short
     assert not short(seconds=30, quota=4e6).ok
+
+
+@pytest.mark.parametrize(("silent_s", "ok"), [(1, True), (7, False)])
+@pytest.mark.parametrize(("offered", "quota"), [(1e6, None), (1e6, 2e6), (None, 1e6)])
+def test_an_outage_at_the_end_counts_within_the_last_window_as_well(
+    offered: float | None, quota: float | None, silent_s: int, ok: bool
+) -> None:
+    """The window is Kafka's usual one of 11 s."""
+    seen = Observation(
+        acks=steady(1e6, seconds=60 - silent_s),
+        offered=offered,
+        throttle_count=0,
+        elapsed_ms=60_000,
+        end_ms=60_000,
+        patience_ms=3000,
+    )
+
+    verdict = entity_verdict(seen, quota=quota, window_ms=11_000, warmup_ms=11_000)
+
+    assert verdict.ok is ok
+    if not ok and offered is None:
+        assert "nothing was acknowledged in the last 7.0 s, longer than any throttle time" in verdict.evidence

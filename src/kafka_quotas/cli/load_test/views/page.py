@@ -11,7 +11,7 @@ from kafka_quotas.cli.load_test.views.charts import (
     later_topics,
     throttling,
 )
-from kafka_quotas.cli.load_test.views.view import first_entities, quota_text, throttled_text, verdict_text
+from kafka_quotas.cli.load_test.views.view import first_entities, p99_text, quota_text, throttled_text, verdict_text
 from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.judgement import Judgement, State
 from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
@@ -132,7 +132,7 @@ def _row(entity: ClientResult, result: LoadResult) -> tuple[str, ...]:
         quota_text(entity),
         "" if verdict.ratio is None else f"{verdict.ratio:.3f}",
         throttled_text(entity),
-        format_duration_us(entity.response.p99_us) if entity.response.count else "",
+        p99_text(entity),
         verdict_text(entity, result),
     )
 

@@ -12,6 +12,7 @@ from kafka_quotas.loadtest.result.verdict import ObservationKind
 
 MOST_ROWS = 40
 """Clients in a table for people; where there are more, those come first that did not get what they should."""
+_P99 = 0.99
 _MOST_EVIDENCE = 12  # clients whose every judgement is shown; with more clients, only those that are not met
 
 
@@ -86,6 +87,7 @@ def verdict_text(entity: ClientResult, result: LoadResult) -> str:
         ("NOT JUDGED", verdict.too_short),
         ("RECORDS LOST", Aspect.DELIVERY in failed),
         ("HINDERED" if is_unlimited else "NOT HELD", not verdict.ok),
+        ("UNANSWERED", Aspect.BOOKS in failed),
         ("DISTURBED", Aspect.ISOLATION in failed),
         ("THROTTLE OFF", Aspect.THROTTLE in failed),
         ("not judged", verdict.state is State.UNCHECKED),
@@ -110,6 +112,14 @@ def throttled_text(entity: ClientResult) -> str:
     return f"{throttle.count}x {format_duration_us(throttle.sum_ms * 1000)}" if throttle.count else "never"
 
 
+def p99_text(entity: ClientResult) -> str:
+    """Format the p99 of the response time, with a sign where it is only a lower bound, empty where none is known."""
+    response = entity.response
+    if not response.count:
+        return ""
+    return ("> " if response.is_bound(_P99) else "") + format_duration_us(response.p99_us)
+
+
 def _evidence_line(judgement: Judgement) -> str:
     subject = judgement.entity if judgement.entity is not None else judgement.aspect.value
     about = f"{judgement.aspect.value} " if judgement.entity is not None else ""
@@ -124,7 +134,7 @@ def _caption(result: LoadResult) -> str:
 
 
 def _row(entity: ClientResult, outcome: str, *, mixed: bool) -> list[Cell]:
-    verdict, response = entity.verdict, entity.response
+    verdict = entity.verdict
     return [
         entity.name.label,
         *([_DOES[entity.workload.value]] if mixed else []),
@@ -132,7 +142,7 @@ def _row(entity: ClientResult, outcome: str, *, mixed: bool) -> list[Cell]:
         quota_text(entity),
         "" if verdict.ratio is None else f"{verdict.ratio:.3f}",
         throttled_text(entity),
-        *([] if mixed else [format_duration_us(response.p99_us) if response.count else ""]),
+        *([] if mixed else [p99_text(entity)]),
         outcome,
     ]
 

@@ -31,7 +31,7 @@ _LINGER_MS: Final = 5
 _LINGER_SLACK_MS: Final = 1000  # a delivery may take longer than linger and request together
 _BATCH_HEAD: Final = 61
 _REQUEST_HEAD: Final = 60  # about this many bytes: header, acks, names, lengths; a request has one batch per partition
-_Answer = tuple[int, int, int, Exception | None]  # when a record was due, sent and answered, and its error
+_Answer = tuple[int, int, Exception | None]  # the number of a record, when it was answered, and its error
 
 
 class KafkaPythonProducer(KafkaPythonClient):
@@ -50,6 +50,8 @@ class KafkaPythonProducer(KafkaPythonClient):
             )
         self._payload = random.Random(entity.name.label).randbytes(entity.record_size)  # noqa: S311 - only incompressible
         self._answers: deque[_Answer] = deque()
+        self._waiting: dict[int, tuple[int, int]] = {}
+        """When records without an answer were due and sent, by their number."""
         self._backlog = max(2, _BACKLOG_BYTES // entity.record_size)
         if entity.loop is Loop.CLOSED:
             self._backlog = entity.in_flight
@@ -98,6 +100,9 @@ class KafkaPythonProducer(KafkaPythonClient):
         """Count the records without a response as unfinished, compute `wire`, and close the producer."""
         self._count()
         self.unfinished = self.recorder.sent - self.recorder.acked - self.recorder.failures.total()
+        end_ns = min(self.end_ns, time.monotonic_ns())
+        for due_ns, sent_ns in self._waiting.values():
+            self.recorder.unanswered(intended_ns=due_ns, sent_ns=sent_ns, until_ns=end_ns)
         metrics: Any = client.metrics()
         self._reckon_wire(metrics["producer-metrics"])
         client.close(timeout=0)
@@ -115,23 +120,25 @@ class KafkaPythonProducer(KafkaPythonClient):
         value = self._payload
         if len(value) >= STAMP_SIZE:
             value = stamp(self.plan.run_id, self.index, self.recorder.sent) + value[STAMP_SIZE:]
-        due_ns = self.pacer.next_ns(sent_ns)
+        index = self.recorder.sent
+        self._waiting[index] = self.pacer.next_ns(sent_ns), sent_ns
         future: Any = client.send(self.entity.topic, value)
-        future.add_callback(partial(self._sent, due_ns, sent_ns))
-        future.add_errback(partial(self._failed, due_ns, sent_ns))
+        future.add_callback(partial(self._sent, index))
+        future.add_errback(partial(self._failed, index))
         self.pacer.taken += 1
         self.recorder.sent += 1
 
-    def _sent(self, due_ns: int, sent_ns: int, _metadata: object) -> None:
-        self._answers.append((due_ns, sent_ns, time.monotonic_ns(), None))
+    def _sent(self, index: int, _metadata: object) -> None:
+        self._answers.append((index, time.monotonic_ns(), None))
 
-    def _failed(self, due_ns: int, sent_ns: int, error: Exception) -> None:
-        self._answers.append((due_ns, sent_ns, time.monotonic_ns(), error))
+    def _failed(self, index: int, error: Exception) -> None:
+        self._answers.append((index, time.monotonic_ns(), error))
 
     def _count(self) -> None:
         acked = 0
         for _ in range(len(self._answers)):
-            due_ns, sent_ns, now_ns, error = self._answers.popleft()
+            index, now_ns, error = self._answers.popleft()
+            due_ns, sent_ns = self._waiting.pop(index)
             if error is None:
                 acked += 1
                 self.recorder.latency(intended_ns=due_ns, sent_ns=sent_ns, acked_ns=now_ns)

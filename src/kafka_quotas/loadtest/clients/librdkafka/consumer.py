@@ -29,7 +29,7 @@ class ConsumerLoad(LibrdkafkaClient):
         self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, partitions: tuple[PartitionRange, ...]
     ) -> None:
         super().__init__(plan, entity, clock)
-        self._every = self.sample_every()
+        self._every = self.latency_every = self.sample_every()
         self._last = {each.partition: each.high - 1 for each in partitions}
         self._consumer = self._open(partitions)
 

@@ -50,7 +50,8 @@ class ProducerLoad(LibrdkafkaClient):
         from confluent_kafka import Producer  # noqa: PLC0415 - loads librdkafka
 
         super().__init__(plan, entity, clock)
-        self._every = self.sample_every()
+        self._every = self.latency_every = self.sample_every()
+        self._is_over = False
         self._is_sampled = self._every > 1
         self._unwatched = 0  # records without a callback
         self._producer = open_client(Producer, {**client_properties(plan, entity), **self.callbacks()})
@@ -115,6 +116,9 @@ class ProducerLoad(LibrdkafkaClient):
                 self.recorder.unwatched.confirm(index)
             self.recorder.latency(intended_ns=intended_ns, sent_ns=sent_ns, acked_ns=time.monotonic_ns())
             return
+        if self._is_over:  # it was purged, and is unanswered, not failed
+            self.recorder.unanswered(intended_ns=intended_ns, sent_ns=sent_ns, until_ns=self.end_ns)
+            return
         self._every = 1  # after the first failure every record has a callback
         self.recorder.failed(error.name())
         self.trouble = translated(error, bootstrap=self.plan.bootstrap)
@@ -133,12 +137,12 @@ class ProducerLoad(LibrdkafkaClient):
         """Count the records that librdkafka still holds as unfinished and drop them, without a wait."""
         self._serve(0)
         self.unfinished = self.recorder.sent - self.recorder.acked - self.recorder.failures.total()
-        failures = self.recorder.failures.copy()
-        if failures:
+        if self.recorder.failures:
             self.recorder.unwatched.count = self._unwatched
+        self.end_ns = min(self.end_ns, time.monotonic_ns())
+        self._is_over = True
         self._producer.purge()
         self._producer.poll(0)
-        self.recorder.failures = failures  # purged records are unfinished, not failed
 
 
 def _backlog_bytes(entity: ClientLoad) -> int:

@@ -8,7 +8,7 @@ in flight counts as failed.
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -77,14 +77,24 @@ class ConnectedClient(RawClient):
         """Return the records, requests or topics that a request in flight counts as."""
         return 1
 
+    def due_times(self, request: InFlight) -> Sequence[tuple[int, int]]:
+        """Return when the arrivals of a request in flight were due, each time with their number."""
+        return ((request.matter, 1),)
+
     def abandoned(self, connection: RawConnection) -> None:
         """Count the requests on an ended connection as failed, or as unfinished once the run is over."""
-        count = sum(map(self.size_of, connection.in_flight))
+        left = list(connection.in_flight)
         connection.in_flight.clear()
+        count = sum(map(self.size_of, left))
         if count and self.is_active:
             self.recorder.failed(CONNECTION_LOST, count)
-        else:
-            self.unfinished += count
+            return
+        self.unfinished += count
+        for request in left:
+            for intended_ns, records in self.due_times(request):
+                self.recorder.unanswered(
+                    intended_ns=intended_ns, sent_ns=request.sent_ns, until_ns=self.end_ns, count=records
+                )
 
     def proceed(self, connection: RawConnection, now_ns: int, throttle_ms: int) -> None:
         """Send what is due after a response, here only after the throttle time if the client honours it."""

@@ -31,6 +31,7 @@ class RawStorm(RawClient):
     """One client that opens connections at its schedule's rate."""
 
     _open = 0
+    _turned_away_count = 0
 
     async def live(self) -> None:
         """Open connections until the client's end, with the error that ends the run in `error`."""
@@ -45,7 +46,7 @@ class RawStorm(RawClient):
                         self._begin(group, now_ns)
                     await asyncio.sleep(_LOOK_S)
         finally:
-            self.unfinished = self._open
+            self.unfinished = self._open + self._turned_away_count
 
     def _begin(self, group: asyncio.TaskGroup, now_ns: int) -> None:
         intended_ns = self.pacer.intended_ns(self.pacer.taken, now_ns)
@@ -64,6 +65,9 @@ class RawStorm(RawClient):
             self.give_up(error)
         except (ConnectionResetError, ConnectionAbortedError) as error:
             self._turned_away(sent_ns, error)
+        except asyncio.CancelledError:  # the run is over
+            self.recorder.unanswered(intended_ns=intended_ns, sent_ns=sent_ns, until_ns=self.end_ns)
+            raise
         except OSError as error:
             self.trouble = unreachable(self.plan.bootstrap, error)
             self.recorder.failed(self.trouble.message.rpartition(": ")[2])
@@ -96,4 +100,5 @@ class RawStorm(RawClient):
             self.trouble = unreachable(self.plan.bootstrap, error)
             self.recorder.failed(CLOSED)
         else:
+            self._turned_away_count += 1
             self.recorder.response(now_ns, charged=0, throttle_ms=max(1, (now_ns - sent_ns) // 1_000_000))

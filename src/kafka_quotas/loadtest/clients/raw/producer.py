@@ -6,6 +6,7 @@ A quota is charged with the whole request, header included, and the recorder get
 
 import random
 import time
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import UsageError
@@ -88,6 +89,11 @@ class RawProducer(ConnectedClient):
         """Return the records of a batch."""
         sent: _Sent = request.matter
         return sent.records
+
+    def due_times(self, request: InFlight) -> Sequence[tuple[int, int]]:
+        """Return when the records of a batch were due."""
+        sent: _Sent = request.matter
+        return sent.due_ns
 
     def _send(self, connection: RawConnection, records: int, now_ns: int) -> None:
         partitions = self.connections[connection]

@@ -1,7 +1,7 @@
 """A flood of one kind of request, from one client.
 
-A response counts whatever its error, except for Produce and Fetch: there an error is a failure, and in a flood of
-unauthorised requests the lack of an error is. A request counts as 1.
+Every response is charged as 1. It is an acknowledgement whatever its error, except for Produce and Fetch: there an
+error is a failure, and in a flood of unauthorised requests the lack of an error is.
 
 The client builds one request per flood, and only the correlation id differs from one request to the next.
 """
@@ -157,28 +157,30 @@ class RawFlood(ConnectedClient):
         offset = throttle_offset(self._request.api_key, self._request.version, frame)
         throttle_ms = 0 if offset is None else read_throttle_ms(frame, offset)
         self.recorder.response(now_ns, charged=1, throttle_ms=throttle_ms, broker=connection.broker)
-        self.recorder.acknowledged(now_ns, records=1, size=1)
         self.recorder.latency(intended_ns=request.matter, sent_ns=request.sent_ns, acked_ns=now_ns)
-        self._look_at(frame)
+        if not self._has_failed(frame):
+            self.recorder.acknowledged(now_ns, records=1, size=1)
         self.proceed(connection, now_ns, throttle_ms)
 
-    def _look_at(self, frame: bytes) -> None:
-        """Record a Produce or Fetch response with an unexpected error, or without the expected one, as failed."""
+    def _has_failed(self, frame: bytes) -> bool:
+        """Record a Produce or Fetch response as failed that has an unexpected error, or lacks the expected one."""
         if self._request.api_key == _PRODUCE:
             code = read_produce_answer(frame).error_code
         elif self._request.api_key == _FETCH:
             answer = read_fetch_answer(frame)
             if not answer.partitions and not answer.error_code:
-                return  # a broker empties the response when a quota is exceeded, whatever the request
+                return False  # a broker empties the response when a quota is exceeded, whatever the request
             code = answer.error_code or max(each.error_code for each in answer.partitions)
             self._follow(max((each.high_watermark for each in answer.partitions), default=0))
         else:
-            return
+            return False
         if self._flood.unauthorised:
             if not code:
                 self.recorder.failed(NOT_REFUSED)
-        elif code:
+            return not code
+        if code:
             self.failed(code)
+        return bool(code)
 
     def _follow(self, end_offset: int) -> None:
         if end_offset > self._end_offset:

@@ -84,10 +84,17 @@ class RawMutator(ConnectedClient):
         call: _Call = request.matter[0]
         return len(call.topics)
 
+    def due_times(self, request: InFlight) -> Sequence[tuple[int, int]]:
+        """Return when the call of a request was due."""
+        call: _Call = request.matter[0]
+        return ((call.intended_ns, 1),)
+
     def end(self) -> None:
         """Stop sending now and count the topics that wait for a retry as unfinished."""
         super().end()
         self.unfinished += sum(len(call.topics) for call in self._again)
+        for call in self._again:
+            self.recorder.unanswered(intended_ns=call.intended_ns, sent_ns=call.begun_ns, until_ns=self.end_ns)
         self._again.clear()
 
     def _ready(self, now_ns: int) -> _Call | None:
