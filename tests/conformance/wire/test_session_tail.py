@@ -78,7 +78,7 @@ def test_two_gigabytes_pass_as_views_and_their_addresses_are_ours() -> None:
 
     def feed(piece: bytes) -> None:
         nonlocal passed
-        pair.session.receive_from_broker(piece, pair.now_ms)
+        pair.session.receive_from_broker(piece, pair.now_ms, 0)
         passed += sum(map(len, pair.session.state.to_client))
         received.append(bytes(pair.session.state.to_client[-1][-400:]) if pair.session.state.to_client else b"")
         pair.session.state.to_client.clear()

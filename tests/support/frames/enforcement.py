@@ -177,8 +177,10 @@ class Pair:
         before = len(self.client)
         if not self.is_fast:
             self.session.state.responses.feed(memoryview(data), self.now_ms)
-        elif self.session.receive_from_broker(data, self.now_ms):
+        elif (passed := self.session.pass_from_broker(data)) == len(data):
             self.session.state.to_client.append(data)
+        else:
+            self.session.receive_from_broker(data, self.now_ms, passed)
         self._collect()
         return self.client[before:]
 

@@ -228,9 +228,11 @@ class ProxiedConnection:
         self._counters.response_bytes += len(data)
         self.has_moved = True
         try:
-            if self.session.receive_from_broker(data, self._now_ms()):
+            passed = self.session.pass_from_broker(data)
+            if passed == len(data):
                 self._client.write(data)
             else:
+                self.session.receive_from_broker(data, self._now_ms(), passed)
                 self._move()
         except KafkaQuotasError as error:
             self._fail("connection closed: the upstream sent what can't be handled", error, LogLevel.ERROR)

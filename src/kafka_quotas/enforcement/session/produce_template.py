@@ -2,10 +2,12 @@
 
 from collections import deque
 from struct import Struct
-from typing import Final
+from typing import Final, TypeAlias
 
+from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.quotas.client_limits import ClientLimits
 from kafka_quotas.enforcement.session.in_flight import InFlightRequest, response_action
+from kafka_quotas.enforcement.session.request_filter import FilterFactory
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.codec.skip import Buffer, compact_string, string
 from kafka_quotas.wire.passing.produce_request import FLEXIBLE_SINCE, TRANSACTIONAL_ID_SINCE
@@ -13,10 +15,9 @@ from kafka_quotas.wire.protocol.request_header import RequestHeader
 
 _START: Final = Struct(">iIi")
 """Length, API key and version as one number, correlation id."""
-_START_BYTES: Final = _START.size
-_unpack_start: Final = _START.unpack_from
 _FOUR_ZEROS: Final = bytes(4)
 _FIVE_ZEROS: Final = bytes(5)
+Taken: TypeAlias = list[InFlightRequest] | deque[InFlightRequest]
 MAX_SPARES: Final = 32
 """Most in-flight requests that are kept for reuse; a client that pipelines more gets new ones."""
 
@@ -43,19 +44,30 @@ class ProduceTemplate:
         "_api",
         "_api_on_wire",
         "_expects_response",
+        "_factory",
         "_max_bytes",
+        "_quotas",
         "_start",
+        "_unpack",
         "admit",
         "client",
-        "end",
         "is_plain",
         "response_end",
         "spares",
+        "start_bytes",
         "version",
     )
 
     def __init__(
-        self, chunk: memoryview, header: RequestHeader, client: ClientLimits, *, expects_response: bool, max_bytes: int
+        self,
+        chunk: memoryview,
+        header: RequestHeader,
+        client: ClientLimits,
+        *,
+        expects_response: bool,
+        max_bytes: int,
+        quotas: BrokerQuotas,
+        factory: FilterFactory | None,
     ) -> None:
         """Make the template of a request, whose acks must be in the chunk."""
         self._api = (header.api_key, header.api_version)
@@ -63,9 +75,12 @@ class ProduceTemplate:
         self._api_on_wire = header.api_key << 16 | header.api_version
         self._expects_response = expects_response
         self._max_bytes = max_bytes
-        self.end = _acks_end(chunk, header) - header.start
+        self._quotas = quotas
+        self._factory = factory
+        self.start_bytes = _acks_end(chunk, header) - header.start
         """Bytes of a request up to the end of its acks."""
-        self._start = bytes(chunk[header.start + _START_BYTES : header.start + self.end])
+        self._unpack = Struct(f"{_START.format}{self.start_bytes - _START.size}s").unpack_from
+        self._start = bytes(chunk[header.start + _START.size : header.start + self.start_bytes])
         self.client = client
         self.version = client.version
         self.admit = client.produce.admit
@@ -76,27 +91,45 @@ class ProduceTemplate:
         # Only a response returns a request to `spares`, and a counted request is charged for more than its bytes.
         self.is_plain = bool(self.response_end) and expects_response and not client.counts_requests
 
-    def take(self, data: Buffer, offset: int) -> InFlightRequest | None:
-        """Return the in-flight request at an offset if its bytes have come and start like the template."""
-        # Comparing costs less than parsing. The bytes hold API and version, client-id, transactional id and acks.
-        head_bytes = self.end
-        if len(data) - offset < head_bytes:
-            return None
-        length, api, correlation_id = _unpack_start(data, offset)
-        # The parser reports a length that no Produce may have.
-        if (
-            api != self._api_on_wire
-            or not head_bytes <= length <= self._max_bytes
-            or data[offset + _START_BYTES : offset + head_bytes] != self._start
-        ):
-            return None
-        if not self.spares:
-            return self.request(length, correlation_id)
-        request = self.spares.pop()
-        request.correlation_id = correlation_id
-        request.frame_length = length
-        request.decision = FRAME_LENGTH_BYTES + length
-        return request
+    def take(self, data: Buffer, offset: int, end: int, most: int, taken: Taken) -> int:
+        """Append an in-flight request for each request from an offset on that starts like the template.
+
+        Args:
+            data: Some requests of a client.
+            offset: The first byte of a request in `data`.
+            end: The largest end of a request that is taken; with `len(data)` a cut one is not.
+            most: The largest number of requests to take.
+            taken: The list or queue to append to.
+
+        Returns:
+            The end of the last request that was taken, `offset` if there is none.
+        """
+        # Not while the client's policy or limits have changed, or while a filter may want to see the request whole.
+        # The principal needs no check: an authentication request ends the template.
+        if self.version != self._quotas.version or (self._factory is not None and self._factory.is_active):
+            return offset
+        # One call takes all requests of a read: a call for each would cost as much as the comparison.
+        unpack, template_start, max_bytes, spares = self._unpack, self._start, self._max_bytes, self.spares
+        start_bytes = self.start_bytes
+        last_offset = len(data) - start_bytes
+        while most > 0 and offset <= last_offset:
+            # Comparing costs less than parsing. The start holds client-id, transactional id and acks.
+            length, api, correlation_id, start = unpack(data, offset)
+            frame_end = offset + FRAME_LENGTH_BYTES + length
+            # The parser reports a length that no Produce may have.
+            is_alike = api == self._api_on_wire and start == template_start
+            if not (is_alike and frame_end <= end and start_bytes <= length <= max_bytes):
+                break
+            if spares:
+                request = spares.pop()
+                request.correlation_id = correlation_id
+                request.frame_length = length
+            else:
+                request = self.request(length, correlation_id)
+            taken.append(request)
+            offset = frame_end
+            most -= 1
+        return offset
 
     def retire(self) -> None:
         """Keep no more in-flight requests for reuse, because another Produce replaces the template."""

@@ -8,7 +8,7 @@ check includes it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from kafka_quotas.core.metrics.throttle_time import nanos_to_percentage
@@ -36,10 +36,6 @@ class QuotaAccounting:
     costs: Callable[[], CostModel]
     on_charge: OnCharge | None
     """Receives each charge for the event log, None without one."""
-    logs_charges: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.logs_charges = self.on_charge is not None
 
     def charged(
         self, request: InFlightRequest, client: ClientLimits, limiter: Limiter, throttle_ms: int, now_ms: int

@@ -65,29 +65,15 @@ class RequestClassifier:
         self.max_request_bytes = rules.max_request_bytes
         self._serves = None if rules.serves_all else rules.serves
         self.last: ProduceTemplate | None = None
-        """The template of the last Produce, None where each has to be parsed; only `template` says if it is valid."""
+        """The template of the last Produce, None where each has to be parsed; the template knows if it is valid."""
         self.move(quotas, factories)
 
     def move(self, quotas: BrokerQuotas, factories: Mapping[int, FilterFactory]) -> None:
         """Classify requests by the quotas and filters of another broker from the next one on."""
         self._quotas = quotas
         self._factories = factories
-        self._produce_factory = factories.get(PRODUCE)
         self._client: ClientLimits | None = None
         self.last = None
-
-    def template(self) -> ProduceTemplate | None:
-        """Return the template of the last Produce if it still holds for the next one, else None."""
-        # Not while the client's policy or limits have changed, or while a filter may want to see the request whole.
-        # The principal needs no check: an authentication request resets `last`.
-        last = self.last
-        if (
-            last is None
-            or last.version != self._quotas.version
-            or (self._produce_factory is not None and self._produce_factory.is_active)
-        ):
-            return None
-        return last
 
     def begin(self, chunk: memoryview, offset: int, now_ms: int) -> InFlightRequest | None:
         """Return the in-flight request that starts at `offset`, with the decision how to pass it on.
@@ -98,11 +84,10 @@ class RequestClassifier:
         Raises:
             ProtocolError: The bytes are no request, or one whose response the daemon could not handle.
         """
-        template = self.template()
-        if template is not None:
-            request = template.take(chunk, offset)
-            if request is not None:
-                return request
+        taken = list[InFlightRequest]()
+        if self.last is not None and self.last.take(chunk, offset, MAX_INT32, 1, taken) > offset:
+            taken[0].decision = FRAME_LENGTH_BYTES + taken[0].frame_length
+            return taken[0]
         if self._tracker.state is not COMPLETE:
             return self._begin_unserved(chunk, offset, now_ms)
         header = parse_request_header(chunk, offset, max_frame_bytes=self.max_request_bytes)
@@ -276,7 +261,13 @@ class RequestClassifier:
             self._state.expects_all_responses = False
         client = self.client(header.client_id)
         template = ProduceTemplate(
-            chunk, header, client, expects_response=expects_response, max_bytes=self.max_request_bytes
+            chunk,
+            header,
+            client,
+            expects_response=expects_response,
+            max_bytes=self.max_request_bytes,
+            quotas=self._quotas,
+            factory=self._factories.get(PRODUCE),
         )
         if self.last is not None:
             self.last.retire()  # also after a change of the quotas, whose limiters a spare request would keep

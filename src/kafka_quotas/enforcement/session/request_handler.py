@@ -104,7 +104,7 @@ class RequestHandler:
         throttle_ms = client.produce.record(request.frame_length, now_ms)
         if throttle_ms > 0:
             request.forget_template()  # its response carries its throttle time
-        if throttle_ms > 0 or self.accounting.logs_charges:
+        if throttle_ms > 0 or self.accounting.on_charge is not None:
             self.accounting.charged(request, client, client.produce, throttle_ms, now_ms)
 
     def _filter(self, request: InFlightRequest, frame: bytearray, now_ms: int) -> Buffer | None:

@@ -2,10 +2,11 @@
 
 No I/O and no clock. The shell around a `Session` has these duties:
 
-- It passes each read to `receive_from_client` or `receive_from_broker`, with the time, in the order of the reads, and
-  never changes the bytes afterwards: output consists of views into them.
-- After each call of either, and of `state.wake`, `unmute`, `resume_*`, it writes `state.to_upstream` to the broker and
-  `state.to_client` to the client, and clears both lists.
+- It passes each read to `receive_from_client`, or to `pass_from_broker` and, unless all of it passes,
+  `receive_from_broker`, in the order of the reads, and never changes the bytes afterwards: output consists of views
+  into them.
+- After each call of `receive_from_*`, and of `state.wake`, `unmute`, `resume_*`, it writes `state.to_upstream` to the
+  broker and `state.to_client` to the client, and clears both lists.
 - Then it stops reading from the client while `state.waiting_request_bytes` is above 0, and from the broker while
   `state.waiting_response_bytes` is; and it calls `state.wake` at `state.wake_at_ms`, which may have changed.
 - It reports the back pressure of either side with `state.pause_*` and `state.resume_*`, and leaves the other side
@@ -148,75 +149,72 @@ class Session:
             KafkaQuotasError: No listener can be opened for a broker in a response of the daemon's own: the same.
         """
         state, end, offset = self.state, len(data), 0
-        template = self._classifier.template()
+        template = self._classifier.last
         if template is not None and template.is_plain and state.phase is READING and state.requests.is_between:
-            in_flight, take = state.in_flight, template.take
-            most = state.max_in_flight - len(in_flight)
-            count = size = 0
-            while offset < end and count < most:
-                request = take(data, offset)
-                if request is None:
-                    break
-                length = request.frame_length
-                frame_end = offset + FRAME_LENGTH_BYTES + length
-                # `RequestHandler` takes a cut frame: it is charged when its last byte has come.
-                if frame_end > end:
-                    template.spares.append(request)
-                    break
-                offset = frame_end
-                in_flight.append(request)
-                count += 1
-                size += length
-            state.request_count += count
-            # `admit` records the sum where no throttle time can come of it. Otherwise the requests are charged one by
-            # one, as a broker does, because the first one over the quota mutes the client.
-            if count and (self._accounting.logs_charges or not template.admit(size, now_ms)):
-                offset = self._charge_each(template, [in_flight.pop() for _ in range(count)], now_ms)
-            if offset == end and state.phase is READING:
-                return True
+            in_flight = state.in_flight
+            before = len(in_flight)
+            # `RequestHandler` takes a cut frame: it is charged when its last byte has come.
+            offset = template.take(data, 0, end, state.max_in_flight - before, in_flight)
+            if offset:
+                count = len(in_flight) - before
+                # `admit` records the sum where no throttle time can come of it. Otherwise the requests are charged one
+                # by one, as a broker does, because the first one over the quota mutes the client.
+                if self._accounting.on_charge is None and template.admit(offset - FRAME_LENGTH_BYTES * count, now_ms):
+                    state.request_count += count
+                else:
+                    offset = self._charge_each(template, [in_flight.pop() for _ in range(count)], now_ms)
+                if offset == end and state.phase is READING:
+                    return True
         state.requests.feed(memoryview(data), now_ms, offset)
         return False
 
-    def receive_from_broker(self, data: bytes, now_ms: int) -> bool:
-        """Take the bytes of one read from the broker.
+    def pass_from_broker(self, data: bytes) -> int:
+        """Pass the bare responses to plain Produce requests at the start of a read from the broker.
+
+        Args:
+            data: The bytes, which must stay as they are.
+
+        Returns:
+            The number of bytes that pass as they are and changed nothing that the shell looks at. If it is all of
+            `data`, write it to the client, and that is all; otherwise `receive_from_broker` gets it.
+        """
+        state, offset = self.state, 0
+        # At the limit of requests in flight each response may let requests begin: `ResponseHandler` sees to that.
+        is_steady = state.phase is READING and not (state.is_at_max_in_flight or state.is_delaying)
+        if not (is_steady and state.responses.is_between):
+            return 0
+        in_flight, last_head = state.in_flight, len(data) - RESPONSE_HEAD_BYTES
+        while in_flight and offset < last_head:
+            request = in_flight[0]
+            template = request.template
+            if template is None:
+                break
+            length, correlation_id = _response_head(data, offset)
+            frame_end, bare = offset + FRAME_LENGTH_BYTES + length, template.response_end
+            # `ResponseHandler` takes any other response: with a throttle time, a wrong correlation id or a cut end.
+            if (
+                correlation_id != request.correlation_id
+                or not offset + RESPONSE_HEAD_BYTES < frame_end <= len(data)
+                or data[frame_end - len(bare) : frame_end] != bare
+            ):
+                break
+            template.spares.append(in_flight.popleft())
+            offset = frame_end
+        return offset
+
+    def receive_from_broker(self, data: bytes, now_ms: int, passed: int) -> None:
+        """Take the bytes of one read from the broker, of which `pass_from_broker` has passed some.
 
         Args:
             data: The bytes, which must stay as they are.
             now_ms: Milliseconds since the epoch; never before an earlier call's.
-
-        Returns:
-            True if `data` passes as it is and changed nothing that the shell looks at: write it to the client, and
-            that is all. Otherwise as from `receive_from_client`.
+            passed: The number of bytes that `pass_from_broker` returned.
 
         Raises:
             ProtocolError: The bytes answer no request, or can't be passed on: close both connections.
             KafkaQuotasError: No listener can be opened for a broker that a response names: the same.
         """
-        state, end, offset = self.state, len(data), 0
-        # At the limit of requests in flight each response may let requests begin: `ResponseHandler` sees to that.
-        is_steady = state.phase is READING and not (state.is_at_max_in_flight or state.is_delaying)
-        if is_steady and state.responses.is_between:
-            in_flight = state.in_flight
-            while in_flight and end - offset > RESPONSE_HEAD_BYTES:
-                request = in_flight[0]
-                template = request.template
-                if template is None:
-                    break
-                length, correlation_id = _response_head(data, offset)
-                frame_end, bare = offset + FRAME_LENGTH_BYTES + length, template.response_end
-                # `ResponseHandler` takes any other response: with a throttle time, a wrong correlation id or a cut end.
-                if (
-                    correlation_id != request.correlation_id
-                    or not offset + RESPONSE_HEAD_BYTES < frame_end <= end
-                    or data[frame_end - len(bare) : frame_end] != bare
-                ):
-                    break
-                template.spares.append(in_flight.popleft())
-                offset = frame_end
-            if offset == end:
-                return True
-        state.responses.feed(memoryview(data), now_ms, offset)
-        return False
+        self.state.responses.feed(memoryview(data), now_ms, passed)
 
     def _charge_each(self, template: ProduceTemplate, latest: list[InFlightRequest], now_ms: int) -> int:
         """Charge requests until one exceeds the quota, and return the number of bytes that may pass.
@@ -230,8 +228,9 @@ class Session:
         while latest:
             request = latest.pop()
             passed += FRAME_LENGTH_BYTES + request.frame_length
+            self.state.request_count += 1
             throttle_ms = limiter.record(request.frame_length, now_ms)
-            if throttle_ms > 0 or self._accounting.logs_charges:
+            if throttle_ms > 0 or self._accounting.on_charge is not None:
                 self._accounting.charged(request, client, limiter, throttle_ms, now_ms)
             if throttle_ms > 0:
                 request.forget_template()  # its response carries its throttle time, which no other may inherit
@@ -239,5 +238,4 @@ class Session:
                 break
             self.state.in_flight.append(request)
         template.spares.extend(latest)
-        self.state.request_count -= len(latest)
         return passed

@@ -180,7 +180,7 @@ def test_a_gibibyte_passes_as_views() -> None:
     assert len(who.client) > head
     chunk, passed = bytes(1 << 20), 0
     for _ in range(1 << 10):
-        who.session.receive_from_broker(chunk, who.now_ms)
+        who.session.receive_from_broker(chunk, who.now_ms, 0)
         (piece,) = who.session.state.to_client
         assert isinstance(piece, memoryview)
         assert piece.obj is chunk
