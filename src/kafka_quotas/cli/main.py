@@ -10,10 +10,12 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.framework.lazy_group import Invocation, LazyGroup, lazy_commands
+from kafka_quotas.cli.framework.lazy_group import Invocation, LazyGroup, lazy_commands, note_verbosity
 from kafka_quotas.core.errors import KafkaQuotasError
 
 PROGRAM = "kafka-quotas"
+DEBUG_VARIABLE = "KAFKA_QUOTAS_DEBUG"
+"""Set to 1, it shows the traceback of any error, as --verbose does."""
 DROP_IN = "kafka-configs"
 """A command, and the name of a link through which the program may be started as if it was that command."""
 
@@ -94,6 +96,9 @@ def _top(
             is_eager=True,
         ),
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="On an error, show the traceback as well.", callback=note_verbosity)
+    ] = False,
 ) -> None:
     """Set, explain, enforce and prove Apache Kafka client quotas.
 
@@ -110,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: The arguments after the program's name, None for those of the process.
     """
-    session = Invocation()
+    session = Invocation(verbose=os.environ.get(DEBUG_VARIABLE, "") not in ("", "0"))
     _replace_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a letter that the terminal's encoding lacks is escaped, as on stderr
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -193,7 +198,7 @@ def _report_unforeseen(error: Exception, session: Invocation) -> int:
         hint = "what the command did besides is done; make room, and have it shown again"
         _report(_lines(f"can't write the output: {error.strerror}", hint), code=1, session=session)
         return _quiet_output()
-    hint = "this is a defect of kafka-quotas; run it again with --verbose for the traceback, and report that"
+    hint = f"this is a defect of kafka-quotas; run it again with {DEBUG_VARIABLE}=1 for the traceback, and report that"
     return _report(_lines(f"internal error: {type(error).__name__}: {error}", hint), code=1, session=session)
 
 

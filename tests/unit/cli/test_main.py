@@ -114,9 +114,14 @@ def test_a_defect_is_told_without_a_traceback(install: Callable[[Callable[[], ob
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), KafkaQuotasError("broken")])
-def test_verbose_shows_the_traceback(install: Callable[[Callable[[], object]], None], error: Exception) -> None:
+@pytest.mark.parametrize(
+    ("argv", "debug"), [(("demo", "--verbose"), "0"), (("--verbose", "demo"), ""), (("demo",), "1")]
+)
+def test_the_traceback_is_shown_on_request(
+    install: Callable[[Callable[[], object]], None], error: Exception, argv: tuple[str, ...], debug: str
+) -> None:
     install(raising(error))
-    code, _, err = run_cli("demo", "--verbose")
+    code, _, err = run_cli(*argv, environment={"KAFKA_QUOTAS_DEBUG": debug})
     assert code == 1
     assert err.startswith("Traceback (most recent call last):")
     assert "\nerror: " in err

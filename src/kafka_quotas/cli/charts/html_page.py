@@ -5,10 +5,9 @@ Invariants: every text is escaped by the template; the same page gives the same 
 
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib.util import find_spec
 from pathlib import Path
 
-from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.extras import require_extra
 from kafka_quotas.stores.files.atomic_write import save_text
 
 _TEMPLATE = "report_page.html.j2"
@@ -79,17 +78,16 @@ def require_jinja() -> None:
     """Check that a page can be made.
 
     Raises:
-        KafkaQuotasError: Jinja is not installed.
+        UsageError: Jinja is not installed.
     """
-    if find_spec("jinja2") is None:
-        raise KafkaQuotasError("reports need Jinja, which is not installed", hint="pip install 'kafka-quotas[plot]'")
+    require_extra("plot", "jinja2", needed_by="reports need")
 
 
 def page_html(page: ReportPage) -> str:
     """Return the page as HTML.
 
     Raises:
-        KafkaQuotasError: Jinja is not installed.
+        UsageError: Jinja is not installed.
     """
     require_jinja()
     import jinja2  # noqa: PLC0415 - a report is drawn seldom

@@ -10,7 +10,6 @@ refused before any work is done.
 import os
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +17,7 @@ from typing import Any, Final
 from kafka_quotas.cli.charts.text_chart import Panel, Series, Style, panels, print_chart, time_range
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.extras import require_extra
 from kafka_quotas.core.model.value_format import format_axis_value
 
 PLOT_SUFFIXES: Final = (".png", ".svg")
@@ -64,10 +64,9 @@ def require_matplotlib() -> None:
     """Check that matplotlib is installed.
 
     Raises:
-        KafkaQuotasError: It is not.
+        UsageError: It is not.
     """
-    if find_spec("matplotlib") is None:
-        raise KafkaQuotasError("plots need matplotlib, which is not installed", hint="pip install 'kafka-quotas[plot]'")
+    require_extra("plot", "matplotlib", needed_by="plots need")
 
 
 def save_plot(series: Sequence[Series], path: Path, *, title: str) -> None:

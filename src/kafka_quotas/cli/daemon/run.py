@@ -23,6 +23,7 @@ from kafka_quotas.enforcement.config.address import parse_addresses
 from kafka_quotas.enforcement.config.listener_file import all_listeners
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.daemon import run_daemon
+from kafka_quotas.enforcement.monitoring.metrics import require_metrics
 
 _INTERRUPTED = 130
 
@@ -52,9 +53,11 @@ class DaemonOptions:
         """Parse all options, once, into settings.
 
         Raises:
-            UsageError: An option has no value that it takes, or two contradict each other.
+            UsageError: An option has no value that it takes, two contradict each other, or an extra is not installed.
             StoreError: The brokers can't be asked for their windows.
         """
+        if self.metrics.address is not None:
+            require_metrics()
         upstreams = parse_addresses(self.bootstrap.upstream)
         servers = ",".join(map(str, upstreams))
         windows = self.windows.settings(

@@ -36,6 +36,7 @@ from kafka_quotas.commands.quotas.history import JournalWriter
 from kafka_quotas.core.changes.plan_file import KeptPlan
 from kafka_quotas.core.errors import StoreUnreachableError, UsageError, VerdictError
 from kafka_quotas.enforcement.config.address import parse_address
+from kafka_quotas.enforcement.monitoring.metrics import require_metrics
 from kafka_quotas.stores.store import Store
 
 SHORTEST_S = 1.0
@@ -98,6 +99,8 @@ def apply(
     recorder = recorder_for("apply", reason=how.reason)
     if how.metrics is not None and how.watch is None:
         raise UsageError("--metrics needs --watch", hint="add --watch 30, for example")
+    if how.metrics is not None:
+        require_metrics()
     with closing(choice.open(allow_invalid=how.allow_invalid, wait=not how.no_wait)) as opened:
         if how.watch is not None:
             _reconcile(opened, desired_state, how, recorder, interval_s=how.watch)

@@ -14,7 +14,10 @@ from kafka_quotas.cli.framework.commands import PassThroughCommand
 
 _ENVIRONMENT = (
     ("KAFKA_QUOTAS_STORE", "The store where no option names one."),
+    ("KAFKA_QUOTAS_CONTEXT", "The context where neither an option nor KAFKA_QUOTAS_STORE names a store."),
     ("KAFKA_QUOTAS_COMMAND_CONFIG", "The file of client properties where --command-config names none."),
+    ("KAFKA_QUOTAS_JOURNAL", "The journal of changes, in place of the one in the user's state folder."),
+    ("KAFKA_QUOTAS_DEBUG", "If 1, an error shows its traceback."),
     ("NO_COLOR", "If set, tables on terminals have no colours."),
 )
 _EXIT_CODES = (

@@ -135,7 +135,8 @@ class Invocation:
     """Formats an error, for a command that imitates another program."""
 
 
-def _remember(ctx: typer.Context, value: bool) -> bool:
+def note_verbosity(ctx: typer.Context, value: bool) -> bool:
+    """Note that tracebacks are wanted, as the callback of `--verbose`, and return its value."""
     session = ctx.find_object(Invocation)
     if value and session is not None:
         session.verbose = True
@@ -154,7 +155,7 @@ def verbose_option() -> list[TyperOption]:
             "--verbose",
             default=False,
             help="On an error, show the traceback as well.",
-            callback=_remember,
+            callback=note_verbosity,
             expose_value=False,
         )
 

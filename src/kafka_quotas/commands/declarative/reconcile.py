@@ -22,6 +22,7 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.monitoring.http_server import MetricsServer
+from kafka_quotas.enforcement.monitoring.metrics import require_metrics
 from kafka_quotas.enforcement.telemetry.status import one_slice
 from kafka_quotas.stores.store import Store
 
@@ -120,12 +121,9 @@ class Reconciler:
 
 def drift_exposition(status: Callable[[], DriftStatus]) -> Callable[[], bytes]:
     """Return a function that formats the figures for Prometheus, if prometheus-client is installed."""
-    try:
-        from prometheus_client import CollectorRegistry, Gauge, generate_latest  # noqa: PLC0415 - optional
-    except ImportError as error:
-        raise KafkaQuotasError(
-            "metrics need prometheus-client, which is not installed", hint="pip install 'kafka-quotas[daemon]'"
-        ) from error
+    require_metrics()
+    from prometheus_client import CollectorRegistry, Gauge, generate_latest  # noqa: PLC0415 - optional
+
     registry = CollectorRegistry(auto_describe=False)
     for name, (text, figure) in _FIGURES.items():
         gauge = Gauge(f"kafka_quotas_{name}", text, registry=registry)

@@ -1,14 +1,17 @@
 """The request for a load test and its result: the values around `run_scenario`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.extras import require_extra
 from kafka_quotas.loadtest.judge.expectation import Expectation, check_entities, parse_expectation
+from kafka_quotas.loadtest.plan.workload import ClientKind, RequestFlood, Workload
 from kafka_quotas.loadtest.result.result import LoadResult
 from kafka_quotas.loadtest.run.host_limits import HostLimits, host_limits
-from kafka_quotas.loadtest.scenario.model import Scenario, Variant
+from kafka_quotas.loadtest.scenario.model import Scenario, ScenarioClient, Variant
 from kafka_quotas.loadtest.scenario.planning import client_names
 from kafka_quotas.loadtest.scenario.preflight import preflight
 from kafka_quotas.loadtest.scenario.scaling import largest_scale, scaled
@@ -83,7 +86,8 @@ def ready_scenario(request: RunRequest) -> tuple[Scenario, float]:
     """Return the scenario to run, scaled and checked, and its scale.
 
     Raises:
-        UsageError: The scenario can't run on the target. The message has the first reason and the number of others.
+        UsageError: The scenario can't run on the target, in a message with the first reason and the number of others;
+            or a library of its clients is not installed.
     """
     limits = host_limits()
     window = request.target.window
@@ -100,4 +104,18 @@ def ready_scenario(request: RunRequest) -> tuple[Scenario, float]:
         [name.label for name in client_names(scenario)],
         has_control=any(entity.control for entity in scenario.entities),
     )
+    _require_clients(scenario.entities)
     return scenario, scale
+
+
+def _require_clients(clients: Sequence[ScenarioClient]) -> None:
+    """Check that the libraries of the clients are installed, before anything is started for them."""
+    if any(client.client is ClientKind.KAFKA_PYTHON for client in clients):
+        require_extra("kafka-python", "kafka", needed_by="clients with --client kafka-python need")
+    if any(client.client is ClientKind.RAW and _sends_records(client) for client in clients):
+        require_extra("raw", "crc32c", "numpy", needed_by="raw clients that produce need")
+
+
+def _sends_records(client: ScenarioClient) -> bool:
+    floods = isinstance(client.flood, RequestFlood) and client.flood.api == "Produce"
+    return client.does is Workload.PRODUCE or floods

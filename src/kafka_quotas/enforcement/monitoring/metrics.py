@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.extras import require_extra
 from kafka_quotas.core.model.quota_key import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -98,22 +98,27 @@ Exposition: TypeAlias = Callable[[], Generator[None, None, bytes]]
 """Makes the text of a scrape, one slice of the work at a time."""
 
 
+def require_metrics() -> None:
+    """Check that metrics can be served.
+
+    Raises:
+        UsageError: prometheus-client is not installed.
+    """
+    require_extra("daemon", "prometheus_client", needed_by="metrics need")
+
+
 def exposition(status: Callable[[], Generator[None, None, DaemonStatus]]) -> Exposition:
     """Return a function that writes the daemon's figures, and the process's, in Prometheus' text format.
 
     Raises:
-        KafkaQuotasError: prometheus-client is not installed.
+        UsageError: prometheus-client is not installed.
     """
-    try:
-        from prometheus_client import (  # noqa: PLC0415 - an optional dependency
-            CollectorRegistry,
-            ProcessCollector,
-            generate_latest,
-        )
-    except ImportError as error:
-        raise KafkaQuotasError(
-            "metrics need prometheus-client, which is not installed", hint="pip install 'kafka-quotas[daemon]'"
-        ) from error
+    require_metrics()
+    from prometheus_client import (  # noqa: PLC0415 - an optional dependency
+        CollectorRegistry,
+        ProcessCollector,
+        generate_latest,
+    )
 
     process = CollectorRegistry(auto_describe=False)
     ProcessCollector(registry=process)

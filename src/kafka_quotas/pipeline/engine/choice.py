@@ -7,10 +7,9 @@ set quotas do not need.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib.util import find_spec
 from typing import Final
 
-from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.extras import require_extra
 
 LOCAL_LIMIT_EVENTS: Final = 100_000_000
 """The largest number of events that the local engine was measured with."""
@@ -56,8 +55,4 @@ def require_libraries(*names: str) -> None:
     Raises:
         UsageError: One is not installed. The hint has the command that installs it.
     """
-    missing = [name for name in names or LIBRARIES if find_spec(name) is None]
-    if missing:
-        raise UsageError(
-            f"the pipeline needs {' and '.join(missing)}, not installed here", hint="pip install 'kafka-quotas[spark]'"
-        )
+    require_extra("spark", *(names or LIBRARIES), needed_by="the pipeline needs")

@@ -16,10 +16,10 @@ The `ssl` names are those of Kafka's `--zk-tls-config-file`. Other properties ar
 
 import re
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.extras import require_extra
 from kafka_quotas.stores.security.jaas import parse_jaas
 
 if TYPE_CHECKING:
@@ -77,8 +77,7 @@ def _sasl_options(text: str) -> dict[str, str]:
             f"{SASL_LOGIN}: {login.module} is not supported",
             hint="use org.apache.zookeeper.server.auth.DigestLoginModule",
         )
-    if find_spec("puresasl") is None:
-        raise UsageError(f"{SASL_LOGIN} needs pure-sasl", hint="install it: pip install 'kafka-quotas[sasl]'")
+    require_extra("sasl", "puresasl", needed_by=f"{SASL_LOGIN} needs")
     return {
         "mechanism": "DIGEST-MD5",
         "username": login.option("username", property_name=SASL_LOGIN),

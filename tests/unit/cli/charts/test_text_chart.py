@@ -126,7 +126,7 @@ def test_targets_that_can_not_be_drawn_are_refused_before_any_work(tmp_path: Pat
     (tmp_path / "folder.png").mkdir()
     with pytest.raises(UsageError, match="it can't be written"):
         check_plot_target(tmp_path / "folder.png")
-    monkeypatch.setattr("kafka_quotas.cli.charts.plot.find_spec", lambda name: None)
+    monkeypatch.setattr("kafka_quotas.core.extras.find_spec", lambda name: None)
     with pytest.raises(KafkaQuotasError, match="need matplotlib") as caught:
         check_plot_target(tmp_path / "plot.png")
     assert caught.value.hint == "pip install 'kafka-quotas[plot]'"

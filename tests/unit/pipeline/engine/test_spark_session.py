@@ -10,9 +10,9 @@ import pytest
 from tests.support.brokers.java_process import free_port, java
 from tests.support.processes.run_cli import run_cli
 
+from kafka_quotas.core import extras
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.pipeline.engine import choice as libraries
-from kafka_quotas.pipeline.engine.choice import Engine, choose_engine
+from kafka_quotas.pipeline.engine.choice import Engine, choose_engine, require_libraries
 from kafka_quotas.pipeline.engine.spark_session import find_java, spark_errors, spark_session, write_package_archive
 from kafka_quotas.pipeline.engine.spark_settings import (
     SparkSettings,
@@ -75,9 +75,9 @@ def test_without_java_the_command_ends_in_one_line(tmp_path: Path) -> None:
 
 
 def test_a_library_that_is_missing_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libraries, "find_spec", lambda name: None if name == "pyarrow" else object())
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "pyarrow" else object())
     with pytest.raises(UsageError, match="needs pyarrow, not installed") as caught:
-        libraries.require_libraries("pyarrow", "orjson")
+        require_libraries("pyarrow", "orjson")
     assert caught.value.hint == "pip install 'kafka-quotas[spark]'"
 
 

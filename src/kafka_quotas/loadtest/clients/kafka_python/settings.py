@@ -1,7 +1,6 @@
 """The settings of kafka-python's clients in a load test: those that all share, and their errors."""
 
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import Any, Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
@@ -18,13 +17,8 @@ def shared_settings(plan: LoadPlan, entity: ClientLoad) -> dict[str, Any]:
     """Return the settings of any client: address, client id, TLS, login.
 
     Raises:
-        UsageError: If kafka-python is not installed, or a security setting can't be honoured.
+        UsageError: If a security setting can't be honoured.
     """
-    if find_spec("kafka") is None:
-        raise UsageError(
-            "kafka-python is not installed",
-            hint="pip install 'kafka-quotas[kafka-python]', or --client raw or librdkafka",
-        )
     properties = plan.properties_of(entity)
     access = client_access(plan, entity)
     return {

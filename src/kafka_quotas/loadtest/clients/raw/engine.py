@@ -69,14 +69,11 @@ class RawEngine:
         return min(max(left_s, 0.001), _LOOK_S)
 
 
-_LIBRARIES: Final = ("crc32c", "numpy")
-
-
 def raw_engine(plan: LoadPlan, entities: Sequence[ClientLoad], clock: RunClock, views: TopicViews) -> RawEngine:
     """Return the engine of all raw clients in the plan, given in the plan's order.
 
     Raises:
-        UsageError: If a raw client can't run one of the workloads, or a library is missing.
+        UsageError: If a raw client can't run one of the workloads.
     """
     leaders = Leaders(plan.bootstrap)
     return RawEngine([_client(plan, entity, clock, views, leaders) for entity in entities])
@@ -90,7 +87,6 @@ def _client(plan: LoadPlan, entity: ClientLoad, clock: RunClock, views: TopicVie
             filled = views[entity.topic, entity.workload].filled
             return RawConsumer(plan, entity, clock, leaders, filled)
         case Workload.PRODUCE, _:
-            _check_libraries()
             from kafka_quotas.loadtest.clients.raw.producer import RawProducer  # noqa: PLC0415 - loads numpy
 
             return RawProducer(plan, entity, clock, leaders)
@@ -112,18 +108,8 @@ def _client(plan: LoadPlan, entity: ClientLoad, clock: RunClock, views: TopicVie
 
 def _one_record(plan: LoadPlan, entity: ClientLoad) -> bytes:
     """Return the batch of one record that each request of a Produce flood carries."""
-    _check_libraries()
     from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch, RecordOwner  # noqa: PLC0415 - loads numpy
 
     owner = RecordOwner(run_id=plan.run_id, entity_index=plan.entities.index(entity))
     batch = RecordBatch(record_size=entity.record_size, capacity=1, owner=owner, padding=b"flood")
     return bytes(batch.made(records=1, first_sequence=0, now_ms=0))
-
-
-def _check_libraries() -> None:
-    missing = [name for name in _LIBRARIES if find_spec(name) is None]
-    if missing:
-        raise UsageError(
-            f"raw producers need {' and '.join(missing)}",
-            hint="pip install 'kafka-quotas[raw]', or --client librdkafka",
-        )
