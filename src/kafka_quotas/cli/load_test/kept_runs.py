@@ -1,6 +1,7 @@
 """`kafka-quotas load-test report` and `compare`: kept runs, drawn again or side by side with a verdict."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,10 +17,11 @@ from kafka_quotas.cli.load_test.views.view import print_load
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.output.render import Cell, Listing, Output, Table, columns, folded, print_listing, write
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.judge.comparison import ComparisonOutcome, Difference, Limits, RunComparison
+from kafka_quotas.loadtest.judge.comparison import ComparisonOutcome, Difference, Limits, RunComparison, state_of
 from kafka_quotas.loadtest.judge.comparison import compare as compare_with
+from kafka_quotas.loadtest.judge.interval import Interval
 from kafka_quotas.loadtest.judge.metric import Dimension
-from kafka_quotas.loadtest.result.reading import read_run
+from kafka_quotas.loadtest.result.reading import read_run, read_runs
 from kafka_quotas.loadtest.result.result import LoadResult
 
 _NOUN = "load-comparison"
@@ -27,6 +29,7 @@ _MOST_ROWS = 60
 _INTERRUPTED = 130
 
 Run = Annotated[Path, typer.Argument(help="Folder that load-test wrote with --out, or its run.json.")]
+Runs = Annotated[Path, typer.Argument(help="Folder that load-test wrote with --out (and --repeat), or a run.json.")]
 
 
 def report(
@@ -84,12 +87,13 @@ class ComparisonOptions:
         )
 
 
-def compare(first: Run, second: Run, *, allowed: ComparisonOptions, output: OutputForm = Output.TABLE) -> None:
+def compare(first: Runs, second: Runs, *, allowed: ComparisonOptions, output: OutputForm = Output.TABLE) -> None:
     """Tell whether the second of two runs is worse than the first.
 
-    The exit code is the verdict: 0 nothing is worse, 1 something is.
+    Where both were run with --repeat, each figure has an interval of 95 %, and only a change that lies beyond the limit
+    with its whole interval counts. The exit code is the verdict: 0 nothing is worse, 1 something is.
     """
-    comparison = compare_with(read_run(first), read_run(second), allowed.limits())
+    comparison = compare_with(read_runs(first), read_runs(second), allowed.limits())
     print_listing(_comparison_listing(comparison), output)
     if output is Output.TABLE:
         for note in comparison.notes:
@@ -100,12 +104,13 @@ def compare(first: Run, second: Run, *, allowed: ComparisonOptions, output: Outp
 
 
 def _comparison_listing(comparison: RunComparison) -> Listing:
+    repeats = any(each.interval is not None for each in comparison.differences)
     return Listing(
         noun=_NOUN,
         data={
             "ok": comparison.ok,
-            "first": _run(comparison.first),
-            "second": _run(comparison.second),
+            "first": _runs(comparison.first),
+            "second": _runs(comparison.second),
             "notes": list(comparison.notes),
             "differences": [
                 {
@@ -114,6 +119,7 @@ def _comparison_listing(comparison: RunComparison) -> Listing:
                     "first": each.first,
                     "second": each.second,
                     "change": None if each.change is None else round(each.change, 6),
+                    "interval": _bounds(each.interval),
                     "allowed": each.allowed,
                     "outcome": each.outcome.value,
                 }
@@ -121,9 +127,11 @@ def _comparison_listing(comparison: RunComparison) -> Listing:
             ],
         },
         table=Table(
-            columns=columns("client, figure, first>, second>, change>, allowed>, verdict"),
-            rows=[_row(each) for each in _shown(comparison)],
-            caption=f"{comparison.first.title}: {comparison.first.state}, then {comparison.second.state}",
+            columns=columns(
+                f"client, figure, first>, second>, change>,{' 95 %>,' if repeats else ''} allowed>, verdict"
+            ),
+            rows=[_row(each, repeats=repeats) for each in _shown(comparison)],
+            caption=f"{comparison.first[0].title}: {_states(comparison.first)}, then {_states(comparison.second)}",
         ),
     )
 
@@ -131,21 +139,33 @@ def _comparison_listing(comparison: RunComparison) -> Listing:
 def _verdict(comparison: RunComparison) -> str:
     worse = sum(each.outcome is ComparisonOutcome.WORSE for each in comparison.differences)
     if comparison.state_is_worse:
-        return f"WORSE: the first run was met, the second is {comparison.second.state}; {worse} figures are worse"
+        return f"WORSE: the first run was met, the second is {state_of(comparison.second)}; {worse} figures are worse"
     compared = sum(each.outcome is not ComparisonOutcome.NOT_COMPARED for each in comparison.differences)
+    undecided = sum(each.outcome is ComparisonOutcome.UNDECIDED for each in comparison.differences)
+    unclear = f"; {undecided} are undecided: more repeats make their intervals narrower" if undecided else ""
     if worse:
-        return f"WORSE: {worse} of {compared} figures"
-    return f"not worse, by {compared} figures"
+        return f"WORSE: {worse} of {compared} figures{unclear}"
+    return f"not worse, by {compared} figures{unclear}"
 
 
-def _run(result: LoadResult) -> dict[str, str | int | float]:
+def _runs(results: Sequence[LoadResult]) -> dict[str, str | int | float]:
+    """Return the first of a side's runs, with the state of all of them."""
     return {
-        "title": result.title,
-        "run_id": f"{result.run_id:016x}",
-        "started_ms": result.started_ms,
-        "elapsed_s": result.elapsed_s,
-        "state": result.state.value,
+        "title": results[0].title,
+        "run_id": f"{results[0].run_id:016x}",
+        "started_ms": results[0].started_ms,
+        "elapsed_s": results[0].elapsed_s,
+        "state": state_of(results).value,
+        "runs": len(results),
     }
+
+
+def _states(results: Sequence[LoadResult]) -> str:
+    return str(state_of(results)) if len(results) == 1 else f"{len(results)} runs, {state_of(results)}"
+
+
+def _bounds(interval: Interval | None) -> list[float] | None:
+    return None if interval is None else [round(interval.low, 6), round(interval.high, 6)]
 
 
 def _shown(comparison: RunComparison) -> list[Difference]:
@@ -154,14 +174,16 @@ def _shown(comparison: RunComparison) -> list[Difference]:
     return sorted(figures, key=lambda each: each.outcome is not ComparisonOutcome.WORSE)[:_MOST_ROWS]
 
 
-def _row(difference: Difference) -> list[Cell]:
-    change = difference.change
+def _row(difference: Difference, *, repeats: bool) -> list[Cell]:
+    change, interval = difference.change, difference.interval
+    bounds = "" if interval is None else f"{interval.low:+.1%} to {interval.high:+.1%}"
     return [
         difference.entity.name.label,
         difference.metric.name,
         _figure(difference, difference.first),
         _figure(difference, difference.second),
         "" if change is None else f"{change:+.1%}",
+        *([bounds] if repeats else []),
         "" if difference.allowed is None else f"{difference.allowed:.0%}",
         difference.outcome.value.upper() if difference.outcome is ComparisonOutcome.WORSE else difference.outcome.value,
     ]

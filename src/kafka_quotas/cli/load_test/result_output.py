@@ -25,10 +25,10 @@ from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import Output, envelope, write
 from kafka_quotas.commands.load_test.request import ScenarioResult
-from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.result.hgrm import hgrm_files
-from kafka_quotas.loadtest.result.reading import RUN_FILE
+from kafka_quotas.loadtest.result.reading import REPEAT, RUN_FILE
 from kafka_quotas.loadtest.result.result import LoadResult, ProbeResult
 from kafka_quotas.loadtest.result.samples_file import SAMPLES_FILE, can_write_samples, write_samples
 from kafka_quotas.loadtest.scenario.model import Variant
@@ -105,18 +105,38 @@ class ResultOutput:
         help="Keep run.json, report.html, samples.parquet and .hgrm files in DIR, which is made if need be.",
     )
 
+    repeat: int = option(
+        "--repeat N",
+        default=1,
+        min=1,
+        help="Run it N times, each kept in a folder inside --out. 'load-test compare' makes intervals of them.",
+    )
+
     def check(self) -> None:
         """Check that everything can be written.
 
         Commands call it before the run, not after it.
 
         Raises:
-            UsageError: A plot can't be written where it was asked for.
+            UsageError: A plot can't be written where it was asked for, or repeats can't be kept.
             KafkaQuotasError: The folder can't be written into, or matplotlib is not installed.
         """
+        if self.repeat > 1 and (self.out is None or self.plot or self.output is not Output.TABLE):
+            raise UsageError("--repeat keeps its runs in --out", hint="add --out DIR, without --plot and --output")
+        if self.repeat > 1 and self.out is not None and [*self.out.glob(f"{REPEAT}*"), *self.out.glob(RUN_FILE)]:
+            raise UsageError(f"{self.out} holds an earlier run", hint="name another folder with --out, or remove it")
         if self.out is not None:
             make_folder(self.out)
         check_plot_targets(self.plot or ())
+
+    def repeats(self) -> Iterator["ResultOutput"]:
+        """Yield the output of each repeat, itself where there is one run."""
+        if self.repeat == 1 or self.out is None:
+            yield self
+            return
+        for number in range(1, self.repeat + 1):
+            write(f"repeat {number} of {self.repeat}", sys.stdout)
+            yield replace(self, out=self.out / f"{REPEAT}{number}")
 
     def keep(self, result: LoadResult) -> Iterator[KafkaQuotasError]:
         """Print the result, draw its plots and write its folder, and yield the error of each that fails."""

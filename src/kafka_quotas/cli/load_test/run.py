@@ -96,17 +96,20 @@ def run(
 
 
 def run_and_keep(order: RunRequest, output: ResultOutput, *, step: Callable[[str], None]) -> int:
-    """Run a scenario with a live view, print and keep its result, and return the exit code.
+    """Run a scenario with a live view, print and keep its results, and return the worst exit code.
 
     `step` receives a line for each step.
     """
-    with live_watcher(f"load-test {order.scenario.name}") as watcher:
-        observer = RunObserver(warn=note_step, step=step, watcher=watcher)
-        result = run_scenario(order, clock=SystemClock(), observer=observer)
-    keep_runs(result, output)
-    if result.interrupted:
-        return _INTERRUPTED
-    return 0 if result.ok else 1
+    codes: list[int] = []
+    for kept in output.repeats():
+        with live_watcher(f"load-test {order.scenario.name}") as watcher:
+            observer = RunObserver(warn=note_step, step=step, watcher=watcher)
+            result = run_scenario(order, clock=SystemClock(), observer=observer)
+        keep_runs(result, kept)
+        if result.interrupted:
+            return _INTERRUPTED
+        codes.append(0 if result.ok else 1)
+    return max(codes)
 
 
 def _target(

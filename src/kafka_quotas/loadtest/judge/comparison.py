@@ -1,16 +1,21 @@
-"""Comparison of two runs of the same load, with a verdict for continuous integration.
+"""Comparison of two runs of the same load, or of repeats of each, with a verdict for continuous integration.
 
 Contract: pure. Clients are matched by name and workload. A figure is worse only by more than its limit allows, and
-whether a rise or a fall is worse is a property of the figure.
+whether a rise or a fall is worse is a property of the figure. With two or more repeats on either side the whole
+interval of a difference has to be beyond the limit, so that no noise counts as one; an interval that leads across the
+limit leaves the figure undecided.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
+from statistics import fmean
 
+from kafka_quotas.loadtest.judge.interval import Interval, difference_interval
 from kafka_quotas.loadtest.judge.metric import METRICS, Metric
-from kafka_quotas.loadtest.judgement import State
-from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
+from kafka_quotas.loadtest.judgement import State, overall
+from kafka_quotas.loadtest.result.result import ClientResult, EntityKey, LoadResult
 
 _GRAIN_MS = 10.0  # of latencies and throttle times: less than that is the machine's scheduler
 
@@ -21,6 +26,8 @@ class ComparisonOutcome(StrEnum):
     SAME = "same"
     BETTER = "better"
     WORSE = "worse"
+    UNDECIDED = "undecided"
+    """The repeats scatter too much to say whether the change is beyond what is allowed."""
     NOT_COMPARED = "not compared"
 
 
@@ -38,7 +45,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One figure of one client in both runs."""
+    """One figure of one client in both runs, the mean of repeats."""
 
     entity: ClientResult
     """The client, as in the second run."""
@@ -50,6 +57,8 @@ class Difference:
     allowed: float | None
     """The allowed change as a share, None for counts."""
     outcome: ComparisonOutcome
+    interval: Interval | None = None
+    """The change as a share of the first figure, None without repeats or where that is 0."""
 
     @property
     def change(self) -> float | None:
@@ -61,18 +70,18 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
-    """The states and figures of two runs."""
+    """The states and figures of two runs, or of the repeats of two."""
 
-    first: LoadResult
-    second: LoadResult
+    first: tuple[LoadResult, ...]
+    second: tuple[LoadResult, ...]
     differences: tuple[Difference, ...]
     notes: tuple[str, ...]
     """The reasons why the two are hard to compare."""
 
     @property
     def state_is_worse(self) -> bool:
-        """Whether the first run met all of its judgements and the second did not."""
-        return self.first.state is State.MET and self.second.state is not State.MET
+        """Whether all first runs met all of their judgements and a second one did not."""
+        return state_of(self.first) is State.MET and state_of(self.second) is not State.MET
 
     @property
     def ok(self) -> bool:
@@ -80,71 +89,123 @@ class RunComparison:
         return not self.state_is_worse and all(each.outcome is not ComparisonOutcome.WORSE for each in self.differences)
 
 
-def compare(first: LoadResult, second: LoadResult, limits: Limits) -> RunComparison:
-    """Return the comparison of a run with a later one."""
-    before = {entity.key: entity for entity in first.entities}
-    seconds = second.elapsed_s / first.elapsed_s if first.elapsed_s > 0 else 1.0  # sums over a run grow with its length
+def state_of(runs: Sequence[LoadResult]) -> State:
+    """Return the state of repeats together: void if one is, else not met if one is not."""
+    return overall(chain.from_iterable(run.judgements for run in runs))
+
+
+def compare(first: Sequence[LoadResult], second: Sequence[LoadResult], limits: Limits) -> RunComparison:
+    """Return the comparison of a run, or of its repeats, with a later one."""
+    sides = (_by_client(first), _by_client(second))
+    lengths_s = [fmean(run.elapsed_s for run in runs) for runs in (first, second)]
+    growth = lengths_s[1] / lengths_s[0] if lengths_s[0] > 0 else 1.0  # sums over a run grow with its length
     differences = [
         difference
-        for entity in second.entities
-        if entity.key in before
-        for difference in _differences(before[entity.key], entity, limits, seconds)
+        for key, after in sides[1].items()
+        if key in sides[0]
+        for difference in _differences(sides[0][key], after, limits, growth)
     ]
-    return RunComparison(first=first, second=second, differences=tuple(differences), notes=tuple(_notes(first, second)))
+    return RunComparison(
+        first=tuple(first), second=tuple(second), differences=tuple(differences), notes=tuple(_notes(first, second))
+    )
 
 
-def _differences(before: ClientResult, after: ClientResult, limits: Limits, seconds: float) -> Iterator[Difference]:
+def _by_client(runs: Sequence[LoadResult]) -> dict[EntityKey, list[ClientResult]]:
+    """Return the results of each client that takes part in all repeats."""
+    found: dict[EntityKey, list[ClientResult]] = {}
+    for entity in chain.from_iterable(run.entities for run in runs):
+        found.setdefault(entity.key, []).append(entity)
+    return {key: entities for key, entities in found.items() if len(entities) == len(runs)}
+
+
+def _differences(
+    before: Sequence[ClientResult], after: Sequence[ClientResult], limits: Limits, growth: float
+) -> Iterator[Difference]:
     for name, allowed in (("achieved", limits.rate), ("achieved/quota", limits.rate)):
         yield _difference(name, before, after, allowed=-allowed)
     for name in ("response.p50", "response.p99"):
         yield _difference(name, before, after, allowed=limits.latency, grain=_GRAIN_MS)
-    yield _difference("throttle.sum", before, after, allowed=limits.throttle, grain=_GRAIN_MS, growth=seconds)
+    yield _difference("throttle.sum", before, after, allowed=limits.throttle, grain=_GRAIN_MS, growth=growth)
     for name in ("records.failed", "records.lost", "records.duplicated"):
         yield _difference(name, before, after, allowed=None)
 
 
 def _difference(
     name: str,
-    before: ClientResult,
-    after: ClientResult,
+    before: Sequence[ClientResult],
+    after: Sequence[ClientResult],
     *,
     allowed: float | None,
     grain: float = 0.0,
     growth: float = 1.0,
 ) -> Difference:
-    """Return the difference of a figure between two runs of a client.
+    """Return the difference of a figure between two runs of a client, or the means of their repeats.
 
     `allowed` is a share, below 0 where a fall is worse and above 0 where a rise is, None where any rise is worse. A
     change of `grain`, in the unit of the figure, is never worse. A longer run has `growth` times the figure.
     """
     metric = METRICS[name]
-    first, second = metric.of(before), metric.of(after)
-    outcome = ComparisonOutcome.NOT_COMPARED
-    if first is not None and second is not None:
-        expected = first * growth
-        slack = abs(allowed or 0.0) * expected + grain
-        worse, better = second > expected + slack, second < expected - slack
-        if allowed is not None and allowed < 0:
-            worse, better = better, worse
-        outcome = ComparisonOutcome.WORSE if worse else ComparisonOutcome.BETTER if better else ComparisonOutcome.SAME
-    allowed = None if allowed is None else abs(allowed)
-    return Difference(entity=after, metric=metric, first=first, second=second, allowed=allowed, outcome=outcome)
+    first, second = ([metric.of(entity) for entity in entities] for entities in (before, after))
+    known = [[value for value in values if value is not None] for values in (first, second)]
+    if len(known[0]) < len(first) or len(known[1]) < len(second):
+        return Difference(
+            entity=after[0],
+            metric=metric,
+            first=fmean(known[0]) if known[0] else None,
+            second=fmean(known[1]) if known[1] else None,
+            allowed=None if allowed is None else abs(allowed),
+            outcome=ComparisonOutcome.NOT_COMPARED,
+        )
+    expected = [value * growth for value in known[0]]
+    interval = difference_interval(expected, known[1])
+    base, change = fmean(expected), fmean(known[1]) - fmean(expected)
+    is_fall_worse = allowed is not None and allowed < 0
+    outcome = _outcome(
+        interval or Interval(low=change, high=change),
+        slack=abs(allowed or 0.0) * base + grain,
+        is_fall_worse=is_fall_worse,
+    )
+    return Difference(
+        entity=after[0],
+        metric=metric,
+        first=fmean(known[0]),
+        second=fmean(known[1]),
+        allowed=None if allowed is None else abs(allowed),
+        outcome=outcome,
+        interval=Interval(low=interval.low / base, high=interval.high / base) if interval and base else None,
+    )
 
 
-def _notes(first: LoadResult, second: LoadResult) -> Iterator[str]:
-    windows = [f"{run.window_samples} x {run.window_size_s} s" for run in (first, second)]
+def _outcome(change: Interval, *, slack: float, is_fall_worse: bool) -> ComparisonOutcome:
+    """Return the outcome of a change in an interval, of which `slack` is allowed in either direction."""
+    rises, falls = change.low > slack, change.high < -slack
+    if rises or falls:
+        return ComparisonOutcome.WORSE if rises is not is_fall_worse else ComparisonOutcome.BETTER
+    return ComparisonOutcome.SAME if -slack <= change.low and change.high <= slack else ComparisonOutcome.UNDECIDED
+
+
+def _notes(first: Sequence[LoadResult], second: Sequence[LoadResult]) -> Iterator[str]:
+    windows = [
+        "/".join(sorted({f"{run.window_samples} x {run.window_size_s} s" for run in runs})) for runs in (first, second)
+    ]
     if windows[0] != windows[1]:
         yield f"the quota windows differ: {windows[0]} and {windows[1]}"
-    keys = [{entity.key for entity in run.entities} for run in (first, second)]
-    for name, missing in (("first", keys[0] - keys[1]), ("second", keys[1] - keys[0])):
+    sides = (_by_client(first), _by_client(second))
+    for name, missing in (("first", sides[0].keys() - sides[1].keys()), ("second", sides[1].keys() - sides[0].keys())):
         if missing:
             labels = ", ".join(sorted(entity_name.label for entity_name, _ in missing)[:5])
             yield f"{len(missing)} clients are in the {name} run alone: {labels}"
-    before = {entity.key: entity for entity in first.entities}
-    for entity in second.entities:
-        earlier = before.get(entity.key)
-        if earlier is not None and earlier.verdict.quota != entity.verdict.quota:
-            yield f"the quota of {entity.name.label} is another one"
-    for name, run in (("first", first), ("second", second)):
-        if run.state is State.VOID:
-            yield f"the {name} run is void: it proves nothing"
+    for key, after in sides[1].items():
+        quotas = {entity.verdict.quota for entity in (*sides[0].get(key, after), *after)}
+        if len(quotas) > 1:
+            yield f"the quota of {key[0].label} is another one"
+    for name, runs in (("first", first), ("second", second)):
+        void = sum(run.state is State.VOID for run in runs)
+        if void:
+            yield (
+                f"the {name} run is void: it proves nothing"
+                if len(runs) == 1
+                else f"{void} of the {name} runs are void"
+            )
+    if min(len(first), len(second)) < 2:
+        yield "a single run has no interval, and a difference may be noise; run both sides with --repeat 5"

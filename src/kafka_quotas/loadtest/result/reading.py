@@ -38,8 +38,23 @@ from kafka_quotas.loadtest.result.result import (
 from kafka_quotas.loadtest.result.verdict import ClientVerdict, ObservationKind
 
 RUN_FILE = "run.json"
+REPEAT = "repeat-"
+"""What the names of the folders of repeats begin with."""
 SCHEMA = f"kafka-quotas.{NOUN}/{VERSION}"
 _Sample = TypeVar("_Sample", SecondSample, WindowSample, BrokerSample, ProbeResult)
+
+
+def read_runs(folder_or_file: Path) -> tuple[LoadResult, ...]:
+    """Return the result in a file or folder, or those of the repeats in a folder.
+
+    Raises:
+        UsageError: There is no such file, and no repeat.
+        KafkaQuotasError: A file can't be read or is no such document.
+    """
+    repeats = [path.parent for path in sorted(folder_or_file.glob(f"{REPEAT}*/{RUN_FILE}"))]
+    if repeats and not (folder_or_file / RUN_FILE).exists():
+        return tuple(map(read_run, repeats))
+    return (read_run(folder_or_file),)
 
 
 def read_run(folder_or_file: Path) -> LoadResult:

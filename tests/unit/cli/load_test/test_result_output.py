@@ -153,11 +153,11 @@ def _changed(entity: ClientResult, **changes: object) -> LoadResult:
 
 def test_the_same_run_is_not_worse_than_itself() -> None:
     run = result(greedy(), unlimited())
-    comparison = compare(run, run, Limits())
+    comparison = compare([run], [run], Limits())
 
     assert comparison.ok
     assert {each.outcome for each in comparison.differences} == {ComparisonOutcome.SAME, ComparisonOutcome.NOT_COMPARED}
-    assert comparison.notes == ()
+    assert [note.partition(",")[0] for note in comparison.notes] == ["a single run has no interval"]
 
 
 _VERDICT, _RESPONSE, _THROTTLE = greedy().verdict, greedy().response, greedy().throttle
@@ -183,7 +183,7 @@ def test_each_figure_has_a_direction_in_which_it_is_worse(
     }
     first = _changed(greedy(), **start)
     for value, outcome in ((better, ComparisonOutcome.BETTER), (worse, ComparisonOutcome.WORSE)):
-        comparison = compare(first, _changed(greedy(), **{**start, field: value}), Limits(latency=0.1))
+        comparison = compare([first], [_changed(greedy(), **{**start, field: value})], Limits(latency=0.1))
         found = {each.metric.name: each.outcome for each in comparison.differences}
         assert found.pop(metric) is outcome
         assert outcome not in found.values()
@@ -194,15 +194,15 @@ def test_throttling_is_compared_per_second_of_the_run() -> None:
         _changed(greedy(), throttle=replace(greedy().throttle, sum_ms=16_000.0)), elapsed_s=2 * result().elapsed_s
     )
 
-    assert compare(result(greedy()), longer, Limits()).ok
+    assert compare([result(greedy())], [longer], Limits()).ok
 
 
 def test_runs_of_different_loads_are_noted() -> None:
     other = replace(result(greedy()), window_samples=11, interrupted=True)
-    comparison = compare(result(unlimited()), other, Limits())
+    comparison = compare([result(unlimited())], [other], Limits())
 
     assert comparison.differences == ()
-    assert comparison.notes == (
+    assert comparison.notes[:-1] == (
         "the quota windows differ: 3 x 1 s and 11 x 1 s",
         "1 clients are in the first run alone: alice/free",
         "1 clients are in the second run alone: greedy",
@@ -222,6 +222,33 @@ def test_the_comparison_is_an_exit_code_and_a_document(kept: Path, tmp_path: Pat
     document = json.loads(out)
     assert (code, document["schema"], document["ok"]) == (0, "kafka-quotas.load-comparison/1", True)
     assert document["differences"][0]["metric"] == "achieved"
+
+
+def test_repeats_are_compared_by_intervals(tmp_path: Path) -> None:
+    for side in ("before", "after"):
+        (tmp_path / side).mkdir()
+    for side, rates in (("before", (1.95e6, 2.0e6, 2.05e6)), ("after", (1.8e6, 1.82e6, 1.81e6))):
+        for number, rate in enumerate(rates, start=1):
+            changed = _changed(greedy(), verdict=replace(_VERDICT, achieved=rate, ratio=rate / 2e6))
+            _kept_plainly(changed, tmp_path / side / f"repeat-{number}")
+    sides = [str(tmp_path / side) for side in ("before", "after")]
+
+    code, out, _ = run_cli("load-test", "compare", *sides, "--output", "json")
+    document = json.loads(out)
+    assert (code, document["first"]["runs"], document["notes"]) == (0, 3, [])
+    achieved = document["differences"][0]
+    assert (achieved["metric"], achieved["outcome"]) == ("achieved", "undecided")
+    assert achieved["interval"][0] < -0.1 < achieved["change"] < achieved["interval"][1] < 0
+
+    code, out, _ = run_cli("load-test", "compare", *sides, "--max-rate-fall", "1%")
+    assert (code, "95 %" in out, "WORSE: 2 of" in out) == (1, True, True)
+
+
+def test_repeats_need_a_folder_without_earlier_ones(tmp_path: Path) -> None:
+    (tmp_path / "out" / "repeat-1").mkdir(parents=True)
+    for options in (("--repeat", "2"), ("--repeat", "2", "--out", str(tmp_path / "out"))):
+        code, _, err = run_cli("load-test", "run", "kip124-stall", *options)
+        assert (code, "--out" in err) == (2, True)
 
 
 @pytest.mark.parametrize(
