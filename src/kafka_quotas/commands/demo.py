@@ -3,6 +3,7 @@
 The quota window is 3 x 1 s instead of Kafka's 11 x 1 s, so that enough throttle cycles fit into the time.
 """
 
+import secrets
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
@@ -125,6 +126,7 @@ def _plan(bootstrap: str) -> LoadPlan:
         duration_s=DURATION_S,
         warmup_s=float(WINDOW.samples * WINDOW.window_s),
         window=WINDOW,
+        run_id=secrets.randbits(64),
         enforcers=1,  # one daemon keeps the quotas, however many brokers are behind it
     )
 

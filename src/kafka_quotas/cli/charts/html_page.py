@@ -72,6 +72,8 @@ class ReportPage:
     subtitle: str
     figures: tuple[KeyFigure, ...]
     sections: tuple[ReportSection, ...]
+    summary: str = ""
+    """What came out, in a few plain sentences, empty for none."""
 
 
 def require_jinja() -> None:

@@ -1,5 +1,6 @@
 """Traffic for the pipeline's demo: a load test against a real broker that logs its requests."""
 
+import secrets
 import shutil
 from contextlib import closing
 from dataclasses import dataclass
@@ -99,4 +100,6 @@ def _plan(scenario: Scenario, broker: RunningBroker) -> LoadPlan:
         for each in quotas:
             alter(store, entity=each.entity, changes=dict(each.quotas))
     in_force = quotas_in_force(quotas, client_names(scenario))
-    return scenario_plan(scenario, in_force, Environment(bootstrap=broker.bootstrap, prefix=""), run_id=0)
+    return scenario_plan(
+        scenario, in_force, Environment(bootstrap=broker.bootstrap, prefix=""), run_id=secrets.randbits(64)
+    )

@@ -130,6 +130,7 @@ def _entity_result(plan: LoadPlan, client: LoadClient, facts: RunFacts, verdict:
         sample_s=recorder.timeline.slot_ms / 1000,
         seconds=_seconds(client, facts.elapsed_s),
         windows=_windows(client, facts.elapsed_s),
+        quotas=entity.quotas,
         control=entity.control,
         shares_quota=bool(entity.bucket),
         recorder=recorder,

@@ -89,6 +89,8 @@ class ClientLoad(ClientSettings):
     quota: float | None = None
     """The limit of one broker, in the unit of the workload's quota, None for unlimited."""
     flood: RequestFlood | MutationFlood | None = None
+    quotas: tuple[tuple[str, float], ...] = ()
+    """Every quota in force that concerns its workload, by the name of its key, per broker."""
     is_time_limited: bool = False
     """Whether its thread time is limited, perhaps beside its rate."""
     bucket: str = ""

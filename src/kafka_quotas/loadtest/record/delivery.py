@@ -29,6 +29,8 @@ def stamp(run_id: int, entity: int, sequence: int) -> bytes:
 class Delivery:
     """The counts from reading the topic back, for one client."""
 
+    acked: int = 0
+    """The number of acknowledged records."""
     found: int = 0
     """The number of different records."""
     lost: int = 0
@@ -50,7 +52,8 @@ class Delivery:
     @property
     def evidence(self) -> str:
         """The counts, in a sentence."""
-        counts = f"{self.found} records read back, {self.lost} lost, {self.duplicated} duplicated"
+        read = f"{self.found} records read back of {self.acked} acknowledged"
+        counts = f"{read}, {self.lost} lost, {self.duplicated} duplicated"
         if not self.unchecked:
             return counts
         return f"{counts}; not all could be checked: {self.unchecked}" if self.found else self.unchecked
@@ -130,5 +133,10 @@ class StampCounter:
             if doubtful:
                 unchecked = f"{doubtful} more are missing, and were refused or lost before refusals were watched"
         return Delivery(
-            found=found, lost=lost, duplicated=self._duplicated[entity], missing=missing, unchecked=unchecked
+            acked=acked,
+            found=found,
+            lost=lost,
+            duplicated=self._duplicated[entity],
+            missing=missing,
+            unchecked=unchecked,
         )

@@ -81,6 +81,7 @@ def _entity(entity: ClientResult) -> dict[str, JsonValue]:
         "enforcers": entity.enforcers,
         "unit": entity.unit.value,
         "ok": entity.ok,
+        "quotas": dict(entity.quotas),
         "verdict": _verdict(entity.verdict),
         "records": {
             "sent": entity.sent,

@@ -145,6 +145,7 @@ def _entity(data: Mapping[str, Any]) -> ClientResult:
         sample_s=data["sample_s"],
         seconds=_seconds(data["seconds"], data["sample_s"]),
         windows=tuple(_rows(WindowSample, data["windows"], WINDOW_COLUMNS)),
+        quotas=tuple(data["quotas"].items()),
         control=data["control"],
         solo=None if solo is None else LatencySummary(**solo),
         delivery=None if data["delivery"] is None else Delivery(**_without(data["delivery"], "state")),

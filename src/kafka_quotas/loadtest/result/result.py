@@ -98,6 +98,8 @@ class ClientResult:
     sample_s: float
     seconds: tuple[SecondSample, ...]
     windows: tuple[WindowSample, ...]
+    quotas: tuple[tuple[str, float], ...] = ()
+    """Every quota in force that concerned it, by the name of its key, per broker."""
     control: bool = False
     shares_quota: bool = False
     solo: LatencySummary | None = None

@@ -131,7 +131,10 @@ def _delivery(
     index: int, entity: ClientResult, load: ClientLoad, counter: StampCounter, unread: Mapping[str, str]
 ) -> Delivery:
     if load.record_size < STAMP_SIZE:
-        return Delivery(unchecked=f"records of {load.record_size} bytes have no room for a stamp of {STAMP_SIZE}")
+        return Delivery(
+            acked=entity.acked,
+            unchecked=f"records of {load.record_size} bytes have no room for a stamp of {STAMP_SIZE}",
+        )
     unchecked = unread.get(entity.topic, "")
     if not unchecked and load.acks == "0":
         unchecked = "with acks=0 nothing is acknowledged"

@@ -174,11 +174,18 @@ def _marked(loads: Sequence[ClientLoad], in_force: InForce) -> tuple[ClientLoad,
         replace(
             load,
             bucket=bucket if counts[bucket] > 1 else "",
+            quotas=_quotas(load, in_force),
             is_judged=_is_judged(load, in_force),
             is_time_limited=_is_time_limited(load, in_force),
         )
         for load, bucket in zip(loads, buckets, strict=True)
     )
+
+
+def _quotas(load: ClientLoad, in_force: InForce) -> tuple[tuple[str, float], ...]:
+    """Return the quotas in force for what the client does, and for the time that its requests take."""
+    limits = {key.name: in_force[load.name, key].limit for key in (KEY_OF[load.workload], REQUEST_PERCENTAGE)}
+    return tuple((name, limit) for name, limit in limits.items() if limit is not None)
 
 
 def _bucket(load: ClientLoad, in_force: InForce) -> str:

@@ -6,6 +6,7 @@ from itertools import accumulate
 from kafka_quotas.cli.charts.html_page import ReportChart, ReportSection, ReportTable
 from kafka_quotas.cli.charts.svg import Bar, Curve, bars_svg, curves_svg, series_svg
 from kafka_quotas.cli.charts.text_chart import Series, Style
+from kafka_quotas.cli.load_test.views.view import quota_text
 from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.judge.judging import allowed_us
 from kafka_quotas.loadtest.record.histogram import LatencySummary
@@ -215,7 +216,7 @@ def _rate_chart(entity: ClientResult, result: LoadResult) -> ReportChart:
     if quota is not None and per_second:
         ends = [(0.0, quota), (per_second[-1][0], quota)]
         series.append(Series(name=f"quota {entity.unit.text(quota)}", points=ends, unit=unit, style=Style.LIMIT))
-    against = "no quota" if quota is None else f"quota {entity.unit.text(quota)}"
+    against = f"quota {quota_text(entity)}" if quota is not None or entity.quotas else "no quota"
     caption = f"{entity.name.label}, {entity.workload.value}: {entity.unit.text(entity.verdict.achieved)}, {against}"
     return ReportChart(svg=series_svg(series), caption=caption)
 

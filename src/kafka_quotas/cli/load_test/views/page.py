@@ -1,5 +1,6 @@
 """A load test's report: one page that answers, in this order, whether the quotas held and whom they harmed."""
 
+from collections import Counter
 from datetime import UTC, datetime
 
 from kafka_quotas.cli.charts.html_page import KeyFigure, Mood, ReportPage, ReportSection, ReportTable
@@ -11,9 +12,11 @@ from kafka_quotas.cli.load_test.views.charts import (
     later_topics,
     throttling,
 )
+from kafka_quotas.cli.load_test.views.summary import summary_text
 from kafka_quotas.cli.load_test.views.view import first_entities, p99_text, quota_text, throttled_text, verdict_text
 from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.judgement import Judgement, State
+from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
 
 _MOST_JUDGEMENTS = 60
@@ -36,6 +39,7 @@ def load_page(result: LoadResult) -> ReportPage:
     return ReportPage(
         title=f"Load test: {result.title}",
         subtitle=_subtitle(result),
+        summary=summary_text(result),
         figures=(_verdict(result), _ratio(result), _throttled(result), _delivered(result), _machine(result)),
         sections=tuple(section for section in sections if section is not None),
     )
@@ -51,10 +55,11 @@ def _subtitle(result: LoadResult) -> str:
 
 
 def _verdict(result: LoadResult) -> KeyFigure:
-    failed = sum(not judgement.ok for judgement in result.judgements)
-    count = len(result.judgements)
-    note = f"{count - failed} of {count} judgements" if failed else f"all {count} judgements"
-    return KeyFigure(label="Verdict", value=result.state.value, note=note, mood=_MOODS[result.state])
+    counts = Counter(judgement.state for judgement in result.judgements)
+    names = {State.MET: "met", State.UNCHECKED: "not checked", State.NOT_MET: "failed", State.VOID: "void"}
+    always = (State.MET, State.NOT_MET)
+    note = ", ".join(f"{counts[state]} {name}" for state, name in names.items() if counts[state] or state in always)
+    return KeyFigure(label="Verdict", value=result.state.value, note=f"judgements: {note}", mood=_MOODS[result.state])
 
 
 def _ratio(result: LoadResult) -> KeyFigure:
@@ -82,17 +87,21 @@ def _throttled(result: LoadResult) -> KeyFigure:
 
 
 def _delivered(result: LoadResult) -> KeyFigure:
+    """Return how much of what was written was read back, and what was found amiss."""
+    written = [entity for entity in result.entities if entity.workload is Workload.PRODUCE]
+    acked = sum(entity.acked for entity in written)
     failed = sum(count for entity in result.entities for _, count in entity.failures)
     deliveries = [entity.delivery for entity in result.entities if entity.delivery is not None]
     lost = sum(delivery.lost for delivery in deliveries)
     duplicated = sum(delivery.duplicated for delivery in deliveries)
+    found = sum(delivery.found for delivery in deliveries)
+    value = f"{found:,} of {acked:,} records read back" if deliveries else f"{acked:,} records, none read back"
     if failed or lost or duplicated:
         note = f"{lost:,} lost, {duplicated:,} duplicated, {failed:,} failed"
-        return KeyFigure(label="Records", value="not all once", note=note, mood=Mood.BAD)
-    checked = sum(delivery.state is State.MET for delivery in deliveries)
-    acked = sum(entity.acked for entity in result.entities)
-    note = f"none lost, none twice, of {checked} clients" if checked else "loss was not checked"
-    return KeyFigure(label="Records", value=f"{acked:,}", note=note, mood=Mood.GOOD if checked else Mood.PLAIN)
+        return KeyFigure(label="Written records", value=value, note=note, mood=Mood.BAD)
+    is_whole = bool(deliveries) and all(delivery.state is State.MET for delivery in deliveries)
+    note = "none lost, none twice" + ("" if is_whole else " among these") if found else "loss was not checked"
+    return KeyFigure(label="Written records", value=value, note=note, mood=Mood.GOOD if is_whole else Mood.PLAIN)
 
 
 def _machine(result: LoadResult) -> KeyFigure:

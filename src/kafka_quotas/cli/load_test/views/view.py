@@ -4,7 +4,8 @@ import sys
 from collections.abc import Sequence
 
 from kafka_quotas.cli.output.render import Cell, Listing, Output, Table, columns, folded, print_listing, write
-from kafka_quotas.core.model.value_format import format_duration_us
+from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
+from kafka_quotas.core.model.value_format import format_duration_us, format_quota
 from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
 from kafka_quotas.loadtest.result.document import NOUN, VERSION, run_document
 from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
@@ -96,14 +97,16 @@ def verdict_text(entity: ClientResult, result: LoadResult) -> str:
 
 
 def quota_text(entity: ClientResult) -> str:
-    """Format the quota, with its parts where several brokers enforce it."""
+    """Format the quotas: the one of the rate, with its parts where several brokers enforce it, and that of time."""
     quota = entity.verdict.quota
-    if quota is None:
-        return (
-            "" if entity.verdict.kind is ObservationKind.UNJUDGED else "unlimited"
-        )  # it may be limited by what no rate shows
+    time_quota = dict(entity.quotas).get(REQUEST_PERCENTAGE.name)
     parts = "" if entity.enforcers == 1 else f" ({entity.enforcers} brokers)"
-    return f"{entity.unit.text(quota)}{parts}"
+    texts = [] if quota is None else [f"{entity.unit.text(quota)}{parts}"]
+    if time_quota is not None:
+        texts.append(f"{format_quota(REQUEST_PERCENTAGE.name, time_quota)} of a thread")
+    if texts or entity.verdict.kind is ObservationKind.UNJUDGED:  # which may be limited by what no rate shows
+        return ", ".join(texts)
+    return "unlimited"
 
 
 def throttled_text(entity: ClientResult) -> str:
