@@ -15,24 +15,36 @@ from typing import Final, NamedTuple
 LONGEST_LINE: Final = 16 * 1024 * 1024
 """Longest line in bytes: a metadata response of a large cluster takes some megabytes."""
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-_BLOCK: Final = 128 * 1024
-"""Bytes read at a time, within the processor's cache: larger blocks are slower by a tenth."""
+SMALL_BLOCK: Final = 128 * 1024
+"""Bytes read at a time, within the processor's cache: larger blocks are slower by a tenth to split into lines."""
+LARGE_BLOCK: Final = 8 * 1024 * 1024
+"""Bytes read at a time where a call costs more than a line."""
+_DAMAGE: Final = (EOFError, zlib.error, gzip.BadGzipFile)
 
 _File = gzip.GzipFile | io.BufferedReader
 
 
 class Block(NamedTuple):
-    """Consecutive lines without their ends."""
+    """Consecutive lines."""
 
     offset: int
     """Offset of the first line."""
-    lines: list[bytes]
+    content: bytes | memoryview
+    """The lines with their line feeds. The only line of a block that is open or has a fault lacks one."""
     end: int
     """End offset of the last line."""
     fault: str | None = None
     """Why its only line could not be read whole; the line is then its beginning."""
     is_open: bool = False
     """Whether its only line is the last of the file and lacks its end, as while it is being written."""
+
+    @property
+    def lines(self) -> list[bytes]:
+        """The lines without their ends."""
+        lines = bytes(self.content).split(b"\n")
+        if not lines[-1] and len(lines) > 1:
+            lines.pop()
+        return lines
 
 
 def is_gzip(path: Path) -> bool:
@@ -51,7 +63,7 @@ def read_head(path: Path, size: int) -> bytes:
         try:
             while len(head) < size and (piece := file.read1(size - len(head))):
                 head += piece
-        except (EOFError, zlib.error, gzip.BadGzipFile):
+        except _DAMAGE:
             pass  # reading the lines reports it
     return head
 
@@ -70,25 +82,27 @@ def unpacked_size(path: Path) -> int:
         return int.from_bytes(file.read(4), "little")
 
 
-def read_blocks(path: Path, *, start: int = 0, end: int | None = None) -> Iterator[Block]:
+def read_blocks(
+    path: Path, *, start: int = 0, end: int | None = None, block_bytes: int = SMALL_BLOCK
+) -> Iterator[Block]:
     """Yield the lines that begin from `start` on and before `end`, in order.
 
     Where `start` is within a line, that line belongs to the piece before. A damaged gzip file ends with a line that has
-    a fault. An `end` of None is the end of the file.
+    a fault. An `end` of None is the end of the file. Each block has about `block_bytes`, and is valid until the next.
     """
     with closing(_open(path)) as file:
         offset = start
         try:
             offset = _seek_line(file, start)
-            for block in _blocks(file, offset):
+            for block in _blocks(file, offset, block_bytes):
                 offset = block.end
                 kept = block if end is None or offset <= end else _before(block, end)
-                if kept.lines:
+                if kept.content:
                     yield kept
                 if end is not None and offset >= end:
                     return
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            yield Block(offset, [b""], offset, fault=f"the packed file is damaged: {error}")
+        except _DAMAGE as error:
+            yield Block(offset, b"", offset, fault=f"the packed file is damaged: {error}")
 
 
 def count_lines_before(path: Path, start: int) -> int:
@@ -96,7 +110,7 @@ def count_lines_before(path: Path, start: int) -> int:
     with closing(_open(path)) as file:
         left, count = _seek_line(file, start), 0
         file.seek(0)
-        while left > 0 and (block := file.read(min(left, _BLOCK))):
+        while left > 0 and (block := file.read(min(left, SMALL_BLOCK))):
             count += block.count(b"\n")
             left -= len(block)
         return count
@@ -105,7 +119,7 @@ def count_lines_before(path: Path, start: int) -> int:
 def _open(path: Path) -> _File:
     if is_gzip(path):
         return gzip.GzipFile(path)  # has a buffer of its own; one around it would lose what comes before a damage
-    return io.BufferedReader(path.open("rb", buffering=0), buffer_size=_BLOCK)
+    return io.BufferedReader(path.open("rb", buffering=0), buffer_size=SMALL_BLOCK)
 
 
 def _seek_line(file: _File, start: int) -> int:
@@ -116,22 +130,40 @@ def _seek_line(file: _File, start: int) -> int:
     return start - 1 + _skip_line(file)
 
 
-def _blocks(file: _File, offset: int) -> Iterator[Block]:
-    rest = b""
-    while piece := file.read1(_BLOCK):
-        content = rest + piece
-        end = content.rfind(b"\n")
-        if end >= 0:
-            yield Block(offset, content[:end].split(b"\n"), offset + end + 1)
-            offset, rest = offset + end + 1, content[end + 1 :]
-        elif len(content) > LONGEST_LINE:
-            size = len(content) + _skip_line(file)
-            yield Block(offset, [content], offset + size, fault=f"longer than {LONGEST_LINE} bytes")
-            offset, rest = offset + size, b""
-        else:
-            rest = content
-    if rest:
-        yield Block(offset, [rest], offset + len(rest), is_open=True)
+def _blocks(file: _File, offset: int, block_bytes: int) -> Iterator[Block]:
+    """Yield the lines of the rest of the file, each block in the same buffer."""
+    buffer, filled = bytearray(block_bytes), 0
+    while True:
+        size, damage = _fill(file, memoryview(buffer)[filled:])
+        end = buffer.rfind(b"\n", filled, filled + size) + 1
+        filled += size
+        if end > 0:
+            yield Block(offset, memoryview(buffer)[:end], offset + end)
+            offset, filled = offset + end, filled - end
+            buffer[:filled] = buffer[end : end + filled]
+        elif filled > LONGEST_LINE:
+            length = filled + _skip_line(file)
+            yield Block(offset, bytes(buffer[:filled]), offset + length, fault=f"longer than {LONGEST_LINE} bytes")
+            offset, filled = offset + length, 0
+        elif filled == len(buffer):
+            buffer = buffer + bytearray(len(buffer))
+        if damage is not None:
+            raise damage
+        if size == 0:
+            break
+    if filled:
+        yield Block(offset, bytes(buffer[:filled]), offset + filled, is_open=True)
+
+
+def _fill(file: _File, buffer: memoryview) -> tuple[int, Exception | None]:
+    """Fill the buffer, and return the size read and the damage that ended it."""
+    size = 0
+    try:
+        while size < len(buffer) and (got := file.readinto1(buffer[size:])):
+            size += got
+    except _DAMAGE as error:
+        return size, error
+    return size, None
 
 
 def _skip_line(file: _File) -> int:
@@ -145,10 +177,8 @@ def _skip_line(file: _File) -> int:
 
 def _before(block: Block, end: int) -> Block:
     """Return the part of a block whose lines begin before `end`."""
-    lines, offset = [], block.offset
-    for line in block.lines:
-        if offset >= end:
-            break
-        lines.append(line)
-        offset += len(line) + 1
-    return block._replace(lines=lines, end=min(offset, block.end))
+    first = end - 1 - block.offset
+    if first < 0:
+        return block._replace(content=b"")
+    size = first + bytes(block.content[first:]).find(b"\n") + 1
+    return block._replace(content=block.content[:size], end=block.offset + size) if size > first else block

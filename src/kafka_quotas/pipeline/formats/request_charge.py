@@ -69,17 +69,18 @@ def _added(request: Mapping[str, Any], accepted: list[Mapping[str, Any]]) -> tup
     return sum(max(1, len(each)) for each in assignments), not all(assignments)
 
 
-_PRODUCE_FLEXIBLE: Final = 9  # first version with compact lengths and tagged fields
-_PRODUCE_TOPIC_IDS: Final = 13  # first version with topic ids in place of names
-_FETCH_FLEXIBLE: Final = 12
-_FETCH_TOPIC_IDS: Final = 13
-_UUID: Final = 16
-_CLASSIC_HEADER: Final = 10  # api key, version, correlation id, length of the client-id
+PRODUCE_FLEXIBLE: Final = 9  # first version with compact lengths and tagged fields
+PRODUCE_TOPIC_IDS: Final = 13  # first version with topic ids in place of names
+FETCH_FLEXIBLE: Final = 12
+FETCH_TOPIC_IDS: Final = 13
+UUID_BYTES: Final = 16
+CLASSIC_HEADER_BYTES: Final = 10  # api key, version, correlation id, length of the client-id
 _TAGS: Final = 1
-_PRODUCE_FIXED: Final = 2 + 4  # acks, timeout
-_FETCH_FIXED: Final = 4 + 4 + 2 + 4  # size, throttle time, error, session id
-_FETCH_PARTITION: Final = 4 + 2 + 8 + 8 + 8 + 4  # index, error, three offsets, preferred replica
-_ABORTED: Final = 8 + 8  # producer id, first offset
+PRODUCE_FIXED_BYTES: Final = 2 + 4  # acks, timeout
+PRODUCE_PARTITION_BYTES: Final = 4  # index
+FETCH_FIXED_BYTES: Final = 4 + 4 + 2 + 4  # size, throttle time, error, session id
+FETCH_PARTITION_BYTES: Final = 4 + 2 + 8 + 8 + 8 + 4  # index, error, three offsets, preferred replica
+ABORTED_BYTES: Final = 8 + 8  # producer id, first offset
 _SHARE_FETCH_FIXED: Final = 4 + 4 + 2 + 1 + 4 + 1  # size, throttle time, error, no message, lock duration, no brokers
 _SHARE_FETCH_PARTITION: Final = 4 + 2 + 2 + 8 + 1  # index, two errors, leader with its epoch and tags
 _ACQUIRED: Final = 8 + 8 + 2 + 1  # first and last offset, deliveries, tags
@@ -87,18 +88,18 @@ _ACQUIRED: Final = 8 + 8 + 2 + 1  # first and last offset, deliveries, tags
 
 def produce_request_bytes(request: Mapping[str, Any], *, version: int, client_id: str) -> int:
     """Return the size of a Produce request with its header, in bytes."""
-    size = _CLASSIC_HEADER + len(client_id.encode()) + _PRODUCE_FIXED
-    if version < _PRODUCE_FLEXIBLE:
+    size = CLASSIC_HEADER_BYTES + len(client_id.encode()) + PRODUCE_FIXED_BYTES
+    if version < PRODUCE_FLEXIBLE:
         return size + _classic_produce_body(request)
     topics = request["topicData"]
-    size += 2 * _TAGS + _compact_text_bytes(request["transactionalId"] or "") + _compact_length_bytes(len(topics))
+    size += 2 * _TAGS + _compact_text_bytes(request["transactionalId"] or "") + compact_length_bytes(len(topics))
     for topic in topics:
         partitions = topic["partitionData"]
-        size += _UUID if version >= _PRODUCE_TOPIC_IDS else _compact_text_bytes(topic["name"])
-        size += _compact_length_bytes(len(partitions)) + _TAGS
+        size += UUID_BYTES if version >= PRODUCE_TOPIC_IDS else _compact_text_bytes(topic["name"])
+        size += compact_length_bytes(len(partitions)) + _TAGS
         for partition in partitions:
             records = partition["recordsSizeInBytes"]
-            size += 4 + _compact_length_bytes(records) + records + _TAGS
+            size += PRODUCE_PARTITION_BYTES + compact_length_bytes(records) + records + _TAGS
     return size
 
 
@@ -111,17 +112,17 @@ def fetch_response_bytes(response: Mapping[str, Any], *, version: int) -> int:
     topics = response["responses"]
     if not topics and response["throttleTimeMs"] > 0:
         return 0
-    if version < _FETCH_FLEXIBLE:
-        return _FETCH_FIXED + _classic_fetch_topics(topics)
-    size = _FETCH_FIXED + _compact_length_bytes(len(topics)) + _TAGS
+    if version < FETCH_FLEXIBLE:
+        return FETCH_FIXED_BYTES + _classic_fetch_topics(topics)
+    size = FETCH_FIXED_BYTES + compact_length_bytes(len(topics)) + _TAGS
     for topic in topics:
         partitions = topic["partitions"]
-        size += _UUID if version >= _FETCH_TOPIC_IDS else _compact_text_bytes(topic["topic"])
-        size += _compact_length_bytes(len(partitions)) + _TAGS
+        size += UUID_BYTES if version >= FETCH_TOPIC_IDS else _compact_text_bytes(topic["topic"])
+        size += compact_length_bytes(len(partitions)) + _TAGS
         for partition in partitions:
             records, aborted = partition["recordsSizeInBytes"], partition["abortedTransactions"] or ()
-            size += _FETCH_PARTITION + _compact_length_bytes(records) + records + _TAGS
-            size += _compact_length_bytes(len(aborted)) + len(aborted) * (_ABORTED + _TAGS)
+            size += FETCH_PARTITION_BYTES + compact_length_bytes(records) + records + _TAGS
+            size += compact_length_bytes(len(aborted)) + len(aborted) * (ABORTED_BYTES + _TAGS)
     return size
 
 
@@ -134,16 +135,16 @@ def share_fetch_response_bytes(response: Mapping[str, Any]) -> int:
     if response["errorCode"] or response["throttleTimeMs"] > 0:
         return 0
     topics = response["responses"]
-    size = _SHARE_FETCH_FIXED + _compact_length_bytes(len(topics)) + _TAGS
+    size = _SHARE_FETCH_FIXED + compact_length_bytes(len(topics)) + _TAGS
     for topic in topics:
         partitions = topic["partitions"]
-        size += _UUID + _compact_length_bytes(len(partitions)) + _TAGS
+        size += UUID_BYTES + compact_length_bytes(len(partitions)) + _TAGS
         for partition in partitions:
             records, acquired = partition["recordsSizeInBytes"], partition["acquiredRecords"]
-            size += _SHARE_FETCH_PARTITION + _compact_length_bytes(records) + records + _TAGS
+            size += _SHARE_FETCH_PARTITION + compact_length_bytes(records) + records + _TAGS
             size += _compact_text_bytes(partition["errorMessage"] or "")
             size += _compact_text_bytes(partition["acknowledgeErrorMessage"] or "")
-            size += _compact_length_bytes(len(acquired)) + len(acquired) * _ACQUIRED
+            size += compact_length_bytes(len(acquired)) + len(acquired) * _ACQUIRED
     return size
 
 
@@ -152,7 +153,9 @@ def _classic_produce_body(request: Mapping[str, Any]) -> int:
     size = 2 + len((request.get("transactionalId") or "").encode()) + 4
     for topic in request["topicData"]:
         size += 2 + len(topic["name"].encode()) + 4
-        size += sum(8 + partition["recordsSizeInBytes"] for partition in topic["partitionData"])
+        size += sum(
+            PRODUCE_PARTITION_BYTES + 4 + partition["recordsSizeInBytes"] for partition in topic["partitionData"]
+        )
     return size
 
 
@@ -162,15 +165,15 @@ def _classic_fetch_topics(topics: list[Mapping[str, Any]]) -> int:
         size += 2 + len(topic["topic"].encode()) + 4
         for partition in topic["partitions"]:
             aborted = partition.get("abortedTransactions") or ()
-            size += _FETCH_PARTITION + 4 + partition["recordsSizeInBytes"] + 4 + len(aborted) * _ABORTED
+            size += FETCH_PARTITION_BYTES + 4 + partition["recordsSizeInBytes"] + 4 + len(aborted) * ABORTED_BYTES
     return size
 
 
 def _compact_text_bytes(text: str) -> int:
     length = len(text.encode())
-    return length + _compact_length_bytes(length)
+    return length + compact_length_bytes(length)
 
 
-def _compact_length_bytes(length: int) -> int:
-    """Return the size of a length that is encoded plus one, seven bits at a time."""
+def compact_length_bytes(length: int) -> int:
+    """Return the size of a length that is encoded plus one, seven bits at a time, in bytes."""
     return 1 if length < 0x7F else 2 if length < 0x3FFF else 3 if length < 0x1FFFFF else 4 if length < 0xFFFFFFF else 5

@@ -35,7 +35,7 @@ _PRODUCE_TYPE: Final = QuotaType.PRODUCE.value
 _FETCH_TYPE: Final = QuotaType.FETCH.value
 _REQUEST_TYPE: Final = QuotaType.REQUEST.value
 _MUTATION_TYPE: Final = QuotaType.CONTROLLER_MUTATION.value
-_BROKER_APIS: Final = frozenset(
+BROKER_APIS: Final = frozenset(
     map(
         int,
         (
@@ -139,9 +139,9 @@ def _event(entry: Mapping[str, Any], completed_ms: int, offset: int, origin: Log
             origin.cluster,
             origin.broker_id,
             completed_ms - sending_ms,
-            _user(principal),
+            user_name(principal),
             client_id,
-            _client_ip(connection),
+            client_ip(connection),
             quota_type,
             size,
             thread_us / 1000,
@@ -175,17 +175,17 @@ def _charge(api_key: Any, entry: Mapping[str, Any], client_id: str) -> tuple[str
 def _is_of_broker(api_key: int, client_id: str, request: Mapping[str, Any]) -> bool:
     if api_key == _FETCH:  # of a follower, which `replicaState` holds from version 15 on
         return int(request.get("replicaId", (request.get("replicaState") or {}).get("replicaId", -1))) >= 0
-    return api_key in _BROKER_APIS or is_of_broker(api_key, client_id=client_id, request=request)
+    return api_key in BROKER_APIS or is_of_broker(api_key, client_id=client_id, request=request)
 
 
 @lru_cache(maxsize=65_536)
-def _client_ip(connection: str) -> str:
+def client_ip(connection: str) -> str:
     """Return the client's address from `LOCAL:PORT-REMOTE:PORT-NUMBERS`, empty for another shape."""
     parts = connection.split("-")
     return parts[1].rpartition(":")[0] if len(parts) > 2 else ""
 
 
 @lru_cache(maxsize=65_536)
-def _user(principal: str) -> str:
+def user_name(principal: str) -> str:
     """Return the name of a principal, which is written `TYPE:NAME`."""
     return principal.partition(":")[2]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kafka_quotas.core.formats.metric_names import MetricNames
 from kafka_quotas.pipeline.formats.detect import InputFormat
@@ -13,6 +14,9 @@ from kafka_quotas.pipeline.formats.rows import (
     QuarantineRow,
     shown_text,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +36,8 @@ class IngestTask:
     names: MetricNames
     ts_ms: int
     """Time of a scrape that has none, in ms since 1970."""
+    is_compiled: bool = False
+    """Whether machine code scans the lines of a request log, and the line's parser reads only the odd ones."""
     start: int = 0
     """Offset from which on lines begin."""
     end: int | None = None
@@ -63,6 +69,8 @@ class ParsedBatch:
 
     counts: TaskCounts
     events: list[EventRow] = field(default_factory=list)
+    event_batches: list["pa.RecordBatch"] = field(default_factory=list)
+    """Further events, a column per field of their rows."""
     metrics: list[MetricRow] = field(default_factory=list)
     client_throttle: list[ClientThrottleRow] = field(default_factory=list)
     quarantine: list[QuarantineRow] = field(default_factory=list)
@@ -70,7 +78,8 @@ class ParsedBatch:
     @property
     def size(self) -> int:
         """The number of rows."""
-        return len(self.events) + len(self.metrics) + len(self.client_throttle) + len(self.quarantine)
+        rows: int = len(self.events) + sum(each.num_rows for each in self.event_batches)
+        return rows + len(self.metrics) + len(self.client_throttle) + len(self.quarantine)
 
     def refuse(self, content: bytes, error: BadLineError, *, src_file: str, line_no: int) -> None:
         """Put a line into quarantine."""
@@ -79,7 +88,7 @@ class ParsedBatch:
 
     def counted(self) -> "ParsedBatch":
         """Add the rows to the counts and return this batch, once before its rows are consumed."""
-        self.counts.events += len(self.events)
+        self.counts.events += len(self.events) + sum(each.num_rows for each in self.event_batches)
         self.counts.metrics += len(self.metrics)
         self.counts.client_throttle += len(self.client_throttle)
         self.counts.quarantined += len(self.quarantine)
@@ -87,5 +96,5 @@ class ParsedBatch:
 
     def clear(self) -> None:
         """Drop the rows and keep the counts."""
-        for rows in (self.events, self.metrics, self.client_throttle, self.quarantine):
+        for rows in (self.events, self.event_batches, self.metrics, self.client_throttle, self.quarantine):
             rows.clear()

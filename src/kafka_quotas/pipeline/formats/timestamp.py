@@ -1,13 +1,12 @@
 """Timestamps of log lines as milliseconds since 1970.
 
-Invariant: a timestamp without an offset is local time of the given zone. Where clocks go back and it has two meanings,
-it is the earlier one.
+Invariant: a timestamp without an offset is local time of the given zone.
 
 **Source:** log4j's `%d`, ISO 8601.
 """
 
 import re
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from typing import Final
 
 from kafka_quotas.pipeline.formats.rows import BadLineError
@@ -17,15 +16,77 @@ _TIMESTAMP: Final = re.compile(
     rb"(?P<offset>Z|[+-]\d\d:?\d\d)?"
 )
 _REMEMBERED_MINUTES: Final = 4 * 24 * 60
+_MINUTE_MS: Final = 60_000
+_NEAR_MS: Final = 2 * 60 * _MINUTE_MS
+_JITTER_MS: Final = 5 * _MINUTE_MS
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - local time of any zone
 
 
-class TimestampReader:
-    """Reads the timestamp at the beginning of a line, in the given zone where it has no offset."""
+class LocalClock:
+    """The times in UTC of a log's local times, read in the order of the log.
+
+    Where clocks go back, a local time has two meanings. It is the earlier one, unless the line before it is later by
+    more than lines of a log are out of order: then the hour is being repeated.
+    """
 
     def __init__(self, zone: tzinfo | None) -> None:
         self._zone = zone
-        self._minutes: dict[tuple[bytes, bytes | None], int] = {}
-        self._log4j_minutes: dict[bytes, int] = {}
+        self._meanings: dict[int, tuple[int, int]] = {}
+        self._previous_ms: int | None = None
+        self._stray_ms: int | None = None
+
+    def utc_ms(self, minute: int) -> int:
+        """Return when a local minute begins, in ms since 1970 UTC.
+
+        Args:
+            minute: Minutes since 1970 as the log writes them.
+
+        Raises:
+            BadLineError: It needs a zone and none was given.
+        """
+        earlier_ms, later_ms = self._meanings.get(minute) or self._add(minute)
+        found_ms = earlier_ms
+        if later_ms != earlier_ms and self._previous_ms is not None:
+            ahead_ms = self._previous_ms - earlier_ms
+            found_ms = later_ms if _JITTER_MS < ahead_ms < _NEAR_MS else earlier_ms
+        self._follow(found_ms)
+        return found_ms
+
+    def is_ambiguous(self, minute: int) -> bool:
+        """Check whether a local minute has two meanings.
+
+        Raises:
+            BadLineError: It needs a zone and none was given.
+        """
+        earlier_ms, later_ms = self._meanings.get(minute) or self._add(minute)
+        return earlier_ms != later_ms
+
+    def _follow(self, found_ms: int) -> None:
+        """Remember the time of the line, but not a single one that is far from its neighbours."""
+        known_ms = (self._previous_ms, self._stray_ms)
+        if self._previous_ms is None or any(each is not None and abs(found_ms - each) <= _NEAR_MS for each in known_ms):
+            self._previous_ms, self._stray_ms = found_ms, None
+        else:
+            self._stray_ms = found_ms
+
+    def _add(self, minute: int) -> tuple[int, int]:
+        if self._zone is None:
+            raise BadLineError("the time stamp has no zone, and none was given")
+        local = (_EPOCH + timedelta(minutes=minute)).replace(tzinfo=self._zone)
+        first_ms, second_ms = (round(local.replace(fold=fold).timestamp()) * 1000 for fold in (0, 1))
+        if len(self._meanings) >= _REMEMBERED_MINUTES:
+            self._meanings.clear()
+        # where clocks go forward the two differ too, but there the second is the smaller one
+        meanings = self._meanings[minute] = (first_ms, max(first_ms, second_ms))
+        return meanings
+
+
+class TimestampReader:
+    """Reads the timestamp at the beginning of a line, by a clock where it has no offset."""
+
+    def __init__(self, clock: LocalClock) -> None:
+        self._clock = clock
+        self._minutes: dict[bytes, int] = {}
 
     def read_ms(self, line: bytes) -> int:
         """Return the timestamp in ms since 1970.
@@ -33,35 +94,38 @@ class TimestampReader:
         Raises:
             BadLineError: The line begins with no timestamp or an impossible one, or it needs a zone and none was given.
         """
-        if line[24:25] == b"]" and (known_ms := self._log4j_minutes.get(line[:18])) is not None:
-            return known_ms + int(line[18:20]) * 1000 + int(line[21:24])  # `[2026-11-21 12:00:00,000]`, most often
         match = _TIMESTAMP.match(line)
         if match is None:
             raise BadLineError("no time stamp at the beginning")
-        minute, second, fraction, offset = match.groups()
-        base_ms = self._minutes.get((minute, offset))
-        if base_ms is None:
-            base_ms = self._minute_ms(minute, offset)
-            self._remember(minute, offset, base_ms)
+        written, second, fraction, offset = match.groups()
+        minute = self._minutes.get(written)
+        if minute is None:
+            minute = _local_minute(written)
+            if len(self._minutes) >= _REMEMBERED_MINUTES:
+                self._minutes.clear()
+            self._minutes[written] = minute
+        base_ms = self._clock.utc_ms(minute) if offset is None else (minute - _offset_minutes(offset)) * _MINUTE_MS
         return base_ms + int(second) * 1000 + (int((fraction + b"00")[:3]) if fraction else 0)
 
-    def _remember(self, minute: bytes, offset: bytes | None, base_ms: int) -> None:
-        if len(self._minutes) >= _REMEMBERED_MINUTES:
-            self._minutes.clear()
-            self._log4j_minutes.clear()
-        self._minutes[minute, offset] = base_ms
-        if offset is None:
-            self._log4j_minutes[b"[" + minute + b":"] = base_ms
 
-    def _minute_ms(self, minute: bytes, offset: bytes | None) -> int:
-        zone = self._zone if offset is None else _fixed_zone(offset)
-        if zone is None:
-            raise BadLineError("the time stamp has no zone, and none was given")
-        try:
-            naive = datetime.strptime(minute.decode().replace("T", " "), "%Y-%m-%d %H:%M")  # noqa: DTZ007 - next line
-        except ValueError as error:
-            raise BadLineError("the time stamp is no time") from error
-        return round(naive.replace(tzinfo=zone).timestamp()) * 1000
+def _local_minute(written: bytes) -> int:
+    """Return minutes since 1970 of `2026-11-21 12:00`, as written."""
+    try:
+        local = datetime.strptime(written.decode().replace("T", " "), "%Y-%m-%d %H:%M")  # noqa: DTZ007 - local time
+    except ValueError as error:
+        raise BadLineError("the time stamp is no time") from error
+    return (local - _EPOCH) // timedelta(minutes=1)
+
+
+def local_minute(line: bytes) -> int | None:
+    """Return minutes since 1970 of a timestamp without an offset, as written, None for another line."""
+    match = _TIMESTAMP.match(line)
+    if match is None or match["offset"] is not None:
+        return None
+    try:
+        return _local_minute(match["minute"])
+    except BadLineError:
+        return None
 
 
 def has_offset(line: bytes) -> bool | None:
@@ -70,11 +134,11 @@ def has_offset(line: bytes) -> bool | None:
     return None if match is None else match["offset"] is not None
 
 
-def _fixed_zone(offset: bytes) -> tzinfo:
+def _offset_minutes(offset: bytes) -> int:
     if offset == b"Z":
-        return UTC
+        return 0
     hours, minutes = int(offset[1:3]), int(offset[-2:])
     if hours >= 24 or minutes >= 60:
         raise BadLineError("the time stamp's offset is none")
-    distance = timedelta(hours=hours, minutes=minutes)
-    return timezone(-distance if offset[:1] == b"-" else distance)
+    distance = hours * 60 + minutes
+    return -distance if offset[:1] == b"-" else distance

@@ -17,6 +17,8 @@ from kafka_quotas.pipeline.tables.table import TableSchema
 
 INGESTED_TABLES: Final = (EVENTS, QUARANTINE, METRICS, CLIENT_THROTTLE)
 """The tables that an ingest writes."""
+PARSED_EVENTS: Final = pa.schema([EVENTS.arrow_schema().field(name) for name in EventRow._fields])
+"""The columns of events as parsers give them."""
 BUCKET: Final = "bucket"
 _MS_PER_DAY: Final = 86_400_000
 
@@ -29,8 +31,9 @@ def staged_schema(table: TableSchema) -> pa.Schema:
 
 def arrow_batches(parsed: ParsedBatch, *, buckets: int) -> Iterator[tuple[TableSchema, pa.RecordBatch]]:
     """Yield a batch for each table that has rows."""
-    if parsed.events:
-        yield EVENTS, _event_batch(parsed.events, buckets)
+    parsed_events = [_batch(PARSED_EVENTS, list(zip(*parsed.events, strict=True)))] if parsed.events else []
+    for batch in [*parsed_events, *parsed.event_batches]:
+        yield EVENTS, _event_batch(batch, buckets)
     for table, rows in (
         (QUARANTINE, parsed.quarantine),
         (METRICS, parsed.metrics),
@@ -40,20 +43,20 @@ def arrow_batches(parsed: ParsedBatch, *, buckets: int) -> Iterator[tuple[TableS
             yield table, _batch(staged_schema(table), list(zip(*rows, strict=True)))
 
 
-def _event_batch(rows: Sequence[EventRow], buckets: int) -> pa.RecordBatch:
-    columns: list[Sequence[object] | pa.Array] = list(zip(*rows, strict=True))
-    known: dict[tuple[str, str, int], int] = {}
+def _event_batch(parsed: pa.RecordBatch, buckets: int) -> pa.RecordBatch:
+    """Add the day of each event, and the bucket of its client, to parsed events."""
+    days = pc.floor(pc.divide(pc.cast(parsed.column("ts_ms"), pa.float64()), _MS_PER_DAY))
+    users, clients = (parsed.column(name).dictionary_encode() for name in ("user", "client_id"))
+    brokers = parsed.column("broker_id").to_pylist()
+    known: dict[tuple[int, int, int], int] = {}
     numbers = []
-    for row in rows:
-        key = row[3], row[4], row[1]
+    for key in zip(users.indices.to_pylist(), clients.indices.to_pylist(), brokers, strict=True):
         number = known.get(key)
         if number is None:
-            user, client_id, broker_id = key
-            number = known[key] = bucket_of(user=user, client_id=client_id, broker_id=broker_id, buckets=buckets)
+            user, client_id = users.dictionary[key[0]].as_py(), clients.dictionary[key[1]].as_py()
+            number = known[key] = bucket_of(user=user, client_id=client_id, broker_id=key[2], buckets=buckets)
         numbers.append(number)
-    ts_ms = pa.array(columns[2], pa.int64())
-    days = pc.floor(pc.divide(pc.cast(ts_ms, pa.float64()), _MS_PER_DAY)).cast(pa.int32()).cast(pa.date32())
-    return _batch(staged_schema(EVENTS), [days, *columns[:2], ts_ms, *columns[3:], numbers])
+    return _batch(staged_schema(EVENTS), [days.cast(pa.int32()).cast(pa.date32()), *parsed.columns, numbers])
 
 
 def _batch(schema: pa.Schema, columns: Sequence[Sequence[object] | pa.Array]) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""An ingest on this machine without Spark: tasks in processes, then one sort per bucket.
+"""An ingest on this machine without Spark: tasks in threads or processes, then one sort per bucket.
 
 Each task writes one sorted file with a batch per bucket, and a bucket is gathered by memory-mapping its batch out of
 each file. Memory is bounded by the largest bucket. Small ingests run in this process, which is quicker than starting
@@ -8,13 +8,15 @@ others.
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
 from pathlib import Path
+from threading import Thread
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -23,7 +25,7 @@ import pyarrow.parquet as pq
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
 from kafka_quotas.pipeline.ingest.ingested_tables import BUCKET, INGESTED_TABLES, arrow_batches, staged_schema
-from kafka_quotas.pipeline.ingest.parse import no_collection, parse_task
+from kafka_quotas.pipeline.ingest.parse import has_numba, no_collection, parse_task
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.schemas import EVENTS
 from kafka_quotas.pipeline.tables.table import TableSchema
@@ -39,20 +41,33 @@ _ORDER: Final = [("ts_ms", "ascending"), ("src_file", "ascending"), ("src_offset
 
 
 @contextmanager
-def _workers(wanted: int) -> Iterator[ProcessPoolExecutor | None]:
-    """Start up to `wanted` processes for the block, at most one per core. None is this process alone."""
-    processes = min(wanted, os.cpu_count() or 1)
-    if processes <= 1:
+def workers(tasks: Sequence[IngestTask], size: int) -> Iterator[Executor | None]:
+    """Start workers for tasks of `size` bytes, at most one per core. None is this thread alone.
+
+    They are threads where machine code does the work, and processes where Python does.
+    """
+    count = min(len(tasks) if size >= _PARALLEL_FROM_BYTES else 1, os.cpu_count() or 1)
+    if count <= 1:
         yield None
-        return
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["kafka_quotas.pipeline.ingest.local_engine"])  # loaded once, not by each
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        yield pool
+    elif all(task.is_compiled for task in tasks) and has_numba():
+        with ThreadPoolExecutor(count) as threads:
+            yield threads
+    else:
+        context = get_context("forkserver")
+        context.set_forkserver_preload(["kafka_quotas.pipeline.ingest.local_engine"])  # loaded once, not by each
+        with ProcessPoolExecutor(count, mp_context=context, initializer=_end_with_parent) as processes:
+            yield processes
+
+
+def _end_with_parent() -> None:
+    """End this worker as soon as its parent is gone: nobody would end it after a kill."""
+    parent = parent_process()
+    if parent is not None:
+        Thread(target=lambda: (wait([parent.sentinel]), os._exit(1)), daemon=True).start()
 
 
 def _results(
-    pool: ProcessPoolExecutor | None, function: Callable[[_Argument], _Result], arguments: Iterable[_Argument]
+    pool: Executor | None, function: Callable[[_Argument], _Result], arguments: Iterable[_Argument]
 ) -> Iterator[_Result]:
     """Yield the results of a function over many arguments as they arrive, in no order."""
     if pool is None:
@@ -85,7 +100,7 @@ def ingest_locally(
     pieces = folder / _PIECES
     pieces.mkdir()
     counts = []
-    with _workers(len(tasks) if size >= _PARALLEL_FROM_BYTES else 1) as pool:
+    with workers(tasks, size) as pool:
         for each in _results(pool, partial(_run_task, buckets=buckets, folder=pieces), tasks):
             counts.append(each)
             done(each)

@@ -5,19 +5,20 @@ Invariant: the rows and counts depend on the task and the file alone, and a task
 
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
+from importlib.util import find_spec
 from zoneinfo import ZoneInfo
 
 from kafka_quotas.pipeline.formats.detect import InputFormat
 from kafka_quotas.pipeline.formats.document import read_document
 from kafka_quotas.pipeline.formats.event_log import parse_daemon_line
-from kafka_quotas.pipeline.formats.lines import Block, count_lines_before, read_blocks
+from kafka_quotas.pipeline.formats.lines import LARGE_BLOCK, SMALL_BLOCK, Block, count_lines_before, read_blocks
 from kafka_quotas.pipeline.formats.metric_rows import librdkafka_rows
 from kafka_quotas.pipeline.formats.request_log import LogOrigin, parse_request_line
 from kafka_quotas.pipeline.formats.rows import BadLineError, ClientThrottleRow, EventRow
 from kafka_quotas.pipeline.formats.task import IngestTask, ParsedBatch, TaskCounts
-from kafka_quotas.pipeline.formats.timestamp import TimestampReader
+from kafka_quotas.pipeline.formats.timestamp import LocalClock, TimestampReader, local_minute
 
 BATCH_ROWS = 20_000
 _UNFINISHED = "unfinished last line: {}; it is read again when the file has grown"
@@ -44,13 +45,31 @@ def parse_task(task: IngestTask) -> Iterator[ParsedBatch]:
         read_document(task, parsed)
         yield parsed.counted()
         return
-    reader = _LineReader(task, parsed)
-    for block in read_blocks(task.path, start=task.start, end=task.end):
+    reader = _ScanReader(task, parsed) if task.is_compiled and has_numba() else _LineReader(task, parsed)
+    for block in read_blocks(task.path, start=task.start, end=task.end, block_bytes=reader.block_bytes):
         reader.read(block)
         if parsed.size >= BATCH_ROWS:
             yield parsed.counted()
             parsed.clear()
     yield parsed.counted()
+
+
+def has_numba() -> bool:
+    """Check whether machine code can scan request logs in this process."""
+    return find_spec("numba") is not None
+
+
+def begins_in_repeated_hour(task: IngestTask, start: int) -> bool:
+    """Check whether the first line from an offset on has a time that is there twice, as clocks go back.
+
+    Raises:
+        OSError: The file can't be read.
+    """
+    if task.input_format is not InputFormat.REQUEST_LOG or task.zone is None:
+        return False
+    block = next(read_blocks(task.path, start=start), None)
+    minute = None if block is None else local_minute(block.lines[0])
+    return minute is not None and LocalClock(ZoneInfo(task.zone)).is_ambiguous(minute)
 
 
 @contextmanager
@@ -71,33 +90,55 @@ def no_collection() -> Iterator[None]:
 class _LineReader:
     """Reads the lines of a file that may grow."""
 
+    block_bytes = SMALL_BLOCK
+
     def __init__(self, task: IngestTask, parsed: ParsedBatch) -> None:
         self._task = task
         self._src_file = str(task.path)
         self._parsed = parsed
+        self._clock = LocalClock(ZoneInfo(task.zone) if task.zone else None)
+        self._origin = LogOrigin(
+            cluster=task.cluster,
+            broker_id=-1 if task.broker_id is None else task.broker_id,
+            src_file=self._src_file,
+        )
         self._take = self._taker()
+        if task.start > 0 and begins_in_repeated_hour(task, task.start):
+            self._follow_earlier_lines()
 
     def read(self, block: Block) -> None:
         """Add the rows of a block's lines to the batch."""
-        counts, take, offset = self._parsed.counts, self._take, block.offset
+        counts, offset = self._parsed.counts, block.offset
         before = counts.lines
         for number, content in enumerate(block.lines, start=before + 1):
-            try:
-                if block.fault is not None:
-                    raise BadLineError(block.fault)  # noqa: TRY301 - reported like every other
-                if content and not content.isspace():
-                    take(content, offset)
-                else:
-                    counts.blank += 1
-            except BadLineError as error:
-                if block.is_open:
-                    self._refuse(content, BadLineError(_UNFINISHED.format(error)), number)
-                    counts.lines = number
-                    return  # not done with: it is read again
-                self._refuse(content, error, number)
+            if not self._read_line(content, offset, number, block) and block.is_open:
+                counts.lines = number
+                return  # not done with: it is read again
             offset += len(content) + 1
         counts.lines = before + len(block.lines)
         counts.read_to = block.end
+
+    def _read_line(self, content: bytes, offset: int, number: int, block: Block) -> bool:
+        """Add the row of a line to the batch, and return whether the line could be read."""
+        try:
+            if block.fault is not None:
+                raise BadLineError(block.fault)  # noqa: TRY301 - reported like every other
+            if content and not content.isspace():
+                self._take(content, offset)
+            else:
+                self._parsed.counts.blank += 1
+        except BadLineError as error:
+            self._refuse(content, BadLineError(_UNFINISHED.format(error)) if block.is_open else error, number)
+            return False
+        return True
+
+    def _follow_earlier_lines(self) -> None:
+        """Let the clock see the lines of earlier ingests, which decide whether the hour is being repeated."""
+        timestamps = TimestampReader(self._clock)
+        for block in read_blocks(self._task.path, end=self._task.start):
+            for line in block.lines:
+                with suppress(BadLineError):
+                    timestamps.read_ms(line)
 
     def _refuse(self, content: bytes, error: BadLineError, number: int) -> None:
         line_no = self._lines_before + number
@@ -120,10 +161,8 @@ class _LineReader:
         return lambda line, _: rows.extend(tuple(librdkafka_rows(line, cluster=task.cluster, src_file=src_file)))
 
     def _request_taker(self) -> _Take:
-        task, counts, events = self._task, self._parsed.counts, self._parsed.events
-        timestamps = TimestampReader(ZoneInfo(task.zone) if task.zone else None)
-        broker_id = -1 if task.broker_id is None else task.broker_id
-        origin = LogOrigin(cluster=task.cluster, broker_id=broker_id, src_file=self._src_file)
+        counts, events = self._parsed.counts, self._parsed.events
+        timestamps, origin = TimestampReader(self._clock), self._origin
 
         def take(line: bytes, offset: int) -> None:
             row = parse_request_line(line, offset=offset, timestamps=timestamps, origin=origin)
@@ -133,3 +172,30 @@ class _LineReader:
                 events.append(row)
 
         return take
+
+
+class _ScanReader(_LineReader):
+    """Reads the lines of a request log by the scan, and the odd ones as every other reader."""
+
+    block_bytes = LARGE_BLOCK
+
+    def read(self, block: Block) -> None:
+        """Add the rows of a block's lines to the batch."""
+        if block.fault is not None or block.is_open:
+            super().read(block)
+            return
+        from kafka_quotas.pipeline.ingest.request_columns import scan_request_lines  # noqa: PLC0415 - compiles
+
+        counts = self._parsed.counts
+        scanned = scan_request_lines(block.content, offset=block.offset, clock=self._clock, origin=self._origin)
+        if scanned.events.num_rows:
+            self._parsed.event_batches.append(scanned.events)
+        counts.forwarded += scanned.forwarded
+        counts.blank += scanned.blank
+        number, counted_to = counts.lines + 1, 0
+        for start, content in scanned.odd:
+            number += bytes(block.content[counted_to:start]).count(b"\n")
+            counted_to = start
+            self._read_line(content, block.offset + start, number, block)
+        counts.lines += scanned.lines
+        counts.read_to = block.end

@@ -15,8 +15,11 @@ from kafka_quotas.pipeline.formats.detect import SNIFFED_BYTES, InputFormat, det
 from kafka_quotas.pipeline.formats.lines import is_gzip, read_head, unpacked_size
 from kafka_quotas.pipeline.formats.task import IngestTask
 from kafka_quotas.pipeline.ingest.manifest import KnownFiles, ReadFile, describe_file
+from kafka_quotas.pipeline.ingest.parse import begins_in_repeated_hour
 from kafka_quotas.pipeline.ingest.source_pattern import FoundFile
 
+COMPILED_FROM_BYTES: Final = 8 * 1024 * 1024
+"""Bytes of request logs from which machine code scans them: less is read sooner than it is loaded."""
 PIECE_BYTES: Final = 32 * 1024 * 1024
 """Size of the pieces of a large uncompressed file, which are read side by side."""
 
@@ -87,8 +90,13 @@ def plan_ingest(found: Iterable[FoundFile], *, settings: IngestSettings, known: 
             continue
         files.append(planned)
         known.add(replace(planned.described, read_to=_unpacked(each.path)))  # met again under another name
+    logs = (each for each in files if each.task.input_format is InputFormat.REQUEST_LOG)
+    is_compiled = sum(_unpacked(each.task.path) - each.task.start for each in logs) >= COMPILED_FROM_BYTES
     pieces = [piece for file in files for piece in _pieces(file.task)]
-    tasks = tuple(replace(task, number=number) for number, task in enumerate(pieces))
+    tasks = tuple(
+        replace(task, number=number, is_compiled=is_compiled and task.input_format is InputFormat.REQUEST_LOG)
+        for number, task in enumerate(pieces)
+    )
     return IngestPlan(files=tuple(files), tasks=tasks, unchanged=unchanged, empty=empty)
 
 
@@ -156,10 +164,10 @@ def _pieces(task: IngestTask) -> list[IngestTask]:
     size = _unpacked(task.path)
     if not task.input_format.grows or is_gzip(task.path) or size - task.start <= PIECE_BYTES:
         return [task]
-    starts = range(task.start, size, PIECE_BYTES)
-    return [
-        replace(task, start=start, end=None if start + PIECE_BYTES >= size else start + PIECE_BYTES) for start in starts
-    ]
+    inner = range(task.start + PIECE_BYTES, size, PIECE_BYTES)
+    # only who reads on knows whether the repeated hour has begun
+    starts = [task.start, *(start for start in inner if not begins_in_repeated_hour(task, start))]
+    return [replace(task, start=start, end=end) for start, end in zip(starts, [*starts[1:], None], strict=True)]
 
 
 def _unpacked(path: Path) -> int:
