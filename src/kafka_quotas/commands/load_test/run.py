@@ -35,7 +35,14 @@ from kafka_quotas.loadtest.run.topic_probe import TopicProbes
 from kafka_quotas.loadtest.run.topics import TopicAdmin
 from kafka_quotas.loadtest.run.watches import QuotaWatch
 from kafka_quotas.loadtest.scenario.model import Scenario, Variant
-from kafka_quotas.loadtest.scenario.planning import Environment, client_names, same_load, scenario_plan, solo_plan
+from kafka_quotas.loadtest.scenario.planning import (
+    Environment,
+    client_names,
+    expected_errors,
+    same_load,
+    scenario_plan,
+    solo_plan,
+)
 
 _PROBE_GRACE_S: Final = 60.0
 
@@ -269,7 +276,7 @@ class _ScenarioRun:
                 ended_ms=result.started_ms + round(result.elapsed_s * 1000),
             ),
             time_limited=frozenset(entity.key for entity in measured.plan.entities if entity.is_time_limited),
-            expected_errors={entity.key: frozenset(entity.expected_errors) for entity in measured.plan.entities},
+            expected_errors={load.key: expected_errors(self._scenario, load) for load in measured.plan.entities},
             quotas_changed="; ".join(measured.changed) or None,
             outages=measured.outages,
             expectations=expectations if is_limited else (),

@@ -131,6 +131,7 @@ class LoadClient:
             failed=0 if is_read else recorder.failures.total(),
             unsent=unsent,
             unanswered=self.unfinished,
+            doubtful=min(recorder.unwatched.count, recorder.acked),
             settled=settled,
         )
 

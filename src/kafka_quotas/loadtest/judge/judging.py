@@ -18,6 +18,7 @@ from kafka_quotas.loadtest.result.charges import recorded_charges
 from kafka_quotas.loadtest.result.prediction import Charge, Prediction, PredictionSource, predict
 from kafka_quotas.loadtest.result.result import BrokerSample, ClientResult, EntityKey, LoadResult
 from kafka_quotas.loadtest.result.verdict import ObservationKind
+from kafka_quotas.wire.protocol.error_code import ErrorCode
 
 _P99 = 0.99
 _GRAIN_US = 10_000
@@ -48,6 +49,7 @@ def isolation(entity: ClientResult, *, factor: float) -> Judgement:
     return Judgement(aspect=Aspect.ISOLATION, state=state, evidence=evidence, entity=entity.name.label)
 
 
+REFUSED_FOR_QUOTA = ErrorCode.THROTTLING_QUOTA_EXCEEDED.name
 _COARSEST_MS = 16  # of acknowledgements that stand for requests
 _PREDICTED = (Workload.PRODUCE, Workload.CONSUME, Workload.REQUESTS, Workload.MUTATE)
 
@@ -145,7 +147,10 @@ def _books(entity: ClientResult) -> Judgement:
 
 
 def _failures(entity: ClientResult, expected: frozenset[str]) -> Judgement:
-    text = ", ".join(f"{count} failed with {name}" for name, count in entity.failures)
+    text = ", ".join(
+        f"{count} refused for the quota ({name})" if name == REFUSED_FOR_QUOTA else f"{count} failed with {name}"
+        for name, count in entity.failures
+    )
     is_expected = all(name in expected for name, _ in entity.failures)
     return Judgement(
         aspect=Aspect.DELIVERY,
@@ -166,6 +171,8 @@ def _prediction(entity: ClientResult, window: QuotaWindow, *, is_time_limited: b
     source, events = recorded_charges(entity)
     announced_ms = recorder.throttle_sum_us / 1000
     unknown = _why_unpredictable(entity, source, recorder)
+    if REFUSED_FOR_QUOTA in dict(entity.failures) and entity.workload is not Workload.MUTATE:
+        unknown = "requests were refused for the quota, which announces throttle times for what is not charged"
     if is_time_limited:
         unknown = "thread time is limited as well, and the larger of two throttle times counts"
     if unknown:

@@ -18,6 +18,8 @@ class Books:
     """Those that were due and never sent, dropped ones included."""
     unanswered: int
     """Those that were sent and had no answer at the end."""
+    doubtful: int = 0
+    """Of the acknowledged, those that may have been refused: librdkafka reports what it watches alone."""
     settled: int = 0
     """Those of a schedule that were due so long before the end that they should have an answer."""
 
@@ -29,7 +31,11 @@ class Books:
     @property
     def evidence(self) -> str:
         """The equation, in one line."""
-        return (
+        equation = (
             f"{self.due} due = {self.acknowledged} acknowledged + {self.failed} failed + {self.unsent} unsent + "
             f"{self.unanswered} unanswered"
         )
+        if not self.doubtful:
+            return equation
+        doubt = f"up to {self.doubtful} of the acknowledged may have been refused before refusals were watched"
+        return f"{equation}; {doubt}"

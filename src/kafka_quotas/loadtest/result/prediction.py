@@ -24,6 +24,10 @@ _ROUNDING_MS = 1  # of each announced throttle time: the client's clock has othe
 _LOOK_MS = 50  # between two looks at librdkafka's acknowledgements, at most
 
 
+OUR_CORE = "our core"
+"""The judge that a run always has, which would share a defect of the daemon's algorithms."""
+
+
 class PredictionSource(StrEnum):
     """The source of the events."""
 
@@ -58,6 +62,8 @@ class Prediction:
     """The most that rounding may add up to."""
     grain_ms: float = 0.0
     """The error that coarse times may have caused."""
+    judge: str = OUR_CORE
+    """Whose algorithm predicted."""
     unchecked: str = ""
     """Why there is nothing to compare, empty where there is."""
 
@@ -79,9 +85,11 @@ class Prediction:
         """The two sums and their source."""
         if self.unchecked:
             return self.unchecked
+        predicted = f"{self.predicted_ms / 1000:.2f} s predicted by {self.judge}"
+        source = f"{self.events} events ({self.source.value})"
         return (
-            f"{self.announced_ms / 1000:.2f} s announced, {self.predicted_ms / 1000:.2f} s predicted from "
-            f"{self.events} events ({self.source.value}); allowed difference {self.allowed_ms / 1000:.2f} s"
+            f"{self.announced_ms / 1000:.2f} s announced, {predicted} from {source}; "
+            f"allowed difference {self.allowed_ms / 1000:.2f} s"
             + (f", and {self.grain_ms / 1000:.2f} s are the grain of these events" if self.grain_ms else "")
         )
 

@@ -4,14 +4,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from typing import Final
 
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
+from kafka_quotas.loadtest.judge.judging import REFUSED_FOR_QUOTA
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, ClientSettings, LoadPlan
 from kafka_quotas.loadtest.plan.ramp import RampPhase
 from kafka_quotas.loadtest.plan.workload import MutationFlood, RequestFlood, Workload
 from kafka_quotas.loadtest.run.quotas_in_force import KEY_OF, InForce
 from kafka_quotas.loadtest.scenario.model import NUMBER, Scenario, ScenarioClient
 
+_REFUSING: Final = ("error", "delay-then-error", "--on-violation=error", "--on-violation=delay-then-error")
+"""The options of a daemon that refuses requests over a quota."""
 Credentials = Callable[[ClientName], tuple[tuple[str, str], ...]]
 """Returns the client properties with which a connection is authenticated as a client's user."""
 
@@ -58,6 +62,12 @@ def scenario_plan(scenario: Scenario, in_force: InForce, environment: Environmen
         run_id=run_id,
         properties=tuple(environment.properties.items()),
     )
+
+
+def expected_errors(scenario: Scenario, load: ClientLoad) -> frozenset[str]:
+    """Return the errors that belong to what is shown, among them refusals where the daemon answers by errors."""
+    refuses = load.quota is not None and any(each in _REFUSING for each in scenario.daemon_options)
+    return frozenset((*load.expected_errors, *((REFUSED_FOR_QUOTA,) if refuses else ())))
 
 
 def same_load(plan: LoadPlan, in_force: InForce) -> LoadPlan:

@@ -19,8 +19,10 @@ from kafka_quotas.commands.load_test.request import RunRequest
 from kafka_quotas.commands.windows import WindowSource
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import format_duration_us
+from kafka_quotas.loadtest.judge.judging import Evidence
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName
 from kafka_quotas.loadtest.plan.workload import Workload
+from kafka_quotas.loadtest.record.delivery import Delivery
 from kafka_quotas.loadtest.result.result import LoadResult
 from kafka_quotas.loadtest.run.runner import ClientProgress, RunProgress
 
@@ -45,10 +47,18 @@ def test_latency_is_shown_where_all_do_the_same() -> None:
     assert alike.rows[0][5] == "12.3 ms"
 
 
-def test_lost_records_are_no_success() -> None:
-    lost = result(greedy(failures=(("_MSG_TIMED_OUT", 3),)))
+def test_a_void_run_holds_nobody() -> None:
+    void = result(greedy(), evidence=Evidence(outages=("b:9092 did not answer any more from 9 s on",)))
 
-    assert not lost.ok
+    assert load_listing(void).table.rows[0][-1] == "VOID"
+
+
+def test_lost_records_are_no_success() -> None:
+    failed = result(greedy(failures=(("_MSG_TIMED_OUT", 3),)))
+    lost = result(greedy(), evidence=Evidence(deliveries={greedy().key: Delivery(acked=4900, found=4899, lost=1)}))
+
+    assert not failed.ok
+    assert load_listing(failed).table.rows[0][-1] == "FAILED"
     assert load_listing(lost).table.rows[0][-1] == "RECORDS LOST"
     assert not result(greedy(ok=False)).ok
     assert not result(greedy(), interrupted=True).ok

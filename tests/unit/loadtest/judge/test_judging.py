@@ -96,6 +96,25 @@ def test_errors_that_belong_to_what_is_shown_are_no_loss(expected: str, state: S
     assert _states(run, Aspect.DELIVERY) == [("greedy", state)]
 
 
+def test_refusals_of_a_daemon_that_answers_by_errors_are_no_loss() -> None:
+    entity = greedy(failures=(("THROTTLING_QUOTA_EXCEEDED", 1237),))
+    expected = {entity.key: frozenset(("THROTTLING_QUOTA_EXCEEDED",))}
+    run = result(entity, evidence=Evidence(expected_errors=expected))
+    unexpected = result(entity)
+
+    assert _states(run, Aspect.DELIVERY) == [("greedy", State.MET)]
+    assert _states(unexpected, Aspect.DELIVERY) == [("greedy", State.NOT_MET)]
+    assert "1237 refused for the quota (THROTTLING_QUOTA_EXCEEDED)" in run.judgements[-1].evidence
+
+
+def test_throttle_times_of_refused_requests_are_not_judged_by_what_was_charged() -> None:
+    client = recorded(quota=1000, rate=Fraction(10))
+    client.recorder.response(0, charged=9000, throttle_ms=9999)
+    client.recorder.failed("THROTTLING_QUOTA_EXCEEDED")
+
+    assert _states(run_of(client), Aspect.THROTTLE) == [("app", State.UNCHECKED)]
+
+
 def test_what_could_not_be_checked_does_not_count_against_the_run() -> None:
     run = result(greedy(), evidence=Evidence(deliveries={greedy().key: Delivery(unchecked="too short")}))
 

@@ -27,7 +27,14 @@ from kafka_quotas.loadtest.scenario.model import (
     TargetNeed,
     Variant,
 )
-from kafka_quotas.loadtest.scenario.planning import Environment, client_names, same_load, scenario_plan, solo_plan
+from kafka_quotas.loadtest.scenario.planning import (
+    Environment,
+    client_names,
+    expected_errors,
+    same_load,
+    scenario_plan,
+    solo_plan,
+)
 from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities, preflight
 from kafka_quotas.loadtest.scenario.scaling import largest_scale, partitions_needed, scaled
 from kafka_quotas.stores.store import QuotaEntry
@@ -225,6 +232,33 @@ def test_a_plan_spells_out_clients_phases_and_rates() -> None:
     assert (late.arrivals_per_second, greedy.arrivals_per_second) == (Fraction(2000), None)
     assert (late.quota, plan.warmup_s, plan.run_id) == (1_024_000.0, 3.0, 7)
     assert [entity.bucket for entity in plan.entities] == [""] * 4  # a default is a bucket for each client
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ((), frozenset[str]()),
+        (("--on-violation", "error"), frozenset(("THROTTLING_QUOTA_EXCEEDED",))),
+        (("--on-violation=delay-then-error",), frozenset(("THROTTLING_QUOTA_EXCEEDED",))),
+    ],
+)
+def test_refusals_belong_to_a_daemon_that_answers_by_errors(options: tuple[str, ...], expected: frozenset[str]) -> None:
+    scenario = replace(SCENARIO, daemon_options=options)
+    load = scenario_plan(scenario, in_force(scenario), HERE, run_id=1).entities[0]
+
+    assert expected_errors(scenario, load) == expected
+    assert expected_errors(scenario, replace(load, quota=None)) == frozenset()
+
+
+def test_a_plan_has_every_quota_that_concerns_a_client() -> None:
+    quota = ScenarioQuota(
+        entity=Entity.of(client_id="a"),
+        values=(("producer_byte_rate", 1e6), ("consumer_byte_rate", 5e6), ("request_percentage", 2.0)),
+    )
+    scenario = replace(SCENARIO, quotas=(quota,))
+    load = scenario_plan(scenario, in_force(scenario), HERE, run_id=1).entities[0]
+
+    assert load.quotas == (("producer_byte_rate", 1e6), ("request_percentage", 2.0))
 
 
 def test_clients_that_share_a_quota_are_marked() -> None:

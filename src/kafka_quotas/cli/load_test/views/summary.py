@@ -34,7 +34,7 @@ def _rates(result: LoadResult) -> Iterator[str]:
     if held:
         furthest = max(abs((each.verdict.ratio or 0.0) - 1) for each in held)
         whose = f"its quota of {held[0].unit.text(held[0].verdict.quota or 0.0)}" if len(held) == 1 else "their quotas"
-        yield f"{_names(held)} wanted more and {_was(held)} held to {whose}, to within {furthest:.1%}."
+        yield f"{_names(held)} wanted more and {_was(held)} held to {whose}, to within {max(furthest, 0.001):.1%}."
     for each in greedy:
         if not each.verdict.ok:
             got, quota = each.unit.text(each.verdict.achieved), each.unit.text(each.verdict.quota or 0.0)

@@ -86,7 +86,8 @@ def verdict_text(entity: ClientResult, result: LoadResult) -> str:
     troubles = (
         ("VOID", is_void),
         ("NOT JUDGED", verdict.too_short),
-        ("RECORDS LOST", Aspect.DELIVERY in failed),
+        ("RECORDS LOST", entity.delivery is not None and entity.delivery.state is State.NOT_MET),
+        ("FAILED", Aspect.DELIVERY in failed),
         ("HINDERED" if is_unlimited else "NOT HELD", not verdict.ok),
         ("UNANSWERED", Aspect.BOOKS in failed),
         ("DISTURBED", Aspect.ISOLATION in failed),
