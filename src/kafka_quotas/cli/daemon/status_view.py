@@ -4,15 +4,20 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from kafka_quotas.cli.output.render import Listing, Table, columns
+from kafka_quotas.cli.output.values import client_text, last_minute_text
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, Unit
-from kafka_quotas.core.model.value_format import format_byte_rate, format_bytes
+from kafka_quotas.core.model.recent_throttling import RecentThrottling
+from kafka_quotas.core.model.sanitizer import desanitize
+from kafka_quotas.core.model.value_format import format_byte_rate, format_bytes, format_count
+from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER
 from kafka_quotas.enforcement.quotas.reload import Reloaded
 from kafka_quotas.enforcement.session.unmute import Unmuted
-from kafka_quotas.enforcement.telemetry.status import DaemonStatus
+from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus
 
 _COLUMNS = columns("quota, entity, user, client-id, broker, limit>, observed>, connections>, throttle>, remaining>")
 
 _UNMUTED_COLUMNS = columns("user, client-id, broker, quota, connections>, remaining>")
+_FEW = 10
 _RELOAD_COLUMNS = columns("store, trouble, changed>, limits>")
 
 
@@ -81,6 +86,26 @@ def _kept_out(counters: Mapping[str, int]) -> list[str]:
     return [f"kept out: {late} came in late, {fast} ended as made too fast, {many} as one too many of their address"]
 
 
+def _last_minute(status: DaemonStatus) -> list[str]:
+    """Return one line for each of the buckets that were throttled longest in the last minute."""
+    held = sorted(
+        (row for row in status.buckets if row.last_minute_times), key=lambda row: row.last_minute_held_ms, reverse=True
+    )
+    if not held:
+        return ["throttled in the last minute: nobody"]
+    more = [f"  and {format_count(len(held) - _FEW, 'more bucket')}"] if len(held) > _FEW else []
+    return ["throttled in the last minute:", *map(_last_minute_line, held[:_FEW]), *more]
+
+
+def _last_minute_line(row: BucketRow) -> str:
+    recent = RecentThrottling(
+        times=row.last_minute_times, total_ms=row.last_minute_total_ms, held_ms=row.last_minute_held_ms
+    )
+    whom = client_text(desanitize(row.user), row.client_id)
+    broker = "all brokers together" if row.broker == CLUSTER else f"broker {row.broker}"
+    return f"  {whom} at {broker} by {row.quota}: {last_minute_text(recent)} of the minute"
+
+
 def _summary(status: DaemonStatus) -> str:
     store, counters = status.store, status.counters
     trouble = f", can't be read now: {store.trouble}" if store.trouble else ""
@@ -114,6 +139,7 @@ def _summary(status: DaemonStatus) -> str:
         lines.append(f"throttle times that shadows would have got: {shadows}")
     if counters["unknown_principals"]:
         lines.append(f"principals that can't be read: {counters['unknown_principals']}")
+    lines += _last_minute(status)
     lines.append("throttled now:" if status.throttled else "throttled now: nobody")
     return "\n".join(lines)
 

@@ -21,14 +21,20 @@ from kafka_quotas.cli.output.render import (
     write,
 )
 from kafka_quotas.cli.output.selection import check_columns, selected
-from kafka_quotas.cli.output.values import client_text, plain_value, short_key, usage_data
+from kafka_quotas.cli.output.values import client_text, plain_value, short_key, throttled_text, usage_data
 from kafka_quotas.commands.insight.top import SortBy, TopResult, TopRow
 from kafka_quotas.commands.insight.top import top as run_top
-from kafka_quotas.core.model.value_format import format_limit, format_rate, format_share, format_throttle_time
+from kafka_quotas.core.model.value_format import (
+    format_count,
+    format_limit,
+    format_rate,
+    format_share,
+)
 
-_COLUMNS = columns("client, quota!, broker, rate>!, limit>!, used>!, throttle>!, level>")
+_COLUMNS = columns("client, quota!, broker, rate>!, limit>!, used>!, throttled>!, level>")
 _RECORD_TITLES = ("user", "client-id", "key", "broker", "rate", "limit", "share", "throttle_ms", "level", "entity")
-_RECORDS = plain_columns(_RECORD_TITLES)
+_MINUTE_TITLES = ("throttled_times", "throttled_total_ms", "throttled_share")
+_RECORDS = plain_columns((*_RECORD_TITLES, *_MINUTE_TITLES))
 
 
 @option_group
@@ -45,8 +51,9 @@ class TopOptions:
 def top(*, asked: TopOptions, source: UsageOptions, store: StoreOptions, output: ListingView = TABLE_VIEW) -> None:
     """Show who uses how much of which quota, live until Ctrl-C.
 
-    A row is a bucket at a broker: its rate, the limit, the share used, the throttle time and the level that set the
-    limit. Figures come from a running daemon or from the brokers' own metrics; limits of brokers from the store.
+    A row is a bucket at a broker: its rate, the limit, the share used, the throttling, and the level that set the
+    limit. A daemon counts the throttle times of the last minute, their sum, and the part of it in which clients
+    waited; brokers report an average throttle time. Limits of brokers come from the store.
     """
     choice = store.choose()
     if asked.once or not output.is_table or not is_terminal(sys.stdout):
@@ -88,6 +95,9 @@ def _live(source: UsageOptions, choice: StoreChoice, sort: SortBy, view: View, *
 
 def _listing(result: TopResult) -> Listing:
     throttled = sum(row.held_back for row in result.rows)
+    waiting = sum(bool(row.usage.is_waiting) for row in result.rows)
+    knows = any(row.usage.last_minute is not None for row in result.rows)
+    held = f"{throttled} throttled in the last minute, {waiting} at this instant" if knows else f"{throttled} throttled"
     more = f", {result.left_out} more not shown" if result.left_out else ""
     return Listing(
         noun="top",
@@ -102,7 +112,7 @@ def _listing(result: TopResult) -> Listing:
         table=Table(
             columns=_COLUMNS,
             rows=[_cells(row) for row in result.rows],
-            caption=f"{result.origin}: {len(result.rows)} buckets, {throttled} throttled{more}",
+            caption=f"{result.origin}: {format_count(len(result.rows), 'bucket')}, {held}{more}",
         ),
         records=Table(columns=_RECORDS, rows=[_record(row) for row in result.rows]),
     )
@@ -117,7 +127,7 @@ def _cells(row: TopRow) -> list[Cell]:
         format_rate(usage.key, usage.observed),
         format_limit(usage.key, row.limit),
         format_share(row.share),
-        format_throttle_time(usage.throttle_ms),
+        throttled_text(usage),
         row.level,
     ]
 
@@ -127,7 +137,9 @@ def _record(row: TopRow) -> list[Cell]:
     limit = plain_value(usage.key, row.limit)
     entity = None if row.entity is None else str(row.entity)
     who = [usage.user, usage.client_id, usage.key, usage.broker]
-    return [*who, usage.observed, limit, row.share, usage.throttle_ms, row.level, entity]
+    recent = usage.last_minute
+    minute = [None] * len(_MINUTE_TITLES) if recent is None else [recent.times, recent.total_ms, recent.share]
+    return [*who, usage.observed, limit, row.share, usage.throttle_ms, row.level, entity, *minute]
 
 
 def _data(row: TopRow) -> dict[str, Json]:

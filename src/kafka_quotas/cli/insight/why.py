@@ -24,23 +24,26 @@ from kafka_quotas.cli.output.render import (
     print_listing,
     write,
 )
-from kafka_quotas.cli.output.values import client_text, plain_value, short_key, usage_data
+from kafka_quotas.cli.output.values import client_text, plain_value, short_key, throttled_text, usage_data
 from kafka_quotas.commands.insight.why import KeyAnswer, WhyResult
 from kafka_quotas.commands.insight.why import why as run_why
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.value_format import (
+    format_count,
+    format_duration_ms,
     format_limit,
     format_quota,
     format_rate,
     format_share,
     format_throttle_time,
 )
-from kafka_quotas.core.resolution.usage import share_used
+from kafka_quotas.core.resolution.usage import share_used, with_headroom
 
 app = typer.Typer(add_completion=False)
 
-_COLUMNS = columns("quota!, limit>!, set on, broker, observed>!, used>!, throttle>!")
+_COLUMNS = columns("quota!, limit>!, set on, broker, observed>!, used>!, throttled>!")
 _RECORDS = ("key", "limit", "level", "entity", "broker", "observed", "share", "throttle_ms", "ends_at")
+_MINUTE = ("throttled_times", "throttled_total_ms", "throttled_share")
 
 
 @app.command(cls=EntityCommand)
@@ -54,8 +57,8 @@ def why(
     """Tell whether a client is slow because of quotas.
 
     For each quota key: what applies to the client, and the rate and throttle time of its bucket at each broker, from a
-    running daemon or the brokers' own metrics. The last line names the quota that holds it back and the value that
-    would end it. Without a store the one that the daemon follows is asked.
+    running daemon or the brokers' own metrics. The last lines name the quota that held it back in the last minute, how
+    often, how long, and the value that would end it. Without a store the one that the daemon follows is asked.
     """
     if named.user is None and named.client is None:
         raise UsageError("no client is named", hint="--user NAME, --client ID, or both")
@@ -82,14 +85,25 @@ def verdict(result: WhyResult) -> Iterator[str]:
     on = "" if culprit.quota.entity is None else f", set on {culprit.quota.entity}"
     yield (
         f"yes: {key} holds {who} back: {format_rate(key, max(usage.observed for usage in culprit.usages))} "
-        f"against {format_quota(key, limit or 0.0)}{on}, throttled for {format_throttle_time(culprit.throttle_ms)}"
+        f"against {format_quota(key, limit or 0.0)}{on}, {_throttled(culprit)}"
     )
     yield f"the bucket is used by {culprit.quota.shared_with}; the limit holds per broker"
     if culprit.ends_at is not None:
+        value = with_headroom(culprit.ends_at)
         yield (
-            f"{key}={_config(culprit.ends_at)} ({format_rate(key, culprit.ends_at)}) would end it at the present "
-            "demand; a client that was held back may ask for more"
+            f"{key}={_config(value)} ({format_rate(key, value)}) would end it at the present demand, with a fifth to "
+            "spare; a client that was held back may ask for more"
         )
+
+
+def _throttled(answer: KeyAnswer) -> str:
+    """Return how often and how long the clients of a bucket were throttled, as far as it is known."""
+    recent = answer.last_minute
+    if recent is None or not recent.times:
+        return f"throttled for {format_throttle_time(answer.throttle_ms)}"
+    total = format_duration_ms(float(f"{recent.total_ms:.3g}"))
+    held = f"throttled {format_count(recent.times, 'time')} for {total} in the last minute"
+    return f"{held}, {format_share(recent.share)} of it{'' if answer.is_waiting else '; not at this instant'}"
 
 
 def _innocent(result: WhyResult, who: str) -> Iterator[str]:
@@ -99,7 +113,8 @@ def _innocent(result: WhyResult, who: str) -> Iterator[str]:
         return
     most = max(shares, key=lambda answer: answer.share or 0.0, default=None)
     used = "it has no limit" if most is None else f"at most {format_share(most.share)} of {most.quota.key.name} is used"
-    yield f"no: no quota holds {who} back now; {used}"
+    knows = any(answer.last_minute is not None for answer in result.answers)
+    yield f"no: no quota {f'held {who} back in the last minute' if knows else f'holds {who} back now'}; {used}"
 
 
 def _config(value: float) -> str:
@@ -126,7 +141,8 @@ def _listing(result: WhyResult) -> Listing:
             caption=f"{client_text(result.user, result.client_id)}, by {result.origin}",
         ),
         records=Table(
-            columns=plain_columns(_RECORDS), rows=[row for answer in result.answers for row in _records(answer)]
+            columns=plain_columns((*_RECORDS, *_MINUTE)),
+            rows=[row for answer in result.answers for row in _records(answer)],
         ),
     )
 
@@ -141,7 +157,7 @@ def _rows(answer: KeyAnswer) -> Iterator[list[Cell]]:
         yield [*head, "", "", "", ""]
     for number, usage in enumerate(answer.usages):
         used = format_share(share_used(usage.observed, answer.limit))
-        figures = [usage.broker, format_rate(key, usage.observed), used, format_throttle_time(usage.throttle_ms)]
+        figures = [usage.broker, format_rate(key, usage.observed), used, throttled_text(usage)]
         yield [*(["", "", ""] if number else head), *figures]
 
 
@@ -152,9 +168,11 @@ def _records(answer: KeyAnswer) -> Iterator[list[Cell]]:
     head: list[Cell] = [quota.key.name, limit, quota.level, None if quota.entity is None else str(quota.entity)]
     for usage in answer.usages:
         share = share_used(usage.observed, answer.limit)
-        yield [*head, usage.broker, usage.observed, share, usage.throttle_ms, answer.ends_at]
+        recent = usage.last_minute
+        minute: list[Cell] = [None] * 3 if recent is None else [recent.times, recent.total_ms, recent.share]
+        yield [*head, usage.broker, usage.observed, share, usage.throttle_ms, answer.ends_at, *minute]
     if not answer.usages:
-        yield [*head, None, None, None, None, answer.ends_at]
+        yield [*head, None, None, None, None, answer.ends_at, None, None, None]
 
 
 def _data(answer: KeyAnswer) -> dict[str, Json]:

@@ -12,8 +12,14 @@ from kafka_quotas.core.model.quota_key import (
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
+from kafka_quotas.core.model.recent_throttling import RecentThrottling
 from kafka_quotas.core.model.threshold import STORED_KEYS, is_threshold_entity
-from kafka_quotas.core.model.value_format import format_quota
+from kafka_quotas.core.model.value_format import (
+    format_duration_ms,
+    format_quota,
+    format_share,
+    format_throttle_time,
+)
 from kafka_quotas.core.resolution.usage import Usage, share_used
 
 if TYPE_CHECKING:
@@ -90,6 +96,19 @@ def client_text(user: str, client_id: str) -> str:
     return ", ".join(parts)
 
 
+def throttled_text(usage: Usage) -> str:
+    """Return the throttling of the last minute, or else the throttle time, as text."""
+    recent = usage.last_minute
+    return format_throttle_time(usage.throttle_ms) if recent is None else last_minute_text(recent)
+
+
+def last_minute_text(recent: RecentThrottling) -> str:
+    """Return the throttling of the last minute by number, sum and share: `36x 41 s, 68%`, or `never`."""
+    if not recent.times:
+        return "never"
+    return f"{recent.times}x {format_duration_ms(float(f'{recent.total_ms:.3g}'))}, {format_share(recent.share)}"
+
+
 def usage_data(usage: Usage, limit: float | None) -> dict[str, Json]:
     """Return the figures of one broker as JSON."""
     return {
@@ -97,4 +116,12 @@ def usage_data(usage: Usage, limit: float | None) -> dict[str, Json]:
         "observed": usage.observed,
         "share": share_used(usage.observed, limit),
         "throttle_ms": usage.throttle_ms,
+        "last_minute": None
+        if usage.last_minute is None
+        else {
+            "times": usage.last_minute.times,
+            "total_ms": usage.last_minute.total_ms,
+            "held_ms": usage.last_minute.held_ms,
+            "share": usage.last_minute.share,
+        },
     }

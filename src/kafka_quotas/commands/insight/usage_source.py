@@ -14,6 +14,7 @@ from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames, NameRule, usages_of
 from kafka_quotas.core.formats.prometheus_text import MetricSample, parse_metrics
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.core.model.recent_throttling import RecentThrottling
 from kafka_quotas.core.model.sanitizer import desanitize, sanitize
 from kafka_quotas.core.resolution.usage import Usage
 
@@ -129,6 +130,12 @@ def usage_of_daemon(status: "DaemonStatus") -> UsageReading:
                 observed=row.observed if row.mutation_rate is None else row.mutation_rate,
                 throttle_ms=_throttle_ms(row, status),
                 limit=row.limit,
+                last_minute=RecentThrottling(
+                    times=row.last_minute_times,
+                    total_ms=row.last_minute_total_ms,
+                    held_ms=row.last_minute_held_ms,
+                ),
+                is_waiting=any(_waits(row, status)),
             )
             for row in status.buckets
         ),
@@ -144,7 +151,14 @@ def _throttle_ms(bucket: "BucketRow", status: "DaemonStatus") -> float:
     tokens in debt it is the time until the debt is paid, because requests before that are refused. It is 0 where the
     bucket throttles nobody.
     """
-    waits = (
+    is_in_debt = bucket.mutation_rate is not None and bucket.observed < 0 and bucket.limit > 0
+    debt_ms = -bucket.observed / bucket.limit * 1000 if is_in_debt else 0.0
+    return float(max(_waits(bucket, status), default=0) or max(debt_ms, bucket.throttle_ms))
+
+
+def _waits(bucket: "BucketRow", status: "DaemonStatus") -> Iterator[int]:
+    """Yield the throttle times that clients of the bucket wait for now."""
+    return (
         row.throttle_ms
         for row in status.throttled
         if row.broker == bucket.broker
@@ -152,9 +166,6 @@ def _throttle_ms(bucket: "BucketRow", status: "DaemonStatus") -> float:
         and bucket.user in ("", sanitize(row.user))
         and bucket.client_id in ("", row.client_id)
     )
-    is_in_debt = bucket.mutation_rate is not None and bucket.observed < 0 and bucket.limit > 0
-    debt_ms = -bucket.observed / bucket.limit * 1000 if is_in_debt else 0.0
-    return float(max(waits, default=0) or max(debt_ms, bucket.throttle_ms))
 
 
 def _of_address(url: str, names: MetricNames) -> Sequence[Usage]:

@@ -7,6 +7,7 @@ from kafka_quotas.commands.insight.top import why_there_are_none
 from kafka_quotas.commands.insight.usage_source import UsageReading
 from kafka_quotas.commands.quotas.quota_status import resolver_of
 from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.model.recent_throttling import RecentThrottling
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota
 from kafka_quotas.core.resolution.usage import Usage, ending_limit, is_held_back, share_used, usage_under
 from kafka_quotas.stores.store import Store
@@ -27,6 +28,18 @@ class KeyAnswer:
     def throttle_ms(self) -> float:
         """The longest throttle time at any broker."""
         return max((usage.throttle_ms or 0.0 for usage in self.usages), default=0.0)
+
+    @property
+    def last_minute(self) -> RecentThrottling | None:
+        """The last minute at the broker that held it back longest, None where no broker reports it."""
+        known = [usage.last_minute for usage in self.usages if usage.last_minute is not None]
+        return max(known, key=lambda recent: (recent.held_ms, recent.times), default=None)
+
+    @property
+    def is_waiting(self) -> bool | None:
+        """Whether a client waits at this instant at any broker, None where none reports it."""
+        known = [usage.is_waiting for usage in self.usages if usage.is_waiting is not None]
+        return any(known) if known else None
 
     @property
     def share(self) -> float | None:
@@ -65,9 +78,15 @@ def why(store: Store, reading: UsageReading, *, user: str | None, client_id: str
         user=asked[0],
         client_id=asked[1],
         answers=answers,
-        culprit=max(held, key=lambda answer: (answer.throttle_ms, answer.share or 0.0), default=None),
+        culprit=max(held, key=_how_much, default=None),
         notes=tuple(notes),
     )
+
+
+def _how_much(answer: KeyAnswer) -> tuple[int, float, float]:
+    """Return how much a quota holds its clients back, first in the last minute, as a sort key."""
+    recent = answer.last_minute
+    return (0 if recent is None else recent.held_ms, answer.throttle_ms, answer.share or 0.0)
 
 
 def _answer(quota: EffectiveQuota, reading: UsageReading) -> KeyAnswer:

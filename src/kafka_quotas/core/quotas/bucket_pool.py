@@ -21,6 +21,7 @@ from sys import getsizeof
 from typing import Final, Protocol
 
 from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.model.recent_throttling import NOT_THROTTLED, RecentThrottling
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.resolution.quota_resolver import AppliedQuota
 
@@ -50,6 +51,8 @@ class BucketState:
     """The rate per second, or the tokens left."""
     throttle_ms: float = 0.0
     """The average of the bucket's recent throttle times."""
+    last_minute: RecentThrottling = NOT_THROTTLED
+    """Its throttle times of the last minute."""
     mutation_rate: float | None = None
     """The tokens taken out per second; None if it is no token bucket."""
 

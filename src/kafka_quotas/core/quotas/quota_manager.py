@@ -11,9 +11,11 @@ import copy
 from typing import Final, cast
 
 from kafka_quotas.core.metrics.throttle_time import ThrottleAverage
+from kafka_quotas.core.metrics.throttled_minute import ThrottledMinute
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import LONG_MAX, QuotaType, RateAlgorithm
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.core.model.recent_throttling import NOT_THROTTLED
 from kafka_quotas.core.quotas.bucket_pool import IDLE_MS, BucketPool, BucketState
 from kafka_quotas.core.quotas.mutation_bucket import AdmissionBucket, MutationAlgorithm, new_mutation_bucket
 from kafka_quotas.core.quotas.mutation_quota import (
@@ -169,7 +171,7 @@ class ClientQuotaManager:
         self._resolver = QuotaResolver() if limits is None else limits
         self._pool = BucketPool() if pool is None else pool
         self._buckets: dict[Bucket, QuotaBucket] = {}
-        self._throttles: dict[Bucket, ThrottleAverage] = {}
+        self._throttles: dict[Bucket, tuple[ThrottleAverage, ThrottledMinute]] = {}
         self._limiters: dict[tuple[str, str], Limiter] = {}
 
     @property
@@ -231,23 +233,27 @@ class ClientQuotaManager:
     def state(self, bucket: QuotaBucket, now_ms: int) -> BucketState:
         """Return the reported state of one bucket of this manager."""
         name = bucket.name
+        average, minute = self._throttles.get(name, (None, None))
         return BucketState(
             tags=bucket_tags(name),
             bound=self._resolver.limit(name),
             measured=self.renewed(bucket).peek(now_ms),
-            throttle_ms=self._throttles[name].peek(now_ms) if name in self._throttles else 0.0,
+            throttle_ms=0.0 if average is None else average.peek(now_ms),
+            last_minute=NOT_THROTTLED if minute is None else minute.peek(now_ms),
             mutation_rate=bucket.mutations.peek(now_ms) if isinstance(bucket, MutationBucket) else None,
         )
 
     def throttled(self, user: str, client_id: str, throttle_ms: int, now_ms: int) -> None:
-        """Add a client's throttle time to the average that its bucket reports, if it has a bucket."""
+        """Add a client's throttle time to those that its bucket reports, if it has a bucket."""
         name = self._resolver.bucket(user, client_id)
-        average = self._throttles.get(name)
-        if average is None:
+        kept = self._throttles.get(name)
+        if kept is None:
             if name not in self._buckets:
                 return
-            average = self._throttles[name] = ThrottleAverage()
+            kept = self._throttles[name] = (ThrottleAverage(), ThrottledMinute())
+        average, minute = kept
         average.record(throttle_ms, now_ms)
+        minute.record(throttle_ms, now_ms)
 
     def snapshots(self) -> list[BucketSnapshot]:
         """Return snapshots of the buckets that have records, without changing any."""

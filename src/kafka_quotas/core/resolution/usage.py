@@ -7,11 +7,16 @@ and over the broker's own window. An unknown figure is absent, not zero.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_PERCENTAGE, ValueType
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.core.model.recent_throttling import RecentThrottling
 from kafka_quotas.core.model.sanitizer import sanitize
 from kafka_quotas.core.resolution.effective import EffectiveQuota
+
+HEADROOM: Final = 0.2
+"""The part of a limit that a proposed one has more than is needed, as a demand is never quite the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +32,10 @@ class Usage:
     """The throttle time; None if the broker does not report it."""
     limit: float | None = None
     """The limit; None if the broker does not report it."""
+    last_minute: RecentThrottling | None = None
+    """The throttle times of the last minute; None if the broker does not report them."""
+    is_waiting: bool | None = None
+    """Whether a client waits at this instant; None if the broker does not report it."""
 
     @property
     def tags(self) -> tuple[str, str]:
@@ -48,9 +57,11 @@ def share_used(observed: float, limit: float | None) -> float | None:
 
 
 def is_held_back(usage: Usage, limit: float | None) -> bool:
-    """Return whether the bucket's clients are throttled, by the throttle time or else by the rate."""
+    """Return whether the bucket's clients were throttled lately, by the most exact figure there is."""
     if limit is None:
         return False
+    if usage.last_minute is not None and usage.last_minute.times:
+        return True
     if usage.throttle_ms is not None:
         return usage.throttle_ms > 0
     return usage.observed > limit
@@ -76,3 +87,12 @@ def ending_limit(
         needed = max(needed, *(limit * (1 + (usage.throttle_ms or 0.0) / window_ms) for usage in held))
     known = QUOTA_KEYS[key]
     return needed if known.value_type is ValueType.DOUBLE else float(math.ceil(needed))
+
+
+def with_headroom(limit: float) -> float:
+    """Return a limit with a fifth more, rounded up to two digits, as a value to set."""
+    wanted = limit * (1 + HEADROOM)
+    if wanted <= 0:
+        return wanted
+    step = 10.0 ** (math.floor(math.log10(wanted)) - 1)
+    return float(f"{math.ceil(wanted / step - 1e-9) * step:.12g}")

@@ -92,5 +92,8 @@ def _row(bucket: QuotaBucket, manager: ClientQuotaManager, source: tuple[str, Mo
         mode=source[1].value,
         estimated=quota == ESTIMATED,
         throttle_ms=state.throttle_ms,
+        last_minute_times=state.last_minute.times,
+        last_minute_total_ms=state.last_minute.total_ms,
+        last_minute_held_ms=state.last_minute.held_ms,
         mutation_rate=state.mutation_rate,
     )

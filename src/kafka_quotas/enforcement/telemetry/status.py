@@ -62,6 +62,12 @@ class BucketRow:
     """Whether `observed` is an estimate."""
     throttle_ms: float = 0.0
     """Average of the throttle times that it gave lately."""
+    last_minute_times: int = 0
+    """Throttle times in the last minute."""
+    last_minute_total_ms: int = 0
+    """Their sum over all connections."""
+    last_minute_held_ms: int = 0
+    """Part of the minute in which any client waited."""
     mutation_rate: float | None = None
     """Partitions per second, None where the bucket has no tokens of mutations."""
 

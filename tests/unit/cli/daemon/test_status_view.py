@@ -1,6 +1,6 @@
 """The status of a daemon as a person reads it: limits in their own units, and estimates called so."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from kafka_quotas.cli.daemon.status_view import status_listing
 from kafka_quotas.enforcement.telemetry.counters import Counters
@@ -53,6 +53,24 @@ def status(*throttled: ThrottledClient, refused: int = 0, shadow_times: int = 0)
         on_violation="error",
         cost_model="calibrated with h:1",
     )
+
+
+def test_the_buckets_that_were_throttled_in_the_last_minute_are_listed_by_how_long() -> None:
+    quiet = status()
+    assert "throttled in the last minute: nobody\nthrottled now: nobody" in str(status_listing(quiet).table.caption)
+    minute = {"last_minute_times": 36, "last_minute_total_ms": 41_000, "last_minute_held_ms": 40_800}
+    rows = [
+        BucketRow(broker=broker, quota="producer_byte_rate", user="", client_id=name, limit=1, observed=2, **held)
+        for broker, name, held in (("1", "fine", {}), ("cluster", "less", minute | {"last_minute_held_ms": 60}))
+    ]
+    rows.append(replace(rows[0], user="al%20ice", **minute))
+    caption = str(status_listing(replace(quiet, buckets=tuple(rows))).table.caption)
+    assert (
+        "throttled in the last minute:\n"
+        "  user 'al ice', client-id fine at broker 1 by producer_byte_rate: 36x 41 s, 68% of the minute\n"
+        "  client-id less at all brokers together by producer_byte_rate: 36x 41 s, 0% of the minute\n"
+        "throttled now: nobody"
+    ) in caption
 
 
 def test_limits_are_in_their_own_units_and_estimates_are_called_so() -> None:

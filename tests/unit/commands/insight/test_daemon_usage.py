@@ -1,6 +1,7 @@
 """What `top` and `why` make of a daemon's status and metrics."""
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from kafka_quotas.commands.insight.why import why
 from kafka_quotas.core.formats.metric_names import BUILT_IN, usages_of
 from kafka_quotas.core.formats.prometheus_text import parse_metrics
 from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.recent_throttling import RecentThrottling
 from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, StoreRow
 from kafka_quotas.stores.factory import open_store
 
@@ -52,7 +54,11 @@ def test_what_is_used_of_a_mutation_quota_is_the_rate_and_not_the_tokens_that_ar
 def test_a_client_is_held_back_between_two_short_throttle_times_as_well(tmp_path: Path) -> None:
     url = new_store(tmp_path, {Entity.of(client_id="held"): {PRODUCE: 5e6}})
     bucket = BucketRow(broker="1", quota=PRODUCE, user="", client_id="held", limit=5e6, observed=5e6, throttle_ms=35.5)
-    reading = usage_of_daemon(daemon_status(bucket))
+    minute = {"last_minute_times": 2, "last_minute_total_ms": 71, "last_minute_held_ms": 70}
+    reading = usage_of_daemon(daemon_status(replace(bucket, **minute)))
+    assert [(usage.last_minute, usage.is_waiting) for usage in reading.usages] == [
+        (RecentThrottling(times=2, total_ms=71, held_ms=70), False)
+    ]
     assert [usage.throttle_ms for usage in reading.usages] == [35.5]
     with closing(open_store(url)) as store:
         answer = why(store, reading, user=None, client_id="held")

@@ -15,9 +15,11 @@ from tests.support.stores.stored_quotas import new_store
 from kafka_quotas.commands.insight.usage_source import UsageReading, UsageSource, usage_of_daemon
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.model.recent_throttling import NOT_THROTTLED, RecentThrottling
 from kafka_quotas.core.resolution.usage import Usage
 from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, StoreRow, ThrottledClient
 
+MINUTE = ("throttled_times", "throttled_total_ms", "throttled_share")
 PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"
 Feed = Callable[..., None]
 
@@ -86,6 +88,7 @@ def test_rows_carry_the_limit_and_the_level_that_set_it(store: str, feed: Feed) 
         "observed": 6000000,
         "share": 1.2,
         "throttle_ms": 2000,
+        "last_minute": None,
     }
     by_name = {(row["user"], row["client-id"], row["key"]): row for row in rows(store)}
     assert by_name[("bob", "app", PRODUCE)]["level"] == 1
@@ -126,8 +129,8 @@ def test_csv_has_plain_figures(store: str, feed: Feed) -> None:
     code, out, _ = run_cli("top", "--store", store, "-o", "csv")
     assert code == 0
     assert out.splitlines() == [
-        "user,client-id,key,broker,rate,limit,share,throttle_ms,level,entity",
-        f"alice,,{PRODUCE},1,4000000,5000000,0.8,0,3,user alice",
+        ",".join(("user,client-id,key,broker,rate,limit,share,throttle_ms,level,entity", *MINUTE)),
+        f"alice,,{PRODUCE},1,4000000,5000000,0.8,0,3,user alice,,,",
     ]
 
 
@@ -194,8 +197,37 @@ def test_a_client_that_is_held_back_is_told_by_what_and_what_would_end_it(store:
         "throttled for 2000 ms\n"
         "the bucket is used by all client-ids of user alice, except those that a quota of a pair takes out; the limit "
         "holds per broker\n"
-        f"{PRODUCE}=6000000 (6 MB/s) would end it at the present demand; a client that was held back may ask for more\n"
+        f"{PRODUCE}=7200000 (7.2 MB/s) would end it at the present demand, with a fifth to spare; "
+        "a client that was held back may ask for more\n"
     )
+
+
+@pytest.mark.parametrize(("is_waiting", "end"), [(True, ""), (False, "; not at this instant")])
+def test_the_last_minute_decides_and_not_one_instant(store: str, feed: Feed, is_waiting: bool, end: str) -> None:
+    recent = RecentThrottling(times=36, total_ms=41_234, held_ms=40_800)
+    feed(usage("alice", "", 1e6, 0.0, last_minute=recent, is_waiting=is_waiting))
+    document = why(store, "--user", "alice", "--client", "app")
+    assert document["throttled_by"] == PRODUCE
+    assert document["verdict"][0] == (
+        f"yes: {PRODUCE} holds user alice, client-id app back: 1 MB/s against 5 MB/s, set on user alice, "
+        f"throttled 36 times for 41.2 s in the last minute, 68% of it{end}"
+    )
+    assert document["answers"][0]["brokers"][0]["last_minute"] == {
+        "times": 36,
+        "total_ms": 41234,
+        "held_ms": 40800,
+        "share": 0.68,
+    }
+    _, out, _ = run_cli("top", "--store", store)
+    assert out.startswith(f"a test: 1 bucket, 1 throttled in the last minute, {int(is_waiting)} at this instant\n")
+    assert "36x 41.2 s, 68%" in out
+
+
+def test_a_quiet_minute_is_said_to_be_one(store: str, feed: Feed) -> None:
+    feed(usage("alice", "", 1e6, 0.0, last_minute=NOT_THROTTLED, is_waiting=False))
+    (line,) = why(store, "--user", "alice", "--client", "app")["verdict"]
+    held = "no quota held user alice, client-id app back in the last minute"
+    assert line == f"no: {held}; at most 20% of {PRODUCE} is used"
 
 
 def test_a_client_that_is_not_held_back(store: str, feed: Feed) -> None:
@@ -244,8 +276,8 @@ def test_effective_quotas_with_usage(store: str, feed: Feed) -> None:
     code, out, _ = run_cli(*options, "--output", "json")
     quota = json.loads(out)["clients"][0]["quotas"][0]
     assert quota["usage"] == [
-        {"broker": "1", "observed": 4000000, "share": 0.8, "throttle_ms": 0},
-        {"broker": "2", "observed": 6000000, "share": 1.2, "throttle_ms": 2000},
+        {"broker": "1", "observed": 4000000, "share": 0.8, "throttle_ms": 0, "last_minute": None},
+        {"broker": "2", "observed": 6000000, "share": 1.2, "throttle_ms": 2000, "last_minute": None},
     ]
 
 
