@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Where Python may not keep compiled modules, each of the many programs that tests start would compile its own.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo pipeline-demo test check docs clean
 
 $(VENV)/.user: pyproject.toml
@@ -27,7 +30,7 @@ pipeline-demo: $(VENV)/.pipeline
 	$(BIN)/kafka-quotas pipeline demo --jars .cache/kafka-4.3.1
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest --numprocesses 2 --durations 25
+	$(BIN)/python -m pytest --numprocesses 4 --durations 25
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

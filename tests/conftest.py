@@ -15,16 +15,17 @@ A test that asks for one of them is marked `integration` by that. With `--kafka4
 (host:port,...), `--kafka3-zookeeper` and `--zookeeper` servers that run elsewhere are used instead. Without Java the
 tests are skipped; where Java is present, a server that does not come up is a failure.
 
-Tests may run in several processes (`-n 2`). The tests of a file run in one of them and in their order, and so do all
-tests of the files that name a server of this table: one process has the servers, so that no test sees the quotas that
-another sets meanwhile.
+Tests may run in several processes (`-n 4`). The tests of a file run in one of them, and each process has servers of its
+own, so that no test sees the quotas that another sets meanwhile. Files that name a server of this table go to two
+processes, so that few servers are started: those that name `kafka4` or `mortal_kafka4` alone to one, all others, and
+what is marked `measuring`, to the other. Servers that run elsewhere are for one process, which has all of these files.
 """
 
 import os
 import signal
 import uuid
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 from unittest import mock
 
@@ -38,9 +39,9 @@ from tests.support.brokers.servers import Kafka, kafka_3, kafka_4, zookeeper
 T = TypeVar("T")
 
 pytest_plugins = ["tests.conformance.tally"]
-SERVER_FIXTURES = frozenset(
-    {"kafka4", "mortal_kafka4", "kafka4_cluster", "kafka3", "zookeeper_server", "zookeeper_chroot"}
-)
+NEW_SERVERS = frozenset({"kafka4", "mortal_kafka4"})
+OTHER_SERVERS = frozenset({"kafka4_cluster", "kafka3", "zookeeper_server", "zookeeper_chroot"})
+SERVER_FIXTURES = NEW_SERVERS | OTHER_SERVERS
 _OPTIONS = {
     "--kafka4": "bootstrap servers of a running Kafka 4 broker",
     "--kafka4-cluster": "bootstrap servers of a running Kafka 4 cluster of two brokers or more",
@@ -68,29 +69,41 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need a real server."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that need a real server, and in one of several processes put all tests in their order."""
     for item in items:
         if SERVER_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.integration)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        from tests.support.processes.scheduling import in_order  # noqa: PLC0415 - only a run in several processes needs it
+
+        items[:] = in_order(items, _groups(config))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Hand out tests by file, and those of all files that name a server to one process."""
-    from tests.support.processes.scheduling import FilesTogether  # noqa: PLC0415 - only a run in several processes needs it
+    """Hand out tests by file, and those of files that name servers by group."""
+    from tests.support.processes.scheduling import FilesTogether  # noqa: PLC0415 - as above
 
-    return FilesTogether(config, log, one_process_for=SERVER_FIXTURES)
+    return FilesTogether(config, log, groups=_groups(config))
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+def _groups(config: pytest.Config) -> Sequence[frozenset[str]]:
+    """The words of the files that go to one process each, the longer group first."""
+    alone = {"mark.measuring"}
+    if any(config.getoption(name) for name in _OPTIONS):
+        return (SERVER_FIXTURES | alone,)
+    return (OTHER_SERVERS | alone, NEW_SERVERS)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     """Run what measures rates or times while no other process of the run has a test under way."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return (yield)
-    from tests.support.processes.scheduling import turn  # noqa: PLC0415 - only a run in several processes needs it
+    from tests.support.processes.scheduling import TURNS  # noqa: PLC0415 - as above
 
-    with turn(item.config.cache.mkdir("turns"), item.path):
+    with TURNS.turn(item.config.cache.mkdir("turns"), item, nextitem):
         return (yield)
 
 
@@ -114,19 +127,7 @@ def unique_name() -> str:
 
 
 @pytest.fixture(scope="session")
-def _one_process(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> None:
-    """Fail where another process of this run has servers already."""
-    owner = tmp_path_factory.getbasetemp().parent / "servers-of"
-    if worker_id == "master":
-        return
-    with suppress(FileExistsError), owner.open("x") as file:
-        file.write(worker_id)
-    if owner.read_text() != worker_id:
-        pytest.fail("another process has the servers of this run: name their fixtures in the file of the test")
-
-
-@pytest.fixture(scope="session")
-def kafka4(pytestconfig: pytest.Config, _one_process: None) -> Iterator[Kafka]:
+def kafka4(pytestconfig: pytest.Config) -> Iterator[Kafka]:
     """One Kafka 4 broker under KRaft."""
     address = pytestconfig.getoption("--kafka4")
     with _external(address, version=KAFKA_4.version) if address else _own(kafka_4(quick_start=True)) as kafka:
@@ -134,14 +135,14 @@ def kafka4(pytestconfig: pytest.Config, _one_process: None) -> Iterator[Kafka]:
 
 
 @pytest.fixture(scope="session")
-def mortal_kafka4(_one_process: None) -> Iterator[Kafka]:
+def mortal_kafka4() -> Iterator[Kafka]:
     """One Kafka 4 broker under KRaft whose process a test may lay hands on; always one of our own."""
     with _own(kafka_4(quick_start=True)) as kafka:
         yield kafka
 
 
 @pytest.fixture(scope="session")
-def kafka4_cluster(pytestconfig: pytest.Config, _one_process: None) -> Iterator[Kafka]:
+def kafka4_cluster(pytestconfig: pytest.Config) -> Iterator[Kafka]:
     """A Kafka 4 cluster of two brokers."""
     address = pytestconfig.getoption("--kafka4-cluster")
     own = kafka_4(brokers=2, quick_start=True)
@@ -150,7 +151,7 @@ def kafka4_cluster(pytestconfig: pytest.Config, _one_process: None) -> Iterator[
 
 
 @pytest.fixture(scope="session")
-def zookeeper_server(pytestconfig: pytest.Config, _one_process: None) -> Iterator[str]:
+def zookeeper_server(pytestconfig: pytest.Config) -> Iterator[str]:
     """The address of a ZooKeeper server."""
     address = pytestconfig.getoption("--zookeeper")
     if address:
@@ -161,7 +162,7 @@ def zookeeper_server(pytestconfig: pytest.Config, _one_process: None) -> Iterato
 
 
 @pytest.fixture(scope="session")
-def kafka3(pytestconfig: pytest.Config, request: pytest.FixtureRequest, _one_process: None) -> Iterator[Kafka]:
+def kafka3(pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Iterator[Kafka]:
     """One Kafka 3.9 broker in ZooKeeper mode."""
     address = pytestconfig.getoption("--kafka3")
     if address:

@@ -46,6 +46,7 @@ def wait_until_gone(pids: list[int]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.measuring
 def test_every_quota_holds_and_the_evidence_is_kept(tmp_path: Path) -> None:
     with start(tmp_path) as process:
         out, err = process.communicate(timeout=240)

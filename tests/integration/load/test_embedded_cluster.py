@@ -25,6 +25,7 @@ from kafka_quotas.loadtest.run.runner import RunProgress, Watcher
 QUICK = ("--embedded", "--warmup", "1s", "--duration", "4s", "--quota-window-num", "1")
 
 
+@pytest.mark.measuring
 def test_producers_keep_their_schedules(tmp_path: Path) -> None:
     entities = ("--entity", "/slow", "--entity", "/fast", "--rate", "100rec/s", "--rate", "4MB/s")
 
@@ -50,6 +51,7 @@ def test_producers_keep_their_schedules(tmp_path: Path) -> None:
     assert (tmp_path / "samples.parquet").is_file()
 
 
+@pytest.mark.measuring
 def test_a_rate_follows_its_stages() -> None:
     stages = ("--rate", "200rec/s", "--stage", "2s:1000rec/s", "--stage", "0s:100rec/s")
 
@@ -81,6 +83,7 @@ def test_a_quota_that_nobody_keeps_is_not_met() -> None:
     assert "NOT HELD" in out
 
 
+@pytest.mark.measuring
 def test_consumers_read_the_same_records_over_and_over() -> None:
     entities = ("--entity", "/paced", "--entity", "/greedy", "--rate", "2MB/s", "--rate", "max")
 
@@ -182,6 +185,7 @@ def test_a_wrong_password_is_told_at_once(kafka4: Kafka, tmp_path: Path) -> None
     assert "wrong" not in err
 
 
+@pytest.mark.measuring
 def test_a_user_is_held_to_a_quota_by_a_real_broker(kafka4: Kafka, unique_name: str, tmp_path: Path) -> None:
     passwords = tmp_path / "passwords.properties"
     passwords.write_text(f"bob={USERS['bob']}\n")

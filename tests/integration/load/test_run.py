@@ -98,6 +98,7 @@ def running(arguments: Sequence[str], log: Path) -> Iterator["subprocess.Popen[b
             process.wait()
 
 
+@pytest.mark.measuring
 def test_a_scenario_runs_on_the_embedded_cluster_through_the_daemon(tmp_path: Path, unique_name: str) -> None:
     journals, out = tmp_path / "journals", tmp_path / "out"
     extra = "  - {client-id: other, does: produce, topic: written, rate: 20rec/s, control: true}\n"

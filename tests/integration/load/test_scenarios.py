@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 
+import pytest
 from tests.support.processes.run_cli import run_cli
 
 
+@pytest.mark.measuring
 def test_a_stall_costs_a_second_and_not_a_hundred(tmp_path: Path) -> None:
     out = tmp_path / "out"
     code, table, told = run_cli(

@@ -1,70 +1,100 @@
-"""What a run in several processes needs: which tests go to one process, and which run while no other test does.
+"""The order of a run in several processes: which tests share one, which begin first, and which run while no other does.
 
-What measures a rate or a time runs alone: on two processors another test beside it would be part of what it measures.
+Most tests wait more than they work, so there are more processes than processors. What measures a rate or a time is
+marked `measuring` and runs alone: another test beside it would be part of what it measures. All of that runs in one
+process and without a break, so that the others have to stop for it once.
 """
 
 import fcntl
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+
+MEASURING = "measuring"
+LONGEST = (
+    "integration/daemon/operation/test_rolling_restart.py",
+    "integration/pipeline/test_engines.py",
+    "chaos/test_kills.py",
+    "chaos/test_network_faults.py",
+    "integration/daemon/operation/test_kills.py",
+    "integration/pipeline/test_real_traffic.py",
+    "integration/daemon/connections/test_upstreams.py",
+    "conformance/pipeline/test_kernels_lines.py",
+)
+"""Files below `tests` that take half a minute and more beside those with servers, longest first."""
 
 
 class FilesTogether(LoadScopeScheduling):
     """A scheduler that hands out files in the order of collection, to whichever process has least left to do.
 
-    All files whose text names one of `one_process_for`, as an argument or to ask for it later, go to one process. What
-    waits for servers is collected first, so that the short tests at the end keep both processes busy.
+    Each of `groups` is a set of words, and all files whose text has one of its words go to one process. A file belongs
+    to the first group of which it has a word.
     """
 
-    def __init__(self, config: pytest.Config, log: Any, *, one_process_for: Collection[str]) -> None:
+    def __init__(self, config: pytest.Config, log: Any, *, groups: Sequence[Collection[str]]) -> None:
         config.option.loadscopereorder = False  # by number of tests, which says little about how long they take
         super().__init__(config, log)
-        self._names = tuple(one_process_for)
-        self._scope_of = cache(self._scope)
+        self._scope_of = cache(lambda file: group_of(config.rootpath / file, groups) or file)
 
     def _split_scope(self, nodeid: str) -> str:
         return self._scope_of(nodeid.split("::", 1)[0])
 
-    def _scope(self, file: str) -> str:
-        text = (self.config.rootpath / file).read_text(encoding="utf-8")
-        return "the run's servers" if any(name in text for name in self._names) else file
+
+def group_of(file: Path, groups: Sequence[Collection[str]]) -> str:
+    """The name of the group of a file, empty for one that has none."""
+    text = file.read_text(encoding="utf-8")
+    return next((f"group {n}" for n, words in enumerate(groups) if any(word in text for word in words)), "")
 
 
-MEASURING = (
-    "chaos/test_kills.py",
-    "chaos/test_network_faults.py",
-    "integration/cli/test_demo.py",
-    "integration/daemon/quotas/test_broker_against_daemon.py",
-    "integration/daemon/quotas/test_clients.py",
-    "integration/daemon/quotas/test_fetch_mode.py",
-    "integration/daemon/quotas/test_policies.py",
-    "integration/daemon/quotas/test_share_consumer.py",
-    "integration/daemon/quotas/test_topics.py",
-    "integration/load/test_clients.py",
-    "integration/load/test_embedded_cluster.py",
-    "integration/load/test_floods.py",
-    "integration/load/test_metrics.py",
-    "integration/load/test_run.py",
-    "integration/load/test_scenarios.py",
-    "integration/stores/test_throttles.py",
-)
-"""Files below `tests` whose tests judge rates or times."""
+def in_order(items: Sequence[pytest.Item], groups: Sequence[Collection[str]]) -> list[pytest.Item]:
+    """The tests as they are to begin: groups, then the longest files, then the rest.
 
-
-@contextmanager
-def turn(folder: Path, file: Path) -> Iterator[None]:
-    """Let one test run: a measuring one alone, any other beside others of its kind.
-
-    Whoever waits to be alone keeps the door, so that no other test begins meanwhile.
+    In a group what measures last.
     """
-    with (folder / "door").open("w") as door, (folder / "room").open("w") as room:
-        fcntl.flock(door, fcntl.LOCK_EX)
-        alone = file.as_posix().endswith(MEASURING)
-        fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-        fcntl.flock(door, fcntl.LOCK_UN)
-        yield
+    grouped = cache(lambda file: group_of(file, groups))
+
+    def rank(item: pytest.Item) -> tuple[str, bool, int]:
+        group, place = grouped(item.path), item.path.as_posix()
+        long = next((n for n, file in enumerate(LONGEST) if place.endswith(file)), len(LONGEST))
+        return group or "rest", bool(group) and is_measuring(item), long
+
+    return sorted(items, key=rank)
+
+
+def is_measuring(item: pytest.Item) -> bool:
+    return item.get_closest_marker(MEASURING) is not None
+
+
+class Turns:
+    """The turns of one process of a run, by two files that all of them lock."""
+
+    def __init__(self) -> None:
+        self._room: IO[str] | None = None
+
+    @contextmanager
+    def turn(self, folder: Path, item: pytest.Item, next_item: pytest.Item | None) -> Iterator[None]:
+        """Let one test run: a measuring one alone, any other beside others of its kind.
+
+        The room stays locked between two measuring tests. A process that waits to be alone keeps the door, so that no
+        other test begins meanwhile.
+        """
+        if self._room is None:
+            with (folder / "door").open("w") as door:
+                fcntl.flock(door, fcntl.LOCK_EX)
+                self._room = (folder / "room").open("w")
+                fcntl.flock(self._room, fcntl.LOCK_EX if is_measuring(item) else fcntl.LOCK_SH)
+        try:
+            yield
+        finally:
+            if not (is_measuring(item) and next_item is not None and is_measuring(next_item)):
+                self._room.close()
+                self._room = None
+
+
+TURNS = Turns()
+"""Those of this process."""

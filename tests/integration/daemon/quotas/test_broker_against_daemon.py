@@ -1,9 +1,10 @@
 """The daemon does what a real broker does: the same clients, load and quotas, once against each.
 
-A producer and a consumer run side by side, first straight at the broker, which keeps their quotas, then through the
-daemon, which keeps the same quotas while the broker has none. Both windows are 3 x 1 s.
+A producer and a consumer run straight at the broker, which keeps their quotas, and at the same time another pair
+through the daemon, which keeps the same quotas while the broker has none for them. Both windows are 3 x 1 s.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,8 @@ from kafka_quotas.loadtest.run.runner import run_load
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.system_clock import SystemClock
 
+pytestmark = pytest.mark.measuring
+
 WINDOW: Final = QuotaWindow(samples=3, window_s=1)
 PRODUCER_QUOTA: Final = 4e6
 CONSUMER_QUOTA: Final = 5e6
@@ -33,20 +36,26 @@ FILL_BYTES: Final = 40_000_000
 @pytest.fixture(scope="module")
 def runs(kafka4: Kafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[Workload, ClientResult]]:
     """What each client got, by who kept the quotas: `broker` and `daemon`."""
-    name = f"compared-{tmp_path_factory.mktemp('name').name}"
-    _make_topics(kafka4, name)
-    entity = Entity.of(client_id=name)
+    topic = f"compared-{tmp_path_factory.mktemp('name').name}"
+    _make_topics(kafka4, topic)
+    keepers = ("broker", "daemon")
     with work_folder() as folder:
-        _set(f"kafka://{kafka4.bootstrap}", entity, dict(QUOTAS))
-        broker = _run(kafka4.bootstrap, name)
-        _set(f"kafka://{kafka4.bootstrap}", entity, dict.fromkeys(QUOTAS))
-        url = f"local:{folder / 'quotas.db'}"
-        _set(url, entity, dict(QUOTAS))
-        with running_daemon(upstream=kafka4.bootstrap, store_url=url, window=WINDOW, folder=folder) as daemon:
-            through = _run(daemon.bootstrap, name)
+        stores = {"broker": f"kafka://{kafka4.bootstrap}", "daemon": f"local:{folder / 'quotas.db'}"}
+        for keeper in keepers:
+            _set(stores[keeper], Entity.of(client_id=f"{topic}-{keeper}"), dict(QUOTAS))
+        with (
+            running_daemon(
+                upstream=kafka4.bootstrap, store_url=stores["daemon"], window=WINDOW, folder=folder
+            ) as daemon,
+            ThreadPoolExecutor(len(keepers)) as pool,
+        ):
+            addresses = {"broker": kafka4.bootstrap, "daemon": daemon.bootstrap}
+            results = pool.map(lambda keeper: _run(addresses[keeper], topic, f"{topic}-{keeper}"), keepers)
+            runs = dict(zip(keepers, results, strict=True))
             log = Path(folder / "daemon.log").read_text(encoding="utf-8")
+        _set(stores["broker"], Entity.of(client_id=f"{topic}-broker"), dict.fromkeys(QUOTAS))
     assert "Traceback" not in log
-    return {"broker": broker, "daemon": through}
+    return runs
 
 
 def test_producers_get_their_quota_from_both(runs: dict[str, dict[Workload, ClientResult]]) -> None:
@@ -81,7 +90,7 @@ def _ratio(entity: ClientResult) -> float:
     return entity.verdict.ratio
 
 
-def _run(bootstrap: str, name: str) -> dict[Workload, ClientResult]:
+def _run(bootstrap: str, topic: str, name: str) -> dict[Workload, ClientResult]:
     quotas = {Workload.PRODUCE: PRODUCER_QUOTA, Workload.CONSUME: CONSUMER_QUOTA}
     plan = LoadPlan(
         bootstrap=bootstrap,
@@ -89,7 +98,7 @@ def _run(bootstrap: str, name: str) -> dict[Workload, ClientResult]:
             ClientLoad(
                 name=ClientName(user=None, client_id=name),
                 workload=workload,
-                topic=f"{name}-{workload.value}",
+                topic=f"{topic}-{workload.value}",
                 quota=quota,
             )
             for workload, quota in quotas.items()

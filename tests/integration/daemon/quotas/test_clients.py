@@ -258,6 +258,7 @@ def set_broker_quota(kafka: Kafka, entity: Entity, **quotas: float) -> None:
     assert result.error is None
 
 
+@pytest.mark.measuring
 def test_a_quota_of_a_user_holds_whoever_authenticated_as_that_user(
     kafka4: Kafka, tmp_path: Path, unique_name: str
 ) -> None:

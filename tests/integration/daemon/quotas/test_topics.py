@@ -154,6 +154,7 @@ def test_old_brokers_and_old_versions_are_held_as_well(old: Held, unique_name: s
     seen(old.bootstrap, {f"{unique_name}-first"} | ({f"{unique_name}-next"} if late == 0 else set()), unique_name)
 
 
+@pytest.mark.measuring
 def test_partitions_added_and_topics_deleted_are_counted_by_what_the_broker_has(new: Held, unique_name: str) -> None:
     a, b = f"{unique_name}-a", f"{unique_name}-b"
     with wire_client(new.bootstrap, client_id="setup") as client:
@@ -222,6 +223,7 @@ def test_kafkas_own_tool_which_does_not_repeat_shows_what_was_exceeded(
     assert f"controller_mutation_rate of client-id {unique_name} is exceeded (0.01 partitions/s)" in tool.stdout, tool
 
 
+@pytest.mark.measuring
 def test_librdkafka_is_admitted_and_muted(new: Held, unique_name: str) -> None:
     new.limit(unique_name, 1.0)
     started_s = time.monotonic()
