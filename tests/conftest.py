@@ -136,7 +136,10 @@ def kafka4(pytestconfig: pytest.Config) -> Iterator[Kafka]:
 
 @pytest.fixture(scope="session")
 def mortal_kafka4() -> Iterator[Kafka]:
-    """One Kafka 4 broker under KRaft whose process a test may lay hands on; always one of our own."""
+    """One Kafka 4 broker under KRaft whose process a test may lay hands on.
+
+    Always one of our own.
+    """
     with _own(kafka_4(quick_start=True)) as kafka:
         yield kafka
 
@@ -188,13 +191,19 @@ def zookeeper_chroot(zookeeper_server: str, unique_name: str) -> str:
 
 @contextmanager
 def _external(address: str, *, version: str, zookeeper_url: str = "") -> Iterator[Kafka]:
-    """A cluster that someone else runs; Kafka's tools for it come from Maven all the same."""
+    """A cluster that someone else runs.
+
+    Kafka's tools for it come from Maven all the same.
+    """
     folder = jars(KAFKA_3 if version == KAFKA_3.version else KAFKA_4)
     yield Kafka(bootstrap=address, version=version, jars=folder, zookeeper_url=zookeeper_url)
 
 
 def _own(server: AbstractContextManager[T]) -> AbstractContextManager[T]:
-    """The server itself; without Java the test is skipped."""
+    """The server itself.
+
+    Without Java the test is skipped.
+    """
     if java() is None:
         pytest.skip("needs Java to start a real server, and there is no java on the path")
     return server

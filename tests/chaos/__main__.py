@@ -21,7 +21,7 @@ def _tell(line: object) -> None:
 
 
 def run_kills(count: int, seed: int, folder: Path) -> bool:
-    """Kill daemon, broker and ZooKeeper; returns whether every client had its due and no more."""
+    """Kill daemon, broker and ZooKeeper and return whether every client had its due and no more."""
     result = kills(seed, count, folder, _tell)
     for client in result.clients:
         _tell(client)
@@ -32,14 +32,14 @@ def run_kills(count: int, seed: int, folder: Path) -> bool:
 
 
 def run_cuts(count: int, seed: int, folder: Path) -> bool:
-    """Cut connections; returns whether every record is there once, and charged."""
+    """Cut connections and return whether every record is there once, and charged."""
     result = faulty(seed, count, folder, _tell)
     _tell(result)
     return result.is_right
 
 
 def run_soak(minutes: float, seed: int, folder: Path) -> bool:
-    """Let traffic pass; returns whether it left no trace."""
+    """Let traffic pass and return whether it left no trace."""
     result = soak(minutes, seed, folder, _tell)
     _tell(f"records {result.records}, connections {result.connections}, failures {result.failures}")
     grown = result.growth()

@@ -71,7 +71,10 @@ def every_cut(endings: Sequence[Ending], *, stride: int = 1) -> Iterator[Cut]:
 
 
 def cut_through(network: Network, cut: Cut) -> int:
-    """Go through the exchange until it is cut; returns how many bytes passed the place of the cut in its direction."""
+    """Go through the exchange until it is cut.
+
+    Returns how many bytes passed the place of the cut in its direction.
+    """
     is_at_client = cut.side is Side.CLIENT
     near = network.client_side if is_at_client else network.broker_side
     (network.next_client if is_at_client else network.next_broker).faults = cut.faults

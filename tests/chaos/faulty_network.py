@@ -54,7 +54,10 @@ class Weather:
     is_calm: bool = True
 
     def faults(self, number: int) -> Faults:
-        """Return what the connection of a number meets; sooner or later it is cut."""
+        """Return what the connection of a number meets.
+
+        Sooner or later it is cut.
+        """
         if self.is_calm:
             return Faults()
         chance = random.Random(f"{self.seed}-{number}")

@@ -66,7 +66,10 @@ class _Connection:
 
 @dataclass(slots=True)
 class Fortnight:
-    """The traffic; `requests` and `throttled` say how much of it there was by now."""
+    """The traffic.
+
+    `requests` and `throttled` say how much of it there was by now.
+    """
 
     seed: int
     requests: int = 0
@@ -85,7 +88,7 @@ class Fortnight:
         self._due = [(START_MS + next(order), number, self._connected(START_MS)) for number in range(CONNECTIONS)]
 
     def days(self) -> list[Held]:
-        """Let two weeks pass; returns what was kept at the end of each day."""
+        """Let two weeks pass and return what was kept at the end of each day."""
         held = []
         end_ms, swept_ms = START_MS + DAY_MS, START_MS
         while len(held) < DAYS:
@@ -100,7 +103,7 @@ class Fortnight:
         return held
 
     def _step(self, connection: _Connection, now_ms: int) -> int:
-        """Send one request; returns how long the client waits until its next one."""
+        """Send one request and return how long the client waits until its next one."""
         pair = connection.pair
         pair.advance(now_ms - pair.now_ms)
         assert pair.session.state.phase is ConnectionState.READING, "a client that waited its time out is still held"
@@ -121,7 +124,7 @@ class Fortnight:
         return throttle_ms + self._pause_ms()
 
     def _asked(self, pair: Pair, client_id: str) -> int:
-        """Send a request and have it answered; returns the throttle time that the client was given."""
+        """Send a request, have it answered, and return the throttle time that the client was given."""
         number, kind = self.requests % 2**31, self._chance.random()
         if kind < 0.45:
             pair.send(produce(number, size=self._chance.randrange(200, 20_000), client_id=client_id))

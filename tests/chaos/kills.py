@@ -78,7 +78,10 @@ class DaemonKill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientVerdict:
-    """What became of one client's records; `excess_bytes` is beyond rate and kills, of `allowed_bytes`."""
+    """What became of one client's records.
+
+    `excess_bytes` is beyond rate and kills, of `allowed_bytes`.
+    """
 
     name: str
     acknowledged: int
@@ -108,7 +111,10 @@ class KillsResult:
 
 
 def drawn(seed: int, count: int) -> Iterator[Kill]:
-    """Yield blows until `count` processes were killed; the first three hit everybody once."""
+    """Yield blows until `count` processes were killed.
+
+    The first three hit everybody once.
+    """
     chance = random.Random(seed)
     first = chance.sample(list(Victim), 3)
     killed = 0
@@ -146,7 +152,10 @@ class Machinery:
         self.daemon = DaemonProcess(self._arguments)
 
     def strike(self, kill: Kill) -> None:
-        """Kill the victims and start them again; they serve when this returns."""
+        """Kill the victims and start them again.
+
+        They serve when this returns.
+        """
         for victim in kill.victims:
             self.kill_times_ms.append(_now_ms())
             if victim is Victim.DAEMON:

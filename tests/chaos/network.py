@@ -22,7 +22,10 @@ LIMIT = 1e9
 
 @dataclass(slots=True)
 class NextFaults:
-    """What the next connection of a proxy meets; each holds for one connection."""
+    """What the next connection of a proxy meets.
+
+    Each holds for one connection.
+    """
 
     faults: Faults = field(default_factory=Faults)
 
@@ -57,7 +60,7 @@ class Network:
         return open_descriptors(self.daemon.pid), self.timers()
 
     def warm_up(self) -> int:
-        """Go through the exchange; returns how many connections there were before."""
+        """Go through the exchange and return how many connections there were before."""
         before = self.daemon.status().connections
         with connected(self.daemon.bootstrap) as client:
             done = converse(client, "warmup")

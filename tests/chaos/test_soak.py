@@ -1,4 +1,4 @@
-"""Two simulated weeks leave what a day leaves; and what judges the real hours of `python -m tests.chaos --soak`."""
+"""Two simulated weeks leave what a day leaves, and what judges the real hours of `python -m tests.chaos --soak`."""
 
 import dataclasses
 

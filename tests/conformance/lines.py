@@ -21,7 +21,10 @@ _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def conformance_lines(file: Path) -> list[Line]:
-    """The lines of a file as objects, in order; blank lines are none."""
+    """The lines of a file as objects, in order.
+
+    Blank lines are none.
+    """
     with file.open(encoding="utf-8") as lines:
         return [json.loads(line) for line in lines if line.strip()]
 
@@ -69,5 +72,8 @@ def unordered(message: str) -> str:
 
 
 def only_localhost(host: str) -> bool:
-    """The name lookup of the machine the lines were made on, which had no network; host names know no case."""
+    """The name lookup of the machine the lines were made on, which had no network.
+
+    Host names know no case.
+    """
     return host.lower() == "localhost"

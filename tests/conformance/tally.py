@@ -18,9 +18,9 @@ _PROPERTY = "conformance line"
 
 
 class Tally:
-    """Counts, per file, its lines and those that pass; a line passes when no phase of any test of it fails.
+    """Counts, per file, its lines and those that pass.
 
-    A test may leave lines out, for reasons that are counted too.
+    A line passes when no phase of any test of it fails. A test may leave lines out, for reasons that are counted too.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -50,7 +50,10 @@ class Tally:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take over what a process has collected; all of them collect the same."""
+        """Take over what a process has collected.
+
+        All of them collect the same.
+        """
         lines, absent, left_out, expected = getattr(node, "workeroutput", {}).get(_PROPERTY, ({}, [], [], []))
         self.lines.update(lines)
         self.absent.update(absent)

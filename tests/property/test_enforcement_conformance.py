@@ -56,7 +56,10 @@ class Kafka:
             self.managers[quota_type].update_quota(Entity.of(client_id=CLIENT_ID), limit)
 
     def told_ms(self, api_key: int, asked: int, answered: int, now_ms: int, *, empties: bool) -> int:
-        """The throttle time in the answer; sizes are frames' in bytes, their length fields left out."""
+        """The throttle time in the answer.
+
+        Sizes are frames' in bytes, their length fields left out.
+        """
         network = nanos_to_percentage(COSTS.response_nanos(api_key, answered))
         times = [self._record(QuotaType.REQUEST_RATE, 1, now_ms)]
         if api_key == FETCH:

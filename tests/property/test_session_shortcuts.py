@@ -79,7 +79,7 @@ class Side:
             self.pair.session._classifier.__class__ = FullParse
 
     def change(self, kind: str, size: int) -> None:
-        """Nothing; from now on other limits or terms hold, or every third request is answered here, or not any more."""
+        """Change limits or terms, or whether every third request is answered here."""
         if kind == "limit":
             self.pair.broker.update(QuotaType.PRODUCE, Entity.of(client_id=CLIENT_ID), size, static=False)
         elif kind == "terms":
@@ -90,12 +90,12 @@ class Side:
             self.factory.is_active = not self.factory.is_active
 
     def send(self, requests: bytes, cut: int) -> None:
-        """Nothing; the client sent these bytes in pieces."""
+        """Send these bytes of the client in pieces."""
         for at in range(0, len(requests), cut):
             self.pair.send(requests[at : at + cut])
 
     def answer(self, responses: dict[int, bytes], cut: int) -> None:
-        """Nothing; the broker sent its responses in pieces, each as soon as the request had reached it."""
+        """Send the broker's responses in pieces, each as soon as the request has reached it."""
         pair = self.pair
         while responses and (pair.session.state.in_flight or pair.session.state.wake_at_ms is not None):
             due = [each.correlation_id for each in pair.session.state.in_flight if each.local_response is None]

@@ -53,7 +53,10 @@ def pair(auto_create: AutoCreate) -> Pair:
 
 
 def changed(frame: bytes, changes: list[tuple[float, int]]) -> bytes:
-    """The frame with some bytes of its content replaced; its length stays right."""
+    """The frame with some bytes of its content replaced.
+
+    Its length stays right.
+    """
     content = bytearray(frame[4:])
     for place, value in changes:
         content[int(place * len(content))] = value

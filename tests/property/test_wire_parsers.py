@@ -133,7 +133,10 @@ def test_a_varint_is_read_as_it_was_written(value: int, junk: bytes):
 
 
 def try_all(data: bytes, place: tuple[int, int]) -> None:
-    """Call every parser on the data; nothing but `ProtocolError` may come out."""
+    """Call every parser on the data.
+
+    Nothing but `ProtocolError` may come out.
+    """
     whole = RequestHeader(place[0], place[1], 1, "", min(12, len(data)), 0, max(len(data) - 4, 0))
     longer = whole._replace(frame_length=len(data) + 1000)
     calls = (

@@ -36,11 +36,11 @@ class Brokers:
         ]
 
     def alter(self, entity: Entity, changes: Sequence[tuple[str, float | None]]) -> None:
-        """Nothing; the changes are kept."""
+        """Keep the changes."""
         self.altered.append((entity, list(changes)))
 
     def close(self) -> None:
-        """Nothing; that it was called is kept."""
+        """Keep that it was called."""
         self.closed = True
 
 

@@ -35,7 +35,10 @@ def test_kernels_stay_within_their_arrays(tmp_path: Path) -> None:
 
 
 def _answer(arguments: list[str], environment: dict[str, str]) -> str:
-    """What a Python of its own printed; it must end well."""
+    """What a Python of its own printed.
+
+    It must end well.
+    """
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,

@@ -121,7 +121,10 @@ def test_manager_through_kernels(line: Line) -> None:
 
 
 class _KernelRunner(ManagerRunner):
-    """Buckets and limits as the manager has them; what is recorded, and what it costs, by the kernels."""
+    """Buckets and limits as the manager has them.
+
+    What is recorded, and what it costs, by the kernels.
+    """
 
     def __init__(self, line: Line, compiled: bool) -> None:
         super().__init__(line)
@@ -173,7 +176,10 @@ class _KernelRunner(ManagerRunner):
         return {"is_exceeded": exceeded, "throttle_ms": max(0, left_ms) if memory["row"] is not None else 0}
 
     def row(self, event: dict[str, Any]) -> int:
-        """The row of the client's bucket; the manager knows the bucket from now on, too."""
+        """The row of the client's bucket.
+
+        The manager knows the bucket from now on, too.
+        """
         bucket = self.manager._bucket_of(event["user"], event["client_id"])
         return self.rows.setdefault(bucket.name, len(self.rows))
 

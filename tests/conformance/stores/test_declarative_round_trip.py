@@ -80,7 +80,10 @@ def _entity(line: Line, quotas: object) -> Iterator[tuple[Entity, dict[str, floa
 
 
 def _filled(store: Store, content: dict[Entity, dict[str, float]]) -> int:
-    """How many quotas the store took of the content; each is offered by itself, one per entity in each call."""
+    """How many quotas the store took of the content.
+
+    Each is offered by itself, one per entity in each call.
+    """
     taken = 0
     for turn in range(max(map(len, content.values()))):
         offers = [
@@ -134,7 +137,10 @@ def test_exporting_applying_elsewhere_and_exporting_again_is_the_identity(
 
 
 def _urls(kind: str, request: pytest.FixtureRequest, folder: Path) -> tuple[str, str]:
-    """The addresses of two stores; of a broker there is one only, which is emptied in between."""
+    """The addresses of two stores.
+
+    Of a broker there is one only, which is emptied in between.
+    """
     if kind == "local":
         return f"local:{folder / 'one.db'}", f"local:{folder / 'two.db'}"
     if kind == "zookeeper":

@@ -32,7 +32,10 @@ OpenStore = Callable[[], Store]
 
 @pytest.fixture(params=ALL_STORES)
 def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenStore]:
-    """Opens the same empty store as often as it is called; what a server holds at the end is removed."""
+    """Opens the same empty store as often as it is called.
+
+    What a server holds at the end is removed.
+    """
     opened: list[Store] = []
     url = _url(request, tmp_path)
 

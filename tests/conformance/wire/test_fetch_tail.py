@@ -26,7 +26,10 @@ WITH_ENDPOINTS = [version for version in VERSIONS if version >= 16]
 
 
 def tail_of(frame: bytes, sizes: Iterator[int]) -> bytes:
-    """Everything from the tail on, of a frame that comes in pieces of these sizes; a zero where none was shown."""
+    """Everything from the tail on, of a frame that comes in pieces of these sizes.
+
+    A zero where none was shown.
+    """
     finder = FetchTail(len(frame) - 4)
     start = 0
     while start < len(frame):

@@ -67,7 +67,10 @@ def test_a_response_at_hand_as_a_whole_is_rewritten_exactly() -> None:
 
 
 def test_two_gigabytes_pass_as_views_and_their_addresses_are_ours() -> None:
-    """The largest response that the protocol knows; nothing but its end is ever copied."""
+    """The largest response that the protocol knows.
+
+    Nothing but its end is ever copied.
+    """
     frame = answer_with_endpoints()
     tail = frame[tail_start(frame) :]
     records = 2**31 - 1000 - len(tail)

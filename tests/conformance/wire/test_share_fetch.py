@@ -50,7 +50,10 @@ def always(size: int) -> Iterator[int]:
 
 
 def tail_of(frame: bytes, sizes: Iterator[int]) -> bytes:
-    """Everything from the tail on; nothing where none was found."""
+    """Everything from the tail on.
+
+    Nothing where none was found.
+    """
     finder, passed = ShareFetchTail(len(frame) - 4), 0
     for chunk, start, end in pieces(frame, sizes):
         found = finder.find(chunk, start, end)

@@ -82,7 +82,10 @@ def test_a_broker_killed_in_the_middle_is_told_and_running_it_again_finishes_the
 
 
 def test_a_disk_that_fills_up_in_the_middle_loses_nothing(quotas: str, tmp_path: Path) -> None:
-    """The first chunk is there before; the file may then grow by less than the rest needs."""
+    """The first chunk is there before.
+
+    The file may then grow by less than the rest needs.
+    """
     url, environment = (
         f"local:{tmp_path / 'quotas.db'}",
         {**os.environ, "KAFKA_QUOTAS_JOURNAL": str(tmp_path / "j.jsonl")},

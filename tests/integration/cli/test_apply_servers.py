@@ -1,4 +1,4 @@
-"""diff and apply on real servers: a refusal is listed and the rest is done; a changed store stops a plan."""
+"""diff and apply on real servers: a refusal is listed and the rest is done, a changed store stops a plan."""
 
 import json
 from pathlib import Path

@@ -191,7 +191,7 @@ def token_endpoint() -> Iterator[tuple[str, list[tuple[str, dict[str, list[str]]
             self.wfile.write(json.dumps({"access_token": unsigned_token("alice")}).encode())
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name it has there
-            """Nothing; it would be printed."""
+            """Print nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)

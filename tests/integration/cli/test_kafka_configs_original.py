@@ -183,7 +183,10 @@ def _fresh_name(*, for_ip: bool) -> str:
 
 
 def _stored(kafka: Kafka, name: str) -> list[tuple[list[tuple[str, str | None]], list[tuple[str, str]]]]:
-    """What is stored for entities with this name, told as NAME; values as texts, for NaN is not equal to itself."""
+    """What is stored for entities with this name, told as NAME.
+
+    Values as texts, for NaN is not equal to itself.
+    """
     _wait_until_visible(kafka, name)
     store = open_store(f"kafka://{kafka.bootstrap}")
     entries = [entry for entry in store.describe(EVERYTHING) if _has(entry.entity, name)]
@@ -198,7 +201,7 @@ def _stored(kafka: Kafka, name: str) -> list[tuple[list[tuple[str, str | None]],
 
 
 def _wait_until_visible(kafka: Kafka, name: str) -> None:
-    """Nothing, once the broker shows all that was altered before: changes become visible one after the other."""
+    """Wait until the broker shows all that was altered before: changes become visible one after the other."""
     store = open_store(f"kafka://{kafka.bootstrap}")
     (done,) = store.alter([Alteration(entity=Entity.of(user=f"after {name}"), changes={BYTES: 1.0})])
     store.close()

@@ -100,7 +100,7 @@ class _Prometheus(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Nothing; a test needs no access log."""
+        """Write no access log."""
 
 
 class _Html(_Prometheus):

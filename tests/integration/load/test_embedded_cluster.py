@@ -158,7 +158,10 @@ def test_a_topic_without_records_is_refused() -> None:
 
 
 def _leaders_of(bootstrap: str, topic: str) -> set[int]:
-    """The brokers that lead a topic's partitions; the embedded cluster draws them at random."""
+    """The brokers that lead a topic's partitions.
+
+    The embedded cluster draws them at random.
+    """
     partitions = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=240).topics[topic].partitions
     return {each.leader for each in partitions.values()}
 

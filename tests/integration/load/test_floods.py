@@ -19,7 +19,10 @@ USER = next(iter(USERS))
 
 
 def topics_of(kafka: Kafka) -> set[str]:
-    """The topics that load tests have made; brokers make some for themselves."""
+    """The topics that load tests have made.
+
+    Brokers make some for themselves.
+    """
     topics = AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=240).topics
     return {name for name in topics if name.startswith("kafka-quotas-")}
 

@@ -36,7 +36,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
-        """Nothing; the test's output stays clean."""
+        """Keep the test's output clean."""
 
 
 @pytest.fixture

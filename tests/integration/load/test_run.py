@@ -82,7 +82,10 @@ class Cluster:
 
 @contextmanager
 def running(arguments: Sequence[str], log: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """`kafka-quotas load-test ...` as a process of its own; gone at the end."""
+    """`kafka-quotas load-test ...` as a process of its own.
+
+    Gone at the end.
+    """
     with log.open("wb") as sink:
         process = subprocess.Popen(
             [sys.executable, "-m", "kafka_quotas", "load-test", *arguments],

@@ -66,7 +66,7 @@ def live_rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def killed_once(holds: Callable[[], bool], arguments: list[str]) -> None:
-    """Nothing; a stream was killed, its Java with it, without being asked, as soon as the condition held."""
+    """Kill a stream, and its Java with it, as soon as the condition holds."""
     process = subprocess.Popen(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -89,7 +89,7 @@ def run_to_the_end(arguments: list[str]) -> str:
 
 
 def send_late_events(bootstrap: str, topic: str) -> None:
-    """Nothing; events of the first user came a minute after their time."""
+    """Send events of the first user a minute after their time."""
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(_LATE):
         producer.produce(topic, event(4 * number, ts_ms=_START_MS - 60_000), key="0")
@@ -97,7 +97,10 @@ def send_late_events(bootstrap: str, topic: str) -> None:
 
 
 def produce_through_a_daemon(bootstrap: str, topic: str, folder: Path) -> tuple[int, int]:
-    """How often a client was throttled by a daemon, and for how many ms together; each charge is in the topic."""
+    """How often a client was throttled by a daemon, and for how many ms together.
+
+    Each charge is in the topic.
+    """
     create(bootstrap, f"{topic}-through")
     set_quota(folder, Entity.of(user="ANONYMOUS"), producer_byte_rate=50_000.0)
     options = ["--event-log", f"kafka://{bootstrap}/{topic}", *_WINDOW]

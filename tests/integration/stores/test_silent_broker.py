@@ -59,7 +59,10 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[OSError]:
 
 
 def bounded(waits: list[OSError]) -> bool:
-    """Whether a silent broker was waited for once; one that refuses is tried a second time at once."""
+    """Whether a silent broker was waited for once.
+
+    One that refuses is tried a second time at once.
+    """
     silent = [error for error in waits if isinstance(error, TimeoutError)]
     return bool(waits) and len(silent) <= 1 and len(waits) <= 2
 

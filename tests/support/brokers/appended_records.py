@@ -11,7 +11,10 @@ TIMEOUT_S = 240.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendedRecord:
-    """A record as the broker keeps it; `at_ms` is when it was appended."""
+    """A record as the broker keeps it.
+
+    `at_ms` is when it was appended.
+    """
 
     value: bytes
     at_ms: int

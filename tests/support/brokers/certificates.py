@@ -8,7 +8,7 @@ CLIENT_NAME = "carol"
 
 
 def make_certificates(folder: Path) -> None:
-    """Nothing; `authority.pem`, `server.pem`, `client.pem` (key and chain each) and `stranger.pem` are in the folder.
+    """Write `authority.pem`, `server.pem`, `client.pem` (key and chain each) and `stranger.pem` to the folder.
 
     `stranger.pem` is an authority that signed nothing.
     """

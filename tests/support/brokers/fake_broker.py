@@ -13,7 +13,10 @@ Handler = Callable[[socket.socket], None]
 
 
 class FakeBroker:
-    """Accepts connections and hands each to `handler` in a thread of its own; closes it afterwards."""
+    """Accepts connections and hands each to `handler` in a thread of its own.
+
+    Closes it afterwards.
+    """
 
     def __init__(self, handler: Handler, *, port: int = 0, host: str = "127.0.0.1") -> None:
         self._handler = handler
@@ -75,7 +78,10 @@ def connected(address: str, *, receive_buffer: int | None = None) -> Iterator[so
 
 
 def receive(sock: socket.socket, count: int) -> bytes:
-    """Exactly `count` bytes; raises `ConnectionError` where the connection ends before."""
+    """Exactly `count` bytes.
+
+    Raises `ConnectionError` where the connection ends before.
+    """
     data = b""
     while len(data) < count:
         piece = sock.recv(count - len(data))
@@ -92,7 +98,10 @@ def receive_frame(sock: socket.socket) -> bytes:
 
 
 def is_closed(sock: socket.socket) -> bool:
-    """Whether the other side ended the connection; waits for it, and passes over what came before."""
+    """Whether the other side ended the connection.
+
+    Waits for it, and passes over what came before.
+    """
     try:
         while sock.recv(65536):
             pass
@@ -102,14 +111,14 @@ def is_closed(sock: socket.socket) -> bool:
 
 
 def answer_question(connection: socket.socket) -> None:
-    """Nothing; the daemon's question before a client's first request was answered: the broker serves the client."""
+    """Answer the daemon's question before a client's first request: the broker serves the client."""
     frame = receive_frame(connection)
     assert frame[4:8] == b"\x00\x03\x00\x01", f"{frame!r} is no Metadata of version 1"
     connection.sendall(struct.pack(">i", 4) + frame[8:12])
 
 
 def answer_each(connection: socket.socket) -> None:
-    """Nothing; every request got an empty body under its correlation id, until the connection ended."""
+    """Answer every request by an empty body under its correlation id, until the connection ends."""
     while True:
         head = connection.recv(4, socket.MSG_WAITALL)
         if len(head) < 4:

@@ -17,7 +17,10 @@ METADATA, VERSION = ApiKey.METADATA, 1
 
 
 class FakeCluster:
-    """The brokers by node id; `addresses` is what Metadata says, and may be changed."""
+    """The brokers by node id.
+
+    `addresses` is what Metadata says, and may be changed.
+    """
 
     def __init__(self) -> None:
         self.brokers: dict[int, FakeBroker] = {}
@@ -26,7 +29,7 @@ class FakeCluster:
         """The node ids in the order of the connections they got."""
 
     def handle(self, node_id: int, connection: socket.socket) -> None:
-        """Nothing; every request of a connection is answered. Bodies of other APIs are the node's id."""
+        """Answer every request of a connection. Bodies of other APIs are the node's id."""
         self.served.append(node_id)
         with suppress(ConnectionError):
             while True:
@@ -85,7 +88,10 @@ def node_at(sock: socket.socket) -> int:
 
 
 def named_client(address: str, folder: Path, host: str) -> ssl.SSLSocket:
-    """A TLS connection to an address on which the broker of a host name is asked for; `folder` has the authority."""
+    """A TLS connection to an address on which the broker of a host name is asked for.
+
+    `folder` has the authority.
+    """
     context = ssl.create_default_context(cafile=str(folder / "authority.pem"))
     context.check_hostname = False
     place = parse_address(address)

@@ -58,7 +58,10 @@ def run_tool(
 
 
 class JavaServer:
-    """A Java server with its log; started at once, ready after `wait_ready`."""
+    """A Java server with its log.
+
+    Started at once, ready after `wait_ready`.
+    """
 
     def __init__(
         self,
@@ -91,7 +94,7 @@ class JavaServer:
         return self._process.pid
 
     def wait_ready(self, probe: Callable[[], bool]) -> None:
-        """Nothing, once `probe` says yes.
+        """Wait until `probe` says yes.
 
         Raises `MissingServerError` with the end of the log where the process died or the time is up.
         """
@@ -109,16 +112,16 @@ class JavaServer:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
 
     def kill(self) -> None:
-        """Nothing, once the process is gone without having been asked."""
+        """Kill the process, and wait until it is gone."""
         self._process.kill()
         self._process.wait()
 
     def start_again(self) -> None:
-        """Nothing; a server that was stopped or killed runs again as before, ready after `wait_ready`."""
+        """Start a server again that was stopped or killed. It is ready after `wait_ready`."""
         self._process = self._started()
 
     def stop(self) -> None:
-        """Nothing, once the process is gone."""
+        """Stop the process, and wait until it is gone."""
         self._process.terminate()
         try:
             self._process.wait(STOP_TIMEOUT_S)

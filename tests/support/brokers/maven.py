@@ -44,7 +44,10 @@ KAFKA_3 = Release(
 
 
 class MissingServerError(RuntimeError):
-    """A server that the tests need could not be fetched or started; the message says why."""
+    """A server that the tests need could not be fetched or started.
+
+    The message says why.
+    """
 
 
 def jars(release: Release) -> Path:

@@ -17,7 +17,10 @@ _KNOWN = {API_VERSIONS: (0, 0), METADATA: (0, 1), ApiKey.PRODUCE: (0, 2), ApiKey
 
 @contextmanager
 def old_broker() -> Iterator[str]:
-    """The address (host:port) of the broker; gone at the end."""
+    """The address (host:port) of the broker.
+
+    Gone at the end.
+    """
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Connection) as server:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever)

@@ -97,11 +97,11 @@ def kafka_4(
     advertised_host: str = "127.0.0.1",
     properties: Mapping[str, str] | None = None,
 ) -> Iterator[Kafka]:
-    """A Kafka 4 cluster under KRaft with some more broker properties; stopped at the end.
+    """A Kafka 4 cluster under KRaft with some more broker properties.
 
-    The first broker is the controller as well; with `is_quorum` all of them are, so that any of them may be restarted.
-    With `quick_start` brokers start sooner, and are slower under load. Clients are sent to `advertised_host`, which
-    is an address of this machine.
+    Stopped at the end. The first broker is the controller as well; with `is_quorum` all of them are, so that any of
+    them may be restarted. With `quick_start` brokers start sooner, and are slower under load. Clients are sent to
+    `advertised_host`, which is an address of this machine.
 
     Raises `MissingServerError` where it can't be fetched or does not come up.
     """
@@ -187,9 +187,9 @@ def kafka_3(
 
 @contextmanager
 def zookeeper() -> Iterator[str]:
-    """The address (host:port) of a ZooKeeper server; stopped at the end.
+    """The address (host:port) of a ZooKeeper server.
 
-    Raises `MissingServerError` where it can't be fetched or does not come up.
+    Stopped at the end. Raises `MissingServerError` where it can't be fetched or does not come up.
     """
     with zookeeper_process() as (address, _):
         yield address
@@ -286,7 +286,10 @@ class _Ports:
 
 
 def _common_properties(work: Path, data: str, ports: _Ports) -> dict[str, str]:
-    """What every broker is given, of either version; certificates and data lie in `work`."""
+    """What every broker is given, of either version.
+
+    Certificates and data lie in `work`.
+    """
     plain_users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
     package = "org.apache.kafka.common.security"
     logins = {
@@ -329,7 +332,10 @@ def _common_properties(work: Path, data: str, ports: _Ports) -> dict[str, str]:
 
 
 def _kraft_properties(node_id: int, controllers: Mapping[int, int], ports: _Ports) -> dict[str, str]:
-    """What a node of a KRaft cluster is given on top; `controllers` are ports by node id."""
+    """What a node of a KRaft cluster is given on top.
+
+    `controllers` are ports by node id.
+    """
     listeners = ports.listeners
     if node_id in controllers:
         listeners += f",CONTROLLER://127.0.0.1:{controllers[node_id]}"
@@ -367,7 +373,7 @@ def _format_storage(folder: Path, configuration: Path, cluster_id: str, *, first
 
 
 def _add_scram_users(bootstrap: str) -> None:
-    """Nothing; the users of the SASL listener have SCRAM credentials (iterations as few as Kafka takes)."""
+    """Give the users of the SASL listener SCRAM credentials, with as few iterations as Kafka takes."""
     from kafka import KafkaAdminClient  # noqa: PLC0415 - every test run imports this module
     from kafka.admin import ScramMechanism, UserScramCredentialUpsertion  # noqa: PLC0415 - as above
 

@@ -50,7 +50,10 @@ def request_of(api_key: int, version: int, **fields: Any) -> Any:
 
 
 def response_in(frame: bytes, api_key: int, version: int) -> Any:
-    """The response of kafka-python's in a frame; fails unless it takes up exactly the frame."""
+    """The response of kafka-python's in a frame.
+
+    Fails unless it takes up exactly the frame.
+    """
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4, frame
     return _RESPONSES[api_key][version].decode(frame, header=True, framed=True)
 
@@ -66,7 +69,10 @@ def frames_in(data: bytes) -> Iterator[bytes]:
 
 @dataclass
 class TopicBroker:
-    """Topics by name with their number of partitions; `asked` has (API key, version) of every request it got."""
+    """Topics by name with their number of partitions.
+
+    `asked` has (API key, version) of every request it got.
+    """
 
     topics: dict[str, int] = field(default_factory=dict)
     default_partitions: int = 3

@@ -180,7 +180,7 @@ class Trace:
         self._has_memory = True
 
     def _send(self, count: int) -> None:
-        """Nothing; so many bytes came from the client, unless it is left unread."""
+        """Take a number of bytes from the client, unless it is left unread."""
         state = self.pair.session.state
         if state.waiting_request_bytes or state.upstream_is_full:
             return
@@ -194,7 +194,7 @@ class Trace:
             self._undelivered += answer
 
     def _deliver(self, count: int) -> None:
-        """Nothing; so many bytes came from the broker, unless it is left unread."""
+        """Take a number of bytes from the broker, unless it is left unread."""
         state = self.pair.session.state
         if state.waiting_response_bytes or state.client_is_full:
             return
@@ -203,7 +203,7 @@ class Trace:
             self._act(lambda: self.pair.answer(data))
 
     def _act(self, action: Callable[[], object]) -> None:
-        """Nothing; what the session did was looked at; where it refuses the connection ends."""
+        """Look at what the session did, and end the connection where it refuses."""
         try:
             action()
         except ProtocolError:
@@ -213,7 +213,7 @@ class Trace:
         self._look()
 
     def _finish(self) -> None:
-        """Nothing; the client sent all, the broker answered all, and all throttle times are over."""
+        """Let the client send all, the broker answer all, and all throttle times end."""
         state = self.pair.session.state
         self._act(lambda: (state.resume_requests(self.pair.now_ms), self.pair._collect()))
         self._act(lambda: (state.resume_responses(self.pair.now_ms), self.pair._collect()))
@@ -244,7 +244,7 @@ class Trace:
             assert self._begun <= last, f"request {self._begun} began {until_ms - now_ms} ms too early"
 
     def _look_upstream(self) -> None:
-        """Nothing; new bytes for the broker are the client's frames in their order, and whole ones of the daemon's."""
+        """Check that the broker gets the client's frames in their order, and whole ones of the daemon's."""
         new = self.pair.upstream[self._passed_bytes :]
         self._passed_bytes += len(new)
         self.broker.take(new)
@@ -287,7 +287,7 @@ class Trace:
             self._awaiting.append(due)
 
     def _look_at_client(self) -> None:
-        """Nothing; new bytes for the client are whole responses, or begin one, in the order of the requests."""
+        """Check that the client gets whole responses, or the beginning of one, in the order of the requests."""
         while True:
             rest = self.pair.client[self._answered_bytes :]
             if len(rest) < 4:
@@ -390,7 +390,10 @@ class Trace:
 
 
 def _alike(due: Sent, seen: bytes) -> bool:
-    """Whether bytes are the first of a frame; the limits of a fetch are lowered in passing."""
+    """Whether bytes are the first of a frame.
+
+    The limits of a fetch are lowered in passing.
+    """
     start, end = {FETCH: (17, 33), SHARE_FETCH: (30, 38)}.get(due.api_key, (0, 0))
     return due.frame[:start].startswith(seen[:start]) and due.frame[end:].startswith(seen[end:])
 

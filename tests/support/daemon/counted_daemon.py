@@ -12,7 +12,10 @@ from kafka_quotas.cli.start import main
 
 
 def count_objects(path: Path) -> None:
-    """Write how many objects of each type there are that were made since the start; the file is replaced whole."""
+    """Write how many objects of each type there are that were made since the start.
+
+    The file is replaced whole.
+    """
     gc.collect()
     counts = Counter(type(each).__name__ for each in gc.get_objects())
     written = path.with_suffix(".new")

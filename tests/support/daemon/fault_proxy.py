@@ -77,7 +77,10 @@ class _Way:
 
 
 class FaultProxy:
-    """Listens in a thread of its own until it is closed; then every connection is gone, silent ones too."""
+    """Listens in a thread of its own until it is closed.
+
+    Then every connection is gone, silent ones too.
+    """
 
     def __init__(
         self, upstream: str, faults: Callable[[int], Faults], *, host: str = "127.0.0.1", port: int = 0
@@ -160,7 +163,10 @@ class FaultProxy:
             await asyncio.gather(*pumps, return_exceptions=True)
 
     async def _pump(self, way: _Way) -> Ending | None:
-        """How the connection is to end; None where the source has ended, which the target is told."""
+        """How the connection is to end.
+
+        None where the source has ended, which the target is told.
+        """
         fault, passed = way.fault, 0
         while fault.cut_after is None or passed < fault.cut_after:
             room = fault.piece_bytes if fault.cut_after is None else min(fault.piece_bytes, fault.cut_after - passed)

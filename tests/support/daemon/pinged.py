@@ -11,13 +11,13 @@ PING = request(12, 1, 77, b"ping")
 
 
 def ping(sock: socket.socket) -> None:
-    """Nothing; a request went through and its answer came back."""
+    """Send a request, and receive its answer."""
     sock.sendall(PING)
     assert receive_frame(sock) == framed(struct.pack(">i", 77))
 
 
 def throttling_broker(connection: socket.socket) -> None:
-    """Nothing; every Produce got the answer of a broker, until the connection ended."""
+    """Answer every Produce as a broker does, until the connection ends."""
     while True:
         frame = receive_frame(connection)
         connection.sendall(produce_response(struct.unpack(">i", frame[8:12])[0]))

@@ -69,7 +69,10 @@ class DaemonProcess:
         return [line for line in self.log if all(piece in line for piece in pieces)]
 
     def wait_for_log(self, *pieces: str, count: int = 1, timeout_s: float = SOON_S) -> str:
-        """The `count`th line with all of these texts, as soon as it is there; fails after `timeout_s`."""
+        """The `count`th line with all of these texts, as soon as it is there.
+
+        Fails after `timeout_s`.
+        """
 
         def found() -> list[str]:
             return [line for line in self._lines if all(piece in line for piece in pieces)]
@@ -86,7 +89,10 @@ class DaemonProcess:
         return ask_status(self.control)
 
     def wait_until(self, holds, *, timeout_s: float = SOON_S) -> DaemonStatus:
-        """The first status for which `holds` is true; fails after `timeout_s`. For a while there may be no answer."""
+        """The first status for which `holds` is true.
+
+        Fails after `timeout_s`. For a while there may be no answer.
+        """
         deadline = time.monotonic() + timeout_s
         pause = threading.Event()
         last: DaemonStatus | ControlError | None = None
@@ -104,12 +110,18 @@ class DaemonProcess:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """End the process without asking it; the log is complete then."""
+        """End the process without asking it.
+
+        The log is complete then.
+        """
         self._process.kill()
         self.stop()
 
     def wait(self) -> int:
-        """The exit code; the log is complete then."""
+        """The exit code.
+
+        The log is complete then.
+        """
         code = self._process.wait(STOP_S)
         self._reader.join(STOP_S)
         return code
@@ -147,9 +159,9 @@ def running_daemon(
     store: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[DaemonProcess]:
-    """A daemon in front of `upstream`, with a local store in `folder` unless `store` names another; stopped at the end.
+    """A daemon in front of `upstream`, with a local store in `folder` unless `store` names another.
 
-    `upstream` may name several brokers. Fails where the log holds a traceback.
+    Stopped at the end. `upstream` may name several brokers. Fails where the log holds a traceback.
     """
     daemon = DaemonProcess(
         [
@@ -186,7 +198,7 @@ def store_url(folder: Path) -> str:
 
 
 def set_quota(folder: Path, entity: Entity, **quotas: float | None) -> None:
-    """Nothing; the store of a daemon in this folder holds these quotas (None: holds them no more)."""
+    """Store quotas of a daemon in this folder, or remove those that are None."""
     store = open_store(store_url(folder))
     try:
         (result,) = store.alter([Alteration(entity=entity, changes=quotas)])

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
-    """Bytes that passed at one moment; below zero what an event at that moment forgave."""
+    """Bytes that passed at one moment.
+
+    Below zero what an event at that moment forgave.
+    """
 
     at_ms: int
     size: float

@@ -28,7 +28,10 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "GSSAPI")
 
 
 class State(Enum):
-    """`SaslServerAuthenticator.SaslState`; re-authentication is told from the first by `Broker.principal`."""
+    """`SaslServerAuthenticator.SaslState`.
+
+    Re-authentication is told from the first by `Broker.principal`.
+    """
 
     INITIAL_REQUEST = auto()
     HANDSHAKE_OR_VERSIONS_REQUEST = auto()
@@ -58,7 +61,10 @@ class Served:
 
 @dataclass
 class Broker:
-    """One connection to it; `sizes` says how large the answer to a Fetch is, by its correlation id."""
+    """One connection to it.
+
+    `sizes` says how large the answer to a Fetch is, by its correlation id.
+    """
 
     requires_sasl: bool
     reauthenticates: bool
@@ -78,7 +84,7 @@ class Broker:
             self.state, self.principal = State.COMPLETE, ANONYMOUS
 
     def take(self, data: bytes) -> None:
-        """Nothing; these bytes arrived."""
+        """Take bytes that arrived."""
         if not self.is_closed:
             self.received += data
 
@@ -108,7 +114,10 @@ class Broker:
         return self._answer(frame, key, version, correlation_id, error=ILLEGAL_STATE)
 
     def _answer(self, frame: bytes, key: int, version: int, correlation_id: int, *, error: int) -> bytes:
-        """What the APIs answer; SASL is not for them."""
+        """What the APIs answer.
+
+        SASL is not for them.
+        """
         if key == PRODUCE:
             name = struct.unpack_from(">h", frame, 12)[0]
             acks = struct.unpack_from(">h", frame, 14 + name + 2)[0]
@@ -181,7 +190,10 @@ class Broker:
         return authenticate_answer(answer, correlation_id=correlation_id)
 
     def _evaluate(self, token: bytes) -> bytes | None:
-        """What the mechanism says to a token, None where it refuses; with the last one the client is in."""
+        """What the mechanism says to a token, None where it refuses.
+
+        With the last one the client is in.
+        """
         self.tokens.append(token)
         count = len(self.tokens)
         if self.mechanism == "PLAIN":

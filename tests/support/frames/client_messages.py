@@ -37,7 +37,10 @@ class Sent:
 
 
 def messages(code: int, number: int, size: int) -> list[tuple[bytes, bool]]:
-    """Some frames of the client, and whether they are bare tokens; their correlation ids count up from `number`."""
+    """Some frames of the client, and whether they are bare tokens.
+
+    Their correlation ids count up from `number`.
+    """
     user = (b"alice", b"mallory")[size % 2]
     plain = b"\0" + user + b"\0" + (b"wrong" if size % 5 == 0 else b"secret")
     scram = (b"n,,n=" + user + b",r=nonce", b"c=biws,r=nonce2,p=right")

@@ -30,20 +30,29 @@ def framed(content: bytes) -> bytes:
 
 
 def request(key: int, version: int, correlation_id: int, body: bytes, *, client_id: str = CLIENT_ID) -> bytes:
-    """A request; `body` starts with the header's tag section where the version has one."""
+    """A request.
+
+    `body` starts with the header's tag section where the version has one.
+    """
     name = client_id.encode()
     return framed(struct.pack(">hhih", key, version, correlation_id, len(name)) + name + body)
 
 
 def response(correlation_id: int, body: bytes) -> bytes:
-    """A response; `body` starts with the header's tag section where the version has one."""
+    """A response.
+
+    `body` starts with the header's tag section where the version has one.
+    """
     return framed(struct.pack(">i", correlation_id) + body)
 
 
 def produce(
     correlation_id: int, *, size: int = 1000, acks: int = 1, version: int = 7, client_id: str = CLIENT_ID
 ) -> bytes:
-    """A Produce request whose frame is `size` bytes long, length field included; the records are zeros."""
+    """A Produce request whose frame is `size` bytes long, length field included.
+
+    The records are zeros.
+    """
     head = b"\x00\x00" if version >= 9 else b"\xff\xff" if version >= 3 else b""  # tags, null transactional id
     start = request(0, version, correlation_id, head + struct.pack(">hi", acks, 30000), client_id=client_id)
     return framed(start[4:] + bytes(size - len(start)))
@@ -91,7 +100,10 @@ def fetch(
 
 
 def fetch_response(correlation_id: int, *, size: int = 1000, version: int = 11, throttle_ms: int = 0) -> bytes:
-    """A Fetch response whose frame is `size` bytes long, length field included; what is behind the head is filler."""
+    """A Fetch response whose frame is `size` bytes long, length field included.
+
+    What is behind the head is filler.
+    """
     head = b"\x00" if version >= 12 else b""
     throttle = struct.pack(">i", throttle_ms) if version >= 1 else b""
     start = response(correlation_id, head + throttle)
@@ -104,13 +116,19 @@ def question(correlation_id: int, *, client_id: str = CLIENT_ID) -> bytes:
 
 
 def question_answer(correlation_id: int, *, brokers: int = 1) -> bytes:
-    """The answer to it: brokers, the controller and no topic; an error names no broker."""
+    """The answer to it: brokers, the controller and no topic.
+
+    An error names no broker.
+    """
     broker = struct.pack(">i", 1) + b"\x00\x04host" + struct.pack(">i", 9092) + b"\xff\xff"
     return response(correlation_id, struct.pack(">i", brokers) + brokers * broker + struct.pack(">ii", 1, 0))
 
 
 def throttle_of(frame: bytes, offset: int = 8) -> int:
-    """The throttle time at an offset of a frame; negative offsets count from its end."""
+    """The throttle time at an offset of a frame.
+
+    Negative offsets count from its end.
+    """
     place = offset if offset >= 0 else len(frame) + offset
     value: int = struct.unpack_from(">i", frame, place)[0]
     return value

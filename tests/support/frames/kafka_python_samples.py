@@ -13,7 +13,10 @@ ELEMENTS = 3
 
 
 def _load_all() -> dict[int, Any]:
-    """Return API key -> response class; a class registers itself when its module is imported."""
+    """Return API key -> response class.
+
+    A class registers itself when its module is imported.
+    """
     for package in ("admin", "consumer", "metadata", "producer"):
         path = import_module(f"kafka.protocol.{package}")
         for module in pkgutil.iter_modules(path.__path__):
@@ -68,7 +71,10 @@ def response_frame(message: Any, *, correlation_id: int = 77) -> bytes:
 
 
 def decoded_response(frame: bytes, api_key: int, version: int) -> dict[str, Any]:
-    """Return the fields of the response in a frame; fails unless it takes up exactly the frame."""
+    """Return the fields of the response in a frame.
+
+    Fails unless it takes up exactly the frame.
+    """
     message = RESPONSES[api_key][version].decode(frame, header=True, framed=True)
     message.with_header(correlation_id=77)
     assert bytes(message.encode(header=True, framed=True)) == frame

@@ -113,7 +113,10 @@ def header_bytes(message: Entity, client_id: str | None) -> int:
 
 
 def decoded_response(frame: bytes, api_key: int, version: int) -> Entity:
-    """Return the response of a frame; fails unless header and body take up exactly the frame."""
+    """Return the response of a frame.
+
+    Fails unless header and body take up exactly the frame.
+    """
     schema = load_response_schema(api_key, version)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     _, size = entity_reader(schema.__header_schema__)(frame, 4)

@@ -49,7 +49,7 @@ def metadata_response(correlation_id: int, port: int) -> bytes:
 
 
 def converse(sock: socket.socket, client_id: str) -> int:
-    """Go through the steps; returns how many were answered before the connection ended, if it did."""
+    """Go through the steps and return how many were answered before the connection ended, if it did."""
     done = 0
     try:
         for step in steps(client_id):
@@ -62,7 +62,10 @@ def converse(sock: socket.socket, client_id: str) -> int:
 
 
 def answer(connection: socket.socket) -> None:
-    """Answer as a broker does, at the address that the connection came to; anything else gets an empty body."""
+    """Answer as a broker does, at the address that the connection came to.
+
+    Anything else gets an empty body.
+    """
     port = connection.getsockname()[1]
     while True:
         frame = receive_frame(connection)

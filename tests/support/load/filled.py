@@ -33,7 +33,10 @@ def filled(kind: Any) -> Any:
 
 
 def _hints(kind: Any) -> dict[str, Any]:
-    """The types of the fields; names that a module has for type checkers only are looked up below the package."""
+    """The types of the fields.
+
+    Names that a module has for type checkers only are looked up below the package.
+    """
     module = import_module(kind.__module__)
     try:
         return get_type_hints(kind)

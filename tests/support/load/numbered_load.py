@@ -34,7 +34,10 @@ _TIMEOUT_MS = int(TIMEOUT_S * 1000)
 
 
 class NumberedLoad(ABC):
-    """A producer that goes on until it is told to stop; `name` is its client-id as well."""
+    """A producer that goes on until it is told to stop.
+
+    `name` is its client-id as well.
+    """
 
     library: str
 

@@ -1,4 +1,4 @@
-"""Raw clients of a load test, run for a moment against an address; and a broker in memory for them to talk to."""
+"""Raw clients of a load test, run for a moment against an address, and a broker in memory for them to talk to."""
 
 import socket
 import threading
@@ -41,7 +41,10 @@ def run_raw(
     properties: Mapping[str, str] | None = None,
     until: Callable[[], bool] | None = None,
 ) -> Sequence[LoadClient]:
-    """The clients after their run, which ends early once `until` holds; what hindered one is in its `error`."""
+    """The clients after their run, which ends early once `until` holds.
+
+    What hindered one is in its `error`.
+    """
     plan = LoadPlan(
         bootstrap=bootstrap,
         entities=tuple(entities),
@@ -66,7 +69,10 @@ def run_raw(
 
 @contextmanager
 def talking(broker: TopicBroker, *, ends: Callable[[int], bool] = lambda _count: False) -> Iterator[FakeBroker]:
-    """An address at which the broker in memory answers; `ends` says by the requests so far to end a connection."""
+    """An address at which the broker in memory answers.
+
+    `ends` says by the requests so far to end a connection.
+    """
     count = 0
     lock = threading.Lock()
 

@@ -140,7 +140,10 @@ class EntryPoint:
 
 
 def build_image(folder: Path) -> Image:
-    """Build the image of this checkout's Dockerfile on a Debian base that is made here; storage in `folder`."""
+    """Build the image of this checkout's Dockerfile on a Debian base that is made here.
+
+    Storage in `folder`.
+    """
     base = folder / "base"
     base.mkdir()
     packages = "python3,python3-venv,ca-certificates"

@@ -1,4 +1,4 @@
-"""Several commands of the program in one process, one after the other; run as a process.
+"""Several commands of the program in one process, one after the other.
 
     python -m tests.support.processes.command_series '["pipeline", "usage", ...]' '["compare", FOLDER]' ...
 

@@ -59,7 +59,10 @@ def kraft_alteration(
     resolves: Resolves,
     validate_only: bool = False,
 ) -> KraftOutcome:
-    """What becomes of an entity with the `current` quotas; with `validate_only` the records are told, not applied."""
+    """What becomes of an entity with the `current` quotas.
+
+    With `validate_only` the records are told, not applied.
+    """
     requested = tuple(changes)
     error = kraft_verdict(pairs, requested, resolves=resolves)
     if error is not None:
@@ -87,9 +90,10 @@ def zookeeper_alteration(
     resolves: Resolves,
     validate_only: bool = False,
 ) -> ZookeeperOutcome:
-    """What becomes of the znodes below `/config`, path to data; nothing on an error or with `validate_only`.
+    """What becomes of the znodes below `/config`, path to data.
 
-    Raises `StoreError` where the data of a znode that must be read can't be.
+    Nothing on an error or with `validate_only`. Raises `StoreError` where the data of a znode that must be read can't
+    be.
     """
     listed, requested = tuple(pairs), tuple(changes)
     error = zookeeper_verdict(listed, requested, resolves=resolves)
@@ -128,7 +132,10 @@ def _replayed(current: Mapping[str, float], records: Iterable[QuotaRecord]) -> d
 
 
 def _allowed_keys(entity: Entity) -> set[str]:
-    """The keys a broker tolerates in an entity's znode; credentials only in a named user's own."""
+    """The keys a broker tolerates in an entity's znode.
+
+    Credentials only in a named user's own.
+    """
     for_ip = entity.ip is not ABSENT
     quotas = {key.name for key in QUOTA_KEYS.values() if key.for_ip == for_ip}
     named_user = isinstance(entity.user, str) and entity.client_id is ABSENT

@@ -11,7 +11,10 @@ Content = Mapping[Entity, Mapping[str, float]]
 
 
 def read_back(content: Content, form: FileFormat, folder: Path) -> dict[Entity, Mapping[str, float | None]]:
-    """What a file with this content declares; there is no problem with it."""
+    """What a file with this content declares.
+
+    There is no problem with it.
+    """
     path = folder / f"quotas.{form}"
     path.write_text("".join(file_text(content.items(), form)), encoding="utf-8")
     found = read_declarations([str(path)])
@@ -20,7 +23,10 @@ def read_back(content: Content, form: FileFormat, folder: Path) -> dict[Entity, 
 
 
 def same_content(one: Content, other: Mapping[Entity, Mapping[str, float | None]]) -> bool:
-    """Whether two contents are the same to the last bit; NaN is the same as itself."""
+    """Whether two contents are the same to the last bit.
+
+    NaN is the same as itself.
+    """
     return _spelt(one) == _spelt(other)
 
 

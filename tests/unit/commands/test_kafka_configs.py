@@ -33,17 +33,17 @@ class Brokers:
         self.altered: list[tuple[Entity, list[tuple[str, float | None]]]] = []
 
     def describe(self, _: QuotaFilter) -> list[QuotaEntry]:
-        """Nothing is stored."""
+        """Store nothing."""
         return []
 
     def alter(self, entity: Entity, changes: Sequence[tuple[str, float | None]]) -> None:
-        """Nothing, or the answer."""
+        """Return the answer, if there is one."""
         if self.answer is not None:
             raise self.answer
         self.altered.append((entity, list(changes)))
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Users:
@@ -61,7 +61,7 @@ class Users:
         return list(self._stored.items())
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 @pytest.fixture

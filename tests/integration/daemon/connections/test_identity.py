@@ -123,7 +123,7 @@ def handshake(client, version: int) -> None:
 
 
 def handshake_again(client) -> None:
-    """Nothing; a handshake of a client that is logged in was answered, which a broker does a second after the login."""
+    """Wait until a logged-in client's handshake is answered, which takes a broker a second after the login."""
     deadline_s = time.monotonic() + TIMEOUT_S
     while True:
         client.sendall(request(17, 1, 1, struct.pack(">h", 5) + b"PLAIN"))

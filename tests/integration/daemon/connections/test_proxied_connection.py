@@ -55,7 +55,7 @@ class Bench:
         return self.loop.run_until_complete(asyncio.wait_for(coming, TIMEOUT_S))
 
     def receive(self, sock: socket.socket) -> bytes:
-        """What comes next; b"" at the end."""
+        """What comes next, empty at the end."""
         return self.wait(self.loop.sock_recv(sock, 65536))
 
     def close(self) -> None:

@@ -37,12 +37,15 @@ class Peers:
         return self.loop.run_until_complete(asyncio.wait_for(coming, TIMEOUT_S))
 
     def fill(self) -> None:
-        """Nothing; the peer's window is closed, and more waits."""
+        """Write until the peer's window is closed, and more waits."""
         for _ in range(40):
             self.end.write(bytes(256 * 1024))
 
     async def until_lost_or(self, seconds: float) -> bool:
-        """Whether the end is lost, or its peer is held to be; waited for until then, or for so long."""
+        """Whether the end is lost, or its peer is held to be.
+
+        Waited for until then, or for so long.
+        """
         deadline = self.loop.time() + seconds
         while self.loop.time() < deadline:
             if self.end.lost_peer() or self.lost.is_set():
@@ -58,7 +61,7 @@ class Peers:
 
 
 def drop_everything(sock: socket.socket) -> None:
-    """Nothing; whatever comes for a socket is dropped by the kernel, as if its host were gone."""
+    """Let the kernel drop whatever comes for a socket, as if its host were gone."""
     program = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))  # return 0 bytes of each packet
     pointer = struct.pack("HL", 1, ctypes.addressof(program))
     sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, pointer)

@@ -153,7 +153,7 @@ def test_a_renewed_certificate_is_served_without_a_restart_and_a_broken_one_is_n
 
 
 def wait_for_renewal(daemon: DaemonProcess, event: str) -> None:
-    """Nothing; the daemon has looked at its files, which it does when connections come, once a second at most."""
+    """Wait until the daemon has looked at its files, which it does once a second, when connections come."""
     for _ in range(60):
         with connected(daemon.bootstrap):
             pass

@@ -235,7 +235,7 @@ def metadata(bootstrap: str) -> dict[int, str]:
 
 
 def write_and_read(bootstrap: str, topic: str) -> None:
-    """Nothing; a record in every partition went in and came out again."""
+    """Write a record to every partition, and read them all."""
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
     failed: list[object] = []
     for partition in range(4):

@@ -55,7 +55,7 @@ def daemon(folder: Path, *, port: int, upstream: str, store: str) -> Iterator[Da
 
 
 def every_charge_is_in_the_topic(process: DaemonProcess, bootstrap: str) -> None:
-    """Nothing; what the daemon has logged by now came to the topic, whatever became of its broker meanwhile."""
+    """Wait until the topic has what the daemon has logged by now, whatever became of its broker meanwhile."""
     counters = process.status().counters
     assert counters["events_dropped"] == 0
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": EVENTS})

@@ -244,7 +244,10 @@ def test_metrics_without_prometheus_client_are_refused_with_a_hint(tmp_path: Pat
 
 
 def run_and_fail(*arguments: str, environment: dict[str, str] | None = None) -> str:
-    """What a daemon that can't start says; nothing but that one line and a hint."""
+    """What a daemon that can't start says.
+
+    Nothing but that one line and a hint.
+    """
     result = subprocess.run(
         [sys.executable, "-m", "kafka_quotas", "daemon", "run", *arguments],
         check=False,

@@ -101,7 +101,7 @@ def consumed(bootstrap: str, topic: str) -> list[bytes]:
 
 
 def restart(kafka: Kafka, daemon: DaemonProcess, admin: AdminClient, topic: str, load: Load) -> None:
-    """Nothing; every broker was stopped under load and came back, one after the other."""
+    """Stop every broker under load and start it again, one after the other."""
     for server in kafka.servers:
         server.stop()
         before = len(load.acknowledged)

@@ -48,12 +48,15 @@ def either(request: pytest.FixtureRequest) -> DaemonProcess:
 
 @pytest.fixture
 def tools(kafka4: Kafka) -> Kafka:
-    """Kafka's own tools, by version 4; which brokers they talk to is up to their arguments."""
+    """Kafka's own tools, by version 4.
+
+    Which brokers they talk to is up to their arguments.
+    """
     return kafka4
 
 
 def make_topic(bootstrap: str, name: str) -> None:
-    """Nothing; a topic whose partitions are spread over all brokers exists."""
+    """Create a topic whose partitions are spread over all brokers."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     created = admin.create_topics([NewTopic(name, num_partitions=PARTITIONS, replication_factor=1)])
     created[name].result(TIMEOUT_S)

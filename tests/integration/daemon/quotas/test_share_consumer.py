@@ -57,7 +57,10 @@ def emptying(kafka4: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 class ShareConsumer:
-    """A share consumer, and when each of its records came; ended by `stop`."""
+    """A share consumer, and when each of its records came.
+
+    Ended by `stop`.
+    """
 
     def __init__(self, kafka: Kafka, bootstrap: str, topic: str, group: str) -> None:
         reset = ["--alter", "--entity-type", "groups", "--entity-name", group]

@@ -37,7 +37,10 @@ RECORD_BYTES = 300
 
 
 class Sender(ABC):
-    """Sends numbers to one partition until it is told to end; what became of each is in `results` (0: taken)."""
+    """Sends numbers to one partition until it is told to end.
+
+    What became of each is in `results` (0: taken).
+    """
 
     def __init__(self) -> None:
         self.results: list[tuple[int, int]] = []
@@ -49,11 +52,11 @@ class Sender(ABC):
         return self
 
     def end(self) -> None:
-        """Nothing; nothing more is sent."""
+        """Send no more."""
         self._end.set()
 
     def stop(self) -> None:
-        """Nothing; everything that was sent has been answered, or this fails."""
+        """Wait until everything that was sent is answered, and fail if it is not in time."""
         self.end()
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive(), "it hangs"
@@ -145,7 +148,10 @@ class ByKafkaPython(Sender):
 
 
 class ByJava(Sender):
-    """Kafka's own verifiable producer; it sends a fixed number of records and tells about them at its end."""
+    """Kafka's own verifiable producer.
+
+    It sends a fixed number of records and tells about them at its end.
+    """
 
     RECORDS = 8 * PER_SECOND
 
@@ -170,7 +176,7 @@ class ByJava(Sender):
 
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:
-    """Nothing; it holds by now, or this fails."""
+    """Wait until it holds, and fail if it does not in time."""
     deadline_s = time.monotonic() + TIMEOUT_S
     pause = threading.Event()
     while not holds():
@@ -179,7 +185,7 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
 
 
 def set_threshold(daemon: DaemonProcess, folder: Path, entity: Entity, key: str, value: float) -> None:
-    """Nothing; the daemon goes by this threshold."""
+    """Set a threshold, and wait until the daemon goes by it."""
     before = daemon.status().store.revision
     store = open_store(f"local:{folder / 'quotas.db'}")
     try:

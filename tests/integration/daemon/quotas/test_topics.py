@@ -48,11 +48,11 @@ class Held:
         return self.daemon.bootstrap
 
     def limit(self, client_id: str, rate: float = RATE) -> None:
-        """Nothing; a client-id is held to so many partitions per second."""
+        """Limit a client-id to a number of partitions per second."""
         self.set(Entity.of(client_id=client_id), "controller_mutation_rate", rate)
 
     def set(self, entity: Entity, key: str, value: float | None) -> None:
-        """Nothing; the daemon goes by it."""
+        """Store a limit, and wait until the daemon goes by it."""
         before = self.daemon.status().store.revision
         stored(self.store_url, entity, key, value)
         self.daemon.wait_until(lambda status: status.store.revision != before)
@@ -107,7 +107,7 @@ def topics_of(bootstrap: str) -> set[str]:
 
 
 def seen(bootstrap: str, expected: set[str], prefix: str) -> None:
-    """Nothing; these are the topics with a prefix, once every broker knows."""
+    """Wait until these are the topics with a prefix."""
     deadline_s = time.monotonic() + TIMEOUT_S
     found: set[str] = set()
     while time.monotonic() < deadline_s:
@@ -118,7 +118,10 @@ def seen(bootstrap: str, expected: set[str], prefix: str) -> None:
 
 
 def three_at_once(address: str, client_id: str, version: int, name: str) -> tuple[list[int], int]:
-    """The codes and the throttle time of a request for three topics; those that were admitted exist."""
+    """The codes and the throttle time of a request for three topics.
+
+    Those that were admitted exist.
+    """
     names = [f"{name}-{number}" for number in range(3)]
     with wire_client(address, client_id=client_id) as client:
         response = create(client, version, *((name, 1) for name in names))

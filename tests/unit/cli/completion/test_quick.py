@@ -143,7 +143,10 @@ def test_words_that_bash_breaks_at_its_own_marks_are_made_whole(
 
 
 def pieces_of_bash(line: str) -> list[str]:
-    """The words of a line as bash 5 breaks it, the default marks given; what is in quotes stays whole."""
+    """The words of a line as bash 5 breaks it, the default marks given.
+
+    What is in quotes stays whole.
+    """
     quoted = re.findall(r"'[^']*'?|[^\s=:']+|[=:]+|\s+", line)
     pieces: list[str] = [""]
     for piece in quoted:

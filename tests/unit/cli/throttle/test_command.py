@@ -212,7 +212,10 @@ def test_what_makes_no_sense_is_refused_in_one_line(argv, message: str) -> None:
 def test_a_bad_line_leaves_a_whole_document_without_summary(
     form: str, parse: Callable[[str], dict], tmp_path: Path
 ) -> None:
-    """Decisions before the line are printed by then; whoever parses the output must still be able to."""
+    """Decisions before the line are printed by then.
+
+    Whoever parses the output must still be able to.
+    """
     file = tmp_path / "events.csv"
     file.write_text("t_ms,amount\n0,10\n1000,20\n2000,much\n", encoding="utf-8")
     code, out, err = run_cli("throttle", "simulate", str(file), "--quota", "5", "--output", form)

@@ -23,7 +23,10 @@ CLUSTER, LOCAL = open_store(URL), open_store("local:/q.db")
 
 
 class FakeCluster:
-    """Three brokers; the class attributes say what they answer."""
+    """Three brokers.
+
+    The class attributes say what they answer.
+    """
 
     callbacks: Mapping[int, str] = {}
     refuses = False

@@ -59,7 +59,7 @@ class Memory:
         raise AssertionError("a migration does not watch")
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Hold nothing."""
 
 
 def outcomes(result: Any) -> list[tuple[str, str, MigrationOutcome]]:

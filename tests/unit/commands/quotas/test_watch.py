@@ -33,7 +33,10 @@ def snapshot(revision: str, **users: float) -> Snapshot:
 
 
 class Script:
-    """A store whose `watch` answers what was written down; the clock moves on by the time it was given."""
+    """A store whose `watch` answers what was written down.
+
+    The clock moves on by the time it was given.
+    """
 
     url = "local:/script"
     kind = StoreKind.LOCAL
@@ -60,7 +63,7 @@ class Script:
         raise AssertionError("a watch does not alter")
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Hold nothing."""
 
 
 class Seen:

@@ -1,4 +1,7 @@
-"""kafka-configs' command lines beyond what the conformance lines pin; the original was asked for every expectation."""
+"""kafka-configs' command lines beyond what the conformance lines pin.
+
+The original was asked for every expectation.
+"""
 
 import pytest
 

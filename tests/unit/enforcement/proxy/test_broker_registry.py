@@ -141,7 +141,10 @@ def test_names_stand_for_brokers(host: str, node_id: int | None) -> None:
 
 
 class Names(asyncio.SelectorEventLoop):
-    """An event loop with names and a time of its own; a name that has no address can't be looked up."""
+    """An event loop with names and a time of its own.
+
+    A name that has no address can't be looked up.
+    """
 
     def __init__(self) -> None:
         super().__init__()

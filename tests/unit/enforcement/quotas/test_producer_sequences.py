@@ -21,7 +21,10 @@ IN_FLIGHT = 5
 
 
 class Producer(Client):
-    """A client with 1000 bytes/s that is refused while it is over; the broker never saw a producer before."""
+    """A client with 1000 bytes/s that is refused while it is over.
+
+    The broker never saw a producer before.
+    """
 
     def __init__(self, on_violation: OnViolation = OnViolation.ERROR, *, max_throttle_ms: int | None = None) -> None:
         self.charges: list[Charge] = []

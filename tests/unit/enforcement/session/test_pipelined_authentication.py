@@ -37,7 +37,10 @@ LIMIT = {QuotaType.PRODUCE: 1000.0}
 
 
 def pipelined(pair: Pair, *rounds: tuple[bytes, bytes]) -> None:
-    """The client sends all at once; the broker answers one after the other what has reached it."""
+    """The client sends all at once.
+
+    The broker answers one after the other what has reached it.
+    """
     pair.send(b"".join(sent for sent, _ in rounds))
     for number, (_, answer) in enumerate(rounds, 1):
         assert pair.upstream == b"".join(sent for sent, _ in rounds[:number])

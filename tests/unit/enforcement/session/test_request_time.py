@@ -63,7 +63,7 @@ class Flood:
         return answered * COST_MS / (seconds - since_s)
 
     def run(self, seconds: int) -> None:
-        """Nothing; every answer's time is in `answered_ms`."""
+        """Note every answer's time in `answered_ms`."""
         due = [(START_MS, index, 0) for index in range(len(self.pairs))]
         while due:
             now_ms, index, number = heapq.heappop(due)

@@ -41,7 +41,10 @@ def share_fetch(correlation_id: int, version: int, *, max_bytes: int = 50_000_00
 def answer(
     correlation_id: int, version: int, *, record_bytes: int = 1000, error: ErrorCode = ErrorCode.none, host: str = ""
 ) -> bytes:
-    """A response with records in three topics of three partitions; with brokers where a host is given."""
+    """A response with records in three topics of three partitions.
+
+    With brokers where a host is given.
+    """
     message = kio_samples.filled_response(ApiKey.SHARE_FETCH, version)
     topics = tuple(
         dataclasses.replace(

@@ -370,7 +370,10 @@ def test_passed_topics_are_made_and_cost_nothing() -> None:
 
 
 def metadata_of(count: int, *, name_bytes: int = 0) -> bytes:
-    """A Metadata request of version 1 that names so many topics; empty names, or zeros."""
+    """A Metadata request of version 1 that names so many topics.
+
+    Empty names, or zeros.
+    """
     name = name_bytes.to_bytes(2, "big") + bytes(name_bytes)
     return request(METADATA, 1, 1, count.to_bytes(4, "big") + name * count)
 

@@ -77,7 +77,7 @@ class Producer(Client):
         ]
 
     def fill(self, version: int = 9) -> None:
-        """Nothing; the broker takes in 2000 bytes/s by now, of which `small` has 1000, `large` 998 and `other` 2."""
+        """Let the broker take in 2000 bytes/s, of which `small` has 1000, `large` 998 and `other` 2."""
         result = self.produce(version, ("small", 0, bytes(5000)), ("large", 0, bytes(4990)), ("other", 0, bytes(10)))
         assert result is not None
         assert {code for _, _, code in result} == {0}

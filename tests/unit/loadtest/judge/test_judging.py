@@ -194,7 +194,10 @@ def test_rates_are_of_what_the_workload_is_charged_with() -> None:
 
 
 def test_a_bucket_of_tokens_is_judged_from_when_it_is_empty() -> None:
-    """A burst of a whole window may pass first; what counts is what the broker lets through afterwards."""
+    """A burst of a whole window may pass first.
+
+    What counts is what the broker lets through afterwards.
+    """
     mutator = recorded("mutator", workload=Workload.MUTATE, quota=5)
     for second in range(6):  # the bucket of 15 lasts for 6 s at 7.5 a second
         mutator.recorder.response(second * 1000 * MS, charged=8 if second % 2 else 7, throttle_ms=0)

@@ -37,7 +37,10 @@ def test_without_any_duration_all_figures_are_0() -> None:
 
 
 def test_each_line_of_a_distribution_holds_its_share() -> None:
-    """The library's lines lie elsewhere, its steps not being those of the original; its counts are the same."""
+    """The library's lines lie elsewhere, its steps not being those of the original.
+
+    Its counts are the same.
+    """
     durations, reference = Histogram(), HdrHistogram(LOWEST_US, HIGHEST_US, 3)
     added = [*range(50, 2000, 7), *range(10_000, 4_000_000, 30_011)]
     for microseconds in added:

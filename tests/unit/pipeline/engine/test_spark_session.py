@@ -1,4 +1,7 @@
-"""What a Spark session needs before it starts, and what it is told; nothing here starts one."""
+"""What a Spark session needs before it starts, and what it is told.
+
+Nothing here starts one.
+"""
 
 import subprocess
 import sys

@@ -313,7 +313,10 @@ class TestUnconfirmed:
 
     @pytest.fixture
     def lossy(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Local stores that make each change and lose the answer about `alice`; `bob` is refused."""
+        """Local stores that make each change and lose the answer about `alice`.
+
+        `bob` is refused.
+        """
         real = LocalStore.alter
 
         def alter(

@@ -156,7 +156,10 @@ def test_kafka_python_writes_the_same_bytes(request_: ClientRequest[Any], kind: 
 
 
 def _theirs(kind: Any, said: dict[str, Any]) -> Any:
-    """The message of kafka-python with these fields; the kinds of its parts are attributes of it."""
+    """The message of kafka-python with these fields.
+
+    The kinds of its parts are attributes of it.
+    """
     parts = {"components": "ComponentData", "entries": "EntryData", "entity": "EntityData", "ops": "OpData"}
     return kind(**{
         name: [_theirs(getattr(kind, parts[name]), each) for each in value] if name in parts else value
