@@ -16,7 +16,8 @@ from tests.support.brokers.java_process import free_port
 from tests.support.brokers.servers import Kafka, kafka_4
 from tests.support.daemon.fault_proxy import READ_BYTES, Ending, Fault, FaultProxy, Faults, fault_proxy
 from tests.support.daemon.process import DaemonProcess, set_quota, store_url
-from tests.support.load.numbered_load import RECORD_BYTES, number_of, running_loads, wait_until
+from tests.support.load.numbered_load import RECORD_BYTES, number_of, running_loads
+from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.core.model.entity import Entity
 
@@ -114,7 +115,7 @@ def faulty(seed: int, cuts: int, folder: Path, tell: Callable[[str], None]) -> F
                 for load in loads:
                     load.stop()
             found = Counter(number_of(record.value) for record in appended(kafka.bootstrap, TOPIC))
-            wait_until("connections end", lambda: daemon.status().connections == 0, timeout_s=60)
+            await_true(lambda: daemon.status().connections == 0, "connections end", timeout_s=60)
         finally:
             daemon.stop()
     assert not daemon.lines("Traceback"), "".join(daemon.log)

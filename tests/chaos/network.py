@@ -11,7 +11,7 @@ from tests.support.brokers.fake_broker import Handler, connected, fake_broker
 from tests.support.daemon.fault_proxy import FaultProxy, Faults, fault_proxy
 from tests.support.daemon.process import DaemonProcess, set_quota, store_url
 from tests.support.frames.recorded_exchange import answer, converse, steps
-from tests.support.load.numbered_load import wait_until
+from tests.support.processes.awaiting import await_true
 from tests.support.processes.figures import open_descriptors
 
 from kafka_quotas.core.model.entity import Entity
@@ -50,13 +50,13 @@ class Network:
         """Return how many timers the daemon has set."""
         self.counts.unlink(missing_ok=True)
         self.daemon.send(signal.SIGUSR2)
-        wait_until("the daemon counts its objects", self.counts.exists, timeout_s=30)
+        await_true(self.counts.exists, "the daemon counts its objects", timeout_s=30)
         return int(json.loads(self.counts.read_text()).get("TimerHandle", 0))
 
     def at_rest(self) -> tuple[int, int]:
         """Return how many descriptors and timers the daemon has once everything was used that it opens only once."""
         self.wait_for_connections(self.warm_up())
-        wait_until("the event log is open", lambda: any(self.events.glob("*.part")), timeout_s=30)
+        await_true(lambda: any(self.events.glob("*.part")), "the event log is open", timeout_s=30)
         return open_descriptors(self.daemon.pid), self.timers()
 
     def warm_up(self) -> int:
@@ -77,8 +77,8 @@ class Network:
 
     def wait_for_figures(self, *, descriptors: int, timers: int) -> None:
         """Wait until the daemon has no more descriptors and timers than these."""
-        wait_until("descriptors are closed", lambda: open_descriptors(self.daemon.pid) <= descriptors, timeout_s=30)
-        wait_until("timers are gone", lambda: self.timers() <= timers, timeout_s=30)
+        await_true(lambda: open_descriptors(self.daemon.pid) <= descriptors, "descriptors are closed", timeout_s=30)
+        await_true(lambda: self.timers() <= timers, "timers are gone", timeout_s=30)
 
 
 @contextmanager

@@ -20,7 +20,8 @@ from pathlib import Path
 from tests.support.brokers.servers import kafka_4
 from tests.support.daemon.process import DaemonProcess, set_quota, store_url
 from tests.support.daemon.short_connections import one_connection
-from tests.support.load.numbered_load import NumberedLoad, running_loads, wait_until
+from tests.support.load.numbered_load import NumberedLoad, running_loads
+from tests.support.processes.awaiting import await_true
 from tests.support.processes.figures import open_descriptors, resident_bytes, threads
 
 from kafka_quotas.core.model.entity import Entity
@@ -195,7 +196,7 @@ def sampled(daemon: DaemonProcess, counts: Path) -> Sample:
     with suppress(FileNotFoundError):
         counts.unlink()
     daemon.send(signal.SIGUSR2)
-    wait_until("the daemon counts its objects", counts.exists, timeout_s=60)
+    await_true(counts.exists, "the daemon counts its objects", timeout_s=60)
     objects: dict[str, int] = json.loads(counts.read_text())
     status = daemon.status()
     return Sample(

@@ -22,7 +22,7 @@ from tests.support.daemon.pinged import throttling_broker
 from tests.support.daemon.process import DaemonProcess, set_quota, store_url
 from tests.support.daemon.quota_bound import Passed, excess_bytes
 from tests.support.frames.enforcement import produce, throttle_of
-from tests.support.load.numbered_load import wait_until
+from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.state.snapshotter import SAVE_S
@@ -58,7 +58,7 @@ def test_a_daemon_that_dies_soon_after_every_start_forgives_nobody(tmp_path: Pat
                 with connected(daemon.bootstrap) as client:
                     client.sendall(produce(1, size=250_000))
                     throttled.append(throttle_of(receive_frame(client), -4))
-                    wait_until("the debt is saved", lambda: "RateBucket" in state_text(state), timeout_s=SAVE_S - 1)
+                    await_true(lambda: "RateBucket" in state_text(state), "the debt is saved", timeout_s=SAVE_S - 1)
             finally:
                 daemon.kill()
     first_ms, second_ms = throttled

@@ -5,10 +5,10 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
+
+from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING
@@ -31,10 +31,13 @@ def test_drift_is_corrected_and_told_until_sigterm(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "q.db")
     with log.open("w") as stderr, subprocess.Popen(command, stderr=stderr, env=environment) as process:
         try:
-            _wait(lambda: "round 1: changed 1 quotas" in log.read_text())
+            await_true(lambda: "round 1: changed 1 quotas" in log.read_text(), "the first round is over")
             store.alter([Alteration(entity=ALICE, changes={"producer_byte_rate": 99.0})])
-            _wait(lambda: store.describe(EVERYTHING)[0].quotas["producer_byte_rate"] == 7.0)
-            _wait(lambda: "changed 1 quotas" in log.read_text().partition("round 1: changed 1 quotas")[2])
+            await_true(lambda: store.describe(EVERYTHING)[0].quotas["producer_byte_rate"] == 7.0, "drift is corrected")
+            await_true(
+                lambda: "changed 1 quotas" in log.read_text().partition("round 1: changed 1 quotas")[2],
+                "drift is logged",
+            )
             served = re.search(r"metrics at (http://127\.0\.0\.1:\d+/metrics)", log.read_text())
             assert served is not None
             with urllib.request.urlopen(served[1], timeout=240) as answer:
@@ -44,10 +47,3 @@ def test_drift_is_corrected_and_told_until_sigterm(tmp_path: Path) -> None:
         finally:
             process.kill()
             store.close()
-
-
-def _wait(holds: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)

@@ -6,10 +6,10 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from tests.support.processes.awaiting import await_true
 
 DAEMON = re.compile(r"clients -> daemon (?P<address>\S+) -> embedded cluster")
 
@@ -37,13 +37,6 @@ def runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def wait_until_gone(pids: list[int]) -> None:
-    deadline = time.monotonic() + 120
-    while any(runs(pid) for pid in pids):
-        assert time.monotonic() < deadline, f"still there: {pids}"
-        time.sleep(0.02)
 
 
 @pytest.mark.measuring
@@ -85,7 +78,7 @@ def test_an_interrupt_leaves_nothing_behind(number: signal.Signals, tmp_path: Pa
 
     assert len(started) == 1
     assert (process.returncode, err) == (130, "")
-    wait_until_gone(started)
+    await_true(lambda: not any(runs(pid) for pid in started), "what the demo started is gone")
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
@@ -99,7 +92,7 @@ def test_the_daemon_ends_where_the_demo_is_killed(tmp_path: Path) -> None:
         process.kill()
 
     assert len(started) == 1
-    wait_until_gone(started)
+    await_true(lambda: not any(runs(pid) for pid in started), "what the demo started is gone")
 
 
 def test_a_folder_that_cannot_be_made_is_told_before_anything_starts(tmp_path: Path) -> None:

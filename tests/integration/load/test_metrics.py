@@ -1,17 +1,16 @@
 """The brokers' own metrics beside a load test: read from an exporter of this test, again and again."""
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.commands.load_test.broker_metrics import BrokerMetrics
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 
 _LABELS = 'resource="Produce",user="alice",clientId="app"'
-_DEADLINE_S = 240.0
 
 
 class _Exporter(HTTPServer):
@@ -53,16 +52,9 @@ def _url(exporter: _Exporter) -> str:
     return f"http://127.0.0.1:{exporter.server_port}/metrics"
 
 
-def _wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_metrics_are_read_while_the_run_lasts(exporter: _Exporter) -> None:
     with BrokerMetrics((_url(exporter),), every_s=0.01) as metrics:
-        _wait_until(lambda: len(metrics.samples) >= 3)
+        await_true(lambda: len(metrics.samples) >= 3, "three samples are there")
     first, second, *_ = metrics.samples
     kept = len(metrics.samples)
 
@@ -76,7 +68,7 @@ def test_metrics_are_read_while_the_run_lasts(exporter: _Exporter) -> None:
 def test_an_exporter_that_goes_away_is_a_warning(exporter: _Exporter) -> None:
     with BrokerMetrics((_url(exporter),), every_s=0.01) as metrics:
         exporter.failing = True
-        _wait_until(lambda: bool(metrics.warnings))
+        await_true(lambda: bool(metrics.warnings), "a warning is there")
 
     assert "the brokers' metrics could not be read" in metrics.warnings[0]
     assert metrics.samples

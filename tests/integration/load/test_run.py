@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 from tests.support.brokers.servers import Kafka
+from tests.support.processes.awaiting import await_true
 from tests.support.processes.run_cli import run_cli
 from tests.support.stores.questions import quotas_of
 
@@ -46,13 +46,6 @@ entities:
         encoding="utf-8",
     )
     return str(path)
-
-
-def await_true(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SOON_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(0.05)
 
 
 class Cluster:

@@ -20,6 +20,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.brokers.servers import Kafka
 from tests.support.daemon.process import running_daemon, set_quota
+from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.pipeline.stream.sink import TopicSink
@@ -70,12 +71,9 @@ def killed_once(holds: Callable[[], bool], arguments: list[str]) -> None:
     process = subprocess.Popen(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    deadline_s = time.monotonic() + _DEADLINE_S
     try:
-        while not holds():
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < deadline_s
-            time.sleep(0.05)
+        await_true(lambda: process.poll() is not None or holds(), "what the stream is killed after")
+        assert process.poll() is None, process.communicate()
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()

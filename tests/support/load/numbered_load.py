@@ -12,9 +12,8 @@ doubled while servers die is a setting of each library:
 
 import subprocess
 import threading
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from kafka import KafkaProducer
 from tests.support.brokers.java_process import java_command
 from tests.support.brokers.maven import KAFKA_4, jars
+from tests.support.processes.awaiting import await_true
 
 TIMEOUT_S = 240.0
 RECORD_BYTES = 1000
@@ -59,7 +59,7 @@ class NumberedLoad(ABC):
             AssertionError: not within `TIMEOUT_S`, or the producer ended.
         """
         before = len(self.acknowledged)
-        wait_until(f"{self.name} has more acknowledged", lambda: self._has_more_than(before + records))
+        await_true(lambda: self._has_more_than(before + records), f"{self.name} has more acknowledged")
 
     def stop(self) -> None:
         """End the load once every record is answered."""
@@ -230,15 +230,3 @@ def number_of(value: bytes) -> tuple[str, int]:
     """Return who sent a record, and its number."""
     name, _, rest = value.partition(b":")
     return name.decode(), int(rest[:8])
-
-
-def wait_until(what: str, holds: Callable[[], bool], *, timeout_s: float = TIMEOUT_S) -> None:
-    """Wait until a condition holds.
-
-    Raises:
-        AssertionError: it does not within `timeout_s`.
-    """
-    deadline_s = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline_s, f"not within {timeout_s} s: {what}"
-        time.sleep(0.05)

@@ -8,6 +8,7 @@ gathers the response and gives it to the filter before the client sees it.
 No I/O and no clock, as in the session. Frames are whole, including their length field.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -55,7 +56,7 @@ Charge: TypeAlias = tuple[Limiter, float]
 """(limiter, amount recorded in the unit of its quota); a negative amount was given back."""
 
 
-class RequestFilter:
+class RequestFilter(ABC):
     """A filter of one request and its response, made when the request's header has been read.
 
     It may throttle the client with `request.throttled`.
@@ -69,15 +70,17 @@ class RequestFilter:
         """The header of the gathered frame."""
         self._charges: list[Charge] = []
 
+    @abstractmethod
     def on_request(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Verdict:
         """Decide about the whole request.
 
         Raises:
             ProtocolError: The frame is no request of its API and version.
         """
-        raise NotImplementedError
 
-    def on_response_to_own(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> None:
+    def on_response_to_own(  # noqa: B027 - most filters send no request
+        self, frame: bytearray, request: InFlightRequest, now_ms: int
+    ) -> None:
         """Take the broker's response to the last `SendRequest`."""
 
     def on_response(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Buffer:

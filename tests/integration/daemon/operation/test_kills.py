@@ -18,7 +18,8 @@ from tests.support.brokers.probes import kafka_brokers, zookeeper_serves
 from tests.support.brokers.servers import kafka_4, zookeeper_process
 from tests.support.brokers.zookeeper_limit import set_producer_limit
 from tests.support.daemon.process import DaemonProcess
-from tests.support.load.numbered_load import LibrdkafkaLoad, number_of, wait_until
+from tests.support.load.numbered_load import LibrdkafkaLoad, number_of
+from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.core.model.entity import Entity
 
@@ -60,7 +61,7 @@ def every_charge_is_in_the_topic(process: DaemonProcess, bootstrap: str) -> None
     assert counters["events_dropped"] == 0
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": EVENTS})
     try:
-        wait_until("the events are there", lambda: events_in(consumer) >= counters["events_logged"] > 0)
+        await_true(lambda: events_in(consumer) >= counters["events_logged"] > 0, "the events are there")
     finally:
         consumer.close()
 

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.brokers.servers import Kafka, kafka_4
 from tests.support.daemon.process import DaemonProcess, running_daemon
+from tests.support.processes.awaiting import await_true
 
 BROKERS = 3
 PARTITIONS = 6
@@ -64,13 +65,6 @@ class Load:
             self.failures.append(error)
 
 
-def wait_until(what: str, holds) -> None:
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not holds():
-        assert time.monotonic() < deadline_s, f"not within {TIMEOUT_S} s: {what}"
-        time.sleep(0.1)
-
-
 def in_sync(admin: AdminClient, topic: str) -> bool:
     """Whether every partition has all its replicas, one of them as its leader."""
     described = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
@@ -105,9 +99,9 @@ def restart(kafka: Kafka, daemon: DaemonProcess, admin: AdminClient, topic: str,
     for server in kafka.servers:
         server.stop()
         before = len(load.acknowledged)
-        wait_until("the other brokers go on", lambda before=before: len(load.acknowledged) > before + 100)
+        await_true(lambda before=before: len(load.acknowledged) > before + 100, "the other brokers go on")
         server.start_again()
-        wait_until(f"{server.name} is back", lambda: in_sync(admin, topic))
+        await_true(lambda: in_sync(admin, topic), f"{server.name} is back")
     assert daemon.status().counters["protocol_errors"] == 0
 
 
@@ -119,10 +113,10 @@ def test_a_rolling_restart_loses_and_doubles_nothing(tmp_path: Path, unique_name
     ):
         admin = AdminClient({"bootstrap.servers": daemon.bootstrap})
         admin.create_topics([NewTopic(unique_name, PARTITIONS, BROKERS)])[unique_name].result(TIMEOUT_S)
-        wait_until("the topic is there", lambda: in_sync(admin, unique_name))
+        await_true(lambda: in_sync(admin, unique_name), "the topic is there")
         load = Load(daemon.bootstrap, unique_name)
         try:
-            wait_until("the load has begun", lambda: len(load.acknowledged) > 100)
+            await_true(lambda: len(load.acknowledged) > 100, "the load has begun")
             restart(kafka, daemon, admin, unique_name, load)
         finally:
             load.stop()

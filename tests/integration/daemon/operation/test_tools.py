@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 )
 from tests.support.brokers.servers import Kafka
 from tests.support.daemon.process import DaemonProcess, running_daemon
+from tests.support.processes.awaiting import await_true
 
 TIMEOUT_S = 240.0
 LINES = [f"line {number}" for number in range(50)]
@@ -36,13 +37,12 @@ def daemon(kafka4_cluster: Kafka, tmp_path_factory: pytest.TempPathFactory) -> I
 def make_topic(bootstrap: str, name: str, partitions: int = 2) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(name, partitions, 1)])[name].result(TIMEOUT_S)
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < deadline_s:
+
+    def has_leaders() -> bool:
         described = admin.list_topics(name, timeout=TIMEOUT_S).topics[name]
-        if len(described.partitions) == partitions and all(p.leader >= 0 for p in described.partitions.values()):
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"{name} got no leaders")
+        return len(described.partitions) == partitions and all(p.leader >= 0 for p in described.partitions.values())
+
+    await_true(has_leaders, f"{name} has its leaders")
 
 
 def produce_lines(kafka: Kafka, bootstrap: str, topic: str) -> None:
@@ -133,11 +133,8 @@ def _administered(admin: AdminClient, topic: str) -> Iterator[object]:
     entry = ConfigEntry("retention.ms", "3600000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while (configs := configs_of(admin, topic))["retention.ms"] != "3600000":
-        assert time.monotonic() < deadline_s, "the changed configuration never showed"
-        time.sleep(0.05)
-    yield sorted(configs.items())
+    await_true(lambda: configs_of(admin, topic)["retention.ms"] == "3600000", "the changed configuration shows")
+    yield sorted(configs_of(admin, topic).items())
     cluster = admin.describe_cluster().result(TIMEOUT_S)
     yield cluster.cluster_id, sorted(node.id for node in cluster.nodes)
     metadata = admin.list_topics(timeout=TIMEOUT_S)

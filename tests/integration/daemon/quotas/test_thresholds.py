@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
 from tests.support.brokers.servers import Kafka
 from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota
+from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus
@@ -175,15 +176,6 @@ class ByJava(Sender):
         assert len(self.results) == self.RECORDS, done
 
 
-def wait_until(holds: Callable[[], bool], what: str) -> None:
-    """Wait until it holds, and fail if it does not in time."""
-    deadline_s = time.monotonic() + TIMEOUT_S
-    pause = threading.Event()
-    while not holds():
-        assert time.monotonic() < deadline_s, what
-        pause.wait(0.05)
-
-
 def set_threshold(daemon: DaemonProcess, folder: Path, entity: Entity, key: str, value: float) -> None:
     """Set a threshold, and wait until the daemon goes by it."""
     before = daemon.status().store.revision
@@ -274,7 +266,7 @@ def test_producers_that_number_their_batches_neither_hang_nor_lose_nor_reorder(
             sender.start()
             ends.callback(sender.end)
         for sender in (*recovering, fatal):
-            wait_until(lambda s=sender: s.codes().count(POLICY_VIOLATION) >= SOME, "nothing is rejected")
+            await_true(lambda s=sender: s.codes().count(POLICY_VIOLATION) >= SOME, "some are rejected")
         for daemon, name in ((drops, names[2]), (repeats, names[4])):
             said = daemon.wait_for_log("data rejected: topic over its threshold", f"topic={name}", timeout_s=TIMEOUT_S)
             assert f"topic {name} takes in" in said
@@ -282,7 +274,7 @@ def test_producers_that_number_their_batches_neither_hang_nor_lose_nor_reorder(
         set_threshold(repeats, repeating, Entity.of(broker=None), TOTAL, 1e12)
         for sender in (*recovering, repeated):
             before = sender.codes().count(0)
-            wait_until(lambda s=sender, b=before: s.codes().count(0) >= b + SOME, "nothing is taken again")
+            await_true(lambda s=sender, b=before: s.codes().count(0) >= b + SOME, "some are taken again")
         for sender in senders:
             sender.stop()
     for sender, name in zip(senders, names, strict=True):
@@ -308,7 +300,7 @@ def test_producers_that_get_errors_for_quotas_neither_hang_nor_lose_nor_reorder(
         for sender in senders:
             sender.start()
             ends.callback(sender.end)
-        wait_until(lambda: failed.codes().count(QUOTA_EXCEEDED) >= SOME, "nothing is refused")
+        await_true(lambda: failed.codes().count(QUOTA_EXCEEDED) >= SOME, "some are refused")
         daemon.wait_until(lambda status: refused_clients(status) == 3, timeout_s=TIMEOUT_S)
         for sender in senders:
             sender.stop()
