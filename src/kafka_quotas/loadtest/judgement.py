@@ -15,7 +15,9 @@ class Aspect(StrEnum):
     THROTTLE = "throttle time"
     """The sum of throttle times against what the simulator computes from the same events."""
     ISOLATION = "isolation"
-    """A control client's latency against its solo run."""
+    """A control client's latency beside the others against its solo run, and against the same load without quotas."""
+    CONTROL = "control"
+    """The same load without the quotas, for which the judgements must fail."""
     BOOKS = "books"
     """Every arrival that was due is accounted for, and those of clients that no quota holds back were served."""
     DELIVERY = "delivery"
@@ -31,6 +33,8 @@ class State(StrEnum):
     NOT_MET = "not met"
     VOID = "void"
     """The run ended early, was too short, or had quotas that changed, and proves nothing."""
+    UNDECIDED = "undecided"
+    """Tried, and the figures scatter too much to tell, which is no success."""
     UNCHECKED = "not checked"
     """Not checked for the reason in the evidence, which does not count against the run."""
 
@@ -52,6 +56,6 @@ class Judgement:
 
 
 def overall(judgements: Iterable[Judgement]) -> State:
-    """Return the state of a run: void if one judgement is, else not met if one is not."""
+    """Return the state of a run: void if one judgement is, else not met if one is not, else undecided if one is."""
     states = {judgement.state for judgement in judgements}
-    return State.VOID if State.VOID in states else State.NOT_MET if State.NOT_MET in states else State.MET
+    return next((state for state in (State.VOID, State.NOT_MET, State.UNDECIDED) if state in states), State.MET)

@@ -103,7 +103,7 @@ def test_a_scenario_runs_on_the_embedded_cluster_through_the_daemon(tmp_path: Pa
 
     code, printed, err = run_cli(
         *("load-test", "run", file, "--journal-dir", str(journals), "--out", str(out), "--control-factor", "100"),
-        *("--output", "json"),
+        *("--experiment", "0s", "--output", "json"),
     )
 
     document = json.loads(printed)

@@ -130,3 +130,40 @@ def test_a_daemon_that_stalls_for_the_last_seconds_leaves_its_clients_unanswered
     assert reasons(document, "books", state="not met")
     assert reasons(document, "rate", state="not met")
     assert entity["latency"]["response"]["censored"] > 200
+
+
+@pytest.mark.parametrize(
+    ("rate", "expect", "state", "evidence"),
+    [
+        ("2x-quota", "throttle.count > 0", "met", "without the quotas it fails: "),
+        ("50rec/s", "achieved/offered > 0.5", "not met", "all that was judged holds without the quotas as well"),
+    ],
+)
+def test_what_holds_without_the_quotas_as_well_is_no_success(
+    rate: str, expect: str, state: str, evidence: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "scenario.yaml"
+    file.write_text(
+        f"""
+schema: kafka-quotas.scenario/1
+name: held
+title: a client is held to its quota
+window: {{samples: 1, seconds: 1}}
+duration: 3s
+solo: 1s
+topics: [{{name: written}}]
+quotas: [{{entity: {{client-id: app}}, set: {{producer_byte_rate: 300kB/s}}}}]
+entities: [{{client-id: app, does: produce, topic: written, rate: {rate}}}]
+expect: ["{expect}"]
+""",
+        encoding="utf-8",
+    )
+    code, out, err = run_cli(
+        *("load-test", "run", str(file), "--experiment", "10s", "--journal-dir", str(tmp_path), "--output", "json")
+    )
+
+    document = json.loads(out)
+    (found,) = reasons(document, "control", state=state)
+    assert found.startswith(evidence), err
+    assert (code == 0) is (document["state"] == "met")
+    assert code == 1 or state == "met"

@@ -19,6 +19,7 @@ from kafka_quotas.commands.load_test.scenarios import needs_broker
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.model.units import parse_duration_ms
 from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import Scenario
 from kafka_quotas.system_clock import SystemClock
@@ -63,6 +64,12 @@ class VerdictOptions:
     )
     abort_on: AbortOn = None
     control_factor: ControlFactor = None
+    experiment: str | None = option(
+        "--experiment TIME",
+        help="How long the same load may be run without the scenario's quotas, and with and without them in turn where "
+        "there are control clients, to show what they change; 0s leaves it out. Default: 3min on a target that ends "
+        "with the run, 0s on a cluster that is there.",
+    )
     prometheus: Prometheus = None
 
 
@@ -88,6 +95,7 @@ def run(
         expectations=expectations(verdict.expect),
         aborts=aborts(verdict.abort_on),
         control_factor=verdict.control_factor,
+        experiment_s=None if verdict.experiment is None else float(parse_duration_ms(verdict.experiment)) / 1000,
         prometheus=tuple(verdict.prometheus or ()),
     )
     output.check()

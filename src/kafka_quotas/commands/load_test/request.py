@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.core.errors import UsageError
@@ -15,6 +16,9 @@ from kafka_quotas.loadtest.scenario.model import Scenario, ScenarioClient, Varia
 from kafka_quotas.loadtest.scenario.planning import client_names
 from kafka_quotas.loadtest.scenario.preflight import preflight
 from kafka_quotas.loadtest.scenario.scaling import largest_scale, scaled
+
+EXPERIMENT_S: Final = 180.0
+"""Default time for the load with and without quotas, on a target that ends with the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,15 @@ class RunRequest:
     """Whether to read topics back after the run."""
     prometheus: tuple[str, ...] = ()
     """Addresses of the brokers' own metrics, read during the run."""
+    experiment_s: float | None = None
+    """How long the load may be run with and without quotas, alternating, None for the default of the target."""
+
+    @property
+    def experiment_time_s(self) -> float:
+        """How long the experiment with and without quotas may take, by default only where it harms nobody."""
+        if self.experiment_s is not None:
+            return self.experiment_s
+        return 0.0 if self.target.is_theirs or self.is_typed else EXPERIMENT_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,14 @@
 """`load-test run`: a scenario from its first topic to its last verdict."""
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
 from kafka_quotas.commands.load_test.broker_metrics import BrokerMetrics
 from kafka_quotas.commands.load_test.cleanup import Cleanup, SignalGuard, interruptible, run_folder
+from kafka_quotas.commands.load_test.experiment import ExperimentResult, run_experiment
 from kafka_quotas.commands.load_test.request import RunRequest, ScenarioResult, VariantResult, ready_scenario
 from kafka_quotas.commands.load_test.target import (
     EVENT_LOG,
@@ -100,7 +101,7 @@ class _ScenarioRun:
 
     def whole(self) -> tuple[VariantResult, ...]:
         """Run the variants in order, up to one that ends early, and return their results."""
-        runs: list[VariantResult] = []
+        runs: dict[Variant, tuple[_Measured, Evidence]] = {}
         with ExitStack() as stack:
             journal = stack.enter_context(open_journal(self._request.journal_folder, self._header()))
             folder = stack.enter_context(run_folder(journal))
@@ -118,10 +119,34 @@ class _ScenarioRun:
                         bed.make_flood_topics(plan)
                 measured = self._under_quotas(variant, bed, journal, plan)
                 plan = measured.plan
-                runs.append(VariantResult(variant=variant, result=self._judged(variant, bed, measured)))
+                runs[variant] = measured, self._evidence(variant, bed, measured)
                 if measured.ended_early:
                     break
-        return tuple(runs)
+            compared = self._compared(bed, journal, runs)
+        return tuple(
+            VariantResult(variant=variant, result=self._judged(variant, *runs[variant], compared)) for variant in runs
+        )
+
+    def _compared(
+        self, bed: TestBed, journal: RunJournal, runs: "Mapping[Variant, tuple[_Measured, Evidence]]"
+    ) -> ExperimentResult:
+        """Run the load with and without its quotas, unless that is not wanted or there are none to take away."""
+        takes_away = self._scenario.quotas or self._scenario.daemon_policy
+        if Variant.WITH_QUOTAS not in runs or not takes_away or any(each.ended_early for each, _ in runs.values()):
+            return ExperimentResult()
+        plan = runs[Variant.WITH_QUOTAS][0].plan
+        if Variant.WITHOUT_QUOTAS in runs:  # the scenario has the run that it is compared with
+            return ExperimentResult(without_quotas=runs[Variant.WITHOUT_QUOTAS][0].result)
+        if floods_topics(plan):
+            return ExperimentResult()
+        return run_experiment(
+            plan,
+            self._scenario,
+            opened=lambda variant, name: self._environment(variant, bed, journal, name=name),
+            run=lambda block: run_load(block, clock=self._clock, watcher=self._watch),
+            step=self._observer.step,
+            time_s=self._request.experiment_time_s,
+        )
 
     def _header(self) -> RunHeader:
         """Return the header of the journal, without a cluster where the target ends with the run."""
@@ -142,22 +167,24 @@ class _ScenarioRun:
     ) -> "_Measured":
         """Run one variant under its quotas, with the load of `before` where there is one."""
         quotas = self._scenario.quotas if variant is Variant.WITH_QUOTAS else ()
+        if quotas:
+            self._observer.step(f"setting {len(quotas)} quotas")
+        with self._environment(variant, bed, journal, name=variant.value) as environment:
+            return self._measured(variant, bed, environment, before)
+
+    @contextmanager
+    def _environment(self, variant: Variant, bed: TestBed, journal: RunJournal, *, name: str) -> Iterator[Environment]:
+        """Set the quotas of a variant, and provide the address of its clients."""
+        is_limited = variant is Variant.WITH_QUOTAS
+        wanted = [(each.entity, dict(each.values)) for each in self._scenario.quotas] if is_limited else []
         with ExitStack() as stack:
-            if quotas:
-                self._observer.step(f"setting {len(quotas)} quotas")
-                wanted = [(each.entity, dict(each.values)) for each in quotas]
+            if wanted:
                 stack.enter_context(self.cleanup.quotas(journal, bed.store, wanted))
-            environment = stack.enter_context(
+            yield stack.enter_context(
                 running_environment(
-                    self._request.target,
-                    bed,
-                    self._scenario,
-                    prefix=self._prefix,
-                    with_policy=variant is Variant.WITH_QUOTAS,
-                    name=variant.value,
+                    self._request.target, bed, self._scenario, prefix=self._prefix, with_policy=is_limited, name=name
                 )
             )
-            return self._measured(variant, bed, environment, before)
 
     def _measured(
         self, variant: Variant, bed: TestBed, environment: Environment, before: LoadPlan | None
@@ -260,12 +287,12 @@ class _ScenarioRun:
             for number, probe in enumerate(self._scenario.probes)
         ]
 
-    def _judged(self, variant: Variant, bed: TestBed, measured: "_Measured") -> LoadResult:
-        """Judge the measurements, after quotas were restored: reading back would use them too."""
+    def _evidence(self, variant: Variant, bed: TestBed, measured: "_Measured") -> Evidence:
+        """Gather the evidence on a run, after quotas were restored: reading back would use them too."""
         result, is_limited = measured.result, variant is Variant.WITH_QUOTAS
         expectations = (*map(parse_expectation, self._scenario.expect), *self._request.expectations, *self._aborts)
         checks_delivery = self._request.checks_delivery and not result.interrupted
-        evidence = Evidence(
+        return Evidence(
             solo=measured.solo,
             control_factor=self._request.control_factor or self._scenario.control_factor,
             deliveries=read_back(measured.direct, result.entities, measured.marks) if checks_delivery else {},
@@ -281,8 +308,16 @@ class _ScenarioRun:
             outages=measured.outages,
             expectations=expectations if is_limited else (),
         )
+
+    def _judged(
+        self, variant: Variant, measured: "_Measured", evidence: Evidence, compared: ExperimentResult
+    ) -> LoadResult:
+        result, is_limited = measured.result, variant is Variant.WITH_QUOTAS
         title = self._scenario.name if is_limited else f"{self._scenario.name}, {variant.value}"
-        return judge_run(replace(result, title=title), evidence)
+        result = replace(result, title=title, interrupted=result.interrupted or compared.is_interrupted)
+        if is_limited:
+            evidence = replace(evidence, effects=compared.effects, without_quotas=compared.without_quotas)
+        return judge_run(result, evidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

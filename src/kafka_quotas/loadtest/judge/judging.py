@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.judge.expectation import Expectation
+from kafka_quotas.loadtest.judge.experiment import control_run
 from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
 from kafka_quotas.loadtest.plan.throttle_cycles import TOLERANCE
 from kafka_quotas.loadtest.plan.workload import Workload
@@ -15,6 +16,7 @@ from kafka_quotas.loadtest.record.delivery import Delivery
 from kafka_quotas.loadtest.record.histogram import LatencySummary
 from kafka_quotas.loadtest.record.recorder import Recorder
 from kafka_quotas.loadtest.result.charges import recorded_charges
+from kafka_quotas.loadtest.result.effect import QuotaEffect
 from kafka_quotas.loadtest.result.prediction import Charge, Prediction, PredictionSource, predict
 from kafka_quotas.loadtest.result.result import BrokerSample, ClientResult, EntityKey, LoadResult
 from kafka_quotas.loadtest.result.verdict import ObservationKind
@@ -31,22 +33,35 @@ def allowed_us(alone: LatencySummary, factor: float) -> float:
 
 
 def isolation(entity: ClientResult, *, factor: float) -> Judgement:
-    """Return the judgement on a control client by its p99, beside the others and alone."""
+    """Return the judgement on a control client by its p99 beside the others.
+
+    It is met where that is within a factor of its p99 alone, and the same load without the quotas makes it longer:
+    a client that nobody disturbs anyway shows nothing about quotas.
+    """
     beside, alone = entity.response, entity.solo
-    state, evidence = (
-        State.UNCHECKED,
-        f"no latency was measured {'beside the others' if alone else 'in a run of its own'}",
-    )
-    if alone is not None and alone.count and beside.count:
+    if alone is None or not alone.count or not beside.count:
+        evidence = f"no latency was measured {'beside the others' if alone else 'in a run of its own'}"
+        state = State.UNCHECKED
+    else:
         most_us = allowed_us(alone, factor)
-        state = State.MET if beside.p99_us <= most_us else State.NOT_MET
-        if state is State.MET and beside.is_bound(_P99):
-            state = State.UNCHECKED
+        state = _isolation_state(entity, most_us)
         evidence = (
             f"p99 {beside.p99_us / 1000:.3g} ms beside the others, {alone.p99_us / 1000:.3g} ms alone; allowed "
-            f"{most_us / 1000:.3g} ms, {factor:g} times as long and {_GRAIN_US // 1000} ms of grain"
+            f"{most_us / 1000:.3g} ms, {factor:g} times as long and {_GRAIN_US // 1000} ms of grain; "
+            + (entity.effect.evidence if entity.effect is not None else "not compared with the load without quotas")
         )
     return Judgement(aspect=Aspect.ISOLATION, state=state, evidence=evidence, entity=entity.name.label)
+
+
+def _isolation_state(entity: ClientResult, most_us: float) -> State:
+    beside, effect = entity.response, entity.effect
+    if beside.p99_us > most_us:
+        return State.NOT_MET
+    if effect is None or beside.is_bound(_P99):
+        return State.UNCHECKED
+    if effect.is_refuted:
+        return State.NOT_MET
+    return State.MET if effect.is_shown else State.UNDECIDED
 
 
 REFUSED_FOR_QUOTA = ErrorCode.THROTTLING_QUOTA_EXCEEDED.name
@@ -62,6 +77,10 @@ class Evidence:
     """The response latency of control clients when they ran alone."""
     control_factor: float | None = None
     """The multiple of the solo p99 that is harm, None for the usual."""
+    effects: Mapping[EntityKey, QuotaEffect] = field(default_factory=dict)
+    """What the quotas change for control clients."""
+    without_quotas: LoadResult | None = None
+    """The same load without the quotas, None where it was not run."""
     deliveries: Mapping[EntityKey, Delivery] = field(default_factory=dict)
     """The counts from reading topics back."""
     charges: Mapping[EntityKey, Sequence[Charge]] = field(default_factory=dict)
@@ -91,6 +110,9 @@ def judge_run(result: LoadResult, evidence: Evidence) -> LoadResult:
     )
     judgements = (*_of_run(judged, evidence), *_of_entities(judged, evidence))
     judged = replace(judged, judgements=judgements)
+    if evidence.without_quotas is not None:
+        control = control_run(judged, evidence.without_quotas, evidence.expectations)
+        judgements = judgements if control is None else (*judgements, control)
     expected = tuple(expectation.judge(judged) for expectation in evidence.expectations)
     return replace(judged, judgements=(*judgements, *expected))
 
@@ -99,6 +121,7 @@ def _with_evidence(entity: ClientResult, evidence: Evidence, window: QuotaWindow
     known = replace(
         entity,
         solo=evidence.solo.get(entity.key, entity.solo),
+        effect=evidence.effects.get(entity.key, entity.effect),
         delivery=evidence.deliveries.get(entity.key, entity.delivery),
         charges=evidence.charges.get(entity.key, entity.charges),
     )

@@ -102,6 +102,7 @@ def _entity(entity: ClientResult) -> dict[str, JsonValue]:
             "response": _latency(entity.response),
             "response_solo": None if entity.solo is None else _latency(entity.solo),
         },
+        "quota_effect": None if entity.effect is None else asdict(entity.effect),
         "throttle": {**asdict(entity.throttle), "avg_ms": _rounded(entity.throttle.avg_ms, 3)},
         "prediction": _prediction(entity.prediction),
         "sample_s": entity.sample_s,

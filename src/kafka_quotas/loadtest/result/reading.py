@@ -25,6 +25,7 @@ from kafka_quotas.loadtest.result.document import (
     VERSION,
     WINDOW_COLUMNS,
 )
+from kafka_quotas.loadtest.result.effect import QuotaEffect
 from kafka_quotas.loadtest.result.prediction import Prediction, PredictionSource
 from kafka_quotas.loadtest.result.result import (
     BrokerSample,
@@ -148,9 +149,15 @@ def _entity(data: Mapping[str, Any]) -> ClientResult:
         quotas=tuple(data["quotas"].items()),
         control=data["control"],
         solo=None if solo is None else LatencySummary(**solo),
+        effect=None if data["quota_effect"] is None else _effect(data["quota_effect"]),
         delivery=None if data["delivery"] is None else Delivery(**_without(data["delivery"], "state")),
         prediction=None if data["prediction"] is None else _prediction(data["prediction"]),
     )
+
+
+def _effect(data: Mapping[str, Any]) -> QuotaEffect:
+    runs = {name: tuple(data[name]) for name in ("with_us", "without_us")}
+    return QuotaEffect(**{**data, **runs})
 
 
 def _seconds(data: Mapping[str, Any], sample_s: float) -> tuple[SecondSample, ...]:

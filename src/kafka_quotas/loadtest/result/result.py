@@ -10,6 +10,7 @@ from kafka_quotas.loadtest.record.books import Books
 from kafka_quotas.loadtest.record.delivery import Delivery
 from kafka_quotas.loadtest.record.histogram import LatencySummary
 from kafka_quotas.loadtest.record.recorder import Recorder, ThrottleSummary
+from kafka_quotas.loadtest.result.effect import QuotaEffect
 from kafka_quotas.loadtest.result.prediction import Charge, Prediction
 from kafka_quotas.loadtest.result.verdict import ClientVerdict
 
@@ -104,6 +105,8 @@ class ClientResult:
     shares_quota: bool = False
     solo: LatencySummary | None = None
     """The latency of a control client in a run of its own."""
+    effect: QuotaEffect | None = None
+    """What the quotas change for a control client, None where that was not tried."""
     delivery: Delivery | None = None
     prediction: Prediction | None = None
     recorder: Recorder | None = field(default=None, compare=False, repr=False)

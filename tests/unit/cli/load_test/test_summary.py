@@ -13,6 +13,7 @@ from kafka_quotas.loadtest.judge.judging import Evidence
 from kafka_quotas.loadtest.plan.plan import ClientName
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.record.delivery import Delivery
+from kafka_quotas.loadtest.result.effect import QuotaEffect
 from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
 from kafka_quotas.loadtest.result.verdict import ObservationKind
 
@@ -52,11 +53,24 @@ def test_a_void_run_says_nothing_else() -> None:
     assert summary_text(run) == "This run proves nothing: b:9092 did not answer any more from 9 s on."
 
 
-@pytest.mark.parametrize(("alone_us", "verdict"), [(12_000, "was left in peace"), (500, "was disturbed by")])
-def test_what_a_neighbour_felt(alone_us: int, verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("alone_us", "bounds", "verdict"),
+    [
+        (12_000, (2.0, 8.0), "was spared by the quotas, without which it waits 4 times as long"),
+        (12_000, (0.9, 1.1), "waits as long without the quotas as with them"),
+        (12_000, (0.5, 30.0), "was not disturbed much, and whether that is the quotas' doing is open"),
+        (12_000, None, "was not disturbed much, and whether that is the quotas' doing is open"),
+        (500, (2.0, 8.0), "was disturbed by its neighbours"),
+    ],
+)
+def test_what_a_neighbour_felt(alone_us: int, bounds: tuple[float, float] | None, verdict: str) -> None:
     control = replace(unlimited(), control=True)
     solo = {control.key: replace(control.response, p99_us=alone_us)}
-    text = summary_text(result(greedy(), control, evidence=Evidence(solo=solo)))
+    effects = {}
+    if bounds is not None:
+        low, high = bounds
+        effects[control.key] = QuotaEffect(with_us=(1, 1), without_us=(4, 4), ratio=4.0, low=low, high=high)
+    text = summary_text(result(greedy(), control, evidence=Evidence(solo=solo, effects=effects)))
 
     assert f"alice/free {verdict}" in text
     assert "99 of 100 of its requests took 12.3 ms at most beside the others" in text

@@ -20,7 +20,13 @@ from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
 
 _MOST_JUDGEMENTS = 60
-_MOODS = {State.MET: Mood.GOOD, State.NOT_MET: Mood.BAD, State.VOID: Mood.WATCH, State.UNCHECKED: Mood.PLAIN}
+_MOODS = {
+    State.MET: Mood.GOOD,
+    State.NOT_MET: Mood.BAD,
+    State.VOID: Mood.WATCH,
+    State.UNDECIDED: Mood.WATCH,
+    State.UNCHECKED: Mood.PLAIN,
+}
 
 
 def load_page(result: LoadResult) -> ReportPage:
@@ -56,9 +62,12 @@ def _subtitle(result: LoadResult) -> str:
 
 def _verdict(result: LoadResult) -> KeyFigure:
     counts = Counter(judgement.state for judgement in result.judgements)
-    names = {State.MET: "met", State.UNCHECKED: "not checked", State.NOT_MET: "failed", State.VOID: "void"}
+    order = (State.MET, State.UNCHECKED, State.UNDECIDED, State.NOT_MET, State.VOID)
+    names = {State.NOT_MET: "failed"}
     always = (State.MET, State.NOT_MET)
-    note = ", ".join(f"{counts[state]} {name}" for state, name in names.items() if counts[state] or state in always)
+    note = ", ".join(
+        f"{counts[state]} {names.get(state, state.value)}" for state in order if counts[state] or state in always
+    )
     return KeyFigure(label="Verdict", value=result.state.value, note=f"judgements: {note}", mood=_MOODS[result.state])
 
 

@@ -66,11 +66,19 @@ def _neighbours(result: LoadResult) -> Iterator[str]:
             continue
         beside, alone = format_duration_us(each.response.p99_us), format_duration_us(each.solo.p99_us)
         felt = f"99 of 100 of its requests took {beside} at most beside the others, and {alone} when it ran alone"
-        verdict = {
-            State.MET: "was left in peace",
-            State.NOT_MET: "was disturbed by its neighbours",
-        }.get(judged.state, "may or may not have been disturbed")
-        yield f"{each.name.label} {verdict}: {felt}."
+        yield f"{each.name.label} {_fate(each, judged.state)}: {felt}."
+
+
+def _fate(control: ClientResult, state: State) -> str:
+    """Return what the quotas did for a client whose neighbours they limit."""
+    effect = control.effect
+    if state is State.MET and effect is not None:
+        return f"was spared by the quotas, without which it waits {effect.ratio:.2g} times as long"
+    if state is State.NOT_MET and effect is not None and effect.is_refuted:
+        return "waits as long without the quotas as with them"
+    if state is State.NOT_MET:
+        return "was disturbed by its neighbours"
+    return "was not disturbed much, and whether that is the quotas' doing is open"
 
 
 def _records(result: LoadResult) -> Iterator[str]:

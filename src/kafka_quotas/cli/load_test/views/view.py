@@ -83,6 +83,7 @@ def verdict_text(entity: ClientResult, result: LoadResult) -> str:
     is_unlimited = verdict.kind is ObservationKind.UNLIMITED
     failed = {each.aspect for each in result.judgements if each.entity == entity.name.label and not each.ok}
     is_void = any(each.aspect is Aspect.RUN and each.state is State.VOID for each in result.judgements)
+    is_without_effect = Aspect.ISOLATION in failed and entity.effect is not None and not entity.effect.is_shown
     troubles = (
         ("VOID", is_void),
         ("NOT JUDGED", verdict.too_short),
@@ -90,6 +91,7 @@ def verdict_text(entity: ClientResult, result: LoadResult) -> str:
         ("FAILED", Aspect.DELIVERY in failed),
         ("HINDERED" if is_unlimited else "NOT HELD", not verdict.ok),
         ("UNANSWERED", Aspect.BOOKS in failed),
+        ("UNDECIDED" if entity.effect is not None and not entity.effect.is_refuted else "NO EFFECT", is_without_effect),
         ("DISTURBED", Aspect.ISOLATION in failed),
         ("THROTTLE OFF", Aspect.THROTTLE in failed),
         ("not judged", verdict.state is State.UNCHECKED),
