@@ -20,18 +20,21 @@ FALLING_MS: Final = 3_600_000
 class EwmaMeter:
     """A counter with a one-minute rate per second, whose ticks are `TICK_MS` apart from `start_ms` on."""
 
-    __slots__ = ("_rate", "_ticked", "_ticked_ms", "_uncounted")
+    __slots__ = ("_rate", "_ticked", "_ticked_ms", "_uncounted", "total")
 
     def __init__(self, start_ms: int) -> None:
         self._ticked_ms = start_ms
         self._ticked = False
         self._uncounted = 0.0
         self._rate = 0.0
+        self.total = 0.0
+        """The sum of all records since the start."""
 
     def record(self, value: float, now_ms: int) -> None:
         """Count a value in the interval of `now_ms`."""
         self._tick(now_ms)
         self._uncounted += value
+        self.total += value
 
     def rate(self, now_ms: int) -> float:
         """Return the rate per second as of the last tick."""

@@ -41,10 +41,14 @@ class WindowedSum:
         "_due_ms",
         "_expire_ms",
         "_expired_ms",
+        "_factor",
+        "_gone",
         "_index",
         "_last_ms",
         "_oldest_ms",
         "_prefix",
+        "_reserved",
+        "_reserved_base",
         "_samples",
         "_slots",
         "_tail",
@@ -59,6 +63,8 @@ class WindowedSum:
         self._value = 0.0
         self._last_ms = self._oldest_ms = _FAR_MS
         self._prefix = 0.0
+        self._reserved = self._reserved_base = self._factor = 0.0
+        self._gone = 0.0  # what was recorded in slots before the current one
         self._tail: array[float] | None = None
         # From when on the current slot is complete, from when on another one has expired, and the earlier of the two.
         self._complete_ms = self._due_ms = -_FAR_MS  # the first record finds the slot before it long complete
@@ -89,6 +95,8 @@ class WindowedSum:
         total = self._prefix + self._value
         for value in self._tail or ():
             total += value
+        if self._factor:
+            total += self._factor * (self.total - self._reserved_base)
         return total
 
     @property
@@ -117,8 +125,81 @@ class WindowedSum:
         for at in range(0, len(slots), 3):
             slots[at] += shift_ms
             slots[at + 1] += shift_ms
+        total = self.total
         self._index, self._slots = index, slots
         self._load_current()
+        self._gone = total - self._value
+
+    @property
+    def total(self) -> float:
+        """The sum of all records since the start, whatever has expired since."""
+        return self._gone + self._value
+
+    def reserve(self, amount: float, factor: float = 0.0) -> None:
+        """Measure as if this amount were recorded, in place of the one reserved before.
+
+        Args:
+            amount: The amount, which does not expire.
+            factor: Multiple of all later records by which it grows, until the next call.
+        """
+        if amount != self._reserved or factor or self._factor:
+            self._store_current()
+            self._reserved, self._factor = amount, factor
+            self._reserved_base = self.total
+            self._load_current()
+
+    @property
+    def reserved(self) -> float:
+        """The amount that is reserved by now."""
+        return self._reserved + self._factor * (self.total - self._reserved_base)
+
+    def used(self, now_ms: int) -> float:
+        """Return the sum over the slots that have not expired, without what is reserved."""
+        return WindowedSum.measure(self, now_ms) - self.reserved if self._slots else 0.0
+
+    def mean_age_ms(self, now_ms: int) -> float:
+        """Return how long ago the recorded amounts were recorded on average, to half a sample."""
+        weighed = [(slot.value, now_ms - (slot.start_ms + slot.last_ms) / 2) for slot in self.slots]
+        total = sum(value for value, _ in weighed)
+        return max(0.0, sum(value * age_ms for value, age_ms in weighed) / total) if total > 0 else 0.0
+
+    def record_past(self, value: float, since_ms: int, until_ms: int, now_ms: int) -> None:
+        """Record a value as if it had come evenly over a time, without the part that has expired by now.
+
+        Args:
+            value: The amount of the whole time.
+            since_ms: Its start.
+            until_ms: Its end, not after `now_ms`.
+            now_ms: The time of the call.
+        """
+        if now_ms >= self._complete_ms:
+            self._advance(now_ms)
+        self._last_ms = now_ms
+        self._store_current()
+        missing = self._samples + 1 - len(self._slots) // 3
+        if missing > 0:
+            oldest_ms = int(min(self._slots[::3]))
+            starts = [oldest_ms - self._window_ms * before for before in range(missing, 0, -1)]
+            self._slots = array("d", [at for each in starts for at in (each, each, 0.0)]) + self._slots
+            self._index += missing
+        since_ms = min(since_ms, until_ms - 1)
+        self._spread(value / (until_ms - since_ms), max(since_ms, now_ms - self._expire_ms), until_ms)
+
+    def _spread(self, per_ms: float, since_ms: int, until_ms: int) -> None:
+        """Add to each slot its part of an even rate over a time, in whole 1,024ths, whose sums are exact."""
+        before, added, begin_ms = self.total, 0.0, since_ms
+        by_start = sorted(range(len(self._slots) // 3), key=lambda index: self._slots[3 * index])
+        for index, following in zip(by_start, (*by_start[1:], None), strict=True):
+            end_ms = until_ms if following is None else min(until_ms, int(self._slots[3 * following]))
+            if end_ms <= begin_ms:
+                continue
+            part = round(per_ms * (end_ms - begin_ms) * 1024) / 1024
+            self._slots[3 * index + 2] += part
+            self._slots[3 * index + 1] = max(self._slots[3 * index + 1], end_ms)
+            added += part
+            begin_ms = end_ms
+        self._load_current()
+        self._gone = before + added - self._value
 
     def _advance(self, now_ms: int) -> None:
         """Make the next slot of the ring the current one, empty, starting now."""
@@ -150,6 +231,8 @@ class WindowedSum:
     def _turn(self, now_ms: int) -> None:
         """Move to the next slot of the ring, in the arrays alone."""
         size = len(self._slots) // 3
+        if size:
+            self._gone += self._slots[3 * self._index + 2]
         self._index = index = (self._index + 1) % (self._samples + 1) if size else 0
         if index == size:
             self._slots = self._slots + array("d", (now_ms, now_ms, 0.0))  # has no spare room, as extending would leave
@@ -161,6 +244,8 @@ class WindowedSum:
         gone_ms = float(now_ms - self._expire_ms)
         for index, last_ms in enumerate(self._slots[1::3].tolist()):
             if last_ms <= gone_ms:
+                if index == self._index:
+                    self._gone += self._slots[3 * index + 2]
                 self._reset(index, now_ms)
 
     def _reset(self, index: int, now_ms: int) -> None:
@@ -185,7 +270,7 @@ class WindowedSum:
         self._expired_ms = expired_ms = int(min(slots[1::3])) + self._expire_ms
         self._due_ms = min(complete_ms, expired_ms)
         self._oldest_ms = int(min(slots[::3]))
-        prefix = 0.0
+        prefix = self._reserved
         for value in slots[2:at:3]:
             prefix += value
         self._prefix = prefix

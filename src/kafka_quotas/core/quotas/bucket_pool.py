@@ -87,6 +87,8 @@ class BucketPool:
             raise ValueError("a bound on memory needs a clock")
         self.max_bytes = max_bytes
         self.used_bytes = 0
+        self.idle_share = 1.0
+        """The part of its capacity that a bucket may use of which other processes that share it know nothing yet."""
         self.evicted = 0
         """The number of buckets evicted for others, without the expired ones."""
         self._clock = clock

@@ -45,6 +45,7 @@ class _SpreadRate(ABC):
         self._window_ms = window_ms
         self._bound = _exact(bound)
         self._sums: defaultdict[int, Fraction] = defaultdict(Fraction)
+        self._total = self._reserved = Fraction()
 
     def request(self, amount: float, now_ms: int) -> SpreadDecision:
         """Decide on a request of `amount`, and record it if it is admitted."""
@@ -65,6 +66,7 @@ class _SpreadRate(ABC):
         # Samples that no rate needs are dropped, but one more length is kept for a clock that goes back.
         for index in [index for index in self._sums if index <= current - 2 * self._samples]:
             del self._sums[index]
+        self._total += _exact(amount)
         self._spread(_exact(amount), current)
 
     def set_bound(self, bound: float) -> None:
@@ -84,15 +86,37 @@ class _SpreadRate(ABC):
 
     def rate(self, now_ms: int) -> float:
         """Return the rate per second."""
-        return float(self._rate(now_ms // self._window_ms))
+        return float(self._rate(now_ms // self._window_ms) - self._rate_of(self._reserved))
+
+    @property
+    def capacity(self) -> float:
+        """The most that is admitted at once, but for the last request."""
+        return float(self._bound * self._samples * self._window_ms / 1000)
+
+    @property
+    def total(self) -> float:
+        """The sum of all records since the start."""
+        return float(self._total)
+
+    def used(self, now_ms: int) -> float:
+        """Return the sum over the samples."""
+        return self.rate(now_ms) * self._samples * self._window_ms / 1000
+
+    def reserve(self, amount: float) -> None:
+        """Count an amount as recorded and never expired."""
+        self._reserved = _exact(amount)
+
+    def _rate_of(self, total: Fraction) -> Fraction:
+        return total * 1000 / (self._samples * self._window_ms)
 
     def _last(self, current: int) -> range:
         """Return the samples that count, the oldest first and the current one last."""
         return range(current - self._samples + 1, current + 1)
 
     def _rate(self, current: int) -> Fraction:
-        total = sum((self._sums[index] for index in self._last(current) if index in self._sums), Fraction())
-        return total * 1000 / (self._samples * self._window_ms)
+        return self._rate_of(
+            sum((self._sums[index] for index in self._last(current) if index in self._sums), self._reserved)
+        )
 
     def _throttle_ms(self, rate: Fraction) -> int:
         """Return the delay of a refusal: (rate - bound) / bound over all samples, the longest for bound 0."""
@@ -169,7 +193,7 @@ class TokenMutationBucket(MutationBucket):
 
     def refused_ms(self, now_ms: int) -> int | None:
         """Return how long it takes to pay the debt in ms, or None if there is none."""
-        tokens = self.measure(now_ms)
+        tokens = self.measure(now_ms) - self.reserved
         if tokens >= 0 or tokens != tokens:  # noqa: PLR0124 - NaN, of a bound that is none, is no debt
             return None
         return mutation_throttle_time_ms(tokens, self._per_second)
@@ -214,6 +238,36 @@ class SpreadMutationBucket:
     def peek(self, now_ms: int) -> float:
         """Return the rate per second."""
         return self._rate.rate(now_ms)
+
+    @property
+    def capacity(self) -> float:
+        """The most that is admitted at once, but for the last request."""
+        return self._rate.capacity
+
+    @property
+    def total(self) -> float:
+        """The sum of all records since the start."""
+        return self._rate.total
+
+    def used(self, now_ms: int) -> float:
+        """Return the sum over the samples, without what is reserved."""
+        return self._rate.used(now_ms)
+
+    def window_ms(self, now_ms: int) -> int:  # noqa: ARG002 - it has none
+        """Return 0."""
+        return 0
+
+    def mean_age_ms(self, now_ms: int) -> float:  # noqa: ARG002 - spread over all samples
+        """Return 0."""
+        return 0.0
+
+    def reserve(self, amount: float, factor: float = 0.0) -> None:  # noqa: ARG002 - of drafts for comparison
+        """Leave an amount of the capacity to others."""
+        self._rate.reserve(amount)
+
+    def record_past(self, value: float, since_ms: int, until_ms: int, now_ms: int) -> None:  # noqa: ARG002 - spread anyway
+        """Record a value that was recorded elsewhere before."""
+        self.record(value, now_ms)
 
     def is_blank(self, now_ms: int) -> bool:
         """Return whether a new bucket in its place would decide the same, because every sample is empty."""

@@ -7,11 +7,6 @@ is the hot path: one decision is one call on plain attributes, with the arithmet
 A snapshot is plain figures that survive a restart. A bucket of the same kind and window that restores them continues
 unchanged, except for the shift of all times if the clock was set back.
 
-A smooth bucket has no window: it allows one second's worth of tokens and may be overdrawn. A window lets a fast client
-spend ten seconds' quota at once and then nothing for as long; the smooth bucket lets it spend one second's.
-Invariants: it records everything, its throttle time ends when the debt does, and a clock that goes back neither gives
-nor takes tokens.
-
 **Source:** `Sensor.record`, `ClientQuotaManager.recordAndGetThrottleTimeMs` and its override for controller mutations
 (Kafka 4.0).
 """
@@ -72,6 +67,39 @@ class QuotaBucket(Protocol):
         """The figures from which another bucket of its kind can continue."""
         ...
 
+    @property
+    def capacity(self) -> float:
+        """The most that a rested client may take without a throttle time."""
+        ...
+
+    @property
+    def total(self) -> float:
+        """The sum of all records since the start, whatever has expired since."""
+        ...
+
+    def used(self, now_ms: int) -> float:
+        """Return how much of the capacity the records take up now, a debt more than all of it."""
+        ...
+
+    def window_ms(self, now_ms: int) -> int:
+        """Return the time whose limit is the capacity at present, 0 for a bucket that refuses instead."""
+        ...
+
+    def mean_age_ms(self, now_ms: int) -> float:
+        """Return how long ago what is used was recorded on average, 0 where the bucket doesn't know."""
+        ...
+
+    def reserve(self, amount: float, factor: float = 0.0) -> None:
+        """Leave an amount of the capacity to others, in place of the one reserved before.
+
+        Args:
+            amount: The amount.
+            factor: Multiple of all that is recorded until the next call by which it grows.
+        """
+
+    def record_past(self, value: float, since_ms: int, until_ms: int, now_ms: int) -> None:
+        """Record a value that came evenly over a past time, without the part that has expired by now."""
+
     def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
         """Restore the state of another bucket, moved by `shift_ms`, or raise a `ValueError` for other figures."""
 
@@ -112,6 +140,8 @@ class RateBucket(Rate):
         if self._tail is not None:
             for other in self._tail:
                 total += other
+        if self._factor:
+            total += self._factor * (self._gone + self._value - self._reserved_base)
         window_ms = now_ms - self._oldest_ms
         if window_ms < self._whole_ms or window_ms < 1:
             window_ms = self._whole_ms + window_ms % self._window_ms if window_ms > 0 else self._spanned_ms(window_ms)
@@ -125,6 +155,16 @@ class RateBucket(Rate):
                 floor_ms = int(delay_ms)
                 return floor_ms + 1 if delay_ms - floor_ms >= 0.5 else floor_ms
         return self._bounded_throttle_ms(rate, window_ms)
+
+    @property
+    def capacity(self) -> float:
+        """The most that a rested client may take without a throttle time."""
+        return self._bound * (self._whole_ms / 1000.0)
+
+    def record_past(self, value: float, since_ms: int, until_ms: int, now_ms: int) -> None:
+        """Record a value that came evenly over a past time, without the part that has expired by now."""
+        super().record_past(value, since_ms, until_ms, now_ms)
+        self.recorded_ms = now_ms
 
     def is_blank(self, now_ms: int) -> bool:
         """Return whether a new bucket in its place would decide the same, because every sample has expired."""
@@ -149,7 +189,10 @@ class RateBucket(Rate):
             others += value
             size += abs(value)
         allowed = self._bound * (self._whole_ms / 1000.0)
-        self._room = allowed - others - (allowed + size) * _ROUNDING
+        self._room = room = allowed - others - (allowed + size) * _ROUNDING
+        if self._factor:
+            base = self._reserved_base - self._gone
+            self._room = (room + self._factor * base) / (1.0 + self._factor)
 
     def admit(self, value: float, now_ms: int) -> bool:
         """Record a value if that certainly gives no throttle time, and return whether it did.
@@ -185,7 +228,16 @@ _state: Final = attrgetter(*_STATE)
 class MutationBucket(TokenBucket):
     """A token bucket that a strict quota draws on only while there is no debt."""
 
-    __slots__ = ("_no_refill", "generation", "mutations", "name", "recorded_ms")
+    __slots__ = (
+        "_factor",
+        "_no_refill",
+        "_reserved",
+        "_reserved_base",
+        "generation",
+        "mutations",
+        "name",
+        "recorded_ms",
+    )
 
     def __init__(self, name: Bucket, samples: int, window_ms: int) -> None:
         super().__init__(samples, window_ms)
@@ -194,6 +246,7 @@ class MutationBucket(TokenBucket):
         self.recorded_ms: int | None = None
         self.mutations = Rate(METRIC_SAMPLES, METRIC_WINDOW_MS)
         """The tokens taken out per second: Kafka's `mutation-rate`, a metric that limits nothing."""
+        self._reserved = self._reserved_base = self._factor = 0.0
         self.set_bound(UNLIMITED)
 
     def set_bound(self, bound: float) -> None:
@@ -206,6 +259,41 @@ class MutationBucket(TokenBucket):
         super().record(value, now_ms)
         self.mutations.record(value, now_ms)
         self.recorded_ms = now_ms
+
+    @property
+    def capacity(self) -> float:
+        """The most that a rested client may take without a debt."""
+        return self._burst
+
+    @property
+    def total(self) -> float:
+        """The sum of all tokens taken out since the start."""
+        return self.mutations.total
+
+    def used(self, now_ms: int) -> float:
+        """Return the tokens that are missing from a full bucket, a debt included."""
+        return self._burst - self.peek(now_ms)
+
+    def window_ms(self, now_ms: int) -> int:  # noqa: ARG002 - it has none
+        """Return 0."""
+        return 0
+
+    def mean_age_ms(self, now_ms: int) -> float:  # noqa: ARG002 - tokens have no age
+        """Return 0."""
+        return 0.0
+
+    @property
+    def reserved(self) -> float:
+        """The tokens that are left to others by now."""
+        return self._reserved + self._factor * (self.total - self._reserved_base)
+
+    def reserve(self, amount: float, factor: float = 0.0) -> None:
+        """Leave tokens to others: admit only while more of them than these are left."""
+        self._reserved, self._factor, self._reserved_base = amount, factor, self.total
+
+    def record_past(self, value: float, since_ms: int, until_ms: int, now_ms: int) -> None:  # noqa: ARG002 - tokens are taken out now
+        """Take a value out that was taken elsewhere before."""
+        self.record(value, now_ms)
 
     def is_blank(self, now_ms: int) -> bool:
         """Return whether a new bucket in its place would decide the same, because it is full."""
@@ -222,9 +310,10 @@ class MutationBucket(TokenBucket):
         if tokens > burst:  # noqa: PLR1730 - dearer as a call, and NaN would become the burst
             tokens = burst
         self._last_ms = now_ms
-        if tokens < 0:
+        reserved = self.reserved if self._factor else self._reserved
+        if tokens < reserved:
             self._tokens = tokens
-            return narrow_to_int32(mutation_throttle_time_ms(tokens, self._per_second))
+            return narrow_to_int32(mutation_throttle_time_ms(tokens - reserved, self._per_second))
         tokens += self._no_refill - value
         self._tokens = burst if tokens > burst else tokens  # noqa: FURB136 - as above
         self.mutations.record(value, now_ms)
@@ -252,70 +341,3 @@ def snapshot_of(bucket: QuotaBucket) -> BucketSnapshot | None:
     return BucketSnapshot(
         name=bucket.name, kind=type(bucket).__name__, recorded_ms=bucket.recorded_ms, figures=bucket.snapshot
     )
-
-
-BURST_S: Final = 1
-"""The burst of a rested client, in seconds of its quota."""
-
-
-class SmoothBucket:
-    """A token bucket under a byte or time quota, with tokens in the unit of the quota."""
-
-    __slots__ = ("_bound", "_last_ms", "_max_throttle_ms", "_spent", "generation", "name", "recorded_ms")
-
-    def __init__(self, name: Bucket, max_throttle_ms: int = LONG_MAX) -> None:
-        self.name = name
-        self.generation = 0
-        self.recorded_ms: int | None = None
-        self._bound = UNLIMITED
-        self._spent = 0.0
-        self._last_ms = 0
-        self._max_throttle_ms = min(max_throttle_ms, INT_MAX)
-
-    def set_bound(self, bound: float) -> None:
-        """Set the bound (per second), keeping what was spent."""
-        self._bound = bound
-
-    def record(self, value: float, now_ms: int) -> None:
-        """Spend a value without a check, or give it back if it is negative."""
-        self._spent = max(0.0, self.peek(now_ms) * BURST_S + value)
-        self._last_ms = max(now_ms, self._last_ms)
-        self.recorded_ms = now_ms
-
-    def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
-        """Spend a value and return the throttle time in ms, 0 within the second's worth."""
-        self.record(value, now_ms)
-        over = self._spent - self._bound * BURST_S
-        if over <= 0.0:
-            return 0
-        return min(mutation_throttle_time_ms(-over, self._bound), self._max_throttle_ms)
-
-    def would_throttle_ms(self, value: float, now_ms: int) -> int:
-        """Return the throttle time in ms that recording a value would give, without changing the state."""
-        kept = (self._spent, self._last_ms, self.recorded_ms)
-        throttle_ms = self.record_and_throttle_ms(value, now_ms)
-        self._spent, self._last_ms, self.recorded_ms = kept
-        return throttle_ms
-
-    @property
-    def snapshot(self) -> tuple[float, ...]:
-        """The snapshot for `restore`: the tokens spent and the time of that count."""
-        return (self._spent, float(self._last_ms))
-
-    def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
-        """Restore the state of another bucket, with its time moved by `shift_ms`."""
-        self._spent, last_ms = snapshot
-        self._last_ms = int(last_ms) + shift_ms
-
-    def peek(self, now_ms: int) -> float:
-        """Return the tokens spent and not yet refilled, per second of the burst: a debt above the bound."""
-        refilled = self._bound * (max(0, now_ms - self._last_ms) / 1000.0)
-        return max(0.0, self._spent - refilled) / BURST_S
-
-    def is_blank(self, now_ms: int) -> bool:
-        """Return whether a new bucket in its place would decide the same, because nothing is spent."""
-        return self.peek(now_ms) == 0.0
-
-    def is_in_debt(self, now_ms: int) -> bool:
-        """Return whether more than the second's worth is spent now."""
-        return self.peek(now_ms) > self._bound

@@ -25,15 +25,14 @@ from kafka_quotas.core.quotas.mutation_quota import (
     UnboundedMutationQuota,
 )
 from kafka_quotas.core.quotas.quota_bucket import (
-    BURST_S,
     UNLIMITED,
     BucketSnapshot,
     MutationBucket,
     QuotaBucket,
     RateBucket,
-    SmoothBucket,
     snapshot_of,
 )
+from kafka_quotas.core.quotas.smooth_bucket import BURST_S, SmoothBucket
 from kafka_quotas.core.resolution.quota_resolver import NEVER, AppliedQuota, Bucket, QuotaResolver, bucket_tags
 
 __all__ = ["IDLE_MS", "BucketState", "ClientQuotaManager", "Limiter", "QuotaType", "RateAlgorithm"]
@@ -305,6 +304,8 @@ class ClientQuotaManager:
             if limits.changed_since(bucket.generation, *bucket.name):
                 limit = limits.limit(bucket.name)
                 bucket.set_bound(UNLIMITED if limit is None else limit)
+                if self._pool.idle_share < 1.0:
+                    bucket.reserve(0.0 if limit is None else bucket.capacity * (1.0 - self._pool.idle_share))
             bucket.generation = limits.generation
         return bucket
 

@@ -1,0 +1,408 @@
+"""How closely a fleet behaves as one broker: `python benchmarks/fleet_simulation.py`.
+
+Clients that send as fast as they may draw on one quota, through 2 to 200 members with the real buckets, sharing and
+report format on a virtual clock; the oracle is one quota manager with the same clients. The medium delays reports,
+and loses, doubles and reorders some. Printed per scenario and way of sharing:
+
+- `quota`: bytes of the oracle as a multiple of what the quota allows in that time, bursts not counted;
+- `total`: bytes of the fleet as a multiple of the oracle's;
+- `window`: most bytes in any quota window as a multiple of the most of the oracle;
+- `Jain`: fairness between equal clients (1: all equal), of the fleet and of the oracle;
+- `settled`: seconds after the last change from which on every window carries the quota within 5 %;
+- `kB/s`: on the topic, with 75 bytes per record for Kafka's batch.
+
+`--way fleet` is what daemons do, `--way none` members that know nothing of each other.
+"""
+
+import argparse
+import heapq
+import random
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import count
+from typing import Final
+
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quotas.bucket_pool import BucketPool
+from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
+from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
+from kafka_quotas.enforcement.fleet.report import name_hash
+from kafka_quotas.enforcement.fleet.sharing import ADJUST_MS, Sharing, SharingSettings
+from kafka_quotas.enforcement.telemetry.log import LogEvent
+
+LIMIT: Final = 10_000_000.0
+WINDOW: Final = QuotaWindow()
+SPAN_MS: Final = WINDOW.samples * WINDOW.window_ms
+KAFKA_BYTES: Final = 75
+START_MS: Final = 1_000_000
+
+
+class Way(StrEnum):
+    """A way of sharing."""
+
+    FLEET = "fleet"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """A client: one request at a time, as fast as it may."""
+
+    member: int
+    request: int = 60_000
+    think_ms: int = 50
+    """Time from a response to the next request."""
+    spans: tuple[tuple[int, int], ...] = ((0, 1 << 40),)
+    """When it sends, ms from the start."""
+    move: tuple[int, int] | None = None
+    """When it moves to which other member."""
+    name: str = "app"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A fleet, its clients and its medium."""
+
+    name: str
+    members: int
+    clients: tuple[Client, ...]
+    delay_ms: tuple[int, int] = (20, 100)
+    seconds: int = 90
+    changed_s: int = 0
+    """Time of the last change, from which on settling counts."""
+    loss: float = 0.0
+    doubled: float = 0.0
+    dead: tuple[tuple[int, int, int], ...] = ()
+    """Member, from, to (ms): it neither serves nor reports, its clients go to the next one; then it starts anew."""
+    stalled: tuple[tuple[int, int, int], ...] = ()
+    """Member, from, to (ms): it serves its clients but neither reports nor hears."""
+    outage: tuple[int, int] = (-1, -1)
+    """When the medium takes nothing (ms)."""
+    bystanders: int = 0
+    """Further buckets of each member, all active, far from their limits."""
+    limits: int = 1
+    """Number of names `app`, `app1` and so on, each with the limit."""
+    interval_ms: int = 500
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The bytes of one run."""
+
+    by_tenth: dict[int, float] = field(default_factory=dict)
+    by_client: dict[int, float] = field(default_factory=dict)
+    published: float = 0.0
+    seconds: int = 1
+
+    def add(self, client: int, size: int, at_ms: int, counted_from_ms: int) -> None:
+        self.by_tenth[at_ms // 100] = self.by_tenth.get(at_ms // 100, 0.0) + size
+        if at_ms >= counted_from_ms:
+            self.by_client[client] = self.by_client.get(client, 0.0) + size
+
+    def total(self) -> float:
+        return sum(self.by_tenth.values())
+
+    def windows(self, tenths: int) -> Iterator[float]:
+        running: deque[float] = deque(maxlen=tenths)
+        current = 0.0
+        for tenth in range(self.seconds * 10):
+            if len(running) == tenths:
+                current -= running[0]
+            running.append(self.by_tenth.get(tenth, 0.0))
+            current += running[-1]
+            yield current
+
+    def jain(self, clients: int) -> float:
+        amounts = list(self.by_client.values()) + [0.0] * (clients - len(self.by_client))
+        squares = sum(each * each for each in amounts)
+        return sum(amounts) ** 2 / (len(amounts) * squares) if squares else 1.0
+
+    def settled_s(self, changed_s: int) -> float:
+        """Return from when on the sums of each window are within 5 % of the limit, in seconds after the change."""
+        sums = list(self.windows(110))
+        last = changed_s * 10
+        for at in range(changed_s * 10 + 110, len(sums)):
+            if abs(sums[at] - 11 * LIMIT) > 0.05 * 11 * LIMIT:
+                last = at - 109
+        return last / 10 - changed_s
+
+
+class Process:
+    """One member: its quota manager and its part in the fleet."""
+
+    def __init__(self, number: int, scenario: Scenario, way: Way, now_ms: int, generator: random.Random) -> None:
+        self.number = number
+        self.pool = BucketPool()
+        self.manager = ClientQuotaManager(QuotaType.PRODUCE, WINDOW, pool=self.pool)
+        for each in range(scenario.limits):
+            self.manager.update_quota(Entity.of(client_id=app(each)), LIMIT)
+        settings = SharingSettings(
+            fleet="simulation", name=f"member-{number}", windows="11 x 1", span_ms=SPAN_MS, sample_ms=WINDOW.window_ms,
+            interval_ms=scenario.interval_ms,
+        )  # fmt: skip
+        self.way = way
+        self.sharing = Sharing(generator.getrandbits(64), settings, now_ms, notify=self.ignore)
+        self.bystanders = [self.manager.limiter("ANONYMOUS", f"other-{each}") for each in range(scenario.bystanders)]
+        if scenario.bystanders:
+            self.manager.update_quota(Entity.of(client_id=None), LIMIT)
+        self.muted: dict[int, tuple[str, int]] = {}
+        """Until when each client is throttled, with its name."""
+
+    def ignore(self, event: LogEvent) -> None:
+        """Read no log."""
+
+    def scan(self, now_ms: int) -> None:
+        """Offer the buckets as the daemon does, and have the idle ones use this member's share alone."""
+        for slice_ in self.pool.walk():
+            for bucket, _ in slice_:
+                if (
+                    bucket.recorded_ms is not None
+                    and now_ms - bucket.recorded_ms <= 2 * self.sharing.settings.interval_ms
+                ):
+                    self.sharing.offer(name_hash(str(bucket.name)), bucket, now_ms)
+
+    def adjust(self, now_ms: int) -> None:
+        if self.way is Way.FLEET:
+            self.pool.idle_share = self.sharing.idle_share
+            self.scan(now_ms)
+            self.sharing.adjust(now_ms)
+
+    def receive(self, data: bytes, position: int, now_ms: int) -> None:
+        if self.way is Way.FLEET:
+            self.sharing.receive(data, position, now_ms)
+
+    def report(self, now_ms: int) -> bytes:
+        waiting: Counter[QuotaBucket] = Counter()
+        for name, until_ms in self.muted.values():
+            if until_ms > now_ms:
+                bucket = self.manager.resolve("ANONYMOUS", name)[0]
+                assert bucket is not None
+                waiting[bucket] += 1
+        return self.sharing.report(now_ms, waiting)
+
+
+def app(number: int) -> str:
+    return f"app{number or ''}"
+
+
+class Simulation:
+    """One run of one scenario."""
+
+    def __init__(self, scenario: Scenario, way: Way, *, members: int | None = None) -> None:
+        self.scenario, self.way = scenario, way
+        self.generator = random.Random(7)
+        self.events: list[tuple[int, int, Callable[[int], None]]] = []
+        self.order = count()
+        self.outcome = Outcome(seconds=scenario.seconds)
+        self.position = count()
+        self.log_ms = 0
+        self.one = members == 1
+        self.now_ms = START_MS
+        self.processes = [
+            Process(number, scenario, way, START_MS, self.generator) for number in range(members or scenario.members)
+        ]
+        self.delivered_ms: dict[int, int] = {}
+
+    def at(self, at_ms: int, call: Callable[[int], None]) -> None:
+        heapq.heappush(self.events, (at_ms, next(self.order), call))
+
+    def run(self) -> Outcome:
+        scenario = self.scenario
+        for number, client in enumerate(scenario.clients):
+            self.at(START_MS + 20_000 + self.generator.randrange(200), self.client(number, client))
+        if not self.one:
+            for process in self.processes:
+                self.start(process, START_MS + self.generator.randrange(scenario.interval_ms))
+            for member, _, to_ms in scenario.dead:
+                self.at(START_MS + 20_000 + to_ms, self.restart(member))
+        end_ms = START_MS + 20_000 + scenario.seconds * 1000
+        while self.events and self.events[0][0] < end_ms:
+            at_ms, _, call = heapq.heappop(self.events)
+            self.now_ms = at_ms
+            call(at_ms)
+        return self.outcome
+
+    def is_in(self, spans: tuple[tuple[int, int, int], ...], member: int, now_ms: int) -> bool:
+        since_ms = now_ms - START_MS - 20_000
+        return any(which == member and begin <= since_ms < end for which, begin, end in spans)
+
+    def home(self, client: Client, now_ms: int) -> Process:
+        if self.one:
+            return self.processes[0]
+        member = client.member
+        if client.move is not None and now_ms - START_MS - 20_000 >= client.move[0]:
+            member = client.move[1]
+        while self.is_in(self.scenario.dead, member, now_ms):
+            member = (member + 1) % len(self.processes)
+        return self.processes[member]
+
+    def client(self, number: int, client: Client) -> Callable[[int], None]:
+        counted_ms = max(self.scenario.seconds * 500, self.scenario.changed_s * 1000)
+
+        def send(now_ms: int) -> None:
+            since_ms = now_ms - START_MS - 20_000
+            for begin, end in client.spans:
+                if begin <= since_ms < end:
+                    break
+                if since_ms < begin:
+                    self.at(START_MS + 20_000 + begin + self.generator.randrange(200), send)
+                    return
+            else:
+                return
+            process = self.home(client, now_ms)
+            throttle_ms = process.manager.limiter("ANONYMOUS", client.name).record(client.request, now_ms)
+            process.muted[number] = (client.name, now_ms + throttle_ms)
+            if client.name == "app":
+                self.outcome.add(number, client.request, since_ms, counted_ms)
+            think_ms = max(1, round(client.think_ms * self.generator.uniform(0.5, 1.5)))
+            self.at(now_ms + throttle_ms + think_ms, send)
+
+        return send
+
+    def start(self, process: Process, at_ms: int) -> None:
+        def adjust(now_ms: int) -> None:
+            if self.processes[process.number] is process and not self.is_in(self.scenario.dead, process.number, now_ms):
+                process.adjust(now_ms)
+                self.at(now_ms + ADJUST_MS, adjust)
+
+        def report(now_ms: int) -> None:
+            if self.processes[process.number] is not process or self.is_in(self.scenario.dead, process.number, now_ms):
+                return
+            self.at(now_ms + self.scenario.interval_ms, report)
+            for limiter in process.bystanders:
+                limiter.record(1000, now_ms)
+            if self.way is not Way.FLEET:
+                return
+            data = process.report(now_ms)
+            since_ms = now_ms - START_MS - 20_000
+            if self.is_in(self.scenario.stalled, process.number, now_ms):
+                return
+            if self.scenario.outage[0] <= since_ms < self.scenario.outage[1]:
+                return
+            if since_ms >= 0:
+                self.outcome.published += len(data) + KAFKA_BYTES
+            if self.generator.random() >= self.scenario.loss:
+                self.publish(data, now_ms)
+            if self.generator.random() < self.scenario.doubled:
+                self.publish(data, now_ms + self.generator.randrange(1500))
+
+        self.at(at_ms, adjust)
+        self.at(at_ms + 1, report)
+
+    def publish(self, data: bytes, now_ms: int) -> None:
+        """Put a report into the one order after half of its delay, and bring it to each member after the rest."""
+        low, high = self.scenario.delay_ms
+
+        def arrive(at_ms: int) -> None:
+            position = next(self.position)
+            for process in list(self.processes):
+                # Each reads in the order of the log.
+                due_ms = max(at_ms + self.generator.randint(low, high) // 2, self.delivered_ms.get(id(process), 0))
+                self.delivered_ms[id(process)] = due_ms
+                self.at(due_ms, lambda then_ms, to=process: self.deliver(to, data, position, then_ms))
+
+        self.at(now_ms + self.generator.randint(low, high) // 2, arrive)
+
+    def deliver(self, process: Process, data: bytes, position: int, now_ms: int) -> None:
+        if not self.is_in(self.scenario.stalled, process.number, now_ms):
+            process.receive(data, position, now_ms)
+
+    def restart(self, member: int) -> Callable[[int], None]:
+        def again(now_ms: int) -> None:
+            process = Process(member, self.scenario, self.way, now_ms, self.generator)
+            self.processes[member] = process
+            self.start(process, now_ms)
+
+        return again
+
+
+def spread(members: int, clients: int, weights: list[int] | None = None, **more: object) -> tuple[Client, ...]:
+    """Return clients on members in turn, or in proportion to weights."""
+    if weights is None:
+        homes = [each % members for each in range(clients)]
+    else:
+        homes = [member for member, weight in enumerate(weights) for _ in range(weight)][:clients]
+    return tuple(Client(member=home, **more) for home in homes)  # type: ignore[arg-type]
+
+
+REST: Final = ((0, 30_000), (60_000, 1 << 40))
+
+
+def scenarios() -> list[Scenario]:
+    base = Scenario(name="3, even", members=3, clients=spread(3, 24))
+    uneven = spread(3, 24, [16, 6, 2])
+    moving = tuple(replace(each, move=(30_000 + 1000 * at, 2)) for at, each in enumerate(spread(3, 12, [12])))
+    return [
+        base,
+        replace(base, name="3, very fast clients", clients=spread(3, 24, think_ms=5)),
+        replace(base, name="2, even", members=2, clients=spread(2, 8)),
+        replace(base, name="3, 16/6/2", clients=uneven),
+        replace(base, name="3, all on one", clients=spread(3, 12, [12])),
+        replace(base, name="3, rest of 30 s", clients=spread(3, 24, spans=REST), changed_s=60),
+        replace(base, name="3, demand moves", clients=moving, changed_s=42),
+        replace(base, name="3, delay 50 ms", clients=uneven, delay_ms=(50, 50)),
+        replace(base, name="3, delay 0.5 to 1 s", clients=uneven, delay_ms=(500, 1000)),
+        replace(base, name="3, delay 2 s", clients=uneven, delay_ms=(1900, 2000)),
+        replace(base, name="3, 10 % lost, doubled", clients=uneven, loss=0.1, doubled=0.1),
+        replace(base, name="3, one dies and returns", clients=uneven, dead=((0, 30_000, 35_000),), changed_s=35),
+        replace(base, name="3, one stalls for 5 s", clients=uneven, stalled=((1, 30_000, 35_000),), changed_s=35),
+        replace(base, name="3, medium down 20 s", clients=uneven, outage=(30_000, 50_000), changed_s=50),
+        replace(base, name="10, even", members=10, clients=spread(10, 40)),
+        replace(base, name="10, all on one", members=10, clients=spread(10, 20, [20])),
+        replace(base, name="10, rest of 30 s", members=10, clients=spread(10, 40, spans=REST), changed_s=60),
+        replace(base, name="50, even", members=50, clients=spread(50, 100, request=20_000), seconds=45),
+        replace(base, name="200, even", members=200, clients=spread(200, 200, request=10_000), seconds=30),
+        replace(base, name="200, all on one", members=200, clients=spread(200, 20, [20]), seconds=30),
+        replace(base, name="200, 20 active", members=200, clients=spread(20, 40), seconds=30),
+        many(),
+    ]
+
+
+def many() -> Scenario:
+    """Return 100 members with 1,000 active buckets each, 25 of which are at their limits."""
+    clients = tuple(
+        Client(member=(each * 7 + 3 * turn) % 100, request=50_000, name=app(each))
+        for each in range(25)
+        for turn in range(40)
+    )
+    return Scenario(name="100, 1,000 buckets each", members=100, clients=clients, seconds=30, limits=25, bystanders=975)
+
+
+def row(scenario: Scenario, way: Way) -> str:
+    began = time.monotonic()
+    oracle = Simulation(replace(scenario, bystanders=0), Way.NONE, members=1).run()
+    result = Simulation(scenario, way).run()
+    clients = sum(client.name == "app" for client in scenario.clients)
+    figures = (
+        oracle.total() / LIMIT / scenario.seconds,
+        result.total() / oracle.total(),
+        max(result.windows(110)) / max(oracle.windows(110)),
+        result.jain(clients),
+        oracle.jain(clients),
+        result.settled_s(scenario.changed_s),
+        result.published / scenario.seconds / 1000,
+        time.monotonic() - began,
+    )
+    return f"{scenario.name:26} {way.value:7}" + "".join(f"{figure:8.3f}" for figure in figures)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="part of the names of the scenarios to run")
+    parser.add_argument("--way", choices=[each.value for each in Way], default=Way.FLEET.value)
+    arguments = parser.parse_args()
+    columns = ("quota", "total", "window", "Jain", "oracle", "settled", "kB/s", "took s")
+    print(f"{'scenario':26} {'way':7}" + "".join(f"{column:>8}" for column in columns))
+    for scenario in scenarios():
+        if arguments.only in scenario.name:
+            print(row(scenario, Way(arguments.way)))
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

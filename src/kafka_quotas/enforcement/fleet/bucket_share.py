@@ -1,0 +1,342 @@
+"""One bucket that a fleet shares: what its other members use of it, and how much of it this one may use.
+
+Two things are done to the bucket, between requests. What others use is recorded in it, reckoned ahead at the rate that
+they reported and corrected by their next total, so the bucket is that of one broker that hears of some clients a little
+later. And a part of the capacity is reserved for the others:
+
+- While no client waits there may be room for a burst. A member uses its part of the room until all others have heard
+  of it, for otherwise each would allow the whole burst once.
+- While clients wait at a window, each member has the part of the limit that its waiting clients are of all. Otherwise
+  the member whose oldest sample expires first would take what becomes free, second by second.
+
+Invariant: the parts of all members add up to at most 1 + `IDLE_PART`.
+
+**Source:** "Cloud Control with Distributed Rate Limiting" (SIGCOMM 2007) for its two designs, the global bucket and the
+flow proportional share, which are joined here. `benchmarks/fleet_simulation.py` is how the figures were chosen.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from kafka_quotas.enforcement.fleet.report import Entry
+from kafka_quotas.enforcement.fleet.usage import AHEAD_MS, OwnUsage, Reckoning, RemoteUsage, SharedBucket
+
+IDLE_PART: Final = 0.1
+"""Part of the room that all members together may use of a bucket while the others haven't heard of them."""
+CAP: Final = 1.1
+"""Multiple of the capacity up to which usage counts while clients wait: nobody waits out more."""
+EXCESS_PART: Final = 1.5
+"""Multiple of what all members used too much that each of them makes up for at once."""
+WAITING_CHANGE: Final = 0.3
+"""Change of the number of waiting clients that is reported, as a part of it."""
+MAX_SENT: Final = 32
+"""Most entries that are kept until all others have heard them."""
+_CLOSED: Final = 2.0
+"""Multiple of the capacity that is reserved where nothing may be used: every request waits out a window."""
+
+
+class Fallback(StrEnum):
+    """What a member that is cut off from the others allows."""
+
+    SHARE = "share"
+    """The share of each limit that its clients used last, an equal one where none did."""
+    WHOLE = "whole"
+    """Each whole limit, as without a fleet."""
+    CLOSED = "closed"
+    """As good as nothing: every request is followed by a throttle time of a whole window."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What a member knows of the fleet at one moment, as far as it concerns any bucket."""
+
+    now_ms: int
+    members: int
+    """Number of members, this one included."""
+    heard_sequence: int
+    """Number of our latest report that every other member has heard."""
+    cut_off: Fallback | None = None
+    """What to allow while the others can't be heard; None while they can."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """What all members have in the window, for a bucket that no client uses here yet."""
+
+    amount: float
+    age_ms: int
+    at_ms: int
+
+
+class BucketShare:
+    """What is known of one shared bucket, with or without clients of it here."""
+
+    def __init__(self, number: int, span_ms: int, sample_ms: int) -> None:
+        self.number = number
+        self.bucket: SharedBucket | None = None
+        self.touched_ms = 0
+        """Time at which a usage of it, here or elsewhere, was last heard of."""
+        self._span_ms = span_ms
+        self._sample_ms = sample_ms
+        self._own = OwnUsage(span_ms)
+        self._remotes: dict[int, RemoteUsage] = {}
+        self._level: _Level | None = None
+        self._recorded = self._own_base = 0.0
+        self._part = 1.0
+        self._sent: deque[Reckoning] = deque()
+        self._heard: Reckoning | None = None
+        self._frozen: tuple[float, float, int] | None = None
+
+    # What clients do here.
+
+    def attach(self, bucket: SharedBucket, now_ms: int) -> None:
+        """Take up a bucket, whose records so far are those of clients here, and record what others used."""
+        own, used = self._own.total if self.bucket is None else self._own_total(), bucket.used(now_ms)
+        self.bucket, self._recorded = bucket, 0.0
+        self._own_base = bucket.total - own - used
+        self._own.begin(own + used, used, self._age_ms(bucket, now_ms), now_ms)
+        self.touched_ms = now_ms
+        level, self._level = self._level, None
+        if level is not None:
+            self._record_past(level.amount - used, level.age_ms, level.at_ms, now_ms)
+        for remote in self._remotes.values():
+            if level is None:
+                self._record_past(remote.recent, remote.age_ms, remote.at_ms, now_ms)
+            remote.recorded = remote.total
+
+    def _own_total(self) -> float:
+        assert self.bucket is not None
+        return self.bucket.total - self._recorded - self._own_base
+
+    def _age_ms(self, bucket: SharedBucket, now_ms: int) -> int:
+        return min(round(bucket.mean_age_ms(now_ms)), self._span_ms // 2)
+
+    def _own_rate(self, now_ms: int) -> float:
+        """Return the amount per second of the last seconds, or this member's part of the limit in a burst above it."""
+        if self.bucket is None:
+            return 0.0
+        rate = self._own.rate(self._own_total(), now_ms)
+        if self.bucket.window_ms(now_ms) < self._span_ms - self._sample_ms:
+            return rate
+        sustained = self.bucket.capacity * 1000.0 / self._span_ms * self._part
+        return min(rate, sustained)
+
+    def entry(self, now_ms: int, *, with_level: bool) -> Entry | None:
+        """Return what to report of this bucket, None where no client of it is here."""
+        bucket = self.bucket
+        if bucket is None:
+            return None
+        total = self._own_total()
+        return Entry(
+            bucket=self.number,
+            total=total,
+            rate=self._own_rate(now_ms),
+            recent=self._own.recent(total, now_ms),
+            age_ms=self._own.age_ms(total, now_ms),
+            waiting=round(self._own.waiting),
+            level=max(0.0, bucket.used(now_ms)) if with_level else 0.0,
+            level_age_ms=self._age_ms(bucket, now_ms) if with_level else 0,
+        )
+
+    def note(self, waiting: int, now_ms: int) -> None:
+        """Keep the own total of this moment, from which rates are measured, and how many clients wait here."""
+        if self.bucket is not None and self._own.note(self._own_total(), now_ms, waiting=waiting):
+            self.touched_ms = now_ms
+
+    def surprise(self, now_ms: int) -> float:
+        """Return by how much, as a part of the capacity, the others are wrong about the usage here."""
+        bucket = self.bucket
+        if bucket is None or not bucket.capacity:
+            return 0.0
+        if not self._sent:
+            return abs(self._own.unreported(self._own_total())) / bucket.capacity
+        sent, waiting = self._sent[-1], self._own.waiting
+        if abs(sent.waiting - waiting) > WAITING_CHANGE * max(sent.waiting, waiting):
+            return 1.0
+        return abs(self._own_total() - sent.expected(now_ms)) / bucket.capacity
+
+    @property
+    def last_sent_ms(self) -> int | None:
+        """When an entry was last published, None for never."""
+        return self._sent[-1].at_ms if self._sent else None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the others know that no client uses it here."""
+        return self.bucket is None or not self._sent or not self._sent[-1].rate
+
+    def sent(self, entry: Entry, sequence: int, now_ms: int) -> None:
+        """Take note that an entry was published."""
+        self._sent.append(Reckoning(entry, sequence, now_ms))
+        if len(self._sent) > MAX_SENT:
+            self._sent.popleft()
+
+    # What others do elsewhere.
+
+    def hear(self, member: int, entry: Entry, sequence: int, now_ms: int, *, with_level: bool) -> None:
+        """Record what another member reports.
+
+        Args:
+            member: The member's number.
+            entry: Its entry.
+            sequence: Number of its report; one that is not newer than the last changes nothing.
+            now_ms: The time at which the report came.
+            with_level: Whether to take up the level of all members, as one that has just joined does.
+        """
+        remote, bucket = self._remotes.get(member), self.bucket
+        if remote is None:
+            self.touched_ms = now_ms
+            self._remotes[member] = RemoteUsage(entry, sequence, now_ms)
+            if with_level and bucket is None:
+                if self._level is None or entry.level > self._level.amount:
+                    self._level = _Level(entry.level, entry.level_age_ms, now_ms)
+            elif with_level and bucket is not None:
+                self._record_past(entry.level - bucket.used(now_ms), entry.level_age_ms, now_ms, now_ms)
+            else:
+                self._record_past(entry.recent, entry.age_ms, now_ms, now_ms)
+            return
+        if sequence <= remote.sequence:
+            return
+        if entry.rate or entry.total != remote.total:
+            self.touched_ms = now_ms
+        silent_ms = now_ms - remote.at_ms
+        remote.follow(entry, sequence, now_ms)
+        if bucket is None:
+            remote.recorded = entry.total
+        elif silent_ms > AHEAD_MS and entry.total > remote.recorded:
+            self._record_past(entry.total - remote.recorded, silent_ms // 2, now_ms, now_ms)
+            remote.recorded = entry.total
+        else:
+            self._follow(bucket, remote, now_ms)
+
+    def lose(self, member: int) -> None:
+        """Reckon no longer with the usage of a member, whose past one stays recorded."""
+        remote = self._remotes.pop(member, None)
+        if remote is not None and self.bucket is None and remote.recent:
+            amount = remote.recent + (0.0 if self._level is None else self._level.amount)
+            self._level = _Level(amount, remote.age_ms, remote.at_ms)
+
+    def _follow(self, bucket: SharedBucket, remote: RemoteUsage, now_ms: int) -> None:
+        # In whole 1,024ths, so that sums of whole bytes stay exact.
+        amount = round((remote.expected(now_ms) - remote.recorded) * 1024) / 1024
+        if amount:
+            bucket.record(amount, now_ms)
+            self._recorded += amount
+            remote.recorded += amount
+
+    def _record_past(self, value: float, age_ms: int, until_ms: int, now_ms: int) -> None:
+        """Record a value that was charged `age_ms` before a time on average."""
+        bucket = self.bucket
+        if bucket is None or value <= 0:
+            return
+        before = bucket.total
+        bucket.record_past(value, until_ms - 2 * age_ms, until_ms, now_ms)
+        self._recorded += bucket.total - before
+
+    # How much may be used here.
+
+    def adjust(self, outlook: Outlook) -> None:
+        """Record what the others will have used by now, and reserve what is theirs."""
+        bucket = self.bucket
+        if bucket is None:
+            return
+        self._own.follow(self._own_total(), outlook.now_ms)
+        if outlook.cut_off is not None:
+            bucket.reserve(self._reserved_cut_off(bucket, outlook, outlook.cut_off))
+            return
+        self._frozen = None
+        for remote in self._remotes.values():
+            self._follow(bucket, remote, outlook.now_ms)
+        while self._sent and self._sent[0].sequence <= outlook.heard_sequence:
+            self._heard = self._sent[0]
+            if len(self._sent) == 1:
+                break
+            self._sent.popleft()
+        bucket.reserve(*self._reserved(bucket, outlook))
+
+    def _reserved(self, bucket: SharedBucket, outlook: Outlook) -> tuple[float, float]:
+        """Return what to leave to others while all are heard, and by which multiple of the usage here it grows.
+
+        The others are expected to use as much of the room as their parts of it are to the part here.
+        """
+        heard, now_ms = self._heard_usage(outlook.now_ms), outlook.now_ms
+        part = self._part = self._part_of_room(heard, outlook)
+        if part == 1.0:
+            return 0.0, 0.0
+        window_ms = bucket.window_ms(now_ms)
+        is_contended = heard is not None and heard.waiting > 0
+        if heard is not None and is_contended and window_ms >= self._span_ms - self._sample_ms:
+            return self._reserved_contended(bucket, heard.waiting, now_ms)
+        total, used = self._own_total(), bucket.used(now_ms)
+        if window_ms and (is_contended or used >= bucket.capacity):
+            return 0.0, 0.0  # a burst of a second is over; what the others take is recorded at their rates
+        unheard = self._own.recent(total, now_ms) if heard is None else max(0.0, total - heard.expected(now_ms))
+        reckoned = sum(max(0.0, each.recorded - each.total) for each in self._remotes.values())
+        room = max(0.0, bucket.capacity - (used - unheard - reckoned))
+        times = min(1.0 / part, outlook.members)
+        amount = unheard * (times - 1.0) + (1.0 - part * times) * room - reckoned
+        # No more than the rest of the capacity, for what was used too much is not to be waited for several times.
+        return max(0.0, min(amount, bucket.capacity - used)), times - 1.0
+
+    def _reserved_contended(self, bucket: SharedBucket, waiting: float, now_ms: int) -> tuple[float, float]:
+        """Return what to leave to others while clients wait here and the others know it."""
+        part = waiting / (waiting + sum(each.waiting for each in self._remotes.values()))
+        used = bucket.used(now_ms)
+        # The window of a rate grows from all samples but one to all, and falls back with each new sample.
+        middle_ms, per_ms = self._span_ms - self._sample_ms // 2, bucket.capacity / (self._span_ms - self._sample_ms)
+        capacity = per_ms * bucket.window_ms(now_ms)
+        recent = self._own_total() - self._own.total_at(now_ms - middle_ms)
+        others = sum(
+            each.recent * max(0.0, 1.0 - (now_ms - each.at_ms) / middle_ms)
+            for each in self._remotes.values()
+            if not each.waiting
+        )
+        amount = recent / part + others + EXCESS_PART * (used - capacity) + capacity - per_ms * middle_ms
+        return min(amount, capacity * CAP) - used, 1.0 / part - 1.0
+
+    def _heard_usage(self, now_ms: int) -> Reckoning | None:
+        """Return what all others know of the usage here since it began, None where they know nothing yet."""
+        heard = self._heard
+        if heard is None or heard.at_ms < self._own.since_ms or not self._own.is_active(now_ms):
+            return None
+        return heard
+
+    def _part_of_room(self, heard: Reckoning | None, outlook: Outlook) -> float:
+        """Return the part of the room that may be used here before the others hear of it."""
+        if outlook.members == 1:
+            return 1.0
+        after_ms = outlook.now_ms - self._span_ms
+        active = [each for each in self._remotes.values() if each.changed_ms > after_ms]
+        idle = IDLE_PART / outlook.members
+        if heard is None:
+            return idle if active else 1.0 / outlook.members
+        waiting = sum(each.waiting for each in active)
+        if waiting or heard.waiting:
+            return max(idle, heard.waiting / (waiting + heard.waiting))
+        return 1.0 / (len(active) + 1)
+
+    def _reserved_cut_off(self, bucket: SharedBucket, outlook: Outlook, fallback: Fallback) -> float:
+        """Return what to leave to others that can't be heard."""
+        if fallback is Fallback.WHOLE:
+            return 0.0
+        if fallback is Fallback.CLOSED:
+            return bucket.capacity * _CLOSED
+        now_ms = outlook.now_ms
+        if self._frozen is None:
+            recent = self._own.recent(self._own_total(), now_ms)
+            self._frozen = (self.share(outlook), max(0.0, bucket.used(now_ms) - recent), now_ms)
+        share, theirs, since_ms = self._frozen
+        # What they used before leaves the window by and by, and what they may use takes its place.
+        theirs *= max(0.0, 1.0 - (now_ms - since_ms) / self._span_ms)
+        return max(0.0, bucket.capacity * (1.0 - share) - theirs)
+
+    def share(self, outlook: Outlook) -> float:
+        """Return the part of the limit that clients here use at present, or may use while cut off."""
+        if self._frozen is not None:
+            return self._frozen[0]
+        own, theirs = self._own.waiting, float(sum(each.waiting for each in self._remotes.values()))
+        if own + theirs < 1:
+            own, theirs = self._own_rate(outlook.now_ms), sum(each.rate for each in self._remotes.values())
+        return own / (own + theirs) if own + theirs else 1.0 / outlook.members

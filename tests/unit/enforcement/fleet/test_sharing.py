@@ -1,0 +1,313 @@
+"""Members of a fleet on a virtual clock, with real buckets and reports, and a medium that can fail."""
+
+import random
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quotas.bucket_pool import BucketPool
+from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
+from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType, RateAlgorithm
+from kafka_quotas.enforcement.fleet.bucket_share import Fallback
+from kafka_quotas.enforcement.fleet.report import VERSION
+from kafka_quotas.enforcement.fleet.sharing import ADJUST_MS, Sharing, SharingSettings
+from kafka_quotas.enforcement.telemetry.log import LogEvent
+
+LIMIT = 1_000_000.0
+WINDOW = QuotaWindow()
+APP = ("", "app")
+
+
+class Member:
+    """A member with its quota manager and its log."""
+
+    def __init__(
+        self,
+        number: int,
+        now_ms: int,
+        *,
+        quota_type: QuotaType = QuotaType.PRODUCE,
+        algorithm: RateAlgorithm = RateAlgorithm.WINDOW,
+        fallback: Fallback = Fallback.SHARE,
+        windows: str = "11 x 1 s",
+        fleet: str = "production",
+    ) -> None:
+        self.pool = BucketPool()
+        self.manager = ClientQuotaManager(quota_type, WINDOW, algorithm, pool=self.pool)
+        self.manager.update_quota(Entity.of(client_id="app"), LIMIT)
+        self.events: list[LogEvent] = []
+        settings = SharingSettings(
+            fleet=fleet,
+            name=f"member-{number}",
+            windows=windows,
+            span_ms=WINDOW.samples * WINDOW.window_ms,
+            sample_ms=WINDOW.window_ms,
+            fallback=fallback,
+        )
+        self.sharing = Sharing(number, settings, now_ms, notify=self.events.append)
+        self.waiting = 0
+
+    @property
+    def bucket(self) -> QuotaBucket:
+        bucket, _ = self.manager.resolve("ANONYMOUS", "app")
+        assert bucket is not None
+        return bucket
+
+    def record(self, amount: float, now_ms: int) -> int:
+        return self.manager.record_and_throttle_ms("ANONYMOUS", "app", amount, now_ms)
+
+    def adjust(self, now_ms: int) -> None:
+        self.pool.idle_share = self.sharing.idle_share
+        for buckets in self.pool.walk():
+            for bucket, _ in buckets:
+                self.sharing.offer(1, bucket, now_ms)
+        self.sharing.adjust(now_ms)
+
+    def said(self) -> list[str]:
+        return [event.event for event in self.events]
+
+
+class Fleet:
+    """Members and their medium, which delivers a report 50 ms after it was published."""
+
+    def __init__(self, members: int, **settings: object) -> None:
+        self.now_ms = 1_000_000
+        self.settings = settings
+        self.numbers = count(1)
+        self.members = [self.new() for _ in range(members)]
+        self.positions = count()
+        self.is_down = False
+        self.dead: set[Member] = set()
+        self.generator: random.Random | None = None
+        self.late: list[tuple[bytes, int]] = []
+
+    def new(self) -> Member:
+        return Member(next(self.numbers), self.now_ms, **self.settings)  # type: ignore[arg-type]
+
+    def run(self, seconds: float) -> Iterator[int]:
+        """Yield the time every 100 ms, after buckets were adjusted and reports delivered."""
+        for _ in range(int(seconds * 10)):
+            self.now_ms += ADJUST_MS
+            for member in self.members:
+                if member not in self.dead:
+                    member.adjust(self.now_ms)
+            if self.now_ms % 500 == 0 and not self.is_down:
+                self.exchange()
+            yield self.now_ms
+
+    def exchange(self) -> None:
+        reports = [
+            (member.sharing.report(self.now_ms, {member.bucket: member.waiting}), next(self.positions))
+            for member in self.members
+            if member not in self.dead
+        ]
+        if self.generator is not None:
+            reports = [each for each in reports if self.generator.random() > 0.2]
+            self.late.extend(each for each in reports if self.generator.random() < 0.3)
+            reports += [self.late.pop(0) for _ in range(len(self.late) // 2)]
+        for data, position in reports:
+            for member in self.members:
+                if member not in self.dead:
+                    member.sharing.receive(data, position, self.now_ms + 50)
+
+    def idle(self, seconds: float) -> None:
+        for _ in self.run(seconds):
+            pass
+
+
+def fill(fleet: Fleet, members: list[Member], seconds: float, step: float = 20_000) -> list[float]:
+    """Have one client at each member send as fast as it may, and return what each of them sent."""
+    sent = [0.0] * len(members)
+    until_ms = [0] * len(members)
+    for now_ms in fleet.run(seconds):
+        for at, member in enumerate(members):
+            member.waiting = int(until_ms[at] > now_ms)
+            instant = now_ms
+            while until_ms[at] < now_ms + ADJUST_MS and member not in fleet.dead:
+                instant = max(instant, until_ms[at])
+                throttle_ms = member.record(step, instant)
+                sent[at] += step
+                member.waiting = int(throttle_ms > 0)
+                until_ms[at] = instant + throttle_ms + 10
+    return sent
+
+
+def test_a_burst_is_allowed_once_and_not_once_per_member() -> None:
+    fleet = Fleet(5)
+    fleet.idle(3)
+    sent = fill(fleet, fleet.members, 10)
+    alone = Fleet(1)
+    alone.idle(3)
+    (whole,) = fill(alone, alone.members, 10)
+    assert 0.7 * whole < sum(sent) < 1.1 * whole
+
+
+def test_members_together_get_the_limit_in_the_long_run_and_each_its_part() -> None:
+    fleet = Fleet(3)
+    fleet.idle(3)
+    fill(fleet, fleet.members, 20)
+    sent = fill(fleet, fleet.members, 55)
+    assert 0.93 * 55 * LIMIT < sum(sent) < 1.02 * 55 * LIMIT
+    assert sum(sent) ** 2 / (3 * sum(each * each for each in sent)) > 0.95
+
+
+def test_one_member_alone_in_using_it_gets_the_whole_limit() -> None:
+    fleet = Fleet(3)
+    fleet.idle(3)
+    fill(fleet, fleet.members[:1], 20)
+    assert sum(fill(fleet, fleet.members[:1], 55)) == pytest.approx(55 * LIMIT, rel=0.02)
+
+
+def test_lost_doubled_and_reordered_reports_change_nothing_in_the_long_run() -> None:
+    fleet = Fleet(3)
+    fleet.generator = random.Random(4)
+    fleet.idle(4)
+    fill(fleet, fleet.members, 20)
+    assert sum(fill(fleet, fleet.members, 55)) == pytest.approx(55 * LIMIT, rel=0.07)
+    assert len({member.sharing.members.count for member in fleet.members}) == 1
+
+
+def test_a_report_that_comes_twice_changes_nothing() -> None:
+    one, other = (Member(number, 0) for number in (1, 2))
+    other.record(LIMIT * 9, 1000)
+    other.adjust(1000)
+    data = other.sharing.report(1000, {})
+    one.record(LIMIT, 1000)
+    one.adjust(1000)
+    for position in range(3):
+        one.sharing.receive(data, position, 1100)
+        one.adjust(1100)
+    assert one.bucket.used(1100) == pytest.approx(LIMIT * 10, rel=0.001)
+
+
+def test_a_dead_member_gives_its_share_back_within_three_heartbeats() -> None:
+    fleet = Fleet(2)
+    fleet.idle(3)
+    fleet.dead.add(fleet.members[1])
+    fleet.idle(1.6)
+    assert fleet.members[0].sharing.members.count == 1
+    assert "fleet: a member is lost" in fleet.members[0].said()
+    assert fleet.members[0].sharing.idle_share == 1.0
+
+
+def test_a_member_that_leaves_is_gone_at_once() -> None:
+    fleet = Fleet(2)
+    fleet.idle(3)
+    last = fleet.members[1].sharing.leave(fleet.now_ms)
+    fleet.members[0].sharing.receive(last, next(fleet.positions), fleet.now_ms)
+    assert fleet.members[0].sharing.members.count == 1
+
+
+def test_a_member_that_restarts_learns_the_window_from_the_others() -> None:
+    fleet = Fleet(3)
+    fleet.idle(3)
+    fill(fleet, fleet.members[:1], 5)
+    used = fleet.members[1].bucket.used(fleet.now_ms) if fleet.members[1].pool else 0.0
+    fleet.members[1].record(1.0, fleet.now_ms)
+    fleet.idle(1)
+    used = fleet.members[1].bucket.used(fleet.now_ms)
+    assert used > LIMIT * 5
+    fleet.members[0] = again = fleet.new()
+    fleet.idle(3)
+    assert again.sharing.is_joined
+    again.record(1.0, fleet.now_ms)
+    again.adjust(fleet.now_ms)
+    # It knows what it used itself before it was started again.
+    assert again.bucket.used(fleet.now_ms) == pytest.approx(fleet.members[1].bucket.used(fleet.now_ms), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("fallback", "share"), [(Fallback.SHARE, 1 / 2), (Fallback.WHOLE, 1.0), (Fallback.CLOSED, 0.0)]
+)
+def test_a_member_that_is_cut_off_allows_what_the_policy_says(fallback: Fallback, share: float) -> None:
+    fleet = Fleet(2, fallback=fallback)
+    fleet.idle(3)
+    fill(fleet, fleet.members, 20)
+    fleet.is_down = True
+    fill(fleet, fleet.members, 20)
+    assert all(member.sharing.is_cut_off for member in fleet.members)
+    assert all(member.sharing.members.count == 2 for member in fleet.members)
+    sent = fill(fleet, fleet.members, 33)
+    for each in sent:
+        assert each == pytest.approx(33 * LIMIT * share, rel=0.1, abs=LIMIT)
+    assert "fleet: cut off from the other members" in fleet.members[0].said()
+    fleet.is_down = False
+    fill(fleet, fleet.members, 25)
+    assert not fleet.members[0].sharing.is_cut_off
+    assert sum(fill(fleet, fleet.members, 33)) == pytest.approx(33 * LIMIT, rel=0.2)
+
+
+def test_a_member_that_finds_no_medium_serves_after_some_seconds() -> None:
+    fleet = Fleet(1)
+    fleet.is_down = True
+    fleet.idle(3.5)
+    assert fleet.members[0].sharing.is_joined
+    assert fleet.members[0].sharing.is_cut_off
+
+
+def test_members_of_another_version_or_window_are_reported_and_not_trusted() -> None:
+    member = Member(1, 0)
+    stranger = Member(2, 0, windows="3 x 1 s")
+    member.sharing.receive(stranger.sharing.report(0, {}), 0, 0)
+    data = bytearray(Member(3, 0).sharing.report(0, {}))
+    data[2] = VERSION + 1
+    for position in (1, 2):
+        member.sharing.receive(bytes(data), position, 0)
+    member.sharing.receive(b"rubbish", 3, 0)
+    assert member.sharing.members.count == 1
+    assert member.said() == ["fleet: a member is not trusted"] * 2 + ["fleet: a report can't be read"]
+    assert set(member.sharing.members.strangers) == {2, 3}
+
+
+def test_other_fleets_on_the_same_medium_are_left_alone() -> None:
+    member = Member(1, 0)
+    member.sharing.receive(Member(2, 0, fleet="staging").sharing.report(0, {}), 0, 0)
+    assert member.sharing.members.count == 1
+    assert not member.events
+
+
+def test_a_wrong_clock_is_reported_and_changes_nothing() -> None:
+    member = Member(1, 0)
+    member.sharing.receive(Member(2, 0).sharing.report(3_600_000, {}), 0, 1000)
+    assert member.sharing.members.count == 2
+    assert member.events[-1].fields["ahead_ms"] == 3_599_000
+
+
+def test_buckets_far_from_their_limits_cost_nothing() -> None:
+    fleet = Fleet(3)
+    fleet.idle(3)
+    for member in fleet.members:
+        member.record(LIMIT / 10, fleet.now_ms)
+    fleet.idle(1)
+    assert all(member.sharing.shared_buckets == 0 for member in fleet.members)
+    member = fleet.members[0]
+    assert len(member.sharing.report(fleet.now_ms, {})) < 100
+
+
+@pytest.mark.parametrize(
+    ("quota_type", "algorithm"),
+    [(QuotaType.PRODUCE, RateAlgorithm.SMOOTH), (QuotaType.CONTROLLER_MUTATION, RateAlgorithm.WINDOW)],
+)
+def test_tokens_are_shared_as_well(quota_type: QuotaType, algorithm: RateAlgorithm) -> None:
+    fleet = Fleet(3, quota_type=quota_type, algorithm=algorithm)
+    fleet.idle(3)
+    fill(fleet, fleet.members, 20)
+    assert sum(fill(fleet, fleet.members, 55)) == pytest.approx(55 * LIMIT, rel=0.1)
+
+
+def test_a_changed_limit_holds_from_the_next_adjustment_on() -> None:
+    fleet = Fleet(3)
+    fleet.idle(3)
+    fill(fleet, fleet.members, 20)
+    for member in fleet.members:
+        member.manager.update_quota(Entity.of(client_id="app"), LIMIT / 2)
+    fill(fleet, fleet.members, 25)
+    assert sum(fill(fleet, fleet.members, 55)) == pytest.approx(55 * LIMIT / 2, rel=0.15)
+
+
+def test_a_report_is_written_as_documented() -> None:
+    sharing = Member(1, 0).sharing
+    assert sharing.report(0, {})[:11] == b"kq" + bytes((VERSION,)) + (1).to_bytes(8)
