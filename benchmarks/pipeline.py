@@ -2,7 +2,7 @@
 
     python benchmarks/pipeline.py [--events 20e6] [--clients 10000] [--giant 0] [--cases usage,replay,...] [--data DIR]
 
-Events are made up: Zipf over the clients, one hour, 16 buckets of Parquet files. Every case runs in a process of its
+Events are made up: Zipf over the clients, one hour, a table by client and time. Every case runs in a process of its
 own, twice: what is told is the second run, so without start and compilation. Wall time counts only what an idle machine
 would: beside it stand the processor seconds of the case (children included) and of everybody else meanwhile.
 """
@@ -17,31 +17,37 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, new_limiter
 from kafka_quotas.core.quotas.simulation import replay as replay_in_core
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.engine.job import run_tasks, task_files
+from kafka_quotas.pipeline.engine.job import run_tasks
 from kafka_quotas.pipeline.engine.progress import ignore_progress
-from kafka_quotas.pipeline.engine.spark import run_on_files, run_on_rows, tables_by_task
+from kafka_quotas.pipeline.engine.spark import run_job, tables_by_task
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
+from kafka_quotas.pipeline.ingest.change import Change
+from kafka_quotas.pipeline.ingest.ingested_tables import clients_of, days
 from kafka_quotas.pipeline.replay.job import replay_job, replay_tables
 from kafka_quotas.pipeline.replay.task import Model, ReplayPlan
-from kafka_quotas.pipeline.tables.layout import LAYOUT_FILE, LAYOUT_VERSION, MANIFEST_FILE, DataFolder, bucket_of
-from kafka_quotas.pipeline.tables.schemas import EVENTS
+from kafka_quotas.pipeline.tables.client_number import client_number
+from kafka_quotas.pipeline.tables.client_ranges import EventTable
+from kafka_quotas.pipeline.tables.event_files import sorted_by_client, write_events
+from kafka_quotas.pipeline.tables.lake import Lake
+from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS
+from kafka_quotas.pipeline.tables.snapshot import Snapshot
 from kafka_quotas.pipeline.usage.job import usage_job, usage_tables
 from kafka_quotas.pipeline.usage.task import UsagePlan
 
 Timed = Callable[[Callable[[], int]], None]
 """Runs something that tells how many events, or events by limits, it did, and remembers what that took."""
-BUCKETS = 16
+FILE_EVENTS = 1 << 20
 BASE_MS = 1_795_262_400_000
 PYTHON_EVENTS = 300_000
 AIMS = {
@@ -49,8 +55,8 @@ AIMS = {
     "usage-spark": 3e6,
     "replay": 10e6,
     "replay-spark": 10e6,
-    "replay-unbucketed": 2e6,
-    "replay-unbucketed-spark": 2e6,
+    "replay-shared": 2e6,
+    "replay-shared-spark": 2e6,
     "sweep": 40e6,
 }
 NOTHING = Proposal(name="nothing", entries=())
@@ -72,7 +78,7 @@ def main() -> None:
         data = options.data or Path(folder) / "events"
         if not data.exists():
             make_events(data, int(options.events), options.clients, options.giant)
-        print(f"{sum(map(rows_of, data.rglob('*.parquet'))):,} events, {os.cpu_count()} processors\n")
+        print(f"{opened(data).count:,} events, {os.cpu_count()} processors\n")
         print(f"{'case':26}{'M steps/s':>10}{'aim':>6}{'wall s':>9}{'CPU s':>8}{'others':>8}{'peak MiB':>10}")
         for case in options.cases.split(","):
             measure(case, data)
@@ -122,77 +128,71 @@ def run_case(case: str, data: Path) -> None:
                 }
             )
 
-    CASES[case](DataFolder.open(data), timed)
+    CASES[case](opened(data), timed)
     print(json.dumps({**twice[-1], "peak_mib": peak_mib()}))
 
 
-def usage(data: DataFolder, timed: Timed) -> None:
+def usage(data: EventTable, timed: Timed) -> None:
     """Measure the usage job on this machine."""
     job = usage_job(UsagePlan(quotas=NOTHING, seconds=3600))
 
     def work() -> int:
-        usage_tables(run_tasks(job, task_files(data, job), watch=ignore_progress))
-        return count(data)
+        usage_tables(run_tasks(job, data, watch=ignore_progress))
+        return data.count
 
     timed(work)
 
 
-def usage_spark(data: DataFolder, timed: Timed) -> None:
-    """Measure the usage job on Spark, whose workers read the files."""
+def usage_spark(data: EventTable, timed: Timed) -> None:
+    """Measure the usage job on Spark, which shuffles the events."""
     job = usage_job(UsagePlan(quotas=NOTHING, seconds=3600))
     with session() as spark:
 
         def work() -> int:
-            usage_tables(tables_by_task(run_on_files(spark, task_files(data, job), job).toArrow(), job))
-            return count(data)
+            usage_tables(tables_by_task(run_job(spark, data.snapshot, job, events_count=data.count).toArrow(), job))
+            return data.count
 
         timed(work)
 
 
-def usage_duckdb(data: DataFolder, timed: Timed) -> None:
+def usage_duckdb(data: EventTable, timed: Timed) -> None:
     """Cells of one second in DuckDB, without rates and profiles."""
     query = (
         "select cluster, broker_id, user, client_id, quota_type, ts_ms // 1000 as at_s, sum(bytes) as amount, "
         "count(*) as n "
-        f"from read_parquet('{data.path}/**/*.parquet', hive_partitioning=false) group by all"
+        f"from read_parquet('{data.snapshot.lake.place(EVENTS)}/*/*.parquet', hive_partitioning=false) group by all"
     )
-    timed(lambda: duckdb.sql(query).to_arrow_table() is not None and count(data))
+    timed(lambda: duckdb.sql(query).to_arrow_table() is not None and data.count)
 
 
-def replay(data: DataFolder, timed: Timed, *, limits: int = 1, shared: bool = False) -> None:
-    """Measure a replay in a closed loop on this machine, by user (`shared`) so that no bucket of files stands alone."""
+def replay(data: EventTable, timed: Timed, *, limits: int = 1, shared: bool = False) -> None:
+    """Measure a replay in a closed loop on this machine, for each client or (`shared`) for each user."""
     plan = plan_of(limits, shared=shared)
     job = replay_job(plan)
 
     def work() -> int:
-        found = run_tasks(job, task_files(data, job), watch=ignore_progress)
+        found = run_tasks(job, data, watch=ignore_progress)
         return sum(replay_tables(found, plan).whatif["n"].to_pylist())
 
     timed(work)
 
 
-def replay_spark(data: DataFolder, timed: Timed, *, bucketed: bool = True) -> None:
-    """Measure the same on Spark: workers read the files, or rows are shuffled."""
-    plan = plan_of(1)
+def replay_spark(data: EventTable, timed: Timed, *, shared: bool = False) -> None:
+    """Measure the same on Spark."""
+    plan = plan_of(1, shared=shared)
     job = replay_job(plan)
-    files = task_files(data, job)
     with session() as spark:
 
         def work() -> int:
-            if bucketed:
-                frame = run_on_files(spark, files, job)
-            else:
-                frame = run_on_rows(spark.read.parquet(*(str(file) for own in files for file in own)), job)
-            found = tables_by_task(frame.toArrow(), job)
-            return sum(replay_tables(found, plan).whatif["n"].to_pylist())
+            frame = run_job(spark, data.snapshot, job, events_count=data.count)
+            return sum(replay_tables(tables_by_task(frame.toArrow(), job), plan).whatif["n"].to_pylist())
 
         timed(work)
 
 
-def replay_python(data: DataFolder, timed: Timed) -> None:
-    """Measure the calculator's own code, event by event, over the beginning of one bucket."""
-    file = next(data.events_buckets()).files[0]
-    rows = next(pq.ParquetFile(file).iter_batches(PYTHON_EVENTS)).to_pylist()
+def replay_python(data: EventTable, timed: Timed) -> None:
+    """Measure the calculator's own code, event by event, over some clients."""
+    rows = next(iter(data.slices(data.ranges(shift=0, workers=1)[0]))).slice(0, PYTHON_EVENTS).to_pylist()
 
     def work() -> int:
         by_client: dict[tuple[int, str, str], list[Event]] = {}
@@ -208,14 +208,14 @@ def replay_python(data: DataFolder, timed: Timed) -> None:
     timed(work)
 
 
-CASES: dict[str, Callable[[DataFolder, Timed], None]] = {
+CASES: dict[str, Callable[[EventTable, Timed], None]] = {
     "usage": usage,
     "usage-spark": usage_spark,
     "usage-duckdb": usage_duckdb,
     "replay": replay,
     "replay-spark": replay_spark,
-    "replay-unbucketed": lambda data, timed: replay(data, timed, shared=True),
-    "replay-unbucketed-spark": lambda data, timed: replay_spark(data, timed, bucketed=False),
+    "replay-shared": lambda data, timed: replay(data, timed, shared=True),
+    "replay-shared-spark": lambda data, timed: replay_spark(data, timed, shared=True),
     "replay-python": replay_python,
     "sweep": lambda data, timed: replay(data, timed, limits=10),
 }
@@ -236,63 +236,61 @@ def session():  # type: ignore[no-untyped-def]
 
 
 def make_events(path: Path, count: int, clients: int, giant: float, *, hours: float = 1.0) -> None:
-    """Write a folder of produce events as an ingest leaves it, bucket by bucket to need little memory."""
+    """Write a folder of produce events as an ingest leaves it, some clients at a time to need little memory."""
     random = np.random.default_rng(1)
     weights = 1 / np.arange(1, clients + 1) ** 1.1
     weights[0] = weights[0] if not giant else giant / (1 - giant) * weights[1:].sum()
-    weights /= weights.sum()
-    buckets = np.array([bucket_number(client) for client in range(clients)])
-    path.mkdir(parents=True)
-    (path / LAYOUT_FILE).write_text(json.dumps({"version": LAYOUT_VERSION, "buckets": BUCKETS}))
-    ingest = path / "ingest=000001"
-    for bucket in range(BUCKETS):
-        own = np.flatnonzero(buckets == bucket)
-        if not own.size:
-            continue
-        rows = round(count * weights[own].sum())
-        folder = ingest / "events" / "dt=2026-11-21" / f"bucket={bucket}"
-        folder.mkdir(parents=True)
-        chosen = own[np.searchsorted(np.cumsum(weights[own]) / weights[own].sum(), random.random(rows))]
-        times = BASE_MS + np.sort(random.integers(0, round(hours * 3_600_000), rows))
-        write_bucket(folder / "part-0.parquet", chosen, times, random.integers(200, 20_000, rows))
-    (ingest / MANIFEST_FILE).write_text("{}")
+    counts = np.rint(count * weights / weights.sum()).astype(np.int64)
+    numbers = np.array([client_number(**names_of(client)) for client in range(clients)])
+    order = np.argsort(numbers)
+    lake = Lake(url=str(path))
+    lake.create()
+    files, known = [], []
+    for own in np.split(order, np.flatnonzero(np.diff(np.cumsum(counts[order]) // FILE_EVENTS)) + 1):
+        chosen = np.repeat(own, counts[own])
+        times = BASE_MS + random.integers(0, round(hours * 3_600_000), chosen.size)
+        events = sorted_by_client(events_of(chosen, numbers[chosen], times, random.integers(200, 20_000, chosen.size)))
+        files += write_events(lake, events)
+        known.append(clients_of(events))
+    lake.commit_files(EVENTS, files)
+    lake.append(CLIENTS, pa.concat_tables(known))
+    Change(ingest=1, operation="ingest", at_ms=BASE_MS, events=int(counts.sum())).commit(Snapshot.of(lake))
 
 
-def bucket_number(client: int) -> int:
-    return bucket_of(user=f"user-{client % 97}", client_id=f"client-{client}", broker_id=client % 3, buckets=BUCKETS)
+def names_of(client: int) -> dict[str, Any]:
+    return {
+        "cluster": "default",
+        "broker_id": client % 3,
+        "user": f"user-{client % 97}",
+        "client_id": f"client-{client}",
+    }
 
 
-def write_bucket(file: Path, clients: np.ndarray, times: np.ndarray, sizes: np.ndarray) -> None:
+def events_of(clients: np.ndarray, numbers: np.ndarray, times: np.ndarray, sizes: np.ndarray) -> pa.Table:
     names = pa.array([f"client-{client}" for client in range(int(clients.max()) + 1)])
     users = pa.array([f"user-{user}" for user in range(97)])
-    schema = pa.schema([field for field in EVENTS.arrow_schema() if field.name != "dt"])
-    order = pq.SortingColumn.from_ordering(schema, [("ts_ms", "ascending")])
-    with pq.ParquetWriter(file, schema, compression="zstd", sorting_columns=order) as writer:
-        for begin in range(0, len(clients), 1 << 20):
-            part = slice(begin, begin + (1 << 20))
-            own = clients[part]
-            same = {"cluster": "default", "ip": "", "quota_type": "produce", "connection": "", "src_file": "made-up"}
-            columns = {
-                "broker_id": (own % 3).astype(np.int32),
-                "ts_ms": times[part],
-                "user": users.take(pa.array(own % 97)),
-                "client_id": names.take(pa.array(own)),
-                "bytes": sizes[part],
-                "thread_ms": pa.nulls(own.size, pa.float64()),
-                "src_offset": np.arange(begin, begin + own.size),
-                **{name: pa.array([text]).take(pa.array(np.zeros(own.size, np.int32))) for name, text in same.items()},
-            }
-            whole = [columns.get(field.name, np.zeros(own.size)) for field in schema]
-            arrays = [pa.array(each).cast(field.type) for each, field in zip(whole, schema, strict=True)]
-            writer.write_table(pa.table(arrays, schema=schema), row_group_size=1 << 18)
+    same = {"cluster": "default", "ip": "", "quota_type": "produce", "connection": "", "src_file": "made-up"}
+    columns = {
+        "dt": days(pa.array(times)),
+        "broker_id": (clients % 3).astype(np.int32),
+        "ts_ms": times,
+        "user": users.take(pa.array(clients % 97)),
+        "client_id": names.take(pa.array(clients)),
+        "bytes": sizes,
+        "thread_ms": pa.nulls(clients.size, pa.float64()),
+        "src_offset": np.arange(clients.size),
+        "client": numbers,
+        "ingest": np.ones(clients.size),
+        **{name: pa.array([text]).take(pa.array(np.zeros(clients.size, np.int32))) for name, text in same.items()},
+    }
+    schema = EVENTS.arrow_schema()
+    whole = [columns.get(field.name, np.zeros(clients.size)) for field in schema]
+    arrays = [pa.array(each).cast(field.type) for each, field in zip(whole, schema, strict=True)]
+    return pa.table(arrays, schema=schema)
 
 
-def count(data: DataFolder) -> int:
-    return sum(rows_of(file) for bucket in data.events_buckets() for file in bucket.files)
-
-
-def rows_of(file: Path) -> int:
-    return int(pq.read_metadata(file).num_rows)
+def opened(path: Path) -> EventTable:
+    return EventTable(Snapshot.of(Lake(url=str(path.absolute()))))
 
 
 def cpu_seconds() -> float:

@@ -20,11 +20,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pipeline import cpu_seconds, machine_seconds
 
-from kafka_quotas.commands.pipeline.ingest import IngestRequest, IngestWatcher, ingest
+from kafka_quotas.commands.pipeline.ingest import IngestRequest, ingest
 from kafka_quotas.commands.pipeline.stream import StreamRequest, StreamWatcher, stream
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.choice import Engine
 from kafka_quotas.pipeline.engine.progress import ignore_progress
+from kafka_quotas.pipeline.engine.runner import EventsWatcher
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.plan import IngestSettings
 from kafka_quotas.pipeline.stream.job import BatchReport
@@ -64,12 +65,13 @@ def ingest_case(case: str, engine: Engine, folder: Path, lines: int) -> None:
     request = IngestRequest(
         patterns=(),
         paths=(log,),
-        out=folder / case,
+        replaced=(),
+        out=str(folder / case),
         settings=IngestSettings(cluster="c", broker_id=1, zone="UTC"),
         spark=SparkSettings(log_file=folder / "spark.log", master=f"local[{PROCESSORS}]"),
         engine=engine,
     )
-    watcher = IngestWatcher(progress=ignore_progress, waiting=lambda: None, chosen=lambda _: None)
+    watcher = EventsWatcher(progress=ignore_progress, chosen=lambda _: None)
     tell(case, lambda: ingest(request, watcher).counts.events)
 
 
@@ -115,7 +117,7 @@ def write_events(path: Path, number: int, count: int) -> None:
     chance = np.random.default_rng(number)
     clients = chance.zipf(1.1, count) % 10_000
     fixed = {"cluster": "c", "broker_id": 1, "client_id": "app", "ip": "10.0.0.1", "quota_type": "produce"}
-    zeros = {"mutations": 0, "throttle_ms": 0, "api_key": 0, "src_offset": 0}
+    zeros = {"mutations": 0, "throttle_ms": 0, "api_key": 0, "src_offset": 0, "client": 0, "ingest": 1}
     flags = {"is_exempt": False, "is_estimated": False, "is_thread_estimated": False}
     columns: dict[str, object] = {
         "ts_ms": 1_795_262_400_000 + number * 60_000 + np.sort(chance.integers(0, 60_000, count)),

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from tests.support.brokers.java_process import java
 from tests.support.pipeline.logs import ROOT, SAMPLE_LINES, log_text, table_rows
 from tests.support.pipeline.packed_environment import packed_environment
@@ -86,7 +86,7 @@ def told_by(process: "subprocess.Popen[str]") -> str:
 
 
 def rows(folder: Path, table: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = pq.read_table(folder / table).to_pylist()
+    found: list[dict[str, Any]] = DeltaTable(folder / table).to_pyarrow_table().to_pylist()
     return found
 
 

@@ -1,20 +1,25 @@
 """Recorded events made up: rows by hand, random traffic, and folders as an ingest leaves them."""
 
-import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.engine.job import Job, Tables, run_tasks, task_files
+from kafka_quotas.pipeline.engine.job import Job, Tables, run_tasks
 from kafka_quotas.pipeline.engine.progress import ignore_progress
-from kafka_quotas.pipeline.tables.layout import LAYOUT_FILE, LAYOUT_VERSION, MANIFEST_FILE, DataFolder, bucket_of
-from kafka_quotas.pipeline.tables.schemas import EVENTS
+from kafka_quotas.pipeline.ingest.change import Change
+from kafka_quotas.pipeline.ingest.ingested_tables import clients_of
+from kafka_quotas.pipeline.tables.client_number import client_number
+from kafka_quotas.pipeline.tables.client_ranges import NAMES, EventTable
+from kafka_quotas.pipeline.tables.event_files import sorted_by_client, write_events
+from kafka_quotas.pipeline.tables.lake import Lake
+from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS
+from kafka_quotas.pipeline.tables.snapshot import Snapshot
 
 BASE_MS = 1_795_262_400_000
 _DEFAULTS: Mapping[str, Any] = {
@@ -39,10 +44,13 @@ _DEFAULTS: Mapping[str, Any] = {
 }
 
 
-def events_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+def events_table(rows: Sequence[Mapping[str, Any]], *, ingest: int = 1) -> pa.Table:
     """Events with these columns, and the usual ones for the rest."""
-    schema = pa.schema([field for field in EVENTS.arrow_schema() if field.name != "dt"])
-    return pa.Table.from_pylist([{**_DEFAULTS, **row} for row in rows], schema=schema)
+    whole = [{**_DEFAULTS, **row, "ingest": ingest} for row in rows]
+    for row in whole:
+        row["client"] = client_number(**{name: row[name] for name in NAMES})
+        row["dt"] = datetime.fromtimestamp(row["ts_ms"] / 1000, UTC).date()
+    return pa.Table.from_pylist(whole, schema=EVENTS.arrow_schema())
 
 
 def random_events(count: int, *, seed: int = 1, clients: int = 12, seconds: int = 120) -> list[dict[str, Any]]:
@@ -69,33 +77,29 @@ def random_events(count: int, *, seed: int = 1, clients: int = 12, seconds: int 
     return rows
 
 
-def events_folder(path: Path, rows: Sequence[Mapping[str, Any]], *, buckets: int = 4, ingests: int = 1) -> Path:
-    """The folder, with the rows spread over N ingests as files that are sorted by time."""
-    path.mkdir(parents=True)
-    (path / LAYOUT_FILE).write_text(json.dumps({"version": LAYOUT_VERSION, "buckets": buckets}))
-    for ingest in range(ingests):
-        folder = path / f"ingest={ingest + 1:06}"
-        for number, events in _bucketed(rows[ingest::ingests], buckets).items():
-            place = folder / "events" / "dt=2026-11-21" / f"bucket={number}"
-            place.mkdir(parents=True)
-            pq.write_table(events.sort_by("ts_ms"), place / "part-0.parquet", row_group_size=500)
-        folder.mkdir(exist_ok=True)
-        (folder / MANIFEST_FILE).write_text("{}")
+def events_folder(path: Path, rows: Sequence[Mapping[str, Any]], *, ingests: int = 1) -> Path:
+    """The folder, with the rows spread over N ingests."""
+    lake = Lake(url=str(path))
+    lake.create()
+    snapshot = Snapshot.of(lake)
+    for ingest in range(1, ingests + 1):
+        events = events_table(rows[ingest - 1 :: ingests], ingest=ingest)
+        if events.num_rows:
+            ordered = sorted_by_client(events)
+            lake.commit_files(EVENTS, write_events(lake, ordered))
+            lake.append(CLIENTS, clients_of(ordered))
+        snapshot = Change(ingest=ingest, operation="ingest", at_ms=BASE_MS, events=events.num_rows).commit(snapshot)
     return path
 
 
-def _bucketed(rows: Sequence[Mapping[str, Any]], buckets: int) -> dict[int, pa.Table]:
-    found: dict[int, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        whole = {**_DEFAULTS, **row}
-        key = {name: whole[name] for name in ("user", "client_id", "broker_id")}
-        found.setdefault(bucket_of(**key, buckets=buckets), []).append(row)
-    return {number: events_table(of_bucket) for number, of_bucket in found.items()}
+def open_table(folder: Path) -> EventTable:
+    """The events of a data folder."""
+    return EventTable(Snapshot.of(Lake(url=str(folder))))
 
 
 def run_here(job: Job, folder: Path) -> list[Tables]:
     """The tables of each task of a job over a folder, on this machine."""
-    return run_tasks(job, task_files(DataFolder.open(folder), job), watch=ignore_progress)
+    return run_tasks(job, open_table(folder), watch=ignore_progress)
 
 
 def proposal(name: str, *entries: tuple[Entity, Mapping[str, float]]) -> Proposal:

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
-from kafka_quotas.pipeline.tables.layout import DataFolder
+from kafka_quotas.pipeline.tables.lake import Lake
+from kafka_quotas.pipeline.tables.snapshot import Snapshot
 from kafka_quotas.pipeline.tables.table import TableSchema
 
 ROOT = Path(__file__).parents[3]
@@ -80,9 +79,6 @@ def log_text(count: int, *, first: int = 0) -> str:
 
 
 def table_rows(folder: Path, table: TableSchema) -> list[dict[str, Any]]:
-    """The rows of a table in all ingests, with the names of their folders, in an order of their own."""
-    rows = []
-    for file in DataFolder.open(folder).files(table):
-        places = dict(part.split("=", 1) for part in file.parts if part.startswith(("dt=", "bucket=")))
-        rows += [row | places for row in pq.ParquetFile(file).read().to_pylist()]
-    return sorted(rows, key=repr)
+    """The rows of a table that count, without the numbers of their ingests, in an order of their own."""
+    found = Snapshot.of(Lake(url=str(folder))).read(table)
+    return sorted(found.drop_columns(["ingest"]).to_pylist(), key=repr)

@@ -11,6 +11,8 @@ from unittest import mock
 import pyspark
 from tests.support.brokers.java_process import JavaServer, free_port
 
+from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, spark_properties
+
 SPARK_HOME = Path(pyspark.__file__).parent
 _OPENED = (
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
@@ -18,6 +20,8 @@ _OPENED = (
     "sun.util.calendar",
 )
 """What Spark's own scripts open to it."""
+DELTA = ("spark.jars.packages", "spark.sql.extensions", "spark.sql.catalog.spark_catalog")
+"""What a Connect server needs to know Delta tables."""
 _OPTIONS = [
     *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
     "--add-modules=jdk.incubator.vector",
@@ -53,6 +57,7 @@ def spark_connect(folder: Path) -> Iterator[str]:
     """The address, `sc://127.0.0.1:PORT`, of a Connect server that does the work itself."""
     port = free_port()
     settings = {
+        **{name: spark_properties(SparkSettings(log_file=folder))[name] for name in DELTA},
         "spark.master": "local[2]",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),

@@ -11,9 +11,9 @@ from kafka_quotas.cli.framework.option_groups import option, option_group, requi
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.output.render import Listing, Output, Table, columns, print_listing, write
 from kafka_quotas.cli.pipeline.options import EngineOptions
-from kafka_quotas.cli.pipeline.progress import engine_notes, job_progress
+from kafka_quotas.cli.pipeline.progress import job_watcher
 from kafka_quotas.commands.insight.usage_source import read_metric_names
-from kafka_quotas.commands.pipeline.ingest import IngestRequest, IngestResult, IngestWatcher
+from kafka_quotas.commands.pipeline.ingest import IngestRequest, IngestResult
 from kafka_quotas.commands.pipeline.ingest import ingest as run_ingest
 from kafka_quotas.core.formats.metric_names import BUILT_IN
 from kafka_quotas.pipeline.engine.choice import require_libraries
@@ -50,7 +50,12 @@ class IngestOptions:
         help="Files by a pattern with *, ** and ?, and with {broker_id}, {cluster} or {time} where the path tells "
         "them; may be repeated.",
     )
-    out: Path = required("--out DIR", help="The folder of tables; what is new is added to it.")
+    replace: list[str] | None = option(
+        "--replace PATTERN",
+        help="Files, by a pattern as --source takes it, to read anew in place of what is there of them: with another "
+        "--timezone, or a newer parser; may be repeated.",
+    )
+    out: str = required("--out DATA", help="The folder or URL of Delta tables; what is new is added to it.")
     timezone: str | None = option(
         "--timezone ZONE", help="The time zone of request logs, whose stamps have none: UTC, Europe/Berlin."
     )
@@ -60,15 +65,12 @@ class IngestOptions:
     metric_names: Path | None = option(
         "--metric-names FILE", help="How an exporter names the quota metrics, as TOML; the usual styles are known."
     )
-    buckets: int | None = option(
-        "--buckets N", min=1, max=4096, help="Buckets of a new folder, 16 by default; more for more events."
-    )
 
 
 def ingest(
     *, files: Files = None, asked: IngestOptions, engine: EngineOptions, output: OutputForm = Output.TABLE
 ) -> None:
-    """Read request logs, metrics, client statistics and event logs into tables (Parquet).
+    """Read request logs, metrics, client statistics and event logs into Delta tables.
 
     What was read before is not read again; lines that can't be read are kept in the table quarantine.
     """
@@ -76,6 +78,7 @@ def ingest(
     request = IngestRequest(
         patterns=tuple(asked.source or ()),
         paths=tuple(files or ()),
+        replaced=tuple(asked.replace or ()),
         out=asked.out,
         settings=IngestSettings(
             cluster=asked.cluster,
@@ -87,27 +90,22 @@ def ingest(
         spark=engine.spark(),
         engine=engine.engine,
         master=engine.master,
-        buckets=asked.buckets,
     )
-    with job_progress() as progress:
-        result = run_ingest(request, IngestWatcher(progress=progress, waiting=_note_waiting, chosen=engine_notes()))
+    with job_watcher() as watcher:
+        result = run_ingest(request, watcher)
     print_listing(_listing(result), output)
     _report_faults(result)
-
-
-def _note_waiting() -> None:
-    write("note: another ingest writes to this folder; waiting for it to end", sys.stderr)
 
 
 def _listing(result: IngestResult) -> Listing:
     figures = {"files": result.files, "unchanged": result.unchanged, "empty": result.empty, **asdict(result.counts)}
     rows = [(title, figures[name]) for name, title in _TITLES.items() if figures[name] or name in _ALWAYS]
-    where = f"read into {result.folder}" if result.folder else f"nothing new for {result.out}"
+    where = f"change {result.number} of {result.out}" if result.number else f"nothing new for {result.out}"
     return Listing(
         noun="pipeline-ingest",
         data={
-            "out": str(result.out),
-            "folder": str(result.folder) if result.folder else None,
+            "out": result.out,
+            "change": result.number,
             "engine": result.choice.engine.value if result.choice else None,
             "elapsed_s": round(result.elapsed_s, 3),
             **figures,
@@ -124,5 +122,11 @@ def _report_faults(result: IngestResult) -> None:
     for fault in result.faults[:_SHOWN_FAULTS]:
         lines = f"{fault.lines} lines" if fault.lines > 1 else "1 line"
         write(f"quarantined: {fault.src_file}:{fault.first_line_no}: {fault.reason} ({lines})", sys.stderr)
+    if result.read_otherwise:
+        write(
+            f"note: {len(result.read_otherwise)} files ({result.read_otherwise[0]}) were read before with "
+            "another --timezone or by another parser; --replace PATTERN reads them anew",
+            sys.stderr,
+        )
     if len(result.faults) > _SHOWN_FAULTS:
         write(f"note: {len(result.faults) - _SHOWN_FAULTS} more reasons are in the table quarantine", sys.stderr)

@@ -16,7 +16,7 @@ from kafka_quotas.pipeline.engine.spark_settings import DEFAULT_MASTER, SparkSet
 from kafka_quotas.pipeline.recommend.advice import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.recommend.capacity import read_capacities
 
-Data = Annotated[Path, typer.Argument(metavar="DATA", help="The folder that ingest wrote.")]
+Data = Annotated[str, typer.Argument(metavar="DATA", help="The folder or URL that ingest wrote to.")]
 
 
 @option_group
@@ -26,7 +26,7 @@ class EngineOptions:
     engine: Engine = option(
         "--engine",
         default=Engine.AUTO,
-        help="local: this machine, without Spark; spark; auto: local up to about 100 million events, else Spark.",
+        help="local: this machine, without Spark; spark; auto: Spark for remote data and more than 5 million events.",
         case_sensitive=False,
     )
     master: str | None = option(
@@ -34,9 +34,20 @@ class EngineOptions:
         help=f"Spark's master: {DEFAULT_MASTER} (the default), spark://HOST:PORT, yarn, k8s://URL, or sc://HOST:PORT "
         "of a Spark Connect server. Naming one chooses Spark.",
     )
+    as_of: int | None = option(
+        "--as-of N", min=1, help="Read the data as it was after change N of kafka-quotas pipeline history."
+    )
     env_archive: Path | None = option(
         "--env-archive FILE",
         help="A packed Python environment (venv-pack, conda-pack) for executors that lack the libraries.",
+    )
+    packages: list[str] | None = option(
+        "--packages COORDINATES",
+        help="Jars for Spark from Maven, in place of Delta Lake's for the installed PySpark or with it, for example "
+        "org.apache.hadoop:hadoop-aws:3.4.1; may be repeated.",
+    )
+    jars: list[str] | None = option(
+        "--jars FILE", help="Jars for Spark that are there already, so that none are fetched; may be repeated."
     )
     driver_memory: str = option("--driver-memory SIZE", default="2g", help="Spark's driver memory, for example 4g.")
     spark_conf: list[str] | None = option("--spark-conf KEY=VALUE", help="A property of Spark; may be repeated.")
@@ -55,16 +66,18 @@ class EngineOptions:
             master=self.master or DEFAULT_MASTER,
             driver_memory=self.driver_memory,
             env_archive=self.env_archive,
+            packages=tuple(self.packages or ()),
+            jars=tuple(self.jars or ()),
             properties=dict(map(_property, self.spark_conf or ())),
         )
 
-    def events(self, data: Path) -> EventsRequest:
+    def events(self, data: str) -> EventsRequest:
         """Return the events in a folder and the engine that the options name.
 
         Raises:
             UsageError: A property is not KEY=VALUE.
         """
-        return EventsRequest(data=data, spark=self.spark(), engine=self.engine, master=self.master)
+        return EventsRequest(data=data, spark=self.spark(), engine=self.engine, master=self.master, as_of=self.as_of)
 
 
 def _property(pair: str) -> tuple[str, str]:
@@ -114,7 +127,7 @@ class AdviceOptions:
     )
 
     def request(
-        self, events: EventsRequest, windows: WindowOptions, *, file: Path | None = None, tables: Path | None = None
+        self, events: EventsRequest, windows: WindowOptions, *, file: Path | None = None, tables: str | None = None
     ) -> RecommendRequest:
         """Return what to recommend quotas from, and where to write them and their table, if anywhere.
 

@@ -25,7 +25,7 @@ class AdviceOutputOptions:
         "USER/CLIENT-ID, as --default-of says.",
     )
     file: Path | None = option("--file FILE", help="Write the quotas there, as diff and apply take them.")
-    out: Path | None = option("--out DIR", help="Write the table recommendation there, as Parquet.")
+    out: str | None = option("--out DIR", help="Write the Delta table recommendation there, a folder or URL.")
 
 
 def recommend(

@@ -2,7 +2,6 @@
 
 import sys
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -55,7 +54,8 @@ MoreFiles = Annotated[
     list[str] | None, typer.Argument(metavar="[FILE]...", help="More files of quotas, as after --quotas.")
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Write the tables entities and whatif there, as Parquet.")
+    str | None,
+    typer.Option("--out", metavar="DIR", help="Write the Delta tables entities and whatif there, a folder or URL."),
 ]
 Spans = Annotated[
     bool,

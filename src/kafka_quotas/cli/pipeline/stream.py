@@ -43,14 +43,6 @@ SourceText = Annotated[
         "or .parquet as ingest does).",
     ),
 ]
-Packages = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--packages",
-        metavar="COORDINATES",
-        help="Spark's Kafka source from Maven; by default that of PySpark's own version. May be repeated.",
-    ),
-]
 
 
 @option_group
@@ -99,8 +91,7 @@ def stream(
     store: StoreOrContext,
     batches: BatchOptions,
     windows: Annotated[ClientWindow, Without("window_file")],
-    packages: Packages = None,
-    engine: Annotated[EngineOptions, Without("engine")],
+    engine: Annotated[EngineOptions, Without("engine", "as_of")],
 ) -> None:
     """Keep live usage and throttle state per quota bucket, from a stream of events.
 
@@ -128,7 +119,6 @@ def stream(
             batch_size=batches.batch_size,
             lateness_ms=round(parse_duration_ms(batches.lateness)),
             window=windows.settings().client,
-            packages=tuple(packages or ()),
         )
         run_stream(request, StreamWatcher(report=_report_batch, show=_show, stop=stop))
 

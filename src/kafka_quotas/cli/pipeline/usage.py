@@ -1,7 +1,6 @@
 """`kafka-quotas pipeline usage`: who used how much of which quota."""
 
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -33,8 +32,10 @@ Quotas = Annotated[
     str | None, typer.Option("--quotas", metavar="FILE", help="Quotas of this file instead of those in the store.")
 ]
 Out = Annotated[
-    Path | None,
-    typer.Option("--out", metavar="DIR", help="Write the tables entities, usage and usage_profile there, as Parquet."),
+    str | None,
+    typer.Option(
+        "--out", metavar="DIR", help="Write the Delta tables entities, usage and usage_profile there, a folder or URL."
+    ),
 ]
 
 _COLUMNS = columns(

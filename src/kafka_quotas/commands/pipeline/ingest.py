@@ -1,28 +1,31 @@
 """Reading logs, scrapes and samples into the tables of the pipeline."""
 
+import secrets
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice, choose_engine, require_libraries
 from kafka_quotas.pipeline.engine.progress import JobProgress, Watch
 from kafka_quotas.pipeline.engine.runner import EventsWatcher
 from kafka_quotas.pipeline.engine.spark_session import spark_errors, spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.formats.task import TaskCounts
-from kafka_quotas.pipeline.ingest.manifest import ReadFile, known_files, write_manifest
+from kafka_quotas.pipeline.ingest.known_files import KnownFiles, ReadFile, known_files
 from kafka_quotas.pipeline.ingest.plan import IngestPlan, IngestSettings, plan_ingest
 from kafka_quotas.pipeline.ingest.source_pattern import FoundFile, find_files, find_paths
-from kafka_quotas.pipeline.ingest.staging import Staging, staging
-from kafka_quotas.pipeline.tables.layout import DEFAULT_BUCKETS, MANIFEST_FILE
+from kafka_quotas.pipeline.tables.lake import Lake, lake_url
+from kafka_quotas.pipeline.tables.schemas import EVENTS, METRICS, QUARANTINE
 
 if TYPE_CHECKING:
     from kafka_quotas.pipeline.ingest.ingested_tables import Fault
+    from kafka_quotas.pipeline.tables.snapshot import Snapshot
 
+_ATTEMPTS = 5
 _BYTES_PER_EVENT = 1000
 """Approximate size of a request log's line, precise enough to choose an engine."""
 
@@ -31,13 +34,16 @@ _WITHOUT_NUMBA = "request logs are read without numba, which is not installed: e
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestRequest:
-    """The files to read, their format, the target folder and the engine."""
+    """The files to read, their format, the target and the engine."""
 
     patterns: tuple[str, ...]
     """Patterns of `--source`."""
     paths: tuple[Path, ...]
     """Files and folders."""
-    out: Path
+    replaced: tuple[str, ...]
+    """Patterns of files to read anew, in place of what earlier ingests made of them."""
+    out: str
+    """Path or URL of the data folder."""
     settings: IngestSettings
     """Settings for all files."""
     spark: SparkSettings
@@ -45,8 +51,6 @@ class IngestRequest:
     engine: Engine = Engine.AUTO
     master: str | None = None
     """The Spark master that the user named, None for none."""
-    buckets: int | None = None
-    """Number of buckets, None for that of the folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,70 +73,101 @@ class IngestCounts:
 class IngestResult:
     """The result of an ingest."""
 
-    out: Path
-    folder: Path | None
-    """Folder of the ingest, None where no line was new."""
+    out: str
+    number: int | None
+    """Number of the change, None where no line was new."""
     choice: EngineChoice | None
     files: int
     unchanged: int
     """Files that were read before or are found twice."""
     empty: int
     """Files without content."""
+    read_otherwise: tuple[str, ...]
+    """Unchanged files that were read in another time zone, or by another version of the parser."""
     counts: IngestCounts
     faults: "tuple[Fault, ...]" = ()
     elapsed_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestWatcher(EventsWatcher):
-    """Callbacks for progress, for a wait for another ingest, and for the chosen engine."""
-
-    waiting: Callable[[], None]
-
-
-def ingest(request: IngestRequest, watcher: IngestWatcher) -> IngestResult:
+def ingest(request: IngestRequest, watcher: EventsWatcher) -> IngestResult:
     """Read the files into the tables in `request.out`, completely or not at all.
 
     Raises:
         UsageError: A source or setting is invalid.
         KafkaQuotasError: A file can't be read or written.
     """
-    require_libraries("pyarrow", "orjson")
-    found = _find(request)
-    with staging(
-        request.out, buckets=request.buckets, default_buckets=DEFAULT_BUCKETS, waiting=watcher.waiting
-    ) as place:
-        plan = plan_ingest(found, settings=request.settings, known=known_files(place.data))
-        if not plan.files:
-            return _result(request, plan, folder=None, choice=None, counts=())
-        choice = choose_engine(request.engine, events=plan.size // _BYTES_PER_EVENT, master=request.master)
-        watcher.chosen(choice)
-        if any(task.is_compiled for task in plan.tasks) and find_spec("numba") is None:
-            watcher.chosen(replace(choice, reason=_WITHOUT_NUMBA))
-        started_s = time.monotonic()
-        counts = _run(plan, choice, request, place, watcher.progress)
-        from kafka_quotas.pipeline.ingest.ingested_tables import count_faults  # noqa: PLC0415 - loads Arrow
+    require_libraries("pyarrow", "orjson", "deltalake")
+    from kafka_quotas.pipeline.tables.snapshot import Snapshot  # noqa: PLC0415 - loads Arrow
 
-        faults = count_faults(place.path)
-        folder = _commit(place, plan, counts) if any(each.lines for each in counts) else None
-        result = _result(request, plan, folder=folder, choice=choice, counts=counts)
-        return replace(result, faults=faults, elapsed_s=time.monotonic() - started_s)
+    found = _find(request)
+    lake = Lake(url=lake_url(request.out))
+    if not lake.exists():
+        plan_ingest(found, settings=request.settings, known=KnownFiles(()))  # a mistake leaves no folder behind
+        lake.create()
+    for _ in range(_ATTEMPTS):
+        snapshot = Snapshot.of(lake)
+        plan = plan_ingest(found, settings=request.settings, known=known_files(snapshot.changes))
+        if not plan.files:
+            return _result(request, plan, number=None, choice=None, counts=())
+        if (result := _ingest(request, plan, snapshot, watcher)) is not None:
+            return result
+    raise KafkaQuotasError(
+        f"other ingests into {request.out} read the same files again and again", hint="let one end, then try again"
+    )
+
+
+def _ingest(
+    request: IngestRequest, plan: IngestPlan, snapshot: "Snapshot", watcher: EventsWatcher
+) -> IngestResult | None:
+    """Write the rows of a plan and commit them, None where another ingest read one of the files meanwhile."""
+    from kafka_quotas.pipeline.ingest.change import Change, ingest_id, remove_rows, require_stored  # noqa: PLC0415
+    from kafka_quotas.pipeline.ingest.ingested_tables import count_faults  # noqa: PLC0415 - loads Arrow
+
+    lake, at_ms = snapshot.lake, round(time.time() * 1000)
+    choice = choose_engine(
+        request.engine, events=plan.size // _BYTES_PER_EVENT, master=request.master, is_remote=not lake.is_local
+    )
+    watcher.chosen(choice)
+    if any(task.is_compiled for task in plan.tasks) and find_spec("numba") is None:
+        watcher.chosen(replace(choice, reason=_WITHOUT_NUMBA))
+    started_s, ingest = time.monotonic(), ingest_id(at_ms, secrets.randbits(20))
+    counts = _run(plan, choice, request, lake=lake, ingest=ingest, watch=watcher.progress)
+    if not any(each.lines for each in counts):
+        return _result(request, plan, number=None, choice=choice, counts=counts)
+    totals = _totals(counts)
+    require_stored(lake, ingest, {EVENTS: totals.events, METRICS: totals.metrics, QUARANTINE: totals.quarantined})
+    if plan.replaced:
+        remove_rows(snapshot, plan.replaced, ingest=ingest)
+    change = Change(
+        ingest=ingest,
+        operation="replace" if plan.replaced else "ingest",
+        at_ms=at_ms,
+        files=_read_files(plan, counts),
+        events=totals.events,
+    )
+    committed = change.commit_unless_read(snapshot)
+    if committed is None:
+        return None
+    faults = count_faults(committed.read(QUARANTINE, ingest=ingest)) if totals.quarantined else ()
+    result = _result(request, plan, number=committed.number, choice=choice, counts=counts)
+    return replace(result, faults=faults, elapsed_s=time.monotonic() - started_s)
 
 
 def _find(request: IngestRequest) -> list[FoundFile]:
     found = [file for pattern in request.patterns for file in find_files(pattern)]
+    found += [replace(file, is_replacing=True) for pattern in request.replaced for file in find_files(pattern)]
     found += [file for path in request.paths for file in find_paths(path)]
     if not found:
         raise UsageError("no source was named", hint="FILE..., or --source 'logs/{broker_id}/*.log'")
-    return list({file.path.absolute(): file for file in found}.values())
+    return list({file.path.absolute(): file for file in sorted(found, key=lambda each: each.is_replacing)}.values())
 
 
 def _run(
-    plan: IngestPlan, choice: EngineChoice, request: IngestRequest, place: Staging, watch: Watch
+    plan: IngestPlan, choice: EngineChoice, request: IngestRequest, *, lake: Lake, ingest: int, watch: Watch
 ) -> list[TaskCounts]:
-    """Run all tasks into the staging folder and return their counts."""
+    """Run all tasks into the tables and return their counts."""
     if choice.engine is Engine.SPARK:
-        return _run_on_spark(plan, request, place, watch)
+        return _run_on_spark(plan, request, lake, ingest, watch)
     from kafka_quotas.pipeline.ingest.local_engine import ingest_locally  # noqa: PLC0415 - loads Arrow
 
     done: list[TaskCounts] = []
@@ -144,30 +179,27 @@ def _run(
         watch(JobProgress(stage=stage, done=len(done), total=len(plan.tasks), rows=rows))
 
     watch(JobProgress(stage="read", done=0, total=len(plan.tasks)))
-    return ingest_locally(plan.tasks, size=plan.size, buckets=place.data.buckets, folder=place.path, done=report)
+    return ingest_locally(plan.tasks, size=plan.size, lake=lake, ingest=ingest, done=report)
 
 
-def _run_on_spark(plan: IngestPlan, request: IngestRequest, place: Staging, watch: Watch) -> list[TaskCounts]:
+def _run_on_spark(plan: IngestPlan, request: IngestRequest, lake: Lake, ingest: int, watch: Watch) -> list[TaskCounts]:
     require_libraries("pyspark")
     from kafka_quotas.pipeline.ingest.spark_engine import ingest_on_spark  # noqa: PLC0415 - loads PySpark
 
     watch(JobProgress(stage="start Spark", done=0, total=0))
-    folder = place.path.absolute()
     with (
         spark_session(request.spark) as session,
         spark_errors(f"ingesting into {request.out}", log_file=request.spark.log_file),
     ):
-        return ingest_on_spark(session, plan.tasks, buckets=place.data.buckets, folder=folder, watch=watch)
+        return ingest_on_spark(session, plan.tasks, lake=lake, ingest=ingest, watch=watch)
 
 
-def _commit(place: Staging, plan: IngestPlan, counts: Sequence[TaskCounts]) -> Path:
-    """Write the manifest, which records how far each file was read, and commit the ingest."""
+def _read_files(plan: IngestPlan, counts: Sequence[TaskCounts]) -> list[ReadFile]:
+    """Return the files of the plan with how far each was read."""
     read_to = dict.fromkeys(range(len(plan.files)), 0)
     for task, each in zip(plan.tasks, counts, strict=True):
         read_to[task.file_number] = max(read_to[task.file_number], each.read_to)
-    files: list[ReadFile] = [replace(file.described, read_to=read_to[file.task.file_number]) for file in plan.files]
-    write_manifest(place.path / MANIFEST_FILE, files, asdict(_totals(counts)))
-    return place.commit()
+    return [replace(file.described, read_to=read_to[file.task.file_number]) for file in plan.files]
 
 
 def _totals(counts: Sequence[TaskCounts]) -> IngestCounts:
@@ -180,16 +212,17 @@ def _result(
     request: IngestRequest,
     plan: IngestPlan,
     *,
-    folder: Path | None,
+    number: int | None,
     choice: EngineChoice | None,
     counts: Sequence[TaskCounts],
 ) -> IngestResult:
     return IngestResult(
         out=request.out,
-        folder=folder,
+        number=number,
         choice=choice,
         files=len(plan.files),
         unchanged=plan.unchanged,
         empty=plan.empty,
+        read_otherwise=plan.read_otherwise,
         counts=_totals(counts),
     )

@@ -21,7 +21,7 @@ class RecommendRequest:
     plan: RecommendPlan
     file: Path | None = None
     """File for the recommended quotas, None for none."""
-    tables: Path | None = None
+    tables: str | None = None
     """Folder for the table `recommendation`, None for none."""
 
 

@@ -1,7 +1,6 @@
 """The effect of proposed quotas on recorded traffic."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, RecordedEvents, open_events
@@ -17,7 +16,7 @@ class ReplayRequest:
 
     events: EventsRequest
     plan: "ReplayPlan"
-    out: Path | None = None
+    out: str | None = None
     """Folder for `entities` and `whatif`, and `throttle_spans` if the plan asks for it; None for none."""
 
 

@@ -15,12 +15,11 @@ from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
-from kafka_quotas.pipeline.stream.source import Source, TopicSource, connector_packages, missing_connector
+from kafka_quotas.pipeline.stream.source import Source, TopicSource, connector_packages
 from kafka_quotas.stores.files.atomic_write import replace_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
     from kafka_quotas.pipeline.stream.job import BatchReport
     from kafka_quotas.pipeline.stream.sink import Sink
@@ -45,8 +44,6 @@ class StreamRequest:
     """Largest batch, in records of a topic or files of a folder; None for no bound."""
     lateness_ms: int = 10_000
     window: QuotaWindow = DEFAULT_WINDOW
-    packages: tuple[str, ...] = ()
-    """Maven coordinates of Spark's Kafka source in place of the default ones."""
 
     def __post_init__(self) -> None:
         if self.spark.is_connect:
@@ -86,26 +83,14 @@ def stream(request: StreamRequest, watcher: StreamWatcher) -> None:
         batch_size=request.batch_size,
         log_file=request.spark.log_file,
     )
-    with _alone(request.checkpoint), _session(request) as session:
+    with _alone(request.checkpoint), spark_session(_spark(request)) as session:
         run_stream(session, plan, state=state, sink=_sink(request, watcher), report=watcher.report, stop=watcher.stop)
 
 
-@contextmanager
-def _session(request: StreamRequest) -> "Iterator[SparkSession]":
+def _spark(request: StreamRequest) -> SparkSettings:
     if not isinstance(request.source, TopicSource):
-        with spark_session(request.spark) as session:
-            yield session
-        return
-    packages = connector_packages(request.packages)
-    started = False
-    try:
-        with spark_session(replace(request.spark, packages=packages)) as session:
-            started = True
-            yield session
-    except KafkaQuotasError as error:
-        if started or "did not start" not in error.message:
-            raise
-        raise missing_connector(packages, error) from error
+        return request.spark
+    return replace(request.spark, packages=connector_packages(request.spark.packages))
 
 
 def _sink(request: StreamRequest, watcher: StreamWatcher) -> "Sink":

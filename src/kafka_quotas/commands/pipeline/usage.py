@@ -1,7 +1,6 @@
 """The usage of each quota by client, over recorded traffic."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
@@ -19,7 +18,7 @@ class UsageRequest:
     events: EventsRequest
     quotas: Proposal
     window: QuotaWindow = DEFAULT_WINDOW
-    out: Path | None = None
+    out: str | None = None
     """Folder for the tables, None for none."""
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.kernels.order import order_by_time
+from kafka_quotas.pipeline.kernels.order import order_within_rows
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 
 PERCENT_PER_MS: Final = 0.1
@@ -44,7 +44,7 @@ class ChargedClient(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charges:
-    """The charges of one quota type in a slice, by time."""
+    """The charges of one quota type in a slice, in the order of its events."""
 
     quota_type: QuotaType
     events: Int64s
@@ -56,6 +56,17 @@ class Charges:
     amounts: NDArray[np.float64]
     """Amounts in the unit of the quota, times seconds for percent."""
 
+    def in_order(self, rows: NDArray[np.int32], *, row_count: int) -> "tuple[NDArray[np.int32], Charges]":
+        """Return the rows and their charges, by time where those of any row are not in order already.
+
+        `rows` has the row of each charge: clients that share one are to be mixed by time.
+        """
+        order = order_within_rows(rows, self.times_ms, row_count=row_count)
+        if order is None:
+            return rows, self
+        columns = {name: getattr(self, name)[order] for name in ("events", "clients", "times_ms", "amounts")}
+        return rows[order], Charges(quota_type=self.quota_type, **columns)
+
 
 class ClientNumbers:
     """Numbers of clients, in order of appearance."""
@@ -65,8 +76,22 @@ class ClientNumbers:
         self._known: dict[tuple[Any, ...], int] = {}
 
     def of(self, events: pa.Table) -> Int64s:
-        """Return the number of each event's client, and number new clients."""
+        """Return the number of each event's client, and number new clients.
+
+        Where events have the column `client`, names are compared only where it changes.
+        """
+        if "client" in events.column_names:
+            return self._of_runs(events)
         return np.concatenate([np.empty(0, dtype=np.int64), *map(self._of_batch, events.to_batches())])
+
+    def _of_runs(self, events: pa.Table) -> Int64s:
+        clients: Int64s = events["client"].to_numpy()
+        starts = np.flatnonzero(
+            np.concatenate([np.ones(min(clients.size, 1), dtype=bool), clients[1:] != clients[:-1]])
+        )
+        firsts = events.select(list(ChargedClient._fields)).take(pa.array(starts)).combine_chunks()
+        numbers = np.concatenate([np.empty(0, dtype=np.int64), *map(self._of_batch, firsts.to_batches())])
+        return np.repeat(numbers, np.diff(np.append(starts, clients.size)))
 
     def _of_batch(self, events: pa.RecordBatch) -> Int64s:
         codes, space = np.zeros(events.num_rows, dtype=np.int64), 1
@@ -122,11 +147,7 @@ def charges_of(events: pa.Table, clients: Int64s, wanted: Callable[[QuotaType], 
             picked = charged & _is_of(quota_type, events["quota_type"])
         positions = np.flatnonzero(picked)
         if positions.size:
-            order = order_by_time(times_ms[positions])
-            if order is not None:
-                positions = positions[order]
-            as_they_are = order is None and positions.size == times_ms.size
-            chosen = slice(None) if as_they_are else positions  # a slice copies nothing
+            chosen = slice(None) if positions.size == times_ms.size else positions  # a slice copies nothing
             yield Charges(
                 quota_type=quota_type,
                 events=positions,

@@ -5,14 +5,17 @@ Spark takes more than one machine should, on any master. The libraries come with
 set quotas do not need.
 """
 
+import os
+import shutil
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.util import find_spec
 from typing import Final
 
 from kafka_quotas.core.extras import require_extra
 
-LOCAL_LIMIT_EVENTS: Final = 100_000_000
-"""The largest number of events that the local engine was measured with."""
+LOCAL_LIMIT_EVENTS: Final = 5_000_000
+"""The largest number of events for which the start of Spark takes longer than the work."""
 
 
 class Engine(StrEnum):
@@ -31,21 +34,36 @@ class EngineChoice:
     reason: str
 
 
-def choose_engine(asked: Engine, *, events: int, master: str | None) -> EngineChoice:
+def choose_engine(asked: Engine, *, events: int, master: str | None, is_remote: bool = False) -> EngineChoice:
     """Choose the engine for a job.
 
-    The job reads about `events` events. `master` is the Spark master that the user named, None for none.
+    Args:
+        asked: The user's choice.
+        events: About how many events the job reads.
+        master: The Spark master that the user named, None for none.
+        is_remote: Whether the data is on no file system of this machine.
     """
     if asked is not Engine.AUTO:
         return EngineChoice(engine=asked, reason="asked for")
     if master is not None:
         return EngineChoice(engine=Engine.SPARK, reason=f"--master {master} was given")
-    if events > LOCAL_LIMIT_EVENTS:
-        return EngineChoice(engine=Engine.SPARK, reason=f"about {events:,} events, more than {LOCAL_LIMIT_EVENTS:,}")
-    return EngineChoice(engine=Engine.LOCAL, reason=f"about {events:,} events, which one machine takes faster")
+    if not is_remote and events <= LOCAL_LIMIT_EVENTS:
+        return EngineChoice(engine=Engine.LOCAL, reason=f"about {events:,} events, which one machine takes faster")
+    reason = "the data is remote" if is_remote else f"about {events:,} events, more than {LOCAL_LIMIT_EVENTS:,}"
+    if missing := missing_for_spark():
+        return EngineChoice(engine=Engine.LOCAL, reason=f"{reason}, but there is no {missing} here")
+    return EngineChoice(engine=Engine.SPARK, reason=reason)
 
 
-LIBRARIES: Final = ("numpy", "pyarrow", "orjson")
+def missing_for_spark() -> str | None:
+    """Return what Spark would need and does not find on this machine, None where it is all there."""
+    if find_spec("pyspark") is None:
+        return "PySpark"
+    home = os.environ.get("JAVA_HOME")
+    return None if shutil.which("java", path=f"{home}/bin" if home else None) else "Java"
+
+
+LIBRARIES: Final = ("numpy", "pyarrow", "deltalake", "orjson")
 """Libraries that every job needs on any engine; jobs on Spark need PySpark as well."""
 
 

@@ -3,17 +3,18 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice, choose_engine, require_libraries
-from kafka_quotas.pipeline.engine.job import Job, Tables, run_tasks, task_files
+from kafka_quotas.pipeline.engine.job import Job, Tables, run_tasks
 from kafka_quotas.pipeline.engine.progress import JobProgress, Watch, run_watched
 from kafka_quotas.pipeline.engine.spark_session import spark_errors, spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
-from kafka_quotas.pipeline.tables.layout import DataFolder
+from kafka_quotas.pipeline.tables.lake import Lake, lake_url
+from kafka_quotas.pipeline.tables.table import TableSchema
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 _IN_NUMPY = "kernels ran in NumPy, for numba is not installed everywhere: equal results, slower"
@@ -23,11 +24,14 @@ _IN_NUMPY = "kernels ran in NumPy, for numba is not installed everywhere: equal 
 class EventsRequest:
     """The folder of ingested tables, and the engine for the jobs."""
 
-    data: Path
+    data: str
+    """Path or URL of the folder."""
     spark: SparkSettings
     engine: Engine = Engine.AUTO
     master: str | None = None
     """The Spark master that the user named, None for none."""
+    as_of: int | None = None
+    """The change up to which the folder counts, None for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,29 +46,11 @@ class EventsWatcher:
 class RecordedEvents:
     """The events of a folder: their number and their times."""
 
-    folder: DataFolder
     count: int
     first_ms: int | None
     """First time in ms since 1970, None without events."""
     last_ms: int | None
     """Last time in ms since 1970, None without events."""
-
-    @classmethod
-    def of(cls, folder: DataFolder) -> "RecordedEvents":
-        """Count the events of the folder and find their times.
-
-        Raises:
-            KafkaQuotasError: A file can't be read.
-        """
-        from kafka_quotas.pipeline.tables.event_slices import FileSpan  # noqa: PLC0415 - loads Arrow
-
-        spans = [span for bucket in folder.events_buckets() for file in bucket.files if (span := FileSpan(file)).rows]
-        return cls(
-            folder=folder,
-            count=sum(span.rows for span in spans),
-            first_ms=min((span.first_ms for span in spans), default=None),
-            last_ms=max((span.last_ms for span in spans), default=None),
-        )
 
     @property
     def seconds(self) -> int:
@@ -78,7 +64,14 @@ class OpenEvents:
     """An open folder of events for any number of jobs, with a Spark session once a job needs it."""
 
     def __init__(self, request: EventsRequest, watcher: EventsWatcher, stack: ExitStack) -> None:
-        self.recorded = RecordedEvents.of(DataFolder.open(request.data))
+        from kafka_quotas.pipeline.tables.client_ranges import EventTable  # noqa: PLC0415 - loads Arrow
+        from kafka_quotas.pipeline.tables.snapshot import Snapshot  # noqa: PLC0415
+
+        self._snapshot = Snapshot.of(Lake(url=lake_url(request.data)), request.as_of)
+        self._events = EventTable(self._snapshot)
+        self.recorded = RecordedEvents(
+            count=self._events.count, first_ms=self._events.first_ms, last_ms=self._events.last_ms
+        )
         self._request = request
         self._watcher = watcher
         self._stack = stack
@@ -90,31 +83,39 @@ class OpenEvents:
         Raises:
             KafkaQuotasError: A file can't be read, or Spark does not start or fails.
         """
-        choice = choose_engine(self._request.engine, events=self.recorded.count, master=self._request.master)
+        choice = choose_engine(
+            self._request.engine,
+            events=self.recorded.count,
+            master=self._request.master,
+            is_remote=not self._snapshot.lake.is_local,
+        )
         self._watcher.chosen(choice)
-        tasks = task_files(self.recorded.folder, job)
-        return self._run_on_spark(job, tasks) if choice.engine is Engine.SPARK else self._run_here(job, tasks)
+        return self._run_on_spark(job) if choice.engine is Engine.SPARK else self._run_here(job)
 
-    def _run_here(self, job: Job, tasks: Sequence[tuple[Path, ...]]) -> list[Tables]:
+    def read(self, table: TableSchema, *, columns: Sequence[str]) -> "pa.Table":
+        """Read columns of a small table.
+
+        Raises:
+            KafkaQuotasError: The table can't be read.
+        """
+        return self._snapshot.read(table, columns=columns)
+
+    def _run_here(self, job: Job) -> list[Tables]:
         from kafka_quotas.pipeline.kernels.compiled import NUMBA  # noqa: PLC0415 - loads numba
 
         if not NUMBA:
             self._watcher.chosen(EngineChoice(engine=Engine.LOCAL, reason=_IN_NUMPY))
-        return run_tasks(job, tasks, watch=self._watcher.progress)
+        return run_tasks(job, self._events, watch=self._watcher.progress)
 
-    def _run_on_spark(self, job: Job, tasks: Sequence[tuple[Path, ...]]) -> list[Tables]:
+    def _run_on_spark(self, job: Job) -> list[Tables]:
         require_libraries("pyspark")
         from kafka_quotas.pipeline.engine import spark  # noqa: PLC0415 - loads PySpark
 
-        if not tasks:
+        if not self.recorded.count:
             return []
         session = self._spark()
         with spark_errors(f"running {job.name} over {self._request.data}", log_file=self._request.spark.log_file):
-            if job.is_by_bucket:
-                frame = spark.run_on_files(session, tasks, job)
-            else:
-                names = [str(file.absolute()) for files in tasks for file in files]
-                frame = spark.run_on_rows(session.read.parquet(*names), job)
+            frame = spark.run_job(session, self._snapshot, job, events_count=self.recorded.count)
             found = run_watched(session, frame.toArrow, stage=job.name, watch=self._watcher.progress)
         if "numpy" in found[spark.KERNEL].unique().to_pylist():
             self._watcher.chosen(EngineChoice(engine=Engine.SPARK, reason=_IN_NUMPY))
@@ -134,6 +135,6 @@ def open_events(request: EventsRequest, watcher: EventsWatcher) -> Iterator[Open
     Raises:
         UsageError: No ingest wrote the folder.
     """
-    require_libraries("pyarrow", "numpy")
+    require_libraries("pyarrow", "numpy", "deltalake")
     with ExitStack() as stack:
         yield OpenEvents(request, watcher, stack)

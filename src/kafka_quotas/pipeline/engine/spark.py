@@ -1,62 +1,147 @@
-"""Tasks of a job on Spark: the same function as on one machine, on files or on shuffled rows.
+"""Tasks of a job on Spark: the same function as on one machine, over partitions of shuffled events.
 
 Contract: the tables of all tasks are one frame: rows with a `part` (the task), a `found` (which of its tables), the
-`kernel` and the columns of all tables, null for columns of another table. Workers that read files must see them under
-the same path. Frames of rows need no files at all.
+`kernel` and the columns of all tables, null for columns of another table.
+
+Invariants: events of clients that may share a bucket are in one partition, by time. A partition is read batch by batch,
+so that its size takes no memory.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
-from pyspark.sql import types
+from pyspark.sql import Window, functions, types
 
 from kafka_quotas.pipeline.engine.job import Job, Tables
 from kafka_quotas.pipeline.kernels.compiled import BACKEND
 from kafka_quotas.pipeline.tables.arrow import compute as pc
-from kafka_quotas.pipeline.tables.event_slices import event_slices
-from kafka_quotas.pipeline.tables.table import ColumnType
+from kafka_quotas.pipeline.tables.client_ranges import NAMES, SLICE_EVENTS, with_names
+from kafka_quotas.pipeline.tables.lake import hadoop_url
+from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS
+from kafka_quotas.pipeline.tables.snapshot import Snapshot
+from kafka_quotas.pipeline.tables.table import ColumnType, TableSchema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 PART: Final = "part"
 FOUND: Final = "found"
 KERNEL: Final = "kernel"
 """The backend of the kernels in that task: `numba`, or `numpy`, which is slower and gives the same."""
 
+_GROUP: Final = "shared_group"
+_PART_OF_CLIENTS: Final = "part_of_clients"
+_PART_EVENTS: Final = 1 << 20
+"""About how many events a partition has."""
+_FEWEST_PARTITIONS: Final = 8
+_FIRST_MS: Final = -(1 << 62)
+"""The time in a row that names a client, before all events."""
+_KINDS: Final = ("produce", "fetch", "request", "controller_mutation", "request_rate")
 _SPARK_TYPES: Final = {getattr(pa, each.arrow)(): getattr(types, each.spark)() for each in ColumnType}
 
 
-def run_on_files(session: "SparkSession", tasks: Sequence[Sequence[Path]], job: Job) -> "DataFrame":
-    """Run each task over its files in the workers, where no row passes through Java."""
-    schema = frame_schema(job)
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for row in batch.to_pylist():
-                files = [Path(file) for file in row["files"]]
-                yield from _packed(row[PART], job.task(event_slices(files, columns=job.columns)), schema)
-
-    rows = [(number, [str(file.absolute()) for file in files]) for number, files in enumerate(tasks)]
-    frame = session.createDataFrame(rows, f"{PART} int, files array<string>")
-    return frame.repartitionByRange(max(len(rows), 1), PART).mapInArrow(run, spark_schema(schema))
+def read_table(session: "SparkSession", snapshot: Snapshot, table: TableSchema) -> "DataFrame":
+    """Read the rows of a table that count, by Spark's own source of Delta tables."""
+    rows = session.read.format("delta").option("versionAsOf", snapshot.version(table))
+    return rows.load(hadoop_url(snapshot.lake.place(table))).where(functions.col("ingest").isin(snapshot.ingests))
 
 
-def run_on_rows(events: "DataFrame", job: Job) -> "DataFrame":
-    """Shuffle the events and run one task per partition of clients that may share a bucket."""
+def run_job(session: "SparkSession", snapshot: Snapshot, job: Job, *, events_count: int) -> "DataFrame":
+    """Run a job's task over each partition of clients that may share a bucket.
+
+    Partitions are about equal by the counts of the table clients. Only the columns that the task reads are shuffled,
+    names once for each client.
+    """
+    clients, events = read_table(session, snapshot, CLIENTS), read_table(session, snapshot, EVENTS)
+    part_events = max(min(_PART_EVENTS, events_count // _FEWEST_PARTITIONS), 1)
+    partitions = events_count // part_events + 1
+    parts = _parts(clients, shift=job.shift, part_events=part_events)
+    group = functions.shiftright("client", job.shift)
+    stored = [name for name in dict.fromkeys((*job.columns, "client", "ts_ms")) if name not in NAMES]
+    charges = events.select(
+        group.alias(_GROUP), *(_coded() if name == "quota_type" else functions.col(name) for name in stored)
+    )
+    names = (
+        clients.select(group.alias(_GROUP), "client", *NAMES).distinct().withColumn("ts_ms", functions.lit(_FIRST_MS))
+    )
+    rows = charges.unionByName(names, allowMissingColumns=True).join(functions.broadcast(parts), _GROUP)
+    placed = rows.repartition(partitions, _PART_OF_CLIENTS).drop(_PART_OF_CLIENTS)
+    ordered = placed.sortWithinPartitions(_GROUP, "ts_ms", "client")
     schema = frame_schema(job)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext  # noqa: PLC0415 - runs in a worker
 
-        filled = [batch for batch in batches if batch.num_rows]
         context = TaskContext.get()
-        if filled and context is not None:
-            yield from _packed(context.partitionId(), job.task([pa.Table.from_batches(filled)]), schema)
+        slices = _slices(batches)
+        first = next(slices, None)
+        if first is not None and context is not None:
+            yield from _packed(context.partitionId(), job.task(chain([first], slices)), schema)
 
-    return events.select(*job.columns).repartition(*job.partition_columns).mapInArrow(run, spark_schema(schema))
+    return ordered.mapInArrow(run, spark_schema(schema))
+
+
+def _parts(clients: "DataFrame", *, shift: int, part_events: int) -> "DataFrame":
+    """Return the part of every group of clients, with about `part_events` events in a part."""
+    group = functions.shiftright("client", shift).alias(_GROUP)
+    counted = clients.groupBy(group).agg(functions.sum("events").alias("events"))
+    before = functions.sum("events").over(Window.orderBy(_GROUP)) - functions.col("events")
+    return counted.select(_GROUP, functions.floor(before / part_events).alias(_PART_OF_CLIENTS))
+
+
+def _coded() -> "Column":
+    """Return the quota type as its number, which costs Python less than text."""
+    found = functions.lit(None)
+    for number, kind in enumerate(_KINDS):
+        found = functions.when(functions.col("quota_type") == kind, number).otherwise(found)
+    return found.cast("int").alias("quota_type")
+
+
+def _slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield the events of sorted batches in slices of whole seconds, with the names of their clients.
+
+    A row without a quota type names a client. It comes before its events.
+    """
+    names: dict[int, tuple[Any, ...]] = {}
+    kept: list[pa.Table] = []
+    for batch in batches:
+        rows = pa.Table.from_batches([batch])
+        is_name = pc.equal(rows["ts_ms"], _FIRST_MS)
+        named = rows.filter(is_name).select(["client", *NAMES])
+        names |= {row[0]: row for row in zip(*named.to_pydict().values(), strict=True)}
+        kept.append(rows.filter(pc.invert(is_name)).drop_columns(list(NAMES)))
+        if sum(each.num_rows for each in kept) >= SLICE_EVENTS:
+            together = pa.concat_tables(kept)
+            cut = _last_second(together)
+            if cut:
+                yield _named(together.slice(0, cut), names)
+            kept = [together.slice(cut)]
+    if any(each.num_rows for each in kept):
+        yield _named(pa.concat_tables(kept), names)
+
+
+def _last_second(rows: pa.Table) -> int:
+    """Return where the last second of the last group begins, for its end may not be here yet."""
+    groups, seconds = rows[_GROUP].to_numpy(), rows["ts_ms"].to_numpy() // 1000
+    is_other = (groups != groups[-1]) | (seconds != seconds[-1])
+    return int(np.flatnonzero(is_other)[-1]) + 1 if is_other.any() else 0
+
+
+def _named(rows: pa.Table, names: dict[int, tuple[Any, ...]]) -> pa.Table:
+    present = pc.unique(rows["client"]).to_pylist()
+    own = sorted(names[client] for client in present)
+    schema = pa.schema([CLIENTS.arrow_schema().field(name) for name in ("client", *NAMES)])
+    table = pa.table(
+        [pa.array(column, field.type) for column, field in zip(zip(*own, strict=True), schema, strict=True)],
+        schema=schema,
+    )
+    codes = rows["quota_type"].combine_chunks()
+    kinds = pa.DictionaryArray.from_arrays(codes, pa.array(_KINDS))
+    place = rows.schema.get_field_index("quota_type")
+    return with_names(rows.set_column(place, "quota_type", kinds).drop_columns([_GROUP]), table)
 
 
 def frame_schema(job: Job) -> pa.Schema:

@@ -126,7 +126,9 @@ def _start(settings: SparkSettings, archive: Path) -> "SparkSession":
             session = builder.getOrCreate()
     except Exception as error:  # py4j's and Spark's own, of many classes
         raise KafkaQuotasError(
-            f"Spark did not start on {settings.master}: {_first_line(error)}", hint=f"see {settings.log_file}"
+            f"Spark did not start on {settings.master}: {_first_line(error)}",
+            hint=f"see {settings.log_file}; where its jars can't be fetched, --jars names those that are there, "
+            "--packages other versions",
         ) from error
     if not settings.is_local:  # local workers have the package, with its kernels compiled before
         session.sparkContext.addPyFile(str(archive))

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -17,6 +18,15 @@ _ENVIRONMENT_FOLDER: Final = "environment"
 _PACKED: Final = (".tar.gz", ".tgz")
 """Suffixes of archives that Spark unpacks with the permissions of their files."""
 _SHIPPED_PYTHON: Final = f"{_ENVIRONMENT_FOLDER}/bin/python"
+_DELTA_ARTIFACT: Final = "io.delta:delta-spark_2.13"
+_DELTA: Final = MappingProxyType(
+    {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "2",
+    }
+)
+"""Properties by which Spark knows Delta tables; the last spares small tables fifty tasks to list a few files."""
 _LOOPBACK: Final = "127.0.0.1"
 
 
@@ -34,7 +44,9 @@ class SparkSettings:
     env_archive: Path | None = None
     """Packed environment for the executors."""
     packages: tuple[str, ...] = ()
-    """Maven coordinates of jars to fetch."""
+    """Maven coordinates of jars to fetch; those of an artifact that is needed anyway take its place."""
+    jars: tuple[str, ...] = ()
+    """Jars that are there already: with any, none are fetched."""
     properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Spark's own properties, which override all derived ones."""
 
@@ -76,11 +88,24 @@ def spark_properties(settings: SparkSettings) -> dict[str, str]:
     }
     if settings.is_on_loopback:
         properties |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
-    if settings.packages:
-        properties["spark.jars.packages"] = ",".join(settings.packages)
+    if settings.jars:
+        properties["spark.jars"] = ",".join(settings.jars)
+    else:
+        properties["spark.jars.packages"] = ",".join(jar_packages(settings.packages))
+    properties |= _DELTA
     if settings.env_archive is not None:
         properties["spark.archives"] = shipped_environment(settings.env_archive)
     return properties | dict(settings.properties)
+
+
+def jar_packages(given: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the given Maven coordinates, and those of Delta Lake unless it is among them."""
+    major, minor, *_ = version("pyspark").split(".")
+    return (
+        given
+        if any(each.startswith(f"{_DELTA_ARTIFACT}:") for each in given)
+        else (*given, f"{_DELTA_ARTIFACT}:{major}.{minor}.0")
+    )
 
 
 def connect_properties(settings: SparkSettings) -> dict[str, str]:

@@ -1,62 +1,64 @@
-"""The tables of an ingest: rows as Arrow batches, events with their buckets, and counts of quarantine."""
+"""The tables of an ingest: parsed rows as Arrow batches, the clients of events, and counts of quarantine."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
+from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.formats.rows import EventRow
 from kafka_quotas.pipeline.formats.task import ParsedBatch
 from kafka_quotas.pipeline.tables.arrow import compute as pc
-from kafka_quotas.pipeline.tables.layout import bucket_of
-from kafka_quotas.pipeline.tables.schemas import CLIENT_THROTTLE, EVENTS, METRICS, QUARANTINE
+from kafka_quotas.pipeline.tables.client_number import client_number
+from kafka_quotas.pipeline.tables.schemas import CLIENT_THROTTLE, CLIENTS, EVENTS, METRICS, QUARANTINE
 from kafka_quotas.pipeline.tables.table import TableSchema
 
-INGESTED_TABLES: Final = (EVENTS, QUARANTINE, METRICS, CLIENT_THROTTLE)
-"""The tables that an ingest writes."""
+_NAMES: Final = ("cluster", "broker_id", "user", "client_id")
 PARSED_EVENTS: Final = pa.schema([EVENTS.arrow_schema().field(name) for name in EventRow._fields])
 """The columns of events as parsers give them."""
-BUCKET: Final = "bucket"
 _MS_PER_DAY: Final = 86_400_000
 
 
-def staged_schema(table: TableSchema) -> pa.Schema:
-    """Return the schema of a table during an ingest: events have their bucket as well."""
-    schema = table.arrow_schema()
-    return schema.append(pa.field(BUCKET, pa.int32(), nullable=False)) if table is EVENTS else schema
-
-
-def arrow_batches(parsed: ParsedBatch, *, buckets: int) -> Iterator[tuple[TableSchema, pa.RecordBatch]]:
-    """Yield a batch for each table that has rows."""
+def arrow_batches(parsed: ParsedBatch, *, ingest: int) -> Iterator[tuple[TableSchema, pa.RecordBatch]]:
+    """Yield a batch for each table that has rows, which belong to an ingest."""
     parsed_events = [_batch(PARSED_EVENTS, list(zip(*parsed.events, strict=True)))] if parsed.events else []
     for batch in [*parsed_events, *parsed.event_batches]:
-        yield EVENTS, _event_batch(batch, buckets)
+        yield EVENTS, _event_batch(batch, ingest)
     for table, rows in (
         (QUARANTINE, parsed.quarantine),
         (METRICS, parsed.metrics),
         (CLIENT_THROTTLE, parsed.client_throttle),
     ):
         if rows:
-            yield table, _batch(staged_schema(table), list(zip(*rows, strict=True)))
+            columns = [*zip(*rows, strict=True), pa.repeat(pa.scalar(ingest, pa.int64()), len(rows))]
+            yield table, _batch(table.arrow_schema(), columns)
 
 
-def _event_batch(parsed: pa.RecordBatch, buckets: int) -> pa.RecordBatch:
-    """Add the day of each event, and the bucket of its client, to parsed events."""
-    days = pc.floor(pc.divide(pc.cast(parsed.column("ts_ms"), pa.float64()), _MS_PER_DAY))
-    users, clients = (parsed.column(name).dictionary_encode() for name in ("user", "client_id"))
-    brokers = parsed.column("broker_id").to_pylist()
-    known: dict[tuple[int, int, int], int] = {}
-    numbers = []
-    for key in zip(users.indices.to_pylist(), clients.indices.to_pylist(), brokers, strict=True):
-        number = known.get(key)
-        if number is None:
-            user, client_id = users.dictionary[key[0]].as_py(), clients.dictionary[key[1]].as_py()
-            number = known[key] = bucket_of(user=user, client_id=client_id, broker_id=key[2], buckets=buckets)
-        numbers.append(number)
-    return _batch(staged_schema(EVENTS), [days.cast(pa.int32()).cast(pa.date32()), *parsed.columns, numbers])
+def _event_batch(parsed: pa.RecordBatch, ingest: int) -> pa.RecordBatch:
+    """Add to parsed events their day, the number of their client, and the ingest."""
+    ingests = pa.repeat(pa.scalar(ingest, pa.int64()), parsed.num_rows)
+    return _batch(
+        EVENTS.arrow_schema(), [days(parsed.column("ts_ms")), *parsed.columns, client_numbers(parsed), ingests]
+    )
+
+
+def client_numbers(events: pa.RecordBatch) -> pa.Array:
+    """Return the number of each event's client, each computed once."""
+    codes = np.zeros(events.num_rows, dtype=np.int64)
+    for column in _NAMES:
+        encoded = events.column(column).dictionary_encode()
+        codes = codes * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy()
+    _, firsts, places = np.unique(codes, return_index=True, return_inverse=True)
+    clients = events.select(list(_NAMES)).take(pa.array(firsts)).to_pylist()
+    return pa.array([client_number(**client) for client in clients], pa.int64()).take(pa.array(places))
+
+
+def days(ts_ms: pa.Array) -> pa.Array:
+    """Return the days in UTC of times in ms since 1970."""
+    return pc.floor(pc.divide(pc.cast(ts_ms, pa.float64()), _MS_PER_DAY)).cast(pa.int32()).cast(pa.date32())
 
 
 def _batch(schema: pa.Schema, columns: Sequence[Sequence[object] | pa.Array]) -> pa.RecordBatch:
@@ -65,6 +67,46 @@ def _batch(schema: pa.Schema, columns: Sequence[Sequence[object] | pa.Array]) ->
         for column, field in zip(columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def clients_of(events: pa.Table) -> pa.Table:
+    """Return the rows of `clients` for events of one ingest, sorted by client and time.
+
+    Raises:
+        KafkaQuotasError: Two clients have one number.
+    """
+    numbers, times_ms = events["client"].to_numpy(), events["ts_ms"].to_numpy()
+    starts = np.flatnonzero(np.concatenate([np.ones(min(numbers.size, 1), dtype=bool), numbers[1:] != numbers[:-1]]))
+    if not starts.size:
+        return CLIENTS.arrow_schema().empty_table()
+    seconds = times_ms // 1000
+    is_next = (numbers[1:] != numbers[:-1]) | (seconds[1:] != seconds[:-1])
+    second_starts = np.flatnonzero(np.concatenate([[True], is_next]))
+    sums = np.add.reduceat(events["bytes"].to_numpy(), second_starts)
+    ends = np.append(starts[1:], numbers.size) - 1
+    firsts = events.select(["client", *_NAMES]).take(pa.array(starts))
+    _require_one_name_each(events, numbers)
+    figures = [
+        np.diff(np.append(starts, numbers.size)),
+        times_ms[starts],
+        times_ms[ends],
+        np.maximum.reduceat(sums, np.searchsorted(second_starts, starts)),
+    ]
+    ingest = pa.repeat(events["ingest"][0], starts.size)
+    columns = [*firsts.columns, *map(pa.array, figures), ingest]
+    return pa.table(
+        [pa.chunked_array(each) if isinstance(each, list) else each for each in columns], CLIENTS.column_names
+    ).cast(CLIENTS.arrow_schema())
+
+
+def _require_one_name_each(events: pa.Table, numbers: NDArray[np.int64]) -> None:
+    is_same = numbers[1:] == numbers[:-1]
+    codes = (events[name].combine_chunks().dictionary_encode().indices.to_numpy() for name in _NAMES)
+    if any((is_same & (each[1:] != each[:-1])).any() for each in codes):
+        raise KafkaQuotasError(
+            "two clients have one number, so their events can't be told apart",
+            hint="ingest the files of their brokers into folders of their own, with another --cluster",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +120,8 @@ class Fault:
     """Number of the first such line."""
 
 
-def count_faults(ingest: Path) -> tuple[Fault, ...]:
-    """Return the faults of the lines in an ingest's folder, the most frequent first."""
-    folder = ingest / QUARANTINE.name
-    if not folder.is_dir():
-        return ()
-    rows = pq.read_table(folder, columns=["src_file", "reason", "line_no"])
+def count_faults(rows: pa.Table) -> tuple[Fault, ...]:
+    """Return the faults in rows of quarantine, the most frequent first."""
     grouped = rows.group_by(["src_file", "reason"]).aggregate([("line_no", "count"), ("line_no", "min")])
     faults = [
         Fault(

@@ -14,8 +14,7 @@ from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames
 from kafka_quotas.pipeline.formats.detect import SNIFFED_BYTES, InputFormat, detect_format, needs_zone
 from kafka_quotas.pipeline.formats.lines import is_gzip, read_head, unpacked_size
 from kafka_quotas.pipeline.formats.task import IngestTask
-from kafka_quotas.pipeline.ingest.manifest import KnownFiles, ReadFile, describe_file
-from kafka_quotas.pipeline.ingest.parse import begins_in_repeated_hour
+from kafka_quotas.pipeline.ingest.known_files import PARSER_VERSION, KnownFiles, ReadFile, describe_file
 from kafka_quotas.pipeline.ingest.source_pattern import FoundFile
 
 COMPILED_FROM_BYTES: Final = 8 * 1024 * 1024
@@ -52,6 +51,8 @@ class PlannedFile:
 
     described: ReadFile
     task: IngestTask
+    replaced: frozenset[str] = frozenset()
+    """Names of the file in rows of earlier ingests, whose place its rows take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,13 @@ class IngestPlan:
     """Files that were read before or are found twice."""
     empty: int
     """Files without content."""
+    read_otherwise: tuple[str, ...] = ()
+    """Unchanged files that were read in another time zone, or by another version of the parser."""
+
+    @property
+    def replaced(self) -> frozenset[str]:
+        """Names of files in rows of earlier ingests that this one replaces."""
+        return frozenset().union(*(each.replaced for each in self.files))
 
     @property
     def size(self) -> int:
@@ -80,16 +88,20 @@ def plan_ingest(found: Iterable[FoundFile], *, settings: IngestSettings, known: 
     """
     files: list[PlannedFile] = []
     unchanged = empty = 0
+    read_otherwise: list[str] = []
+    planned = KnownFiles(())
     for each in sorted(found, key=lambda each: (-_unpacked(each.path), str(each.path))):
         if _unpacked(each.path) == 0:
             empty += 1
             continue
-        planned = _plan_file(each, len(files), settings, known)
-        if planned is None:
+        file = _plan_file(each, len(files), settings, known=known, planned=planned)
+        if isinstance(file, ReadFile):
             unchanged += 1
+            if file.parser != PARSER_VERSION or file.zone not in (None, settings.zone):
+                read_otherwise.append(str(each.path))
             continue
-        files.append(planned)
-        known.add(replace(planned.described, read_to=_unpacked(each.path)))  # met again under another name
+        files.append(file)
+        planned.add(replace(file.described, read_to=_unpacked(each.path)))
     logs = (each for each in files if each.task.input_format is InputFormat.REQUEST_LOG)
     is_compiled = sum(_unpacked(each.task.path) - each.task.start for each in logs) >= COMPILED_FROM_BYTES
     pieces = [piece for file in files for piece in _pieces(file.task)]
@@ -97,11 +109,15 @@ def plan_ingest(found: Iterable[FoundFile], *, settings: IngestSettings, known: 
         replace(task, number=number, is_compiled=is_compiled and task.input_format is InputFormat.REQUEST_LOG)
         for number, task in enumerate(pieces)
     )
-    return IngestPlan(files=tuple(files), tasks=tasks, unchanged=unchanged, empty=empty)
+    return IngestPlan(
+        files=tuple(files), tasks=tasks, unchanged=unchanged, empty=empty, read_otherwise=tuple(read_otherwise)
+    )
 
 
-def _plan_file(found: FoundFile, number: int, settings: IngestSettings, known: KnownFiles) -> PlannedFile | None:
-    """Plan the unread part of a file, None where there is none."""
+def _plan_file(
+    found: FoundFile, number: int, settings: IngestSettings, *, known: KnownFiles, planned: KnownFiles
+) -> PlannedFile | ReadFile:
+    """Plan the unread part of a file, or return the earlier or planned read of all of it."""
     path = found.path.absolute()  # names of files are kept: what was read is what is found again
     try:
         beginning = read_head(path, SNIFFED_BYTES)
@@ -112,9 +128,11 @@ def _plan_file(found: FoundFile, number: int, settings: IngestSettings, known: K
         modified_ms = round(path.stat().st_mtime * 1000)
     except OSError as error:
         raise _unreadable(path, error) from error
-    before = known.find(described, head)
+    if (same := planned.find(described, head)) is not None:
+        return same  # a copy under another name; the largest comes first
+    before = None if found.is_replacing else known.find(described, head)
     if before is not None and (not input_format.grows or _is_done(path, described.size, before)):
-        return None
+        return before
     if input_format is InputFormat.REQUEST_LOG:
         _check_origin(path, beginning, broker_id, settings.zone)
     task = IngestTask(
@@ -129,7 +147,9 @@ def _plan_file(found: FoundFile, number: int, settings: IngestSettings, known: K
         ts_ms=modified_ms if found.time_ms is None else found.time_ms,
         start=0 if before is None else before.read_to,
     )
-    return PlannedFile(described=described, task=task)
+    described = replace(described, zone=settings.zone if input_format is InputFormat.REQUEST_LOG else None)
+    replaced = known.paths(described, head) if found.is_replacing else set()
+    return PlannedFile(described=described, task=task, replaced=frozenset(replaced))
 
 
 def _is_done(path: Path, size: int, before: ReadFile) -> bool:
@@ -161,6 +181,8 @@ def _refuse_format(path: Path) -> InputFormat:
 
 
 def _pieces(task: IngestTask) -> list[IngestTask]:
+    from kafka_quotas.pipeline.ingest.parse import begins_in_repeated_hour  # noqa: PLC0415 - loads orjson
+
     size = _unpacked(task.path)
     if not task.input_format.grows or is_gzip(task.path) or size - task.start <= PIECE_BYTES:
         return [task]

@@ -31,6 +31,8 @@ class FoundFile:
     """Value of `{cluster}`, None where the pattern has none."""
     time_ms: int | None = None
     """Value of `{time}` in ms since 1970, None where the pattern has none."""
+    is_replacing: bool = False
+    """Whether to read the file anew, in place of what earlier ingests made of it."""
 
 
 def find_files(pattern: str) -> Iterator[FoundFile]:

@@ -1,23 +1,24 @@
-"""An ingest on Spark: a row per task, the parser in Python workers, and a sort into buckets.
+"""An ingest on Spark: a row per task, the parser in Python workers, and a sort by day, client and time.
 
-Contract: transforms are `DataFrame -> DataFrame` with the declared schemas. Workers read the files themselves: every
-executor must see them, and the data folder, under the same path.
+Contract: transforms are `DataFrame -> DataFrame` with the declared schemas. Workers read the logs themselves and must
+see them under the same path. Executors write the tables, at any URL that Spark writes.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import types
+from pyspark.sql import functions, types
 
 from kafka_quotas.pipeline.engine.progress import Watch, row_counter, run_watched
 from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
-from kafka_quotas.pipeline.ingest.ingested_tables import BUCKET, INGESTED_TABLES, arrow_batches, staged_schema
+from kafka_quotas.pipeline.ingest.ingested_tables import arrow_batches
 from kafka_quotas.pipeline.ingest.parse import no_collection, parse_task
-from kafka_quotas.pipeline.tables.schemas import EVENTS, QUARANTINE
+from kafka_quotas.pipeline.tables.lake import PARTITION, Lake, hadoop_url
+from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, INGESTED_TABLES, QUARANTINE
 from kafka_quotas.pipeline.tables.table import TableSchema
 
 if TYPE_CHECKING:
@@ -29,9 +30,9 @@ _ORDER: Final = ("ts_ms", "src_file", "src_offset")
 
 
 def ingest_on_spark(
-    session: "SparkSession", tasks: Sequence[IngestTask], *, buckets: int, folder: Path, watch: Watch
+    session: "SparkSession", tasks: Sequence[IngestTask], *, lake: Lake, ingest: int, watch: Watch
 ) -> list[TaskCounts]:
-    """Run the tasks on Spark and write their tables to `folder`.
+    """Run the tasks on Spark and append their rows to the tables, marked with the ingest.
 
     Spark's own errors pass through.
 
@@ -39,7 +40,7 @@ def ingest_on_spark(
         The counts of each task, by number.
     """
     rows = row_counter(session)
-    parsed = parsed_rows(session, tasks, buckets=buckets, rows=rows).persist(StorageLevel.DISK_ONLY)
+    parsed = parsed_rows(session, tasks, ingest=ingest, rows=rows).persist(StorageLevel.DISK_ONLY)
     row_count = (lambda: int(rows.value)) if rows is not None else int
     try:
         collected = run_watched(
@@ -52,15 +53,48 @@ def ingest_on_spark(
         counts = sorted((TaskCounts(**row.asDict()) for row in collected), key=lambda each: each.number)
         for table in INGESTED_TABLES:
             if any(getattr(each, "quarantined" if table is QUARANTINE else table.name) for each in counts):
-                run_watched(
-                    session, _writer(parsed, table, folder), stage=f"write {table.name}", watch=watch, rows=row_count
+                found = parsed.where(f"{table.name} is not null").select(f"{table.name}.*")
+                frames = (
+                    [(table, found)]
+                    if table is not EVENTS
+                    else [(EVENTS, by_client(found)), (CLIENTS, clients_of(found))]
                 )
+                for target, frame in frames:
+                    write = partial(append, frame, lake, target)
+                    run_watched(session, write, stage=f"write {target.name}", watch=watch, rows=row_count)
     finally:
         parsed.unpersist()
     return counts
 
 
-def parsed_rows(session: "SparkSession", tasks: Sequence[IngestTask], *, buckets: int, rows: Any = None) -> "DataFrame":
+def append(rows: "DataFrame", lake: Lake, table: TableSchema) -> None:
+    """Append rows to a table of the lake by the executors, in one commit."""
+    rows.select(*table.column_names).write.format("delta").mode("append").save(hadoop_url(lake.place(table)))
+
+
+def by_client(events: "DataFrame") -> "DataFrame":
+    """Sort events as the files of their table are, in partitions by day, client and time."""
+    return events.repartitionByRange(PARTITION, "client", "ts_ms").sortWithinPartitions(PARTITION, "client", *_ORDER)
+
+
+def clients_of(events: "DataFrame") -> "DataFrame":
+    """Return the rows of `clients` for events of one ingest."""
+    client = ["client", "cluster", "broker_id", "user", "client_id", "ingest"]
+    seconds = events.groupBy(*client, functions.expr("ts_ms div 1000").alias("second")).agg(
+        functions.count("*").alias("events"),
+        functions.min("ts_ms").alias("first_ms"),
+        functions.max("ts_ms").alias("last_ms"),
+        functions.sum("bytes").alias("bytes"),
+    )
+    return seconds.groupBy(*client).agg(
+        functions.sum("events").alias("events"),
+        functions.min("first_ms").alias("first_ms"),
+        functions.max("last_ms").alias("last_ms"),
+        functions.max("bytes").alias("peak_bytes"),
+    )
+
+
+def parsed_rows(session: "SparkSession", tasks: Sequence[IngestTask], *, ingest: int, rows: Any = None) -> "DataFrame":
     """Return one row per row of any table and per task's counts, in a column per table.
 
     One column of each row is not null. `rows` is an accumulator for the number of rows, None for none.
@@ -71,40 +105,23 @@ def parsed_rows(session: "SparkSession", tasks: Sequence[IngestTask], *, buckets
         with no_collection():
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    yield from _wide_batches(known[number], buckets, rows)
+                    yield from _wide_batches(known[number], ingest, rows)
 
     return session.range(0, len(known), 1, len(known)).mapInArrow(parse, wide_schema())
 
 
 def wide_schema() -> types.StructType:
     """Return the schema of `parsed_rows`."""
-    columns = [types.StructField(table.name, _staged_spark_schema(table)) for table in INGESTED_TABLES]
+    columns = [types.StructField(table.name, table.spark_schema()) for table in INGESTED_TABLES]
     counts = types.StructType([types.StructField(name, types.LongType()) for name in _COUNT_NAMES])
     return types.StructType([*columns, types.StructField(_COUNTS, counts)])
 
 
-def bucketed(events: "DataFrame") -> "DataFrame":
-    """Move each bucket of events into one partition, sorted like its files."""
-    return events.repartition(BUCKET).sortWithinPartitions("dt", BUCKET, *_ORDER)
-
-
-def _writer(parsed: "DataFrame", table: TableSchema, folder: Path) -> Callable[[], None]:
-    rows = parsed.where(f"{table.name} is not null").select(f"{table.name}.*")
-    target = (folder / table.name).as_uri()
-    writer = bucketed(rows).write.partitionBy("dt", BUCKET) if table is EVENTS else rows.coalesce(1).write
-    return lambda: writer.option("compression", "zstd").parquet(target)
-
-
-def _staged_spark_schema(table: TableSchema) -> types.StructType:
-    schema = table.spark_schema()
-    return schema.add(BUCKET, types.IntegerType(), nullable=False) if table is EVENTS else schema
-
-
-def _wide_batches(task: IngestTask, buckets: int, rows: Any) -> Iterator[pa.RecordBatch]:
+def _wide_batches(task: IngestTask, ingest: int, rows: Any) -> Iterator[pa.RecordBatch]:
     """Yield the task's rows, each batch in the column of its table, and the counts last."""
     counts = TaskCounts(number=task.number)
     for parsed in parse_task(task):
-        for table, batch in arrow_batches(parsed, buckets=buckets):
+        for table, batch in arrow_batches(parsed, ingest=ingest):
             yield _widened({table.name: batch.to_struct_array()}, batch.num_rows)
         if rows is not None:
             rows.add(parsed.size)
@@ -113,7 +130,7 @@ def _wide_batches(task: IngestTask, buckets: int, rows: Any) -> Iterator[pa.Reco
 
 
 def _widened(given: dict[str, pa.Array], length: int) -> pa.RecordBatch:
-    kinds = {table.name: pa.struct(list(staged_schema(table))) for table in INGESTED_TABLES} | {_COUNTS: _counts_type()}
+    kinds = {table.name: pa.struct(list(table.arrow_schema())) for table in INGESTED_TABLES} | {_COUNTS: _counts_type()}
     arrays = [given[name] if name in given else pa.nulls(length, kind) for name, kind in kinds.items()]
     return pa.RecordBatch.from_arrays(arrays, names=list(kinds))
 

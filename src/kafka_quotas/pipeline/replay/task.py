@@ -148,7 +148,7 @@ class _Pass:
             bounds = self._buckets.bounds()
             for limiters in self._limiters.values():
                 limiters.rebound(bounds)
-        rows = self._row_of_client[charges.clients]
+        rows, charges = charges.in_order(self._row_of_client[charges.clients], row_count=len(self._buckets.names))
         for each in (self._collectors or self._limiters).values():
             each.run(rows, charges.times_ms, charges.amounts)
 

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.buckets.entities import NAMES
 from kafka_quotas.pipeline.stream.source import TopicSource
-from kafka_quotas.pipeline.tables.arrow import replace_folder
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
@@ -77,7 +76,21 @@ def replace_batch(folder: Path, rows: pa.Table, *, batch_id: int) -> None:
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
     pq.write_table(rows, new / "part-0.parquet", compression="zstd")
-    replace_folder(new, folder / f"batch={batch_id}")
+    _replace_folder(new, folder / f"batch={batch_id}")
+
+
+def _replace_folder(new: Path, target: Path) -> None:
+    old = target.with_name(f".old-{target.name}")
+    shutil.rmtree(old, ignore_errors=True)
+    if target.exists():
+        target.rename(old)
+    try:
+        new.rename(target)
+    except OSError:
+        if old.exists():
+            old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
 
 
 class TopicSink:

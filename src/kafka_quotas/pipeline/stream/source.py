@@ -10,8 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.pipeline.tables.layout import LAYOUT_FILE
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.pipeline.tables.lake import Lake, lake_url
 from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, EVENTS
 
 if TYPE_CHECKING:
@@ -21,15 +21,11 @@ _ARTIFACT = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
 
 def connector_packages(given: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the given Maven coordinates, else those of Spark's Kafka source in PySpark's own version."""
-    return given or (f"{_ARTIFACT}:{version('pyspark')}",)
-
-
-def missing_connector(packages: tuple[str, ...], error: KafkaQuotasError) -> KafkaQuotasError:
-    """Return the error for Spark not starting with these packages: most often they can't be fetched."""
-    return KafkaQuotasError(
-        f"Spark did not start with {', '.join(packages)}: can these jars be fetched, with all they depend on?",
-        hint=f"{error.hint}; --packages takes another version, --spark-conf spark.jars=FILES what is there already",
+    """Return the given Maven coordinates and those of Spark's Kafka source, unless it is among them."""
+    return (
+        given
+        if any(each.startswith(f"{_ARTIFACT}:") for each in given)
+        else (*given, f"{_ARTIFACT}:{version('pyspark')}")
     )
 
 
@@ -57,6 +53,8 @@ class FolderSource:
 
     folder: Path
     is_parquet: bool
+    is_delta: bool = False
+    """Whether the files are those of the Delta table `events`."""
 
     def __str__(self) -> str:
         return str(self.folder)
@@ -88,6 +86,8 @@ def parse_source(text: str) -> Source:
     folder = Path(text)
     if not folder.is_dir():
         raise UsageError(f"there is no folder {text}", hint=_HINT)
+    if (ingested := Lake(url=lake_url(text))).has_logs:
+        return FolderSource(folder=Path(ingested.place(EVENTS)), is_parquet=True, is_delta=True)
     return FolderSource(folder=folder.absolute(), is_parquet=_is_parquet(folder))
 
 
@@ -97,8 +97,7 @@ def _is_parquet(folder: Path) -> bool:
     Raises:
         UsageError: It has `.jsonl` files as well, which a stream of Parquet would leave out.
     """
-    is_ingested = (folder / LAYOUT_FILE).exists()
-    is_parquet = is_ingested or any(_has_events(file) for file in _visible_files(folder, "*.parquet"))
+    is_parquet = any(_has_events(file) for file in _visible_files(folder, "*.parquet"))
     if is_parquet and any(_visible_files(folder, "*.jsonl")):
         raise UsageError(
             f"{folder} has events in .parquet files and also .jsonl files", hint=f"move either away; {_HINT}"
@@ -140,6 +139,8 @@ def read_stream(session: "SparkSession", source: Source, *, batch_size: int | No
         return reader.load().select("value")
     if batch_size is not None:
         reader = reader.option("maxFilesPerTrigger", batch_size)
+    if source.is_delta:
+        return reader.format("delta").option("skipChangeCommits", "true").load(source.folder.as_uri())
     reader = reader.option("recursiveFileLookup", "true")
     if source.is_parquet:
         schema = EVENTS.spark_schema()

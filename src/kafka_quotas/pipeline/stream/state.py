@@ -47,7 +47,8 @@ class LiveState:
         numbered = ClientNumbers()
         of_event, throttle_ms = numbered.of(events), numbers(events["throttle_ms"])
         clients = numbered.clients
-        for charges in charges_of(events, of_event, lambda _: True):
+        for of_type in charges_of(events, of_event, lambda _: True):
+            _, charges = of_type.in_order(np.zeros(of_type.events.size, dtype=np.int32), row_count=1)
             self._see(charges, clients, seen_ms)
             live, late = self._types[charges.quota_type], self._late(charges, clients)
             for name, values in live.take(charges, clients, throttle_ms=throttle_ms[charges.events], late=late).items():

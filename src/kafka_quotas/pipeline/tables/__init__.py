@@ -1,4 +1,4 @@
-"""The tables: their columns and schemas, their folders, and reading events slice by slice.
+"""The Delta tables: their columns and schemas, the folder that holds them, and events by ranges of clients.
 
-Imports `core` alone.
+Imports `core` and `pipeline.kernels`.
 """

@@ -23,6 +23,8 @@ _float = _columns_of(ColumnType.FLOAT64)
 _CLUSTER = _text("cluster", "the name the cluster was given at ingest")
 _BROKER = _int("broker_id", "the broker, whose quotas are its own; -1 where unknown")
 _SRC_FILE = _text("src_file", "the file that the row was read from")
+_INGEST = _long("ingest", "the ingest that wrote the row; its rows count once the table ingests has it")
+_CLIENT = _long("client", "the client's number: `tables.client_number`; the table clients has its names")
 _TYPE = _text("quota_type", "produce, fetch, request or controller_mutation: `core.quotas.quota_manager.QuotaType`")
 
 EVENTS = TableSchema(
@@ -32,7 +34,7 @@ EVENTS = TableSchema(
     "is exempt. Request logs give one row per request, the daemon's event log one per charge: counting rows by these "
     "two rules counts requests in both.",
     columns=(
-        _date("dt", "the day of ts_ms in UTC; the name of a folder, not in the files"),
+        _date("dt", "the day of ts_ms in UTC, by which the table is partitioned"),
         _CLUSTER,
         _BROKER,
         _long("ts_ms", "when the quota was charged", unit="ms since 1970 UTC"),
@@ -55,6 +57,8 @@ EVENTS = TableSchema(
         _text("connection", "the connection's name at the broker; a mute holds back this one"),
         _SRC_FILE,
         _long("src_offset", "where the line begins in the unpacked file; orders equal ts_ms", unit="bytes"),
+        _CLIENT,
+        _INGEST,
     ),
 )
 
@@ -72,6 +76,7 @@ QUARANTINE = TableSchema(
         _text("reason", "why it could not be read"),
         _SRC_FILE,
         _long("line_no", "the line's number in the file, from 1"),
+        _INGEST,
     ),
 )
 
@@ -88,6 +93,7 @@ METRICS = TableSchema(
         _text("metric", "byte_rate, request_time, mutation_rate, throttle_time, or such a rate's _limit"),
         _float("value", "bytes/s, % of one thread, partitions/s or ms, by the metric"),
         _SRC_FILE,
+        _INGEST,
     ),
 )
 
@@ -104,8 +110,57 @@ CLIENT_THROTTLE = TableSchema(
         _long("samples", "responses it is an average of; null where the source does not count them", nullable=True),
         _text("source", "librdkafka, java or load-test"),
         _SRC_FILE,
+        _INGEST,
     ),
 )
+
+CLIENTS = TableSchema(
+    name="clients",
+    doc="One row is one client at one broker in one ingest. Clients that share a user have neighbouring numbers.",
+    columns=(
+        _CLIENT,
+        _CLUSTER,
+        _BROKER,
+        _text("user", "the principal's name without its type"),
+        _text("client_id", "the client-id; empty where the client sent none"),
+        _long("events", "the client's rows in events"),
+        _long("first_ms", "the first of them", unit="ms since 1970 UTC"),
+        _long("last_ms", "the last of them", unit="ms since 1970 UTC"),
+        _long("peak_bytes", "most bytes in one second, produced and fetched together", unit="bytes/s"),
+        _INGEST,
+    ),
+)
+
+INGESTS = TableSchema(
+    name="ingests",
+    doc="One row is one file that an ingest read, or one other change of the tables. A change counts once it is here, "
+    "and the versions of the other tables that belong to it are in its rows.",
+    columns=(
+        _INGEST,
+        _long("sequence", "the number of the change, from 1 on"),
+        _long("at_ms", "when it was made", unit="ms since 1970 UTC"),
+        _text("operation", "ingest, replace, convert or compact"),
+        _text("path", "the file; empty for a change that read none"),
+        _text("form", "the file's format"),
+        _CLUSTER,
+        _int("broker_id", "the broker of the file; null where its lines name it", nullable=True),
+        _text("zone", "the time zone of its stamps; null where they name it", nullable=True),
+        _int("parser", "the version of the parser"),
+        _long("head_bytes", "length of the beginning by which the file is recognised", unit="bytes"),
+        _text("head_sha256", "digest of this beginning"),
+        _long("size", "size of the file, compressed or not", unit="bytes"),
+        _long("read_to", "end of the last line processed, in the uncompressed file", unit="bytes"),
+        _long("events", "events of the change, all files together"),
+        _long("events_version", "version of the table events with this change"),
+        _long("quarantine_version", "version of quarantine"),
+        _long("metrics_version", "version of metrics"),
+        _long("client_throttle_version", "version of client_throttle"),
+        _long("clients_version", "version of clients"),
+    ),
+)
+
+INGESTED_TABLES = (EVENTS, QUARANTINE, METRICS, CLIENT_THROTTLE)
+"""Tables that parsers fill."""
 
 LIVE = TableSchema(
     name="live",

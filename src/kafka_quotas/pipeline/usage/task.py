@@ -132,7 +132,7 @@ class _Meter:
         if len(clients) > self._row_of_client.size:
             self._row_of_client = self._rows.grow(clients)
             self._meter.grow(len(self._rows.names))
-        rows = self._row_of_client[charges.clients]
+        rows, charges = charges.in_order(self._row_of_client[charges.clients], row_count=len(self._rows.names))
         cells = self._meter.add(rows, charges.times_ms, charges.amounts, events=charges.events, figures=figures)
         self._parts.append(cells)
 

@@ -6,16 +6,13 @@ but the admitted amount must fit the quota.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.entities import NAMES
@@ -31,6 +28,7 @@ from kafka_quotas.pipeline.validate.check import BucketCheck, RateCheck, Throttl
 Row = dict[str, Any]
 _ANY: Final = object()
 _METRIC: Final = "byte_rate"
+_SCRAPED: Final = ("ts_ms", "cluster", "broker", "quota_type", "user", "client_id", "value")
 _TYPES: Final = frozenset({"produce", "fetch"})
 Bucket = tuple[str, int, str, str, str]
 """Cluster, broker, quota type, user and client-id, the last two empty where the bucket is shared across them."""
@@ -95,7 +93,7 @@ def validate(events: OpenEvents, plan: ValidatePlan) -> Validation:
     Raises:
         KafkaQuotasError: A file can't be read, or Spark does not start or fails.
     """
-    seconds, scrapes = events.recorded.seconds, scraped_rates(events.recorded.folder.files(METRICS))
+    seconds, scrapes = events.recorded.seconds, scraped_rates(events.read(METRICS, columns=[*_SCRAPED, "metric"]))
     used = usage(events, UsagePlan(quotas=plan.quotas, seconds=seconds, window=plan.window))
     replayed = replay(
         events,
@@ -192,24 +190,9 @@ def _name(row: Row) -> Bucket:
     return cluster, broker_id, kind, user or "", client_id or ""
 
 
-def scraped_rates(files: Sequence[Path]) -> pa.Table:
-    """Read the scraped byte rates from all files of the table `metrics`.
-
-    Raises:
-        KafkaQuotasError: A file can't be read.
-    """
-    columns = ["ts_ms", "cluster", "broker", "quota_type", "user", "client_id", "value"]
-    try:
-        parts = [_read(file, columns) for file in files]
-    except (OSError, pa.ArrowException) as error:
-        raise KafkaQuotasError(f"cannot read the table metrics: {error}") from error
-    return pa.concat_tables(parts) if parts else pa.table({name: [] for name in columns})
-
-
-def _read(file: Path, columns: list[str]) -> pa.Table:
-    with pq.ParquetFile(file) as opened:  # by itself, not as a part of a set: folders' names are no columns
-        found = opened.read(columns=[*columns, "metric"])
-    return found.filter(pc.equal(found["metric"], _METRIC)).select(columns)
+def scraped_rates(metrics: pa.Table) -> pa.Table:
+    """Return the scraped byte rates in rows of the table `metrics`."""
+    return metrics.filter(pc.equal(metrics["metric"], _METRIC)).select(list(_SCRAPED))
 
 
 def rate_checks(scrapes: pa.Table, usage: UsageTables, window: QuotaWindow) -> dict[Bucket, RateCheck]:

@@ -84,6 +84,7 @@ EXAMPLES = {
     "pipeline usage": "pipeline usage DATA --store STORE",
     "pipeline replay": "pipeline replay DATA --quotas FILE",
     "pipeline recommend": "pipeline recommend DATA",
+    "pipeline history": "pipeline history DATA",
     "throttle rate": "throttle rate --quota 5MB/s --steady 5MB/s --burst 15MB",
     "throttle request": "throttle request --quota 0.1% --stall 100ms",
     "throttle mutation": "throttle mutation --quota 5 --burst 560",

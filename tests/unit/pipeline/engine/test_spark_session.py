@@ -15,17 +15,20 @@ from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.core import extras
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.pipeline.engine import choice as engine_choice
 from kafka_quotas.pipeline.engine.choice import Engine, choose_engine, require_libraries
 from kafka_quotas.pipeline.engine.spark_session import find_java, spark_errors, spark_session, write_package_archive
 from kafka_quotas.pipeline.engine.spark_settings import (
     SparkSettings,
     connect_properties,
+    jar_packages,
     spark_properties,
     worker_environment,
 )
-from kafka_quotas.pipeline.stream.source import connector_packages, missing_connector
+from kafka_quotas.pipeline.stream.source import connector_packages
 from kafka_quotas.pipeline.tables import schemas
-from kafka_quotas.pipeline.tables.layout import DataFolder
+from kafka_quotas.pipeline.tables.lake import Lake
+from kafka_quotas.pipeline.tables.snapshot import Snapshot
 from kafka_quotas.pipeline.tables.table import TableSchema
 
 LOG = Path("spark.log")
@@ -96,18 +99,29 @@ def test_a_master_that_is_not_there_is_told_at_once(tmp_path: Path, scheme: str)
     ("asked", "events", "master", "expected", "why"),
     [
         (Engine.AUTO, 5, None, Engine.LOCAL, "about 5 events"),
-        (Engine.AUTO, 100_000_001, None, Engine.SPARK, "more than 100,000,000"),
+        (Engine.AUTO, 5_000_001, None, Engine.SPARK, "more than 5,000,000"),
         (Engine.AUTO, 5, "spark://h:1", Engine.SPARK, "--master spark://h:1 was given"),
         (Engine.LOCAL, 10**12, None, Engine.LOCAL, "asked for"),
         (Engine.SPARK, 0, None, Engine.SPARK, "asked for"),
     ],
 )
 def test_the_engine_is_chosen_by_size_and_says_why(
-    asked: Engine, events: int, master: str | None, expected: Engine, why: str
+    monkeypatch: pytest.MonkeyPatch, asked: Engine, events: int, master: str | None, expected: Engine, why: str
 ) -> None:
+    monkeypatch.setattr(engine_choice, "missing_for_spark", lambda: None)
     choice = choose_engine(asked, events=events, master=master)
     assert choice.engine is expected
     assert why in choice.reason
+
+
+@pytest.mark.parametrize(("missing", "expected"), [(None, Engine.SPARK), ("Java", Engine.LOCAL)])
+def test_remote_data_is_for_spark_where_that_is_there(
+    monkeypatch: pytest.MonkeyPatch, missing: str | None, expected: Engine
+) -> None:
+    monkeypatch.setattr(engine_choice, "missing_for_spark", lambda: missing)
+    choice = choose_engine(Engine.AUTO, events=5, master=None, is_remote=True)
+    assert choice.engine is expected
+    assert choice.reason == "the data is remote" + (f", but there is no {missing} here" if missing else "")
 
 
 def test_workers_run_this_python_here_and_the_shipped_one_elsewhere(tmp_path: Path) -> None:
@@ -171,13 +185,16 @@ def test_sparks_errors_say_what_was_the_matter_not_through_which_layers() -> Non
             raise RuntimeError("java.io.IOException: No space left on device\n at x")
 
 
-def test_the_connector_follows_pyspark_and_can_be_named() -> None:
-    (found,) = connector_packages(())
-    assert found == "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"  # the release that the tests pin
-    assert connector_packages(("a:b:1",)) == ("a:b:1",)
-    error = missing_connector(("a:b:1",), KafkaQuotasError("x", hint="see log"))
-    assert "a:b:1" in error.message
-    assert "--packages" in str(error.hint)
+def test_jars_follow_pyspark_and_can_be_named() -> None:
+    kafka, delta = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0", "io.delta:delta-spark_2.13:4.0.0"
+    assert connector_packages(()) == (kafka,)  # the release that the tests pin
+    assert connector_packages(("a:b:1",)) == ("a:b:1", kafka)
+    assert jar_packages(()) == (delta,)
+    newer = "io.delta:delta-spark_2.13:4.0.1"
+    assert jar_packages((newer,)) == (newer,)
+    there = spark_properties(SparkSettings(log_file=LOG, jars=("delta.jar", "storage.jar")))
+    assert there["spark.jars"] == "delta.jar,storage.jar"
+    assert "spark.jars.packages" not in there
 
 
 def test_every_table_has_one_schema_for_arrow_and_for_spark() -> None:
@@ -190,22 +207,16 @@ def test_every_table_has_one_schema_for_arrow_and_for_spark() -> None:
         assert len(set(arrow.names)) == len(arrow.names)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [(None, "holds no ingested data"), ("{", "cannot read"), ('{"version":9,"buckets":1}', "version 9")],
-)
-def test_a_folder_that_is_none_of_ours_is_refused(tmp_path: Path, content: str | None, message: str) -> None:
-    if content is not None:
-        (tmp_path / "_layout.json").write_text(content)
-    with pytest.raises(KafkaQuotasError, match=message):
-        DataFolder.open(tmp_path)
+def test_a_folder_that_is_none_of_ours_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no ingested data"):
+        Snapshot.of(Lake(url=str(tmp_path)))
 
 
 def test_help_of_the_jobs_loads_no_heavy_library() -> None:
-    heavy = ["pyspark", "pyarrow", "numba", "numpy", "pandas", "duckdb", "orjson", "rich"]
+    heavy = ["pyspark", "pyarrow", "numba", "numpy", "pandas", "duckdb", "deltalake", "orjson", "rich"]
     script = (
         "import sys\nfrom kafka_quotas.cli.main import main\n"
-        "codes = [main(['pipeline', job, '--help']) for job in ('ingest', 'stream')]\n"
+        "codes = [main(['pipeline', job, '--help']) for job in ('ingest', 'stream', 'compact')]\n"
         f"found = [name for name in {heavy!r} if name in sys.modules]\n"
         "sys.exit(f'{codes} {found}' if any(codes) or found else 0)\n"
     )

@@ -18,7 +18,6 @@ from kafka_quotas.pipeline.formats.event_log import parse_daemon_line
 from kafka_quotas.pipeline.formats.request_log import LogOrigin, parse_request_line
 from kafka_quotas.pipeline.formats.rows import BadLineError, EventRow
 from kafka_quotas.pipeline.formats.timestamp import LocalClock, TimestampReader
-from kafka_quotas.pipeline.tables.layout import bucket_of
 
 NOON_MS = 1_795_262_400_000  # 2026-11-21 12:00 UTC
 
@@ -235,11 +234,3 @@ def test_an_event_of_the_daemon_with_another_kind_of_field_is_refused(change: Ma
     entry = json.loads(line) | change
     with pytest.raises(BadLineError):
         parse_daemon_line(json.dumps(entry).encode(), offset=0, src_file="f")
-
-
-def test_buckets_never_move_for_files_were_written_by_them() -> None:
-    found = [
-        bucket_of(user=user, client_id=client, broker_id=1, buckets=16)
-        for user, client in (("alice", "app"), ("", ""), ("ä", "x"))
-    ]
-    assert found == [4, 8, 13]

@@ -3,19 +3,24 @@
 import errno
 import gzip
 import json
-import shutil
-import threading
+from collections import Counter
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.support.pipeline.logs import SAMPLE_LINES, log_text, request_line, sample_entries, table_rows
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.pipeline.ingest import local_engine, plan
-from kafka_quotas.pipeline.ingest.staging import staging
-from kafka_quotas.pipeline.tables.layout import DataFolder
-from kafka_quotas.pipeline.tables.schemas import EVENTS, QUARANTINE
+from kafka_quotas.pipeline.ingest.change import NO_FILE, Change, ingest_id
+from kafka_quotas.pipeline.tables.event_files import write_events
+from kafka_quotas.pipeline.tables.lake import ConflictError, Lake
+from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, QUARANTINE
+from kafka_quotas.pipeline.tables.snapshot import Snapshot
 
 
 def ingest(out: Path, *arguments: str | Path, code: int = 0, zone: str | None = "UTC") -> dict[str, Any]:
@@ -50,23 +55,30 @@ def test_real_logs_of_two_brokers_by_the_pattern_of_the_examples(tmp_path: Path)
         throttled = [row["throttle_ms"] for row in rows if row["broker_id"] == broker_id]
         assert sorted(throttled) == sorted(entry["throttleTimeMs"] for entry in sample_entries(broker_id))
     assert {row["cluster"] for row in rows} == {"prod"}
-    assert {row["dt"] for row in rows} == {"2026-11-21"}
+    assert {row["dt"] for row in rows} == {date(2026, 11, 21)}
 
 
-def test_files_of_events_are_bucketed_by_client_and_broker_and_sorted_by_time(tmp_path: Path) -> None:
+def test_files_of_events_are_sorted_by_client_and_time_and_clients_are_counted(tmp_path: Path) -> None:
     ingest(tmp_path / "data", "--source", "examples/request-log/{broker_id}/*.log.gz")
-    place: dict[tuple[Any, ...], int] = {}
-    for bucket in DataFolder.open(tmp_path / "data").events_buckets():
-        for file in bucket.files:
-            parquet = local_engine.pq.ParquetFile(file)
-            assert parquet.schema_arrow.names[parquet.metadata.row_group(0).sorting_columns[0].column_index] == "ts_ms"
-            rows = parquet.read().to_pylist()
-            order = [(row["ts_ms"], row["src_file"], row["src_offset"]) for row in rows]
-            assert order == sorted(order)
-            for row in rows:
-                client = (row["user"], row["client_id"], row["broker_id"])
-                assert place.setdefault(client, bucket.number) == bucket.number
-    assert len(set(place.values())) > 5
+    snapshot = Snapshot.of(Lake(url=str(tmp_path / "data")))
+    (file,) = snapshot.delta(EVENTS).file_uris()
+    parquet = pq.ParquetFile(file)
+    assert parquet.schema_arrow.names[parquet.metadata.row_group(0).sorting_columns[0].column_index] == "client"
+    rows = parquet.read().to_pylist()
+    order = [(row["client"], row["ts_ms"], row["src_file"], row["src_offset"]) for row in rows]
+    assert order == sorted(order)
+    clients = snapshot.read(CLIENTS).to_pylist()
+    assert len(clients) > 5
+    for each in clients:
+        own = [row for row in rows if row["client"] == each["client"]]
+        assert {(row["user"], row["client_id"], row["broker_id"]) for row in own} == {
+            (each["user"], each["client_id"], each["broker_id"])
+        }
+        assert (each["events"], each["first_ms"], each["last_ms"]) == (len(own), own[0]["ts_ms"], own[-1]["ts_ms"])
+        by_second = Counter()
+        for row in own:
+            by_second[row["ts_ms"] // 1000] += row["bytes"]
+        assert each["peak_bytes"] == max(by_second.values())
 
 
 def test_the_same_again_changes_nothing_and_new_lines_and_files_are_added(tmp_path: Path) -> None:
@@ -75,7 +87,7 @@ def test_the_same_again_changes_nothing_and_new_lines_and_files_are_added(tmp_pa
     assert ingest(data, *source(tmp_path))["events"] == 5
     before = tree(data)
     again = ingest(data, *source(tmp_path))
-    assert (again["files"], again["unchanged"], again["events"], again["folder"]) == (0, 1, 0, None)
+    assert (again["files"], again["unchanged"], again["events"], again["change"]) == (0, 1, 0, None)
     assert tree(data) == before
     with log.open("a") as file:
         file.write(log_text(3, first=5))
@@ -160,7 +172,7 @@ def test_a_damaged_packed_file_gives_what_can_be_unpacked_and_says_so(tmp_path: 
 def test_an_empty_file_and_an_empty_folder(tmp_path: Path) -> None:
     broker_log(tmp_path, "")
     result = ingest(tmp_path / "data", *source(tmp_path))
-    assert (result["empty"], result["events"], result["folder"]) == (1, 0, None)
+    assert (result["empty"], result["events"], result["change"]) == (1, 0, None)
     (tmp_path / "nothing").mkdir()
     assert "no file" in ingest(tmp_path / "data", tmp_path / "nothing", code=2)["stderr"]
 
@@ -171,7 +183,6 @@ def test_an_empty_file_and_an_empty_folder(tmp_path: Path) -> None:
         ((), "UTC", "does not tell which broker"),
         (("--broker-id", "1"), None, "no time zone"),
         (("--broker-id", "1"), "Mars/Olympus", "unknown time zone"),
-        (("--broker-id", "1", "--buckets", "7"), "UTC", "16 buckets, not 7"),
     ],
 )
 def test_what_is_not_told_is_asked_for_in_one_line(
@@ -187,59 +198,178 @@ def test_what_is_not_told_is_asked_for_in_one_line(
     assert tree(tmp_path / "data") == before
 
 
-def test_two_ingests_at_once_count_every_line_once(tmp_path: Path) -> None:
+def change(snapshot: Snapshot, ingest: int, digest: str) -> Change:
+    file = replace(NO_FILE, path=f"/{digest}", form="request-log", head_sha256=digest)
+    return Change(ingest=ingest, operation="ingest", at_ms=1, files=[file])
+
+
+def test_of_two_changes_at_once_the_second_looks_again_at_what_was_read(tmp_path: Path) -> None:
+    lake = Lake(url=str(tmp_path / "data"))
+    lake.create()
+    empty = Snapshot.of(lake)
+    change(empty, 1, "one").commit(empty)
+    with pytest.raises(ConflictError):
+        change(empty, 2, "two").commit(empty)
+    second = change(empty, 2, "two").commit_unless_read(empty)
+    assert second is not None
+    assert (second.number, second.ingests) == (2, [1, 2])
+    assert change(empty, 3, "one").commit_unless_read(empty) is None  # the first read that file
+    assert Snapshot.of(lake).number == 2
+
+
+def test_two_ingests_at_once_count_every_line_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broker_log(tmp_path, log_text(60))
-    data, waits, results = tmp_path / "data", threading.Event(), []
-    first_entered = threading.Event()
+    data, inner = tmp_path / "data", []
+    run = local_engine.ingest_locally
 
-    def second() -> None:
-        with staging(data, buckets=None, default_buckets=16, waiting=waits.set) as place:
-            results.append(len(place.data.ingests()))
+    def overtaken(*arguments: Any, **named: Any) -> Any:
+        if not inner:
+            inner.append(None)
+            inner.append(ingest(data, *source(tmp_path)))  # another one, whole, while this one parses
+        return run(*arguments, **named)
 
-    with staging(data, buckets=None, default_buckets=16, waiting=first_entered.set):
-        thread = threading.Thread(target=second)
-        thread.start()
-        assert waits.wait(60)  # the second one found the first one at work
-        assert not results
-    thread.join(60)
-    assert results == [0]
-    assert not first_entered.is_set()
-    assert ingest(data, *source(tmp_path))["events"] == 60
+    monkeypatch.setattr(local_engine, "ingest_locally", overtaken)
+    result = ingest(data, *source(tmp_path))
+    assert (inner[1]["events"], result["events"], result["unchanged"]) == (60, 0, 1)
+    assert len(table_rows(data, EVENTS)) == 60
 
 
 def test_no_room_left_is_one_line_and_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = tmp_path / "data"
     log = broker_log(tmp_path, log_text(5))
     ingest(data, *source(tmp_path))
-    before = tree(data)
     with log.open("a") as file:
         file.write(log_text(5, first=5))
 
     def full(*arguments: object, **named: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(local_engine.pq, "write_table", full)
+    monkeypatch.setattr(pq, "write_table", full)
     told = ingest(data, *source(tmp_path), code=1)["stderr"]
     assert told.splitlines()[-2:] == [
-        f"error: no room left for {data}: No space left on device",
-        "hint: nothing was changed; make room, or name another folder with --out",
+        f"error: no room left while writing {data}/events",
+        "hint: nothing was changed; make room there",
     ]
-    assert tree(data) == before
+    assert len(table_rows(data, EVENTS)) == 5
     monkeypatch.undo()
     assert ingest(data, *source(tmp_path))["events"] == 5
 
 
+def killed_ingest(data: Path, events: pa.Table, *, began_ms: int) -> None:
+    """Rows in the tables of an ingest that ended before it became a change."""
+    lake = Lake(url=str(data))
+    numbers = pa.array([ingest_id(began_ms, 1)] * events.num_rows, pa.int64())
+    place = events.schema.get_field_index("ingest")
+    lake.commit_files(
+        EVENTS, write_events(lake, events.set_column(place, EVENTS.arrow_schema().field("ingest"), numbers))
+    )
+
+
 def test_what_a_killed_ingest_left_is_never_seen_and_is_cleared_away(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    broker_log(tmp_path, log_text(5))
+    log = broker_log(tmp_path, log_text(5))
     ingest(data, *source(tmp_path))
-    left = data / ".staging-4711"
-    shutil.copytree(data / "ingest=000001", left / "ingest=000002")
-    half = data / "ingest=000001" / "events" / "dt=2026-11-21" / ".part-9.parquet"
-    half.write_bytes(b"PAR1 and no more")
+    events = Snapshot.of(Lake(url=str(data))).read(EVENTS)
+    killed_ingest(data, events, began_ms=0)
     assert len(table_rows(data, EVENTS)) == 5
-    ingest(data, *source(tmp_path))
-    assert not left.exists()
+    log.write_text(log_text(8))
+    assert ingest(data, *source(tmp_path))["events"] == 3
+    assert len(table_rows(data, EVENTS)) == 8
+    assert Lake(url=str(data)).table(EVENTS).count() == 13
+    code, told, _ = run_cli("pipeline", "compact", str(data), "--retention-hours", "0")
+    assert (code, "old ones were deleted" in told) == (0, True)
+    assert Lake(url=str(data)).table(EVENTS).count() == 8
+    assert len(table_rows(data, EVENTS)) == 8
+
+
+def test_compact_merges_days_and_keeps_what_an_ingest_is_writing(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    log = broker_log(tmp_path, log_text(5))
+    for count in (10, 15, 20):
+        ingest(data, *source(tmp_path))
+        log.write_text(log_text(count))
+    before = table_rows(data, EVENTS)
+    events = Snapshot.of(Lake(url=str(data))).read(EVENTS)
+    killed_ingest(data, events, began_ms=2**42)  # in the future: still under way
+    assert len(Lake(url=str(data)).table(EVENTS).file_uris()) == 4
+    assert run_cli("pipeline", "compact", str(data))[0] == 0
+    assert len(Lake(url=str(data)).table(EVENTS).file_uris()) == 2
+    assert table_rows(data, EVENTS) == before
+    _, told, _ = run_cli("pipeline", "history", str(data), "--output", "json")
+    changes = json.loads(told)["changes"]
+    assert [(each["number"], each["operation"], each["events"]) for each in changes] == [
+        (4, "compact", 0),
+        (3, "ingest", 5),
+        (2, "ingest", 5),
+        (1, "ingest", 5),
+    ]
+
+
+def test_a_wrong_time_zone_is_noted_and_corrected_by_reading_anew(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    broker_log(tmp_path, log_text(5) + "rubbish\n")
+    other = broker_log(tmp_path, log_text(3), broker_id=2)
+    ingest(data, *source(tmp_path), zone="UTC")
+    argv = ("pipeline", "ingest", "--out", str(data), "--timezone", "Europe/Berlin", "--engine", "local")
+    _, _, told = run_cli(*argv, *source(tmp_path))
+    assert "2 files" in told
+    assert "--replace PATTERN reads them anew" in told
+    before = {row["ts_ms"] for row in table_rows(data, EVENTS) if row["broker_id"] == 1}
+    code, _, told = run_cli(
+        *argv,
+        "--replace",
+        f"{tmp_path}/logs/{{broker_id}}/kafka*",
+        "--source",
+        str(other.with_name("kafka*")),
+        "--broker-id",
+        "2",
+    )
+    assert code == 0, told
+    rows = table_rows(data, EVENTS)
+    assert len(rows) == 8
+    assert {row["ts_ms"] for row in rows if row["broker_id"] == 1} == {at_ms - 3_600_000 for at_ms in before}
+    assert len(table_rows(data, QUARANTINE)) == 1
+    lake = Lake(url=str(data))
+    assert sum(Snapshot.of(lake).read(CLIENTS)["events"].to_pylist()) == 8
+    assert {row["ts_ms"] for row in Snapshot.of(lake, 1).read(EVENTS).to_pylist() if row["broker_id"] == 1} == before
+    code, _, told = run_cli("pipeline", "usage", str(data), "--as-of", "9", "--store", f"local:{tmp_path}/q.db")
+    assert (code, "has no change 9: there are 1 to 2" in told) == (2, True)
+
+
+def test_a_folder_of_the_earlier_form_is_converted_and_what_it_read_is_known(tmp_path: Path) -> None:
+    log, old, data = broker_log(tmp_path, log_text(6)), tmp_path / "old", tmp_path / "data"
+    ingest(tmp_path / "now", *source(tmp_path))
+    now = Snapshot.of(Lake(url=str(tmp_path / "now")))
+    events = now.read(EVENTS)
+    for number, rows in enumerate((events.slice(0, 4), events.slice(4)), start=1):
+        folder = old / f"ingest=00000{number}"
+        place = folder / "events" / "dt=2026-11-21" / "bucket=3"
+        place.mkdir(parents=True)
+        pq.write_table(rows.drop_columns(["dt", "client", "ingest"]), place / "part-0.parquet")
+        (row,) = now.changes.to_pylist()
+        names = ("path", "form", "cluster", "broker_id", "head_bytes", "head_sha256", "size", "read_to")
+        (folder / "_manifest.json").write_text(
+            json.dumps({"version": 1, "files": [{name: row[name] for name in names}]})
+        )
+    (old / "_layout.json").write_text('{"version": 1, "buckets": 16}')
+    for expected in (6, 0):  # again, it has nothing left to do
+        code, told, _ = run_cli("pipeline", "convert", str(old), "--out", str(data))
+        assert (code, told.split()[0]) == (0, str(expected))
+    assert table_rows(data, EVENTS) == table_rows(tmp_path / "now", EVENTS)
+    log.write_text(log_text(7))
+    assert ingest(data, *source(tmp_path))["events"] == 1
+    code, _, told = run_cli("pipeline", "convert", str(tmp_path), "--out", str(tmp_path / "none"))
+    assert (code, "is no data folder of the earlier form" in told) == (2, True)
+
+
+def test_rows_that_did_not_arrive_are_an_error_and_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker_log(tmp_path, log_text(5))
+    monkeypatch.setattr(Lake, "commit_files", lambda *arguments, **named: 0)
+    told = ingest(tmp_path / "data", *source(tmp_path), code=1)["stderr"]
+    assert "5 rows of events were read, but 0 are in" in told
+    assert Snapshot.of(Lake(url=str(tmp_path / "data"))).number == 0
 
 
 def test_the_engine_is_told_and_rows_do_not_depend_on_how_paths_were_named(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from tests.support.pipeline.logs import request_line
 from kafka_quotas.pipeline.formats.rows import EventRow
 from kafka_quotas.pipeline.formats.task import IngestTask
 from kafka_quotas.pipeline.ingest import plan
-from kafka_quotas.pipeline.ingest.manifest import KnownFiles
+from kafka_quotas.pipeline.ingest.known_files import KnownFiles
 from kafka_quotas.pipeline.ingest.parse import parse_task
 from kafka_quotas.pipeline.ingest.plan import IngestSettings, plan_ingest
 from kafka_quotas.pipeline.ingest.source_pattern import FoundFile

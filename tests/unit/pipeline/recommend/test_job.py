@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -19,7 +18,6 @@ from kafka_quotas.pipeline.engine.runner import OpenEvents, RecordedEvents
 from kafka_quotas.pipeline.recommend.advice import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.recommend.job import Recommendation, recommend
 from kafka_quotas.pipeline.recommend.quota_file import recommendation_rows, recommended_limits, recommended_text
-from kafka_quotas.pipeline.tables.layout import DataFolder
 from kafka_quotas.pipeline.tables.schemas import EVENTS, RECOMMENDATION
 
 SECONDS = 120
@@ -31,10 +29,11 @@ class MemoryEvents(OpenEvents):
     """Open events in memory, over which each job is one task."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
-        schema = pa.schema([field for field in EVENTS.arrow_schema() if field.name != "dt"])
+        left_out = ("dt", "client", "ingest")
+        schema = pa.schema([field for field in EVENTS.arrow_schema() if field.name not in left_out])
         self._events = pa.Table.from_pylist(list(rows), schema=schema).sort_by("ts_ms")
-        folder, last_ms = DataFolder(path=Path("memory"), buckets=1), START_MS + SECONDS * 1000 - 1
-        self.recorded = RecordedEvents(folder=folder, count=self._events.num_rows, first_ms=START_MS, last_ms=last_ms)
+        last_ms = START_MS + SECONDS * 1000 - 1
+        self.recorded = RecordedEvents(count=self._events.num_rows, first_ms=START_MS, last_ms=last_ms)
 
     def run(self, job: Job) -> list[Tables]:
         return [job.task([self._events])]

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from tests.support.pipeline.events import BASE_MS, events_folder, events_table, proposal, random_events, run_here
+from tests.support.pipeline.events import BASE_MS, events_folder, open_table, proposal, random_events, run_here
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.entity import Entity
@@ -15,12 +14,11 @@ from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, new_limiter, replay
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.buckets.sweep import parse_sweep
-from kafka_quotas.pipeline.engine.runner import RecordedEvents
 from kafka_quotas.pipeline.replay.job import ReplayTables, replay_job, replay_tables
 from kafka_quotas.pipeline.replay.task import Model, ReplayPlan
-from kafka_quotas.pipeline.tables.event_slices import event_slices
-from kafka_quotas.pipeline.tables.layout import DataFolder
-from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS
+from kafka_quotas.pipeline.tables.client_number import shared_shift
+from kafka_quotas.pipeline.tables.client_ranges import ClientRange
+from kafka_quotas.pipeline.tables.event_files import client_order
 
 PAIRS = proposal("pairs", (Entity.of(user=None, client_id=None), {"producer_byte_rate": 9_000.0}))
 USERS = proposal(
@@ -156,44 +154,53 @@ def test_no_events_and_no_quotas_give_empty_tables(tmp_path: Path) -> None:
     assert unlimited.whatif.num_rows == 0
 
 
-def test_slices_are_in_order_and_whole_seconds_however_small_they_are(tmp_path: Path) -> None:
+def test_slices_hold_whole_seconds_and_clients_in_order_however_small_they_are(tmp_path: Path) -> None:
     rows = random_events(3_000, seed=2, seconds=300)
-    folder = events_folder(tmp_path / "data", rows, buckets=1, ingests=4)
-    files = [file for bucket in DataFolder.open(folder).events_buckets() for file in bucket.files]
-    slices = list(event_slices(files, slice_rows=1))
-    whole = list(event_slices(files))
-    times = [np.sort(each["ts_ms"].to_numpy()) for each in slices]
-    assert np.concatenate(times).tolist() == sorted(row["ts_ms"] for row in rows)
-    assert sum(each.num_rows for each in whole) == len(rows)
-    recorded = RecordedEvents.of(DataFolder.open(folder))
-    assert (recorded.count, recorded.first_ms, recorded.last_ms) == (3_000, times[0][0], times[-1][-1])
-    for before, after in pairwise(times):
-        assert before[-1] // 1000 < after[0] // 1000
+    events = open_table(events_folder(tmp_path / "data", rows, ingests=4))
+    assert (events.count, events.first_ms) == (3_000, min(row["ts_ms"] for row in rows))
+    assert events.last_ms == max(row["ts_ms"] for row in rows)
+    everybody = ClientRange(first=0, last=(1 << 63) - 1, events=3_000)
+    slices = list(events.slices(everybody, slice_events=100))
+    assert len(slices) > 20
+    assert sum(each.num_rows for each in slices) == 3_000
+    for before, after in pairwise(each["ts_ms"].to_numpy() // 1000 for each in slices):
+        assert before.max() < after.min()
+    (whole,) = events.slices(everybody)
+    assert client_order(whole) is None
+    assert sorted(zip(whole["user"].to_pylist(), whole["ts_ms"].to_pylist(), strict=True)) == sorted(
+        (row["user"], row["ts_ms"]) for row in rows
+    )
 
 
-def test_a_file_out_of_order_and_clocks_that_jump_are_put_in_order(tmp_path: Path) -> None:
+def test_ranges_keep_clients_together_that_may_share_a_quota(tmp_path: Path) -> None:
+    events = open_table(events_folder(tmp_path / "data", random_events(500)))
+    numbers = {
+        row["client"]: row
+        for row in next(iter(events.slices(ClientRange(first=0, last=(1 << 63) - 1, events=500)))).to_pylist()
+    }
+    for columns, names in (
+        (("cluster", "broker_id", "user"), ("broker_id", "user")),
+        (("cluster", "broker_id"), ("broker_id",)),
+    ):
+        ranges = events.ranges(shift=shared_shift(columns), workers=1)
+        assert sum(each.events for each in ranges) == 500
+        place: dict[object, ClientRange] = {}
+        for number, row in numbers.items():
+            (own,) = [each for each in ranges if each.first <= number <= each.last]
+            assert place.setdefault(tuple(row[name] for name in names), own) == own
+
+
+def test_clocks_that_jump_are_put_in_order(tmp_path: Path) -> None:
     times = BASE_MS + np.random.default_rng(3).permutation(np.arange(900)) * 977
     times[5] = BASE_MS + 400 * 86_400_000
-    file = tmp_path / "unordered.parquet"
-    pq.write_table(events_table([{"ts_ms": int(time)} for time in times]), file, row_group_size=100)
-    assert pa.concat_tables(list(event_slices([file])))["ts_ms"].to_pylist() == sorted(times.tolist())
-
-
-def test_a_file_is_believed_to_be_sorted_where_its_statistics_agree(tmp_path: Path) -> None:
-    events = events_table([{"ts_ms": BASE_MS + step} for step in range(300)])
-    by_time = pq.SortingColumn.from_ordering(events.schema, [("ts_ms", "ascending")])
-    file = tmp_path / "groups-swapped.parquet"
-    with pq.ParquetWriter(file, events.schema, sorting_columns=by_time) as writer:
-        for begin in (200, 0, 100):
-            writer.write_table(events.slice(begin, 100))
-    assert pa.concat_tables(list(event_slices([file]))).to_pylist() == events.select(CHARGE_COLUMNS).to_pylist()
-    (read,) = event_slices([file], columns=("ts_ms", "bytes"))
-    assert read.column_names == ["ts_ms", "bytes"]
+    events = open_table(events_folder(tmp_path / "data", [{"ts_ms": int(time)} for time in times], ingests=3))
+    (own,) = events.ranges(shift=0, workers=1)
+    assert pa.concat_tables(list(events.slices(own)))["ts_ms"].to_pylist() == sorted(times.tolist())
 
 
 def test_a_half_written_file_is_named(tmp_path: Path) -> None:
     folder = events_folder(tmp_path / "data", random_events(200))
-    file = next(folder.rglob("*.parquet"))
+    file = next((folder / "events").rglob("*.parquet"))
     file.write_bytes(file.read_bytes()[:-60])
-    with pytest.raises(KafkaQuotasError, match=r"cannot read .*part-0\.parquet"):
+    with pytest.raises(KafkaQuotasError, match=r"reading .*events failed: .*parquet"):
         replayed(folder, PAIRS)

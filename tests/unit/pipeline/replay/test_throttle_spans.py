@@ -3,8 +3,8 @@
 from itertools import pairwise
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from tests.support.pipeline.events import BASE_MS, events_folder, events_table, proposal, random_events
 from tests.support.processes.run_cli import run_cli
 
@@ -90,5 +90,5 @@ def test_spans_are_written_where_they_are_asked_for(tmp_path: Path) -> None:
     assert (code, "say where: --out DIR" in err) == (2, True)
     code, _, err = run_cli(*command, "--out", str(tmp_path / "out"))
     assert (code, "entities, whatif and throttle_spans" in err) == (0, True)
-    (span,) = pq.read_table(tmp_path / "out" / "throttle_spans").to_pylist()
+    (span,) = DeltaTable(tmp_path / "out" / "throttle_spans").to_pyarrow_table().to_pylist()
     assert (span["scenario"], span["reason"], span["start_ms"]) == (str(quotas), "produce", BASE_MS + 300)

@@ -39,7 +39,8 @@ def test_a_folder_of_events_in_parquet_is_read_as_such(tmp_path: Path) -> None:
     pq.write_table(events_table([{}]), tmp_path / "part-0.parquet")
     pq.write_table(pa.table({"n": [1]}), tmp_path / "figures.parquet")
     assert is_parquet(tmp_path)
-    assert is_parquet(events_folder(tmp_path / "ingested", []))
+    ingested = parse_source(str(events_folder(tmp_path / "ingested", [])))
+    assert ingested == FolderSource(folder=tmp_path / "ingested" / "events", is_parquet=True, is_delta=True)
 
 
 def test_a_folder_with_both_kinds_of_events_is_refused(tmp_path: Path) -> None:

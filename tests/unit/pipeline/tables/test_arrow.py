@@ -1,37 +1,25 @@
-"""Tables of a job as folders of Parquet: complete ones, or those of an earlier run."""
+"""Tables of a job in a folder."""
 
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.tables.arrow import write_tables
 
 
-def test_tables_take_the_place_of_earlier_ones(tmp_path: Path) -> None:
-    for count in (3, 5):
-        write_tables(tmp_path / "out", {"numbers": pa.table({"n": list(range(count))})})
-    assert pq.read_table(tmp_path / "out" / "numbers").num_rows == 5
-    assert [each.name for each in (tmp_path / "out").iterdir()] == ["numbers"]
-    (tmp_path / "file").write_text("")
-    with pytest.raises(KafkaQuotasError, match="cannot write tables"):
-        write_tables(tmp_path / "file", {"numbers": pa.table({"n": [1]})})
+def test_a_second_run_replaces_the_rows_of_the_first_and_a_reader_keeps_its_own(tmp_path: Path) -> None:
+    write_tables(str(tmp_path / "out"), {"numbers": pa.table({"n": [1, 2, 3]})})
+    reader = DeltaTable(tmp_path / "out" / "numbers")
+    write_tables(str(tmp_path / "out"), {"numbers": pa.table({"n": [4], "name": ["x"]})})
+    assert reader.to_pyarrow_table().to_pylist() == [{"n": 1}, {"n": 2}, {"n": 3}]
+    assert DeltaTable(tmp_path / "out" / "numbers").to_pyarrow_table().to_pylist() == [{"n": 4, "name": "x"}]
 
 
-def test_tables_stay_where_new_ones_cannot_take_their_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_tables(tmp_path, {"numbers": pa.table({"n": [1, 2, 3]})})
-    rename = Path.rename
-
-    def refusing(path: Path, target: Path) -> Path:
-        if ".staging" in path.parent.name and target == tmp_path / "numbers":
-            raise OSError(28, "No space left on device")
-        return rename(path, target)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "rename", refusing)
-        with pytest.raises(KafkaQuotasError, match="No space left"):
-            write_tables(tmp_path, {"numbers": pa.table({"n": [1]})})
-    assert [each.name for each in tmp_path.iterdir()] == ["numbers"]
-    assert pq.read_table(tmp_path / "numbers").num_rows == 3
+def test_a_place_that_takes_no_table_is_named_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(KafkaQuotasError, match=r"writing the table numbers to .*file failed") as caught:
+        write_tables(str(tmp_path / "file"), {"numbers": pa.table({"n": [1]})})
+    assert "\n" not in caught.value.message

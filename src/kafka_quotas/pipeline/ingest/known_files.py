@@ -1,25 +1,26 @@
 """The files that earlier ingests read, looked up before a file is read again.
 
-The manifests lie beside the tables. A file that grows (a log) is recognised by its first bytes, under any name and
+The table `ingests` has them. A file that grows (a log) is recognised by its first bytes, under any name and
 whether or not it was compressed since: rotation renames and compresses logs. A document is recognised by its whole
 content and its name. Both are looked up within one broker of one cluster.
 """
 
-import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.formats.detect import InputFormat
 from kafka_quotas.pipeline.formats.lines import read_head
-from kafka_quotas.pipeline.tables.layout import MANIFEST_FILE, DataFolder
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PARSER_VERSION: Final = 1
+"""Version of what the parsers make of a line, kept with each file: raise it where equal lines give other rows."""
 HEAD_BYTES: Final = 1024
 """First bytes of a log: times and correlation ids in its first line or two distinguish it from every other."""
-_VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,10 @@ class ReadFile:
     """Size of the file itself, compressed or not."""
     read_to: int
     """End offset, in the uncompressed file, of the last line processed."""
+    zone: str | None = None
+    """Time zone that its stamps were read in."""
+    parser: int = PARSER_VERSION
+    """Version of the parser that read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,26 +62,34 @@ class KnownFiles:
     def __init__(self, files: Iterable[ReadFile]) -> None:
         self._files: dict[tuple[_Place, int, str], ReadFile] = {}
         self._lengths: dict[_Place, set[int]] = {}
+        self._paths: dict[tuple[_Place, int, str], set[str]] = {}
         for file in files:
             self.add(file)
 
     def add(self, file: ReadFile) -> None:
-        """Add a file, unless it is known to have been read further."""
+        """Add a file, in place of what is known of it from before."""
         place = _place(file)
         key = (place, file.head_bytes, file.head_sha256)
-        earlier = self._files.get(key)
-        if earlier is None or earlier.read_to <= file.read_to:
-            self._files[key] = file
+        self._files[key] = file
+        self._paths.setdefault(key, set()).add(file.path)
         self._lengths.setdefault(place, set()).add(file.head_bytes)
 
     def find(self, file: ReadFile, head: bytes) -> ReadFile | None:
         """Return the entry of an earlier read of the file with this head, None if it is new."""
+        return max((self._files[key] for key in self._keys(file, head)), key=lambda each: each.read_to, default=None)
+
+    def paths(self, file: ReadFile, head: bytes) -> set[str]:
+        """Return the names under which the file with this head was read, its own among them."""
+        return {file.path}.union(*(self._paths[key] for key in self._keys(file, head)))
+
+    def _keys(self, file: ReadFile, head: bytes) -> list[tuple[_Place, int, str]]:
         place = _place(file)
         if not InputFormat(file.form).grows:
-            return self._files.get((place, file.head_bytes, file.head_sha256))
-        lengths = (length for length in self._lengths.get(place, ()) if length <= len(head))
-        found = (self._files.get((place, length, _digest(head[:length]))) for length in lengths)
-        return max((each for each in found if each is not None), key=lambda each: each.read_to, default=None)
+            keys = [(place, file.head_bytes, file.head_sha256)]
+        else:
+            lengths = (length for length in self._lengths.get(place, ()) if length <= len(head))
+            keys = [(place, length, _digest(head[:length])) for length in lengths]
+        return [key for key in keys if key in self._files]
 
 
 def describe_file(
@@ -102,32 +115,10 @@ def describe_file(
     return described, head
 
 
-def known_files(folder: DataFolder) -> KnownFiles:
-    """Read the manifests of all ingests in a folder.
-
-    Raises:
-        KafkaQuotasError: A manifest can't be read.
-    """
-    return KnownFiles(file for ingest in folder.ingests() for file in _read(ingest / MANIFEST_FILE))
-
-
-def write_manifest(path: Path, files: Iterable[ReadFile], counts: Mapping[str, int]) -> None:
-    """Write the manifest to `path`.
-
-    Raises:
-        OSError: The file can't be written.
-    """
-    content = {"version": _VERSION, "counts": dict(counts), "files": [asdict(file) for file in files]}
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-
-def _read(path: Path) -> list[ReadFile]:
-    try:
-        return [ReadFile(**file) for file in json.loads(path.read_text(encoding="utf-8"))["files"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise KafkaQuotasError(
-            f"cannot read {path}: {error}", hint="remove that ingest's folder, and ingest its files again"
-        ) from error
+def known_files(changes: "pa.Table") -> KnownFiles:
+    """Return the files of the table `ingests`, whose rows are by number of the change."""
+    names = [each.name for each in fields(ReadFile)]
+    return KnownFiles(ReadFile(**row) for row in changes.select(names).to_pylist() if row["path"])
 
 
 def _place(file: ReadFile) -> _Place:

@@ -1,0 +1,147 @@
+"""Events by ranges of clients: how they are divided into tasks, and the slices of one task.
+
+Invariants: a slice has whole seconds of every client in it. Slices of one range follow each other in time, unless the
+range is one slice. Events of one client come in order of time over all slices. Clients that may share a bucket are in
+one range. Memory does not grow with the table: a range of more events than a slice holds is read in pieces of time.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+from numpy.typing import NDArray
+
+from kafka_quotas.pipeline.tables.arrow import compute as pc
+from kafka_quotas.pipeline.tables.event_files import sorted_by_client
+from kafka_quotas.pipeline.tables.lake import lake_errors
+from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, CLIENTS, EVENTS
+from kafka_quotas.pipeline.tables.snapshot import Snapshot
+
+SLICE_EVENTS: Final = 1 << 20
+"""About how many events are in memory per task."""
+_FEWEST_EVENTS: Final = 1 << 16
+"""Fewer events are not worth a task of their own."""
+_TASKS_PER_WORKER: Final = 4
+_SECOND_MS: Final = 1000
+NAMES: Final = ("cluster", "broker_id", "user", "client_id")
+"""Columns of events that follow from the client's number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientRange:
+    """Clients by number, and how many events they have."""
+
+    first: int
+    last: int
+    """Last number, inclusive."""
+    events: int
+
+
+class EventTable:
+    """The events of a data folder."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        clients = snapshot.read(CLIENTS, columns=["client", *NAMES, "events", "first_ms", "last_ms"])
+        grouped = clients.group_by(["client", *NAMES]).aggregate([("events", "sum")]).sort_by("client")
+        self._names = grouped.select(["client", *NAMES]).combine_chunks()
+        self._clients: NDArray[np.int64] = grouped["client"].to_numpy()
+        self._events: NDArray[np.int64] = grouped["events_sum"].to_numpy()
+        self.first_ms: int | None = pc.min(clients["first_ms"]).as_py()
+        self.last_ms: int | None = pc.max(clients["last_ms"]).as_py()
+        self._dataset: ds.Dataset | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of events."""
+        return int(self._events.sum())
+
+    def ranges(self, *, shift: int, workers: int) -> list[ClientRange]:
+        """Divide the clients into ranges of about equal numbers of events, by number.
+
+        Args:
+            shift: Bits of a number in which clients of one bucket may differ.
+            workers: Number of workers, each of which should get several.
+        """
+        if not self._clients.size:
+            return []
+        groups, starts = np.unique(self._clients >> shift, return_index=True)
+        events = np.add.reduceat(self._events, starts)
+        share = self.count // (workers * _TASKS_PER_WORKER) + 1
+        target = min(max(share, _FEWEST_EVENTS), SLICE_EVENTS)
+        return [
+            ClientRange(
+                first=int(groups[begin]) << shift,
+                last=((int(groups[end - 1]) + 1) << shift) - 1,
+                events=int(events[begin:end].sum()),
+            )
+            for begin, end in _packed(events, target)
+        ]
+
+    def slices(
+        self, clients: ClientRange, *, columns: Sequence[str] = CHARGE_COLUMNS, slice_events: int = SLICE_EVENTS
+    ) -> Iterator[pa.Table]:
+        """Yield the events of a range of clients in slices, by client and time.
+
+        Raises:
+            KafkaQuotasError: A file can't be read.
+        """
+        if self.first_ms is None or self.last_ms is None:
+            return
+        stored = [name for name in dict.fromkeys((*columns, "client", "ts_ms")) if name not in NAMES]
+        own = (ds.field("client") >= clients.first) & (ds.field("client") <= clients.last)
+        begin_ms, end_ms = self.first_ms // _SECOND_MS * _SECOND_MS, self.last_ms + 1
+        with lake_errors(f"reading {self.snapshot.lake.place(EVENTS)}"):
+            is_one = clients.events <= 2 * slice_events
+            windows = [None] if is_one else self._windows(own, begin_ms, end_ms, slice_events)
+            for within in windows:
+                rows = self.dataset.to_table(columns=stored, filter=own if within is None else own & within)
+                if rows.num_rows:
+                    yield with_names(sorted_by_client(rows), self._names)
+
+    @property
+    def dataset(self) -> ds.Dataset:
+        """The rows of the table that count."""
+        if self._dataset is None:
+            self._dataset = self.snapshot.dataset(EVENTS, dictionaries=["quota_type"])
+        return self._dataset
+
+    def _windows(self, own: Any, begin_ms: int, end_ms: int, most: int) -> Iterable[Any]:
+        """Yield filters for whole seconds, each with at most some number of events if seconds allow."""
+        within = (ds.field("ts_ms") >= begin_ms) & (ds.field("ts_ms") < end_ms)
+        seconds = -(-(end_ms - begin_ms) // _SECOND_MS)
+        if seconds <= 1 or self.dataset.count_rows(filter=own & within) <= most:
+            yield within
+            return
+        middle_ms = begin_ms + seconds // 2 * _SECOND_MS
+        yield from self._windows(own, begin_ms, middle_ms, most)
+        yield from self._windows(own, middle_ms, end_ms, most)
+
+
+def with_names(events: pa.Table, names: pa.Table) -> pa.Table:
+    """Add the names of clients to events that have their numbers alone.
+
+    `names` has a row for each client, by number: a name is stored once and read once, however many events it has.
+    """
+    places = pa.array(np.searchsorted(names["client"].to_numpy(), events["client"].to_numpy()).astype(np.int32))
+    for name in NAMES:
+        column = names[name].combine_chunks()
+        values = (
+            pa.DictionaryArray.from_arrays(places, column) if pa.types.is_string(column.type) else column.take(places)
+        )
+        events = events.append_column(name, values)
+    return events
+
+
+def _packed(events: NDArray[np.int64], target: int) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of neighbouring groups that have about the target together, one at least."""
+    begin, total = 0, 0
+    for place, count in enumerate(events.tolist()):
+        if place > begin and total + count > target:
+            yield begin, place
+            begin, total = place, 0
+        total += count
+    yield begin, len(events)

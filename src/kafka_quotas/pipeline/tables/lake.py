@@ -1,0 +1,270 @@
+"""The Delta tables of a data folder, read and written through delta-rs: no Java, any URL.
+
+    DATA/events/        partitioned by day, files sorted by client and time
+    DATA/quarantine/    metrics/, client_throttle/ and clients/ likewise, not partitioned
+    DATA/ingests/       the files that were read; a change of the other tables counts once it is here
+
+Contract: DATA is a bare path or a URL (`file:`, `s3a:`, `s3:`, `hdfs:`, `abfss:`, `gs:`). Credentials come from the
+environment, as delta-rs and every tool of the cloud read them (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL` and so on).
+
+Invariant: readers see whole changes. A change appends to several tables and comes last to `ingests`, whose rows have
+the versions of the others; rows of an ingest that is not in `ingests` are no data. Concurrent changes conflict there,
+by Delta's transaction identifier `TRANSACTIONS` with the number of the change.
+"""
+
+import errno
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.pipeline.tables.schemas import CLIENTS, INGESTED_TABLES, INGESTS
+from kafka_quotas.pipeline.tables.table import TableSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import CommitProperties, DeltaTable
+    from deltalake.transaction import AddAction
+    from pyarrow import fs
+
+TRANSACTIONS: Final = "kafka-quotas"
+"""Application of the transaction identifiers in `ingests`; the version is the number of the change."""
+DATA_TABLES: Final = (*INGESTED_TABLES, CLIENTS)
+"""The tables that a change writes before `ingests`."""
+PARTITION: Final = "dt"
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FULL_TEXT: Final = ("No space left on device", "Disk quota exceeded", "File too large")
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_HINT: Final = "kafka-quotas pipeline ingest writes it"
+
+
+class ConflictError(Exception):
+    """Another change of the tables came first."""
+
+
+def lake_url(text: str) -> str:
+    """Return the place of a data folder as delta-rs names it, an absolute path for a local one.
+
+    Raises:
+        UsageError: The URL names no folder.
+    """
+    if not _SCHEME.match(text):
+        return str(Path(text).absolute())
+    parts = urlsplit(text)
+    if parts.scheme == "file":
+        return unquote(parts.path).rstrip("/") or "/"
+    if not parts.netloc:
+        raise UsageError(
+            f"{text} names no bucket or host", hint="for example s3a://bucket/traffic, hdfs://host:8020/traffic"
+        )
+    scheme = "s3" if parts.scheme in ("s3a", "s3n") else parts.scheme
+    return f"{scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+
+
+def hadoop_url(url: str) -> str:
+    """Return the place of a data folder as Spark names it, from delta-rs' name."""
+    if not _SCHEME.match(url):
+        return Path(url).as_uri()
+    return f"s3a{url.removeprefix('s3')}" if url.startswith("s3://") else url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lake:
+    """The tables of one data folder."""
+
+    url: str
+    """Place of the folder, as `lake_url` returns it."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the folder is on a file system of this machine."""
+        return not _SCHEME.match(self.url)
+
+    @property
+    def has_logs(self) -> bool:
+        """Whether a local folder has the table of changes, without loading any library."""
+        return (Path(self.place(INGESTS)) / "_delta_log").is_dir()
+
+    def place(self, table: TableSchema) -> str:
+        """Return the place of a table."""
+        return f"{self.url}/{table.name}"
+
+    def create(self) -> None:
+        """Create the tables that are missing, `ingests` last.
+
+        Raises:
+            KafkaQuotasError: The folder can't be written.
+        """
+        with lake_errors(f"creating the tables in {self.url}"):
+            for table in (*DATA_TABLES, INGESTS):
+                create_table(self.place(table), table)
+
+    def exists(self) -> bool:
+        """Check whether an ingest made the folder.
+
+        Raises:
+            KafkaQuotasError: The place can't be read.
+        """
+        from deltalake import DeltaTable  # noqa: PLC0415 - the command's help must not load it
+
+        if self.is_local and not Path(self.url).is_dir():
+            return False
+        with lake_errors(f"reading {self.url}"):
+            return DeltaTable.is_deltatable(self.place(INGESTS))
+
+    def table(self, table: TableSchema, version: int | None = None) -> "DeltaTable":
+        """Open a table, at an older version if one is named.
+
+        Raises:
+            UsageError: No ingest made the folder.
+            KafkaQuotasError: The table can't be read.
+        """
+        from deltalake import DeltaTable  # noqa: PLC0415 - as above
+        from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415
+
+        with lake_errors(f"reading {self.place(table)}"):
+            try:
+                return DeltaTable(self.place(table), version=version)
+            except TableNotFoundError as error:
+                raise UsageError(f"{self.url} holds no ingested data", hint=_HINT) from error
+
+    def filesystem(self, table: TableSchema) -> "fs.FileSystem":
+        """Return the file system below a table: Arrow's own for a local one, which is quicker than delta-rs'."""
+        from pyarrow import fs  # noqa: PLC0415 - as above
+
+        if self.is_local:
+            return fs.SubTreeFileSystem(self.place(table), fs.LocalFileSystem())
+        from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415
+
+        return fs.PyFileSystem(DeltaStorageHandler.from_table(self.table(table)._table))  # noqa: SLF001 - has no other door
+
+    def append(self, table: TableSchema, rows: "pa.Table", *, number: int | None = None) -> int:
+        """Append rows in one commit and return the version of the table.
+
+        Args:
+            table: The table.
+            rows: The rows, with the columns of the table.
+            number: The number of a change, for `ingests`.
+
+        Raises:
+            ConflictError: Another change has this number.
+            KafkaQuotasError: The rows can't be stored.
+        """
+        from deltalake import write_deltalake  # noqa: PLC0415 - as above
+
+        opened = self.table(table)
+        if number is not None and (opened.transaction_version(TRANSACTIONS) or 0) >= number:
+            raise ConflictError(f"change {number} is there already")
+        with lake_errors(f"writing {self.place(table)}"):
+            write_deltalake(opened, rows, mode="append", commit_properties=_properties(number))
+        return opened.version()
+
+    def delete(self, table: TableSchema, predicate: str) -> int:
+        """Delete rows by a predicate in SQL and return the version of the table.
+
+        Raises:
+            KafkaQuotasError: The rows can't be deleted.
+        """
+        opened = self.table(table)
+        with lake_errors(f"deleting from {self.place(table)}"):
+            opened.delete(predicate)
+        return opened.version()
+
+    def commit_files(
+        self, table: TableSchema, added: "Sequence[AddAction]", *, removed: Iterable[str] = (), is_new: bool = True
+    ) -> int:
+        """Commit files that are written already, and return the version of the table.
+
+        Args:
+            table: The table, partitioned by day.
+            added: The files.
+            removed: Paths of files whose place they take.
+            is_new: Whether rows are new, False where the same rows lie in other files.
+
+        Raises:
+            KafkaQuotasError: The commit failed.
+        """
+        from deltalake import Schema  # noqa: PLC0415 - as above
+        from deltalake.transaction import RemoveAction  # noqa: PLC0415
+
+        opened = self.table(table)
+        now_ms = round(time.time() * 1000)
+        gone = [RemoveAction(path=path, data_change=is_new, deletion_timestamp=now_ms) for path in removed]
+        if added or gone:
+            with lake_errors(f"writing {self.place(table)}"):
+                opened.create_write_transaction(
+                    [*added, *gone], "append", Schema.from_arrow(table.arrow_schema()), [PARTITION]
+                )
+        return opened.version()
+
+
+def create_table(place: str, table: TableSchema) -> None:
+    """Create a table, partitioned by day where it has days, unless it is there.
+
+    Raises:
+        OSError: The place can't be written.
+    """
+    from deltalake import DeltaTable  # noqa: PLC0415 - the command's help must not load it
+
+    if not _SCHEME.match(place):
+        Path(place).mkdir(parents=True, exist_ok=True)
+    DeltaTable.create(
+        place,
+        table.arrow_schema(),
+        mode="ignore",
+        partition_by=[PARTITION] if PARTITION in table.column_names else None,
+        name=table.name,
+        description=table.doc,
+    )
+
+
+def _properties(number: int | None) -> "CommitProperties | None":
+    from deltalake import CommitProperties, Transaction  # noqa: PLC0415 - as above
+
+    return None if number is None else CommitProperties(app_transactions=[Transaction(TRANSACTIONS, number)])
+
+
+@contextmanager
+def lake_errors(doing: str) -> Iterator[None]:
+    """Convert the errors of delta-rs and Arrow in the block to a `KafkaQuotasError` of one line.
+
+    Raises:
+        ConflictError: Another commit came first.
+        KafkaQuotasError: The operation failed for any other reason.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - as above
+    from deltalake.exceptions import CommitFailedError, DeltaError  # noqa: PLC0415
+
+    try:
+        yield
+    except CommitFailedError as error:
+        if "oncurrent" not in str(error):
+            raise KafkaQuotasError(f"{doing} failed: {_cause(error)}") from error
+        raise ConflictError(str(error)) from error
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        if is_full(error):
+            raise KafkaQuotasError(
+                f"no room left while {doing}", hint="nothing was changed; make room there"
+            ) from error
+        raise KafkaQuotasError(f"{doing} failed: {_cause(error)}", hint="nothing was changed") from error
+
+
+def is_full(error: Exception) -> bool:
+    """Check whether an error is about a disk without room."""
+    return (isinstance(error, OSError) and error.errno in _FULL) or any(text in str(error) for text in _FULL_TEXT)
+
+
+def _cause(error: Exception) -> str:
+    """Return the innermost line of an error that delta-rs shows as a tree."""
+    if isinstance(error, OSError) and error.strerror:
+        where = f" ({os.fsdecode(error.filename)})" if error.filename else ""
+        return f"{error.strerror}{where}"
+    lines: list[Any] = [line.strip(" ↳") for line in _COLOURS.sub("", str(error)).splitlines()]
+    return next((line for line in reversed(lines) if line), type(error).__name__)

@@ -1,0 +1,127 @@
+"""A data folder at one point of its history: the changes so far, and the tables as they belong to them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.pipeline.tables.arrow import compute as pc
+from kafka_quotas.pipeline.tables.lake import Lake, lake_errors
+from kafka_quotas.pipeline.tables.schemas import INGESTS
+from kafka_quotas.pipeline.tables.table import TableSchema
+
+FIRST_VERSION: Final = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The changes of a data folder up to one of them."""
+
+    lake: Lake
+    changes: pa.Table
+    """Rows of the table `ingests`, by number of the change."""
+
+    @classmethod
+    def of(cls, lake: Lake, number: int | None = None) -> "Snapshot":
+        """Read the changes up to a number, None for all.
+
+        Raises:
+            UsageError: No ingest made the folder, or the number is none of a change.
+            KafkaQuotasError: The table can't be read.
+        """
+        opened = lake.table(INGESTS)
+        with lake_errors(f"reading {lake.place(INGESTS)}"):
+            changes = opened.to_pyarrow_table().select(INGESTS.column_names).sort_by("sequence")
+        found = cls(lake=lake, changes=changes)
+        return found if number is None else found.until(number)
+
+    def until(self, number: int) -> "Snapshot":
+        """Return the folder as it was after a change.
+
+        Raises:
+            UsageError: There is no such change.
+        """
+        if not 1 <= number <= self.number:
+            known = f"there are 1 to {self.number}" if self.number else "there is none yet"
+            raise UsageError(
+                f"{self.lake.url} has no change {number}: {known}", hint="kafka-quotas pipeline history DATA"
+            )
+        return Snapshot(lake=self.lake, changes=self.changes.filter(pc.less_equal(self.changes["sequence"], number)))
+
+    @property
+    def number(self) -> int:
+        """The number of the latest change, 0 for none."""
+        return int(pc.max(self.changes["sequence"]).as_py() or 0)
+
+    @property
+    def ingests(self) -> list[int]:
+        """The ingests whose rows count."""
+        return sorted(set(self.changes["ingest"].to_pylist()))
+
+    def version(self, table: TableSchema) -> int:
+        """Return the version of a table that belongs to the latest change."""
+        return int(pc.max(self.changes[f"{table.name}_version"]).as_py() or FIRST_VERSION)
+
+    def delta(self, table: TableSchema) -> DeltaTable:
+        """Open a table as it was after the latest change.
+
+        Raises:
+            KafkaQuotasError: The table can't be read, or the version was removed by `compact`.
+        """
+        return self.lake.table(table, self.version(table))
+
+    def dataset(self, table: TableSchema, *, dictionaries: Sequence[str] = ()) -> ds.Dataset:
+        """Return the rows of a table, files by day, ingest and client.
+
+        `dictionaries` are columns of text to be read as dictionaries.
+
+        Raises:
+            KafkaQuotasError: The table can't be read.
+        """
+        opened = self.delta(table)
+        with lake_errors(f"reading {self.lake.place(table)}"):
+            files = opened.to_pyarrow_dataset(filesystem=self.lake.filesystem(table), schema=table.arrow_schema())
+            by_path = sorted(files.get_fragments(), key=lambda fragment: str(fragment.path))
+            options = ds.ParquetReadOptions(dictionary_columns=list(dictionaries))
+            form = ds.ParquetFileFormat(read_options=options, pre_buffer=True)
+            parts = [
+                form.make_fragment(
+                    each.path, filesystem=each.filesystem, partition_expression=each.partition_expression
+                )
+                for each in by_path
+            ]
+            schema = _with_dictionaries(table.arrow_schema(), dictionaries)
+            found = ds.FileSystemDataset(parts, schema, form, filesystem=self.lake.filesystem(table))
+        needed = self._needed_filter(opened)
+        return found if needed is None else found.filter(needed)
+
+    def read(self, table: TableSchema, *, columns: Sequence[str] | None = None, ingest: int | None = None) -> pa.Table:
+        """Read a small table, or the rows of one ingest.
+
+        Raises:
+            KafkaQuotasError: The table can't be read.
+        """
+        rows = self.dataset(table)
+        with lake_errors(f"reading {self.lake.place(table)}"):
+            only = None if ingest is None else ds.field("ingest") == ingest
+            return rows.to_table(columns=list(columns or table.column_names), filter=only)
+
+    def _needed_filter(self, opened: DeltaTable) -> Any:
+        """Return a filter for the rows that count, None where all do."""
+        files = pa.table(opened.get_add_actions(flatten=True))
+        known = self.ingests
+        if files.num_rows and {"min.ingest", "max.ingest"} <= set(files.column_names):
+            lowest, highest = files["min.ingest"], files["max.ingest"]
+            is_whole = pc.and_(pc.equal(lowest, highest), pc.is_in(lowest, value_set=pa.array(known, pa.int64())))
+            if pc.all(pc.fill_null(is_whole, False)).as_py():  # noqa: FBT003 - Arrow's own signature
+                return None
+        return ds.field("ingest").isin(pa.array(known, pa.int64())) if files.num_rows else None
+
+
+def _with_dictionaries(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    kind = pa.dictionary(pa.int32(), pa.string())
+    return pa.schema([field.with_type(kind) if field.name in names else field for field in schema])
