@@ -16,7 +16,7 @@ class Aspect(StrEnum):
     """The sum of throttle times against what the simulator computes from the same events."""
     ISOLATION = "isolation"
     """A control client's latency beside the others against its solo run, and against the same load without quotas."""
-    CONTROL = "control"
+    CONTROL = "control run"
     """The same load without the quotas, for which the judgements must fail."""
     BOOKS = "books"
     """Every arrival that was due is accounted for, and those of clients that no quota holds back were served."""

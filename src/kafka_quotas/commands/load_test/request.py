@@ -88,9 +88,12 @@ class ScenarioResult:
 
     @property
     def ok(self) -> bool:
-        """Whether all variants ran, all changes were undone, and the run with quotas passed its judgement."""
+        """Whether all variants ran, all changes were undone, and the run with quotas passed its judgement.
+
+        Without such a run nothing was judged, which is no success.
+        """
         judged = [run.result for run in self.runs if run.variant is Variant.WITH_QUOTAS]
-        return not (self.interrupted or self.leftovers) and all(result.ok for result in judged)
+        return bool(judged) and not (self.interrupted or self.leftovers) and all(result.ok for result in judged)
 
 
 def fitting_scale(scenario: Scenario, target: LoadTarget, limits: HostLimits) -> float:

@@ -1,5 +1,6 @@
 """`load-test run`: a scenario from its first topic to its last verdict."""
 
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from kafka_quotas.commands.load_test.target import (
     running_environment,
     running_test_bed,
 )
+from kafka_quotas.commands.testbed.kafka_classes import kafka_classes, known_jars
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.loadtest.judge.abort import AbortCheck, parse_abort
@@ -346,7 +348,8 @@ class _ScenarioRun:
         result = replace(result, title=title, interrupted=result.interrupted or compared.is_interrupted)
         if is_limited:
             evidence = replace(evidence, effects=compared.effects, without_quotas=compared.without_quotas)
-        return judge_run(result, evidence)
+        with kafka_classes(known_jars(self._request.target.broker_jars, os.environ)) as judge:
+            return judge_run(result, replace(evidence, throttle_judge=judge))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from kafka_quotas.loadtest.record.histogram import LatencySummary
 from kafka_quotas.loadtest.record.recorder import Recorder
 from kafka_quotas.loadtest.result.charges import recorded_charges
 from kafka_quotas.loadtest.result.effect import QuotaEffect
-from kafka_quotas.loadtest.result.prediction import Charge, Prediction, PredictionSource, predict
+from kafka_quotas.loadtest.result.prediction import Charge, Prediction, PredictionSource, ThrottleJudge, predict
 from kafka_quotas.loadtest.result.result import BrokerSample, ClientResult, EntityKey, LoadResult
 from kafka_quotas.loadtest.result.verdict import ObservationKind
 from kafka_quotas.wire.protocol.error_code import ErrorCode
@@ -85,6 +85,8 @@ class Evidence:
     """The counts from reading topics back."""
     charges: Mapping[EntityKey, Sequence[Charge]] = field(default_factory=dict)
     """The charges in our daemon's event log, with times since the start of the load."""
+    throttle_judge: ThrottleJudge | None = None
+    """Who computes throttle times instead of our core."""
     time_limited: frozenset[EntityKey] = frozenset()
     """Clients whose thread time is limited beside their rate."""
     expected_errors: Mapping[EntityKey, frozenset[str]] = field(default_factory=dict)
@@ -125,7 +127,7 @@ def _with_evidence(entity: ClientResult, evidence: Evidence, window: QuotaWindow
         delivery=evidence.deliveries.get(entity.key, entity.delivery),
         charges=evidence.charges.get(entity.key, entity.charges),
     )
-    prediction = _prediction(known, window, is_time_limited=entity.key in evidence.time_limited)
+    prediction = _prediction(known, window, evidence)
     return replace(known, prediction=prediction or entity.prediction)
 
 
@@ -183,8 +185,8 @@ def _failures(entity: ClientResult, expected: frozenset[str]) -> Judgement:
     )
 
 
-def _prediction(entity: ClientResult, window: QuotaWindow, *, is_time_limited: bool) -> Prediction | None:
-    """Return the throttle times that the simulator computes, None where there is nothing to predict."""
+def _prediction(entity: ClientResult, window: QuotaWindow, evidence: Evidence) -> Prediction | None:
+    """Return the throttle times that Kafka's classes or our core compute, None where there is nothing to predict."""
     quota, recorder = entity.verdict.quota, entity.recorder
     # A bucket that clients share has charges of all of them, which one client's events lack.
     if quota is None or recorder is None or entity.shares_quota or entity.workload not in _PREDICTED:
@@ -196,7 +198,7 @@ def _prediction(entity: ClientResult, window: QuotaWindow, *, is_time_limited: b
     unknown = _why_unpredictable(entity, source, recorder)
     if REFUSED_FOR_QUOTA in dict(entity.failures) and entity.workload is not Workload.MUTATE:
         unknown = "requests were refused for the quota, which announces throttle times for what is not charged"
-    if is_time_limited:
+    if entity.key in evidence.time_limited:
         unknown = "thread time is limited as well, and the larger of two throttle times counts"
     if unknown:
         return Prediction(source=source, events=0, predicted_ms=0.0, announced_ms=announced_ms, unchecked=unknown)
@@ -208,6 +210,7 @@ def _prediction(entity: ClientResult, window: QuotaWindow, *, is_time_limited: b
         source=source,
         announced_ms=None if source is PredictionSource.RESPONSES else announced_ms,
         late_ms=_late_ms(entity) if source is PredictionSource.RESPONSES else 0.0,
+        judge=evidence.throttle_judge,
     )
 
 

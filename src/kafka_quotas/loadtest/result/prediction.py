@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
+from typing import Protocol
 
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, full_bucket_ms, new_limiter, replay
@@ -26,6 +27,21 @@ _LOOK_MS = 50  # between two looks at librdkafka's acknowledgements, at most
 
 OUR_CORE = "our core"
 """The judge that a run always has, which would share a defect of the daemon's algorithms."""
+
+
+class ThrottleJudge(Protocol):
+    """Another algorithm than our core's that computes throttle times, such as Kafka's own classes."""
+
+    @property
+    def name(self) -> str:
+        """Who judges, for the evidence."""
+        ...
+
+    def throttle_times(
+        self, events: Sequence[Event], *, workload: Workload, quota: float, window: QuotaWindow
+    ) -> Sequence[int] | None:
+        """Return the throttle time in ms of every recorded event of one bucket, None where there is no answer."""
+        ...
 
 
 class PredictionSource(StrEnum):
@@ -103,19 +119,25 @@ def predict(
     source: PredictionSource,
     announced_ms: float | None = None,
     late_ms: float = 0.0,
+    judge: ThrottleJudge | None = None,
 ) -> Prediction:
     """Return the prediction for one client with a quota of its own, per broker.
 
     `announced_ms` is the announced sum, None for that of the charges, and `late_ms` the usual delay of their times.
+    Where `judge` has no answer for one of the brokers, our core judges all of them.
     """
     # The times of acknowledgements are those of polls, so each may be late by the pause between two.
     late_ms = float(_LOOK_MS) if source is PredictionSource.ACKNOWLEDGEMENTS else late_ms
     throttled = sum(charge.throttle_ms > 0 for charge in charges)
-    predicted_ms, predictions = 0, 0
-    for _, at_broker in groupby(sorted(charges, key=lambda charge: charge.broker), key=lambda charge: charge.broker):
-        for throttle_ms in _throttle_times(list(at_broker), workload, quota, window):
-            predicted_ms += throttle_ms
-            predictions += 1
+    brokers = [
+        list(of_one)
+        for _, of_one in groupby(sorted(charges, key=lambda charge: charge.broker), key=lambda charge: charge.broker)
+    ]
+    found = None if judge is None else _asked(judge, brokers, workload, quota, window)
+    name = OUR_CORE if found is None or judge is None else judge.name
+    if found is None:
+        found = [throttle_ms for of_one in brokers for throttle_ms in _throttle_times(of_one, workload, quota, window)]
+    predicted_ms, predictions = sum(found), len(found)
     return Prediction(
         source=source,
         events=len(charges),
@@ -123,7 +145,22 @@ def predict(
         announced_ms=sum(charge.throttle_ms for charge in charges) if announced_ms is None else announced_ms,
         slack_ms=float(_ROUNDING_MS * max(throttled, predictions)),
         grain_ms=late_ms * predictions,
+        judge=name,
     )
+
+
+def _asked(
+    judge: ThrottleJudge, brokers: Iterable[Sequence[Charge]], workload: Workload, quota: float, window: QuotaWindow
+) -> list[int] | None:
+    """Return the judge's throttle times above 0 of all brokers, None where it has none for one of them."""
+    found: list[int] = []
+    for charges in brokers:
+        events = list(_events(charges, is_mutation=workload is Workload.MUTATE))
+        answer = judge.throttle_times(events, workload=workload, quota=quota, window=window)
+        if answer is None:
+            return None
+        found += [throttle_ms for throttle_ms in answer if throttle_ms > 0]
+    return found
 
 
 def _throttle_times(charges: Sequence[Charge], workload: Workload, quota: float, window: QuotaWindow) -> Iterator[int]:
