@@ -9,10 +9,12 @@ from kafka_quotas.stores.store import Alteration
 
 
 def new_store(folder: Path, quotas: Mapping[Entity, Mapping[str, float]]) -> str:
-    """The address of a new local store in a folder that holds these quotas."""
+    """The address of a new local store in a folder that holds these quotas; the file is there without any too."""
     url = f"local:{folder}/quotas.db"
     opened = open_store(url)
     try:
+        for value in (1.0, None):
+            opened.alter([Alteration(entity=Entity.of(user="nobody"), changes={"producer_byte_rate": value})])
         results = opened.alter([Alteration(entity=entity, changes=changes) for entity, changes in quotas.items()])
     finally:
         opened.close()

@@ -12,6 +12,7 @@ from types import ModuleType
 
 import pytest
 from tests.support.processes.run_cli import run_cli
+from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.cli.main import COMMANDS, main
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError, VerdictError
@@ -154,7 +155,7 @@ def test_a_reader_that_leaves_is_no_traceback() -> None:
 @pytest.mark.parametrize("closed", ["1", "2"])
 def test_a_closed_stream_is_written_to_in_vain(closed: str, tmp_path: Path) -> None:
     """`kafka-quotas ... >&-`: Python then has no stream at all."""
-    command = [sys.executable, "-m", "kafka_quotas", "describe", "--store", f"local:{tmp_path}/none.db"]
+    command = [sys.executable, "-m", "kafka_quotas", "describe", "--store", new_store(tmp_path, {})]
     done = subprocess.run(
         ["/bin/sh", "-c", f'exec "$@" {closed}>&-', "sh", *command],
         capture_output=True,
@@ -169,7 +170,7 @@ def test_a_closed_stream_is_written_to_in_vain(closed: str, tmp_path: Path) -> N
 def test_output_that_finds_no_room_is_told_in_one_line(tmp_path: Path) -> None:
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "kafka_quotas", "describe", "--store", f"local:{tmp_path}/none.db"],
+            [sys.executable, "-m", "kafka_quotas", "describe", "--store", new_store(tmp_path, {})],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

@@ -50,7 +50,7 @@ def export(*, out: Out = None, form: Form = None, selectors: Selectors = None, s
     chosen = form or _SUFFIXES.get(out.suffix if out else ".yaml")
     if chosen is None:
         raise UsageError(f"what is {out} to be written in?", hint="name it .yaml, .json or .toml, or add --format")
-    with closing(choice.open()) as opened:
+    with closing(choice.open_existing()) as opened:
         result = run_export(opened, selectors=selectors or ())
     if out is None:
         sys.stdout.writelines(result.text(chosen))

@@ -22,7 +22,7 @@ from kafka_quotas.stores.files.property_file import read_properties
 from kafka_quotas.stores.reachability import UnresponsiveBrokers
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Store
-from kafka_quotas.stores.url import StoreUrl, default_store_url, parse_store_url
+from kafka_quotas.stores.url import StoreKind, StoreUrl, default_store_url, parse_store_url
 
 STORE_VARIABLE = "KAFKA_QUOTAS_STORE"
 COMMAND_CONFIG_VARIABLE = "KAFKA_QUOTAS_COMMAND_CONFIG"
@@ -112,6 +112,35 @@ class StoreChoice:
             KafkaQuotasError: A secret of the context is not available.
         """
         return open_store(self.address, settings=self.settings(allow_invalid=allow_invalid, wait=wait))
+
+    def open_existing(self) -> Store:
+        """Open the store for reading alone, which the caller closes.
+
+        Raises:
+            UsageError: As `open` does, or as `check_exists` does.
+            KafkaQuotasError: A secret of the context is not available.
+        """
+        self.check_exists()
+        return self.open()
+
+    def check_exists(self) -> None:
+        """Check that a local store that somebody named is there: a mistyped path reads like an empty store.
+
+        Raises:
+            UsageError: It is not.
+        """
+        address = self.address
+        if self.chosen and address.kind is StoreKind.LOCAL and not address.path.exists():
+            raise _missing(address.path)
+
+
+def _missing(path: Path) -> UsageError:
+    """Return the error for a local store that is to be read and was never written."""
+    missing = next((folder for folder in reversed(path.parents) if not folder.is_dir()), None)
+    return UsageError(
+        f"there is no store at {path}" + ("" if missing is None else f": there is no folder {missing}"),
+        hint="check the path; the first change by alter or apply makes the file",
+    )
 
 
 def choose_store(

@@ -20,7 +20,7 @@ def doctor(*, store: StoreOptions, output: ListingView = TABLE_VIEW) -> int:
     znodes. The exit code is 1 where a finding is an error, else 0.
     """
     choice = store.choose()
-    with closing(choice.open()) as opened:
+    with closing(choice.open_existing()) as opened:
         result = run_doctor(opened, settings=choice.settings())
     if result.findings or not output.is_table:
         print_listing(_listing(result), output)

@@ -67,6 +67,7 @@ def top(*, asked: TopOptions, source: UsageOptions, store: StoreOptions, output:
 
 
 def _now(source: UsageOptions, choice: StoreChoice, sort: SortBy, limit: int | None) -> TopResult:
+    choice.check_exists()
     reading = source.read()
     with closing(store_for(choice, reading).open()) as opened:
         return run_top(opened, reading, sort=sort, limit=limit)

@@ -46,7 +46,7 @@ def tree(*, key: Key = None, named: ClientNames, store: StoreOptions, output: Li
         raise UsageError(f"unknown quota key: {key!r}", hint=f"the keys are {', '.join(QUOTA_KEYS)}")
     named.check()
     choice = store.choose()
-    with closing(choice.open()) as opened:
+    with closing(choice.open_existing()) as opened:
         result = run_tree(opened, key=key, user=named.user, client_id=named.client, ip=named.ip)
     if output == TABLE_VIEW:
         lines = [*drawn(result, pieces=_PIECES[takes_every_letter(sys.stdout)])]

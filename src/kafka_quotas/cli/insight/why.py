@@ -64,6 +64,7 @@ def why(
         raise UsageError("no client is named", hint="--user NAME, --client ID, or both")
     named.check()
     choice = store.choose()
+    choice.check_exists()
     reading = source.read()
     with closing(store_for(choice, reading).open()) as opened:
         result = run_why(opened, reading, user=named.user, client_id=named.client)

@@ -27,7 +27,7 @@ def proposal_of_store(store: StoreOptions) -> Proposal:
 
     Their name is its address.
     """
-    with closing(store.choose().open()) as opened:
+    with closing(store.choose().open_existing()) as opened:
         entries = tuple((entry.entity, entry.quotas) for entry in opened.describe(EVERYTHING))
         if opened.kind.is_static:
             return Proposal(name=opened.url, entries=(), static=entries)

@@ -63,7 +63,7 @@ def _stored(
     if asked.only_with_effective:
         raise UsageError(f"{', '.join(asked.only_with_effective)}: only with --effective", hint="add --effective")
     quota_filter = selected_filter(named, order)
-    with closing(choice.open()) as opened:
+    with closing(choice.open_existing()) as opened:
         result = run_describe(opened, quota_filter=quota_filter)
     print_listing(_listing(result), output)
     if not result.entries:
@@ -81,7 +81,7 @@ def _effective(
     clients = clients_asked(named, order, asked)
     history = parse_history(asked.history or ())
     usages = asked.usage.read().usages if asked.with_usage else None
-    with closing(choice.open()) as opened:
+    with closing(choice.open_existing()) as opened:
         found = look_at_cluster(opened, settings=choice.settings(), brokers=asked.brokers, topic=asked.topic)
         result = run_effective(
             opened, clients=clients, history=history, cluster=found.view, warnings=found.warnings, usages=usages

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from kafka_quotas.cli.framework.option_groups import option, option_group, required
-from kafka_quotas.cli.framework.store_choice import choose_known_store
+from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_known_store
 from kafka_quotas.cli.options.journal import Reason, recorder_for
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.json_text import Json
@@ -18,7 +18,6 @@ from kafka_quotas.commands.quotas.migrate import MigratedQuota, MigrationOutcome
 from kafka_quotas.commands.quotas.migrate import migrate as run_migrate
 from kafka_quotas.core.errors import VerdictError
 from kafka_quotas.core.model.value_format import format_quota
-from kafka_quotas.stores.store import Store
 
 _COLUMNS = columns("entity, key!, from>, to>, outcome, reason")
 _QUIET = (MigrationOutcome.MIGRATED, MigrationOutcome.SAME)
@@ -53,8 +52,8 @@ def migrate(*, asked: MigrateOptions, reason: Reason = None, output: ListingView
     """
     check_columns(output, _COLUMNS)
     with (
-        closing(_opened(asked.source, asked.from_command_config)) as read,
-        closing(_opened(asked.target, asked.to_command_config, allow_invalid=asked.allow_invalid)) as written,
+        closing(_chosen(asked.source, asked.from_command_config).open_existing()) as read,
+        closing(_chosen(asked.target, asked.to_command_config).open(allow_invalid=asked.allow_invalid)) as written,
         ApplyProgress("migrating") as progress,
     ):
         recorder = recorder_for("migrate", reason=reason or f"migrate from {read.url}")
@@ -68,12 +67,12 @@ def migrate(*, asked: MigrateOptions, reason: Reason = None, output: ListingView
     _judge(result)
 
 
-def _opened(url: str, command_config: Path | None, *, allow_invalid: bool = False) -> Store:
-    """Open a store without the variables that name one cluster's properties.
+def _chosen(url: str, command_config: Path | None) -> StoreChoice:
+    """Choose a store without the variables that name one cluster's properties.
 
     With two stores, these variables apply to neither of them.
     """
-    return choose_known_store(url, command_config=command_config, environment={}).open(allow_invalid=allow_invalid)
+    return choose_known_store(url, command_config=command_config, environment={})
 
 
 def _print_tables(result: MigrationResult, limit: int) -> None:

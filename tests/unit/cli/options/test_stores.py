@@ -216,3 +216,31 @@ def test_tables_keep_texts_that_look_like_numbers() -> None:
 )
 def test_property_files_are_read_as_java_reads_them(text: str, expected: dict[str, str]) -> None:
     assert parse_properties(text) == expected
+
+
+READING = (
+    *("describe", "describe --effective --user a", "tree", "doctor", "export", "top --once", "why --user a"),
+    "migrate --to local:other.db",
+)
+
+
+@pytest.mark.parametrize("command", READING)
+def test_a_local_store_that_is_not_there_is_no_empty_one(tmp_path: Path, command: str) -> None:
+    name, *options = command.split()
+    source = "--from" if name == "migrate" else "--store"
+    code, out, err = run_cli(name, source, f"local:{tmp_path}/missing/q.db", *options)
+    assert (code, out) == (2, "")
+    assert err == (
+        f"error: there is no store at {tmp_path}/missing/q.db: there is no folder {tmp_path}/missing\n"
+        "hint: check the path; the first change by alter or apply makes the file\n"
+    )
+
+
+def test_a_store_that_nobody_named_may_be_empty_and_a_change_may_make_one(tmp_path: Path) -> None:
+    assert run_cli("describe", environment={"XDG_DATA_HOME": str(tmp_path)})[0] == 0
+    variable = {"KAFKA_QUOTAS_STORE": f"local:{tmp_path}/q.db"}
+    assert run_cli("describe", environment=variable)[0] == 2
+    config = ("--user", "a", "--add-config", "producer_byte_rate=1MB")
+    assert run_cli("alter", *config, "--dry-run", environment=variable)[0] == 0
+    assert run_cli("alter", *config, environment=variable)[0] == 0
+    assert run_cli("describe", environment=variable)[0] == 0

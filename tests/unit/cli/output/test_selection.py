@@ -113,7 +113,7 @@ def test_a_store_is_not_changed_before_the_columns_are_known_to_be(
     assert (code, out) == (2, "")
     assert err.startswith("error: unknown column: 'nope'\n")
     assert run_cli("describe", "--store", store) == before
-    assert run_cli("describe", "--store", places["OTHER"])[1].count("\n") == 2
+    assert not (tmp_path / "other.db").exists()
 
 
 def test_the_journal_has_a_row_per_change_when_columns_are_named(store: str) -> None:

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.support.pipeline.events import events_folder, random_events
 from tests.support.processes.run_cli import run_cli
+from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.pipeline.tables.schemas import ENTITIES, USAGE, USAGE_PROFILE, WHATIF
 
@@ -76,9 +77,9 @@ def test_usage_against_a_file_of_quotas(tmp_path: Path, data: str, files: list[s
         (["DATA", "--sweep", "producer_byte_rate=1MB,2MB", "--sweep", "producer_byte_rate=2MB,3MB"], "proposed twice"),
     ],
 )
-def test_what_can_not_be_meant_is_one_line(data: str, arguments: list[str], message: str) -> None:
+def test_what_can_not_be_meant_is_one_line(data: str, tmp_path: Path, arguments: list[str], message: str) -> None:
     named = [data if each == "DATA" else each for each in arguments]
-    code, _, told = run_cli("pipeline", "replay", *named, "--store", "local:/nowhere/q.db")
+    code, _, told = run_cli("pipeline", "replay", *named, "--store", new_store(tmp_path, {}))
     assert code in (1, 2)
     assert message in told
     assert "Traceback" not in told

@@ -136,7 +136,7 @@ def test_csv_has_plain_figures(store: str, feed: Feed) -> None:
 
 def test_nothing_seen_is_explained_with_the_default_that_starts_the_metrics(tmp_path: Path, feed: Feed) -> None:
     feed()
-    code, out, err = run_cli("top", "--store", f"local:{tmp_path}/none.db", "--once")
+    code, out, err = run_cli("top", "--store", new_store(tmp_path, {}), "--once")
     assert code == 0
     assert out.startswith("a test: 0 buckets")
     assert "only after a quota of that type existed" in err

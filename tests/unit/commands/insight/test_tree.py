@@ -160,7 +160,7 @@ def test_a_static_file_has_levels_of_its_own(tmp_path: Path) -> None:
 
 
 def test_an_empty_store_draws_nothing(tmp_path: Path) -> None:
-    code, out, err = run_cli("tree", "--store", f"local:{tmp_path}/none.db")
+    code, out, err = run_cli("tree", "--store", new_store(tmp_path, {}))
     assert (code, out) == (0, "")
     assert err.startswith("note: no quota is stored in local:")
 
