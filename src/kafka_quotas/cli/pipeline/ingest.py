@@ -15,7 +15,9 @@ from kafka_quotas.cli.pipeline.progress import job_watcher
 from kafka_quotas.commands.insight.usage_source import read_metric_names
 from kafka_quotas.commands.pipeline.ingest import IngestRequest, IngestResult
 from kafka_quotas.commands.pipeline.ingest import ingest as run_ingest
+from kafka_quotas.core.errors import VerdictError
 from kafka_quotas.core.formats.metric_names import BUILT_IN
+from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.formats.detect import InputFormat
 from kafka_quotas.pipeline.ingest.plan import IngestSettings
@@ -72,7 +74,8 @@ def ingest(
 ) -> None:
     """Read request logs, metrics, client statistics and event logs into Delta tables.
 
-    What was read before is not read again; lines that can't be read are kept in the table quarantine.
+    What was read before is not read again; lines that can't be read are kept in the table quarantine. The exit code
+    is 1 where no line could be read.
     """
     require_libraries()
     request = IngestRequest(
@@ -95,6 +98,24 @@ def ingest(
         result = run_ingest(request, watcher)
     print_listing(_listing(result), output)
     _report_faults(result)
+    _judge(result)
+
+
+def _judge(result: IngestResult) -> None:
+    """Check that the files are what they were taken for.
+
+    Raises:
+        VerdictError: None of their lines could be read.
+    """
+    counts = result.counts
+    read = counts.events + counts.metrics + counts.client_throttle + counts.unused
+    # The last line of each file may be one that is being written, which is no reason to doubt the file.
+    if not read and counts.quarantined > result.files:
+        lines = format_count(counts.quarantined, "line", separator=",")
+        raise VerdictError(
+            f"nothing was read: {lines} went into the table quarantine",
+            hint="is it the right file? --form says what files are, and --replace PATTERN reads them anew",
+        )
 
 
 def _listing(result: IngestResult) -> Listing:

@@ -127,6 +127,13 @@ def test_a_line_that_is_being_written_is_told_and_read_once_it_is_whole(tmp_path
     assert ingest(data, *source(tmp_path))["events"] == 2
 
 
+def test_a_file_of_another_kind_is_an_error_and_not_an_empty_result(tmp_path: Path) -> None:
+    log = broker_log(tmp_path, "# Notes\n\nnothing that a broker writes\n", name="README.md")
+    code, out, err = run_cli("pipeline", "ingest", str(log), "--out", str(tmp_path / "data"), "--engine", "local")
+    assert (code, "quarantined" in out) == (1, True)
+    assert err.splitlines()[-2] == "error: nothing was read: 2 lines went into the table quarantine"
+
+
 def test_lines_that_cannot_be_read_are_kept_with_file_line_and_reason(tmp_path: Path) -> None:
     good = request_line()
     lines = [good, good[:300] + "\n", "\n", b"\xff\xfe\n", "java.lang.Exception: stack\n", good[:150] + good, good]
