@@ -64,7 +64,7 @@ def steps(out: Path, logs: Path, in_force: Path, window: QuotaWindow, default_of
     data, quotas, store = str(out / "data"), str(out / "recommended.yaml"), f"local:{out / 'quotas.db'}"
     windows = ("--quota-window-num", str(window.samples), "--quota-window-size-seconds", str(window.window_s))
     pattern = f"{logs}/{{broker_id}}/*.log*"
-    advice = ("--default-of", default_of, "--clients-share", "0.2", *windows)
+    advice = ("--default-of", default_of, "--min-recorded", "10s", *windows)
     yield DemoStep(
         title="Read the request log into tables",
         arguments=("pipeline", "ingest", "--source", pattern, "--timezone", "UTC", "--out", data),

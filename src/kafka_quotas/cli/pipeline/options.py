@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.cli.options.figures import byte_figure, duration_figure
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.commands.pipeline.recommend import RecommendRequest
 from kafka_quotas.core.errors import UsageError
@@ -111,16 +112,36 @@ class AdviceOptions:
         "--time-share SHARE", default=0.01, help="For which share of its active time a client may be held back, 0 to 1."
     )
     headroom: float = option(
-        "--headroom FACTOR", default=1.2, help="By which factor a quota of a client's own exceeds what it needed."
+        "--headroom FACTOR", default=1.2, help="By which factor a quota exceeds what its clients need."
     )
     capacity: Path | None = option(
         "--capacity FILE",
-        help="What brokers can take, in the format of Cruise Control's capacity file; quotas are summed against it.",
+        help="What brokers can take, in the format of Cruise Control's capacity file; limits that would add up to more "
+        "are cut to fair shares.",
     )
     capacity_share: float = option(
         "--capacity-share SHARE",
         default=0.8,
-        help="Which share of a broker's capacity all clients together may ask for, 0 to 1.",
+        help="Which share of a broker's capacity limits and replication may add up to; above 1 where not all clients "
+        "use their limits at once.",
+    )
+    priority: list[str] | None = option(
+        "--priority NAME=FACTOR",
+        help="By which factor a client's share of a short capacity exceeds that of others; may be repeated.",
+    )
+    fetch_floor: str = option(
+        "--fetch-floor RATE",
+        default="1MiB",
+        help="The least default for reading: one whole fetch per second, for under less a consumer may get nothing; 0 "
+        "for none.",
+    )
+    horizon: float = option(
+        "--horizon DAYS", default=0.0, help="For how many days of growth the quotas are to suffice."
+    )
+    min_recorded: str = option(
+        "--min-recorded TIME",
+        default="24h",
+        help="How much has to be recorded before quotas are written to a file, for example 30s or 168h.",
     )
     cluster: str | None = option(
         "--cluster NAME", help="Whose traffic counts, where the events are of several clusters."
@@ -132,7 +153,7 @@ class AdviceOptions:
         """Return what to recommend quotas from, and where to write them and their table, if anywhere.
 
         Raises:
-            UsageError: A share or a window is out of range, or the file of capacities is invalid.
+            UsageError: A share, figure or window is out of range, or the file of capacities is invalid.
         """
         settings = windows.settings()
         plan = RecommendPlan(
@@ -142,10 +163,26 @@ class AdviceOptions:
                 time_share=self.time_share,
                 headroom=self.headroom,
                 capacity_share=self.capacity_share,
+                fetch_floor=byte_figure("--fetch-floor", self.fetch_floor, zero=True),
             ),
             cluster=self.cluster,
+            priorities=dict(map(_priority, self.priority or ())),
+            horizon_days=self.horizon,
+            min_recorded_s=round(duration_figure("--min-recorded", self.min_recorded) / 1000),
             capacities=None if self.capacity is None else read_capacities(self.capacity),
             window=settings.client,
             controller_window=settings.controller,
         )
         return RecommendRequest(events=events, plan=plan, file=file, tables=tables)
+
+
+def _priority(pair: str) -> tuple[str, float]:
+    name, equals, factor = pair.rpartition("=")
+    try:
+        return (name, float(factor)) if equals and name else _refuse_priority(pair)
+    except ValueError:
+        return _refuse_priority(pair)
+
+
+def _refuse_priority(pair: str) -> tuple[str, float]:
+    raise UsageError(f"--priority {pair!r} is no NAME=FACTOR", hint="--priority payments=3")

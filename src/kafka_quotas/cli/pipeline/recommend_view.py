@@ -8,13 +8,15 @@ from kafka_quotas.cli.output.render import Cell, Listing, Table, columns
 from kafka_quotas.cli.pipeline.proposals import bucket_text
 from kafka_quotas.commands.pipeline.recommend import RecommendResult
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.value_format import format_typed_rate
+from kafka_quotas.core.model.value_format import format_count, format_typed_rate
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
-from kafka_quotas.pipeline.recommend.advice import Advice
+from kafka_quotas.pipeline.recommend.advice import Advice, RecommendPlan
 from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand
 from kafka_quotas.pipeline.recommend.quota_file import is_nameable, override_reason, recommendation_rows
 
-_COLUMNS = columns("entity, quota!, value>!, peak>!, broker>!, skew>!, held>!, default>!")
+_COLUMNS = columns("entity, quota!, value>!, peak>!, demand>!, broker>!, skew>!, held>!, default>!")
+_SHOWN_HELD = 5
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _TRIED_COLUMNS = columns("broker>!, quota!, limit>!, held back>!, note")
 
 
@@ -33,6 +35,7 @@ def advice_listing(result: RecommendResult) -> Listing:
             "seconds": result.events.seconds,
             "cluster": found.cluster,
             "default_of": found.plan.scope.value,
+            "enough_data": not result.is_short,
             "quotas": documents,
         },
         items="quotas",
@@ -41,6 +44,7 @@ def advice_listing(result: RecommendResult) -> Listing:
             rows=[row for advice in found.advices for row in _advice_rows(advice, found.plan.scope)],
             caption=f"from {result.events.count:,} events in {result.events.seconds:,} s, {len(clients):,} clients, "
             f"cluster {found.cluster}; every value is per broker\n"
+            "demand: with growth, and its interval over days where three or more were recorded; >=: a lower bound\n"
             "held: share of active time held back; default: under the default alone",
         ),
     )
@@ -48,16 +52,17 @@ def advice_listing(result: RecommendResult) -> Listing:
 
 def _advice_rows(advice: Advice, per: DefaultScope) -> Iterator[list[Cell]]:
     kind, share = advice.quota_type.value, advice.tolerance.time_share
-    own = len(advice.overrides)
+    satisfied = len(advice.without_override)
     yield [
         str(per.default_entity),
         kind,
         format_typed_rate(kind, advice.default),
-        format_typed_rate(kind, max((each.peak for each in advice.demands[: len(advice.demands) - own]), default=0.0)),
+        format_typed_rate(kind, max((each.peak for each in advice.without_override), default=0.0)),
+        "",
         "",
         "",
         f"{advice.largest_tolerated_share:.1%}",
-        f"{len(advice.demands) - own} of {len(advice.demands)} fit",
+        f"{satisfied} of {len(advice.demands)} fit",
     ]
     for each in advice.overrides:
         name = str(per.entity(each.demand.user, each.demand.client_id)) if is_nameable(each, per) else "(no name)"
@@ -66,11 +71,24 @@ def _advice_rows(advice: Advice, per: DefaultScope) -> Iterator[list[Cell]]:
             kind,
             format_typed_rate(kind, each.limit),
             format_typed_rate(kind, each.demand.peak),
+            _demand_text(each.demand, share),
             str(each.demand.busiest(share).broker_id),
             f"{each.demand.skew(len(advice.loads)):.2f}",
             f"{each.throttled_share:.1%}",
             f"{each.throttled_share_at_default:.1%}",
         ]
+
+
+def _demand_text(demand: Demand, share: float) -> str:
+    kind, implied = demand.quota_type.value, demand.implied
+    text = format_typed_rate(kind, demand.needed(share))
+    if implied is None:
+        return text
+    if implied.is_held:
+        return f">={text}" if not implied.is_unknown else f">={text}, unknown"
+    if implied.low is None or implied.high is None:
+        return text
+    return f"{text} ({format_typed_rate(kind, implied.low)} to {format_typed_rate(kind, implied.high)})"
 
 
 def demand_listing(result: RecommendResult, name: str) -> Listing:
@@ -81,7 +99,7 @@ def demand_listing(result: RecommendResult, name: str) -> Listing:
     """
     found = result.recommendation
     demands = [
-        (advice, each) for advice in found.advices for each in advice.demands if _named(each, found.plan.scope) == name
+        (advice, each) for advice in found.advices for each in advice.demands if found.plan.name_of(each) == name
     ]
     if not demands:
         raise UsageError(
@@ -102,25 +120,39 @@ def demand_listing(result: RecommendResult, name: str) -> Listing:
     )
 
 
-def _named(demand: Demand, per: DefaultScope) -> str:
-    parts = {
-        DefaultScope.USER: (demand.user,),
-        DefaultScope.CLIENT_ID: (demand.client_id,),
-        DefaultScope.PAIR: (demand.user, demand.client_id),
-    }
-    return "/".join(part or "" for part in parts[per])
-
-
 def _why(advice: Advice, demand: Demand) -> str:
     kind = advice.quota_type.value
     override = next((each for each in advice.overrides if each.demand is demand), None)
     if override is not None:
-        return f"{format_typed_rate(kind, override.limit)} of its own: {override_reason(advice, override)}"
+        return (
+            f"{format_typed_rate(kind, override.limit)} of its own: {override_reason(advice, override)}"
+            f"{_implied_text(advice, demand)}"
+        )
     held_back = demand.throttled_share(advice.default)
+    implied = _implied_text(advice, demand)
+    if demand.implied is not None and demand.implied.is_held:
+        implied += f"; it was held back for {demand.implied.held_share:.0%} of its time while it was recorded"
     return (
         f"{format_typed_rate(kind, advice.default)} as everybody: {advice.quota_type.key.name}: its peak is "
         f"{format_typed_rate(kind, demand.peak)}; the default holds it back for {held_back:.1%} of its active time"
+        f"{implied}"
     )
+
+
+def _implied_text(advice: Advice, demand: Demand) -> str:
+    """Return what the demand is made of: growth, the busiest hour, days, and what held the client back."""
+    implied = demand.implied
+    if implied is None:
+        return ""
+    kind, hour = advice.quota_type.value, implied.busiest_hour
+    when, rate = f"{_WEEKDAYS[hour // 24]} {hour % 24}:00 UTC", format_typed_rate(kind, implied.rate)
+    text = f"; 99 % of its busiest hour, {when}, {rate}"
+    if implied.low is not None and implied.high is not None:
+        text += f" ({format_typed_rate(kind, implied.low)} to {format_typed_rate(kind, implied.high)} over its days)"
+    if implied.growth > 1:
+        text += f", {implied.growth - 1:.0%} growth in it"
+    text += f"; {format_count(implied.days, 'day')} recorded"
+    return text
 
 
 def _demand_rows(advice: Advice, demand: Demand) -> Iterator[list[Cell]]:
@@ -180,14 +212,8 @@ def warnings(result: RecommendResult) -> Iterator[str]:
     found = result.recommendation
     for advice in found.advices:
         kind = advice.quota_type.value
-        for load in advice.loads:
-            if load.fits is False:
-                assert load.capacity is not None
-                yield (
-                    f"warning: {kind}: clients may ask broker {load.broker_id} for "
-                    f"{format_typed_rate(kind, load.demanded)}, more than {load.capacity_share:.0%} of its "
-                    f"{format_typed_rate(kind, load.capacity)}"
-                )
+        yield from _short_capacities(advice, found.plan)
+        yield from _held_back(advice, found.plan)
         if advice.is_raised:
             yield (
                 f"note: {kind}: {format_typed_rate(kind, advice.lowest_default)} would do as the default for what was "
@@ -200,5 +226,62 @@ def warnings(result: RecommendResult) -> Iterator[str]:
             f"warning: {demand.quota_type.value}: {bucket_text(demand.user, demand.client_id)} would be held back for "
             "longer than tolerated under these quotas; a larger --headroom or a smaller --clients-share avoids it"
         )
+    if result.is_short:
+        yield (
+            f"warning: not enough data: {result.events.seconds:,} s are recorded, {found.plan.min_recorded_s:,} s are "
+            "wanted (--min-recorded); busier days and hours are unknown"
+        )
     if not found.advices:
         yield "note: nothing that quotas limit was used"
+
+
+def _short_capacities(advice: Advice, plan: RecommendPlan) -> Iterator[str]:
+    """Yield for each broker that is short what it has, and who pays."""
+    kind = advice.quota_type.value
+    for load in advice.loads:
+        if load.fits is False:
+            yield (
+                f"warning: {kind}: the limits would add up to {format_typed_rate(kind, load.wanted)} at broker "
+                f"{load.broker_id}, which has {format_typed_rate(kind, load.available)} for clients "
+                f"({load.capacity_share:.0%} of its capacity, replication taken off); they are cut to fair shares"
+            )
+    if advice.default < min(advice.wanted_default, advice.tolerance.least(advice.quota_type)):
+        yield (
+            f"warning: {kind}: that leaves the default below one whole fetch per second, and a consumer may get nothing"
+        )
+    if advice.default < advice.wanted_default:
+        yield (
+            f"warning: {kind}: {format_count(len(advice.without_override), 'client')} under the default pay: "
+            f"{format_typed_rate(kind, advice.default)} instead of {format_typed_rate(kind, advice.wanted_default)}"
+        )
+    for each in advice.overrides:
+        if each.limit < each.wanted:
+            yield (
+                f"warning: {kind}: {plan.scope.value} {plan.name_of(each.demand)} pays: "
+                f"{format_typed_rate(kind, each.limit)} instead of {format_typed_rate(kind, each.wanted)}"
+            )
+
+
+def _held_back(advice: Advice, plan: RecommendPlan) -> Iterator[str]:
+    """Yield for each client that was held back while it was recorded what is known of its demand."""
+    kind, held = advice.quota_type.value, [each for each in advice.demands if each.is_lower_bound]
+    held.sort(key=lambda each: -each.needed(advice.tolerance.time_share))
+    if len(held) > _SHOWN_HELD:
+        yield (
+            f"warning: {kind}: {len(held)} clients were held back while they were recorded, and their demands are "
+            f"lower bounds; the largest {_SHOWN_HELD}:"
+        )
+    for demand in held[:_SHOWN_HELD]:
+        implied = demand.implied
+        assert implied is not None
+        name, rate = f"{plan.scope.value} {plan.name_of(demand)}", format_typed_rate(kind, implied.rate)
+        if implied.is_unknown:
+            yield (
+                f"warning: {kind}: the demand of {name} is unknown: it was held back for {implied.held_share:.0%} of "
+                f"its time, and {rate} is what it got; raise its limit, record again, and ask again"
+            )
+        else:
+            yield (
+                f"warning: {kind}: {name} was held back for {implied.held_share:.0%} of its time while it was "
+                f"recorded; its throttle times imply a demand of at least {rate}"
+            )

@@ -208,9 +208,10 @@ def _recommended(result: ReportResult) -> ReportSection:
     tolerance = found.plan.tolerance
     rows = tuple(row for advice in found.advices for row in _advice_rows(advice, found.plan.scope))
     warned = tuple(
-        f"Broker {load.broker_id} could be asked for {format_typed_rate(advice.quota_type.value, load.demanded)} of "
-        f"{_DOINGS[advice.quota_type].lower()} at once, more than {load.capacity_share:.0%} of its "
-        f"{format_typed_rate(advice.quota_type.value, load.capacity)}."
+        f"Broker {load.broker_id} would have to take {format_typed_rate(advice.quota_type.value, load.wanted)} of "
+        f"{_DOINGS[advice.quota_type].lower()} at once, more than the "
+        f"{format_typed_rate(advice.quota_type.value, load.available)} there is for clients. The limits are cut to "
+        "fair shares of that."
         for advice in found.advices
         for load in advice.loads
         if load.fits is False
@@ -221,7 +222,7 @@ def _recommended(result: ReportResult) -> ReportSection:
             (
                 f"One default for {_EACH[found.plan.scope]}, as low as it can be while at most "
                 f"{tolerance.clients_share:.0%} of the clients need more. Those get a limit of their own, with a "
-                f"headroom of {tolerance.headroom - 1:.0%}. Nobody would be slowed down for more than "
+                f"headroom of {tolerance.headroom - 1:.0%} like the default. Nobody would be slowed down for more than "
                 f"{tolerance.time_share:.0%} of its active time. Every limit holds at each broker separately. A limit "
                 "of broker time of 100 % lets a client keep one of a broker's threads busy."
             ),
@@ -239,13 +240,15 @@ def _recommended(result: ReportResult) -> ReportSection:
 
 def _advice_rows(advice: Advice, per: DefaultScope) -> Iterator[tuple[str, ...]]:
     kind, doing = advice.quota_type.value, _DOINGS[advice.quota_type]
-    satisfied = advice.demands[: len(advice.demands) - len(advice.overrides)]
+    satisfied = advice.without_override
     peak = max((each.peak for each in satisfied), default=0.0)
     total = len(advice.demands)
     count = f"{len(satisfied)} of {total} clients" if advice.overrides else f"all {total} clients"
     reason = f"is enough for {count if total > 1 else 'the only client'}"
     if peak > advice.default:
         reason += f", who would wait in at most {advice.tolerance.time_share:.0%} of their time"
+    if advice.default < advice.wanted_default:
+        reason = f"is a fair share; {format_typed_rate(kind, advice.wanted_default)} would be enough"
     if advice.is_raised:
         reason += "; less might stop a consumer that meets a large record"
     yield (_EACH[per], doing, format_typed_rate(kind, advice.default), format_typed_rate(kind, peak), reason)
@@ -261,6 +264,10 @@ def _advice_rows(advice: Advice, per: DefaultScope) -> Iterator[tuple[str, ...]]
 
 def _why(override: Override, advice: Advice) -> str:
     demand = override.demand
+    if override.limit < override.wanted:
+        return f"{format_typed_rate(advice.quota_type.value, override.wanted)} would be enough; this is its fair share"
+    if demand.is_lower_bound:
+        return "at least this much: it was slowed down while it was recorded, and may want more"
     busiest = demand.busiest(advice.tolerance.time_share).broker_id
     where = f", most of all at broker {busiest}" if len(demand.brokers) > 1 else ""
     share = override.throttled_share_at_default

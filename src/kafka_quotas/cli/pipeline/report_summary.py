@@ -91,8 +91,8 @@ def _capacity(result: ReportResult) -> tuple[KeyFigure, ...]:
     over = {load.broker_id for load in loads if not load.fits}
     if over:
         note = f"broker {', '.join(map(str, sorted(over)))}"
-        return (KeyFigure(label="More promised than brokers have", value="yes", note=note, mood=Mood.BAD),)
-    note = f"at most {loads[0].capacity_share:.0%} of what they can take"
+        return (KeyFigure(label="Limits cut to what brokers have", value="yes", note=note, mood=Mood.BAD),)
+    note = f"within {loads[0].capacity_share:.0%} of what they can take"
     return (KeyFigure(label="Brokers can carry it", value="yes", note=note, mood=Mood.GOOD),)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, OpenEvents, RecordedEvents, open_events
 from kafka_quotas.pipeline.recommend.advice import RecommendPlan
 from kafka_quotas.stores.files.atomic_write import save_text
@@ -33,6 +34,11 @@ class RecommendResult:
     recommendation: "Recommendation"
     text: str
 
+    @property
+    def is_short(self) -> bool:
+        """Whether less was recorded than quotas should be set from."""
+        return self.events.seconds < self.recommendation.plan.min_recorded_s
+
 
 def recommend(request: RecommendRequest, watcher: EventsWatcher, *, step: Callable[[str], None]) -> RecommendResult:
     """Recommend quotas, and write the file and the tables where they are named.
@@ -40,7 +46,7 @@ def recommend(request: RecommendRequest, watcher: EventsWatcher, *, step: Callab
     `step` is called with the name of each step as it begins.
 
     Raises:
-        UsageError: The folder has no events, the cluster is unclear, or the capacity file is invalid.
+        UsageError: The folder has no events, too few for a file, the cluster is unclear, or a priority has no client.
         KafkaQuotasError: A file can't be read or written.
     """
     with open_events(request.events, watcher) as events:
@@ -53,6 +59,12 @@ def recommend_from(events: OpenEvents, request: RecommendRequest, *, step: Calla
     from kafka_quotas.pipeline.recommend.quota_file import recommendation_table  # noqa: PLC0415
     from kafka_quotas.pipeline.tables.arrow import write_tables  # noqa: PLC0415
 
+    seconds, least_s = events.recorded.seconds, request.plan.min_recorded_s
+    if request.file is not None and events.recorded.count and seconds < least_s:
+        raise UsageError(
+            f"not enough data for a file of quotas: {seconds:,} s are recorded, {least_s:,} s are wanted",
+            hint=f"record for longer; or --min-recorded {seconds}s, or no --file to see what there is",
+        )
     found = job.recommend(events, request.plan, step=step)
     text = job.recommended_file(found, events.recorded)
     if request.file is not None:

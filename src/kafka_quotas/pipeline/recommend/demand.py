@@ -5,6 +5,7 @@ is that of the broker where it needs most, since one limit holds at all of them.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 
@@ -18,6 +19,36 @@ class Trial:
     """Share of its active time for which the client was throttled, 0 to 1."""
 
 
+_HELD_SHARE: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImpliedDemand:
+    """The demand of a client by hour of the week, as its throttle times imply where it was held back."""
+
+    rate: float
+    """99th percentile of the busiest hour of the week, with growth."""
+    low: float | None
+    """5th percentile over days drawn again, None for too few days."""
+    high: float | None
+    """95th percentile, likewise."""
+    growth: float
+    """Factor until the horizon, from 1."""
+    busiest_hour: int
+    """Hour of the week in UTC, 0 for Monday 0:00."""
+    days: int
+    """Days with traffic."""
+    held_share: float
+    """Share of its time for which the client was held back while it was recorded, 0 to 1."""
+    is_unknown: bool
+    """Whether it was held back so long that the rate is only what it got."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the client was held back for so long that its demand is a lower bound."""
+        return self.held_share > _HELD_SHARE
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerDemand:
     """The rates of a client at one broker (Kafka's own, over the quota window) and its trials."""
@@ -28,24 +59,31 @@ class BrokerDemand:
     peak: float
     active_s: int
     """Seconds with traffic."""
+    implied: "ImpliedDemand | None" = None
+    """Demand by hour of the week, None where only the rates above are known."""
     trials: tuple[Trial, ...] = ()
     """Trials, the lowest limit first."""
 
     def needed(self, tolerated_share: float) -> float:
         """Return the lowest limit that throttles the client for at most a share of its active time.
 
-        No higher trial throttles it for longer either.
+        No higher trial throttles it for longer either. Growth is in it, and the busiest hour of the week.
 
         Returns:
             The peak where every trial throttles it for longer, or there is none: at its peak rate a client is not
-            throttled.
+            throttled. The implied demand where the client was held back while it was recorded.
         """
+        implied = self.implied
+        if implied is not None and implied.is_held:
+            # what was replayed is what the client was let through: no limit would have held that back much
+            return implied.rate
         needed = self.peak
         for trial in reversed(self.trials):
             if trial.throttled_share > tolerated_share:
                 break
             needed = trial.limit
-        return min(needed, self.peak)
+        needed = min(needed, self.peak)
+        return needed if implied is None else max(needed * implied.growth, implied.rate)
 
     def throttled_share(self, limit: float) -> float:
         """Return the share of active time that a limit throttles, by the highest trial not above it.
@@ -81,6 +119,17 @@ class Demand:
     def throttled_share(self, limit: float) -> float:
         """Return the largest share of active time that a limit throttles, over the brokers."""
         return max(each.throttled_share(limit) for each in self.brokers)
+
+    @property
+    def implied(self) -> ImpliedDemand | None:
+        """The implied demand at the broker where it is largest, None where it is known at none."""
+        found = [each.implied for each in self.brokers if each.implied is not None]
+        return max(found, key=lambda each: (each.is_held, each.rate), default=None)
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """Whether the client was held back while it was recorded, and may want more."""
+        return self.implied is not None and self.implied.is_held
 
     @property
     def peak(self) -> float:

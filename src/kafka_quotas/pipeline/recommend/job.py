@@ -10,9 +10,9 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.runner import OpenEvents, RecordedEvents
-from kafka_quotas.pipeline.recommend.advice import Advice, RecommendPlan, advise
+from kafka_quotas.pipeline.recommend.advice import Advice, RecommendPlan, Supply, advise
 from kafka_quotas.pipeline.recommend.demand import Demand
-from kafka_quotas.pipeline.recommend.observed import demands_of, throttled_shares, with_trials
+from kafka_quotas.pipeline.recommend.observed import demands_of, replication_of, throttled_shares, with_trials
 from kafka_quotas.pipeline.recommend.quota_file import recommended_limits, recommended_text
 from kafka_quotas.pipeline.recommend.trials import RECOMMENDED, finer_limits, first_limits, sweep, unlimited_clients
 from kafka_quotas.pipeline.replay.job import replay
@@ -34,7 +34,12 @@ class Recommendation:
     advices: tuple[Advice, ...]
     """Advice for every quota type that was used."""
     exceeding: tuple[Demand, ...]
-    """Clients that the advised quotas together would throttle for longer than tolerated."""
+    """Clients that the advised quotas together would throttle for longer than tolerated, though they pay nothing."""
+
+    @property
+    def lower_bounds(self) -> tuple[Demand, ...]:
+        """The clients that were held back while they were recorded."""
+        return tuple(each for advice in self.advices for each in advice.demands if each.is_lower_bound)
 
 
 def recommend(events: OpenEvents, plan: RecommendPlan, *, step: Callable[[str], None]) -> Recommendation:
@@ -47,18 +52,27 @@ def recommend(events: OpenEvents, plan: RecommendPlan, *, step: Callable[[str], 
     """
     seconds = events.recorded.seconds
     step("usage of each client")
-    observed = usage(events, UsagePlan(quotas=unlimited_clients(plan.scope), seconds=seconds, window=plan.window))
+    observed = usage(
+        events,
+        UsagePlan(
+            quotas=unlimited_clients(plan.scope),
+            seconds=seconds,
+            window=plan.window,
+            horizon_days=plan.horizon_days,
+        ),
+    )
     cluster = _cluster(plan.cluster, sorted(set(observed.entities["cluster"].to_pylist())))
     demands = demands_of(observed, cluster=cluster, seconds=seconds)
+    supply = _supply(plan, demands, replication_of(observed, cluster=cluster, seconds=seconds))
     step("a sweep over all limits")
     limits = first_limits(demands)
     demands = _tried(events, plan, cluster, demands, limits)
     step("a sweep around the default")
-    lowest = {each.quota_type: each.lowest_default for each in _advices(demands, plan)}
+    lowest = {each.quota_type: each.lowest_default for each in _advices(demands, plan, supply)}
     demands = _tried(events, plan, cluster, demands, finer_limits(limits, lowest))
     step("a replay of the recommendation")
     unverified = Recommendation(
-        plan=plan, cluster=cluster, observed=observed, advices=_advices(demands, plan), exceeding=()
+        plan=plan, cluster=cluster, observed=observed, advices=_advices(demands, plan, supply), exceeding=()
     )
     return _verified(events, unverified)
 
@@ -66,11 +80,15 @@ def recommend(events: OpenEvents, plan: RecommendPlan, *, step: Callable[[str], 
 def recommended_file(found: Recommendation, events: RecordedEvents) -> str:
     """Return the text of the file for `apply` with the quotas recommended from these events."""
     plan, tolerance = found.plan, found.plan.tolerance
+    paying = ", but who pays for a short capacity" if any(each.is_cut for each in found.advices) else ""
     heading = [
         f"Recommended from {events.count:,} events of {events.seconds:,} seconds, cluster {found.cluster}.",
         f"At most {tolerance.clients_share:.2%} of the clients need more than the default.",
-        f"Nobody is held back for more than {tolerance.time_share:.2%} of its active time.",
+        f"Nobody is held back for more than {tolerance.time_share:.2%} of its active time{paying}.",
         "Every limit holds at each broker for itself.",
+        *([f"They suffice for {plan.horizon_days:g} days of growth."] if plan.horizon_days else []),
+        *(["A limit that says 'at least' is of a client whose demand was held back."] if found.lower_bounds else []),
+        "First in shadow: kafka-quotas daemon run --mode shadow with these quotas; then kafka-quotas apply.",
     ]
     return "".join(recommended_text(found.advices, plan.scope, heading=heading))
 
@@ -98,8 +116,23 @@ def _replay_plan(plan: RecommendPlan, proposals: tuple[Proposal, ...]) -> Replay
     )
 
 
-def _advices(demands: Demands, plan: RecommendPlan) -> tuple[Advice, ...]:
-    found = (advise(kind, demands, tolerance=plan.tolerance, capacities=plan.capacities) for kind in RECOMMENDED)
+def _supply(plan: RecommendPlan, demands: Demands, replication: Mapping[int, tuple[float, float]]) -> Supply:
+    """Return what brokers have, and refuse priorities of clients without events."""
+    known = {plan.name_of(each) for each in demands}
+    if unknown := sorted(set(plan.priorities) - known):
+        raise UsageError(
+            f"no events of {plan.scope.value} {unknown[0]}, who was given a priority",
+            hint="kafka-quotas pipeline usage lists who there is",
+        )
+    return Supply(
+        capacities=plan.capacities,
+        replication=replication,
+        priority=lambda demand: plan.priorities.get(plan.name_of(demand), 1.0),
+    )
+
+
+def _advices(demands: Demands, plan: RecommendPlan, supply: Supply) -> tuple[Advice, ...]:
+    found = (advise(kind, demands, tolerance=plan.tolerance, supply=supply) for kind in RECOMMENDED)
     return tuple(each for each in found if each is not None)
 
 
@@ -118,5 +151,8 @@ def _verified(events: OpenEvents, found: Recommendation) -> Recommendation:
         )
         for advice in found.advices
     )
-    exceeding = tuple(each for each in demands if shares[id(each)] > plan.tolerance.time_share)
+    paying = {id(each) for advice in found.advices for each in advice.demands if advice.pays(each)}
+    exceeding = tuple(
+        each for each in demands if shares[id(each)] > plan.tolerance.time_share and id(each) not in paying
+    )
     return replace(found, advices=replayed, exceeding=exceeding)

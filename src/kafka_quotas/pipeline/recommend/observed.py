@@ -4,18 +4,21 @@ The share of its active time for which a client is throttled is the sum of its t
 it waits them out, by its active seconds.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand, Trial
+from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand, ImpliedDemand, Trial
 from kafka_quotas.pipeline.replay.job import ReplayTables
 from kafka_quotas.pipeline.replay.task import Model
 from kafka_quotas.pipeline.usage.job import UsageTables
 
 _NAME: Final = ("cluster", "quota_type", "user", "client_id")
+_FETCHER: Final = re.compile(r"broker-(\d{1,9})-fetcher-\d+")
+"""The client-id of a follower's fetcher (`BrokerBlockingSender`, Kafka 4.0)."""
 Name = tuple[str, str, str | None, str | None]
 
 
@@ -25,6 +28,7 @@ def demands_of(tables: UsageTables, *, cluster: str, seconds: int) -> tuple[Dema
     `seconds` is the length of the recording.
     """
     profiles = {row["entity_id"]: row for row in tables.profiles.to_pylist()}
+    demands = {row["entity_id"]: row for row in tables.demands.to_pylist()}
     brokers: dict[Name, list[BrokerDemand]] = defaultdict(list)
     for row in tables.entities.to_pylist():
         profile = profiles.get(row["entity_id"])  # none where all of a client's traffic is exempt
@@ -36,12 +40,37 @@ def demands_of(tables: UsageTables, *, cluster: str, seconds: int) -> tuple[Dema
                     p99=profile["p99"],
                     peak=profile["max"],
                     active_s=max(round(profile["active_share"] * seconds), 1),
+                    implied=_implied(demands.get(row["entity_id"])),
                 )
             )
     return tuple(
         Demand(quota_type=QuotaType(kind), user=user, client_id=client_id, brokers=tuple(each))
         for (_, kind, user, client_id), each in brokers.items()
     )
+
+
+def _implied(row: dict[str, Any] | None) -> ImpliedDemand | None:
+    if row is None:
+        return None
+    names = ("low", "high", "growth", "busiest_hour", "days", "held_share", "is_unknown")
+    return ImpliedDemand(rate=row["demand"], **{name: row[name] for name in names})
+
+
+def replication_of(tables: UsageTables, *, cluster: str, seconds: int) -> dict[int, tuple[float, float]]:
+    """Return what followers fetch from each broker and what each fetches as one, in bytes/s.
+
+    `seconds` is the length of the recording. A follower is recognised by the client-id of its fetcher.
+    """
+    found: dict[int, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+    for row in tables.replication.to_pylist():
+        if row["cluster"] == cluster:
+            rate = row["bytes"] / seconds
+            sent, received = found[row["broker_id"]]
+            found[row["broker_id"]] = (sent + rate, received)
+            if follower := _FETCHER.fullmatch(row["follower"]):
+                sent, received = found[int(follower[1])]
+                found[int(follower[1])] = (sent, received + rate)
+    return dict(found)
 
 
 def with_trials(demands: Iterable[Demand], tables: ReplayTables, *, cluster: str) -> tuple[Demand, ...]:

@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from kafka_quotas.core.model.entity import Entity
@@ -62,6 +63,11 @@ def recommended_text(advices: Sequence[Advice], scope: DefaultScope, *, heading:
 def default_reason(advice: Advice) -> str:
     """Return the reason for the default in one line."""
     tolerance, clients = advice.tolerance, len(advice.demands)
+    if advice.default < advice.wanted_default:
+        return (
+            f"{advice.quota_type.key.name}: {format_rate(advice.quota_type.key.name, advice.wanted_default)} would "
+            "suffice; a broker's capacity is shared, see the warnings"
+        )
     if advice.is_raised:
         key = advice.quota_type.key
         return (
@@ -69,7 +75,7 @@ def default_reason(advice: Advice) -> str:
             "it is one whole fetch per second, for under less a consumer may get nothing at all"
         )
     return (
-        f"{advice.quota_type.key.name}: suffices for {clients - len(advice.overrides)} of {clients} clients, who would "
+        f"{advice.quota_type.key.name}: suffices for {len(advice.without_override)} of {clients} clients, who would "
         f"be held back for at most {tolerance.time_share:.2%} of their active time"
     )
 
@@ -79,6 +85,18 @@ def override_reason(advice: Advice, override: Override) -> str:
     demand, key = override.demand, advice.quota_type.key
     busiest = demand.busiest(advice.tolerance.time_share)
     needed = busiest.needed(advice.tolerance.time_share)
+    if override.limit < override.wanted:
+        return (
+            f"{key.name}: {format_rate(key.name, override.wanted)} would suffice; a broker's capacity is shared, "
+            "and this is the client's share"
+        )
+    implied = demand.implied
+    if implied is not None and implied.is_held:
+        known = "is what it got, for its demand is unknown" if implied.is_unknown else "its throttle times imply"
+        return (
+            f"{key.name}: at least {format_rate(key.name, needed)}, which {known}; it was held back for "
+            f"{implied.held_share:.0%} of its time while it was recorded"
+        )
     return (
         f"{key.name}: needs {format_rate(key.name, needed)} at broker {busiest.broker_id}, its peak is "
         f"{format_rate(key.name, demand.peak)}; the default would hold it back for "
@@ -101,7 +119,7 @@ def recommendation_rows(cluster: str, advices: Sequence[Advice], scope: DefaultS
     rows = []
     for advice in advices:
         common = {"cluster": cluster, "quota_type": advice.quota_type.value}
-        peak = max(each.peak for each in advice.demands if each.needed(advice.tolerance.time_share) <= advice.default)
+        peak = max((each.peak for each in advice.without_override), default=advice.default)
         rows.append(
             {
                 **common,
@@ -138,8 +156,18 @@ def _default_evidence(advice: Advice) -> dict[str, Any]:
         "clients_with_overrides": len(advice.overrides),
         "tolerated_clients_share": tolerance.clients_share,
         "tolerated_time_share": tolerance.time_share,
+        "headroom": tolerance.headroom,
+        "wanted": advice.wanted_default,
+        "clients_held_back_while_recorded": sum(each.is_lower_bound for each in advice.demands),
         "brokers": [
-            {"broker_id": each.broker_id, "demanded": each.demanded, "capacity": each.capacity, "fits": each.fits}
+            {
+                "broker_id": each.broker_id,
+                "wanted": each.wanted,
+                "allowed": each.allowed,
+                "replication": each.replication,
+                "capacity": each.capacity,
+                "fits": each.fits,
+            }
             for each in advice.loads
         ],
     }
@@ -150,6 +178,9 @@ def _override_evidence(advice: Advice, override: Override) -> dict[str, Any]:
     return {
         "busiest_broker": demand.busiest(share).broker_id,
         "needed": demand.needed(share),
+        "wanted": override.wanted,
+        "is_lower_bound": demand.is_lower_bound,
+        "implied": None if demand.implied is None else asdict(demand.implied),
         "p99": demand.p99,
         "peak": demand.peak,
         "skew": demand.skew(len(advice.loads)),

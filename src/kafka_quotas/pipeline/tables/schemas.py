@@ -236,6 +236,22 @@ USAGE_PROFILE = TableSchema(
     ),
 )
 
+USAGE_DEMAND = TableSchema(
+    name="usage_demand",
+    doc="One row is what one entity would have used if nobody had held it back, until the horizon.",
+    columns=(
+        _int("entity_id", "the row of entities"),
+        _float("demand", "99th percentile of its busiest hour of the week, in the unit of the quota key"),
+        _float("low", "5th percentile of the demand over days drawn again; null below three days", nullable=True),
+        _float("high", "95th percentile, likewise", nullable=True),
+        _float("growth", "factor until the horizon that the demand has in it, from 1"),
+        _int("busiest_hour", "the hour of the week, 0 for Monday 0:00 to 1:00 UTC"),
+        _int("days", "days with traffic"),
+        _float("held_share", "share of its time for which its connections were held back, 0 to 1"),
+        _flag("is_unknown", "it was held back so long that its throttle times imply no demand; what it got counts"),
+    ),
+)
+
 WHATIF = TableSchema(
     name="whatif",
     doc="One row is what one proposed quota would have done to one entity.",

@@ -10,8 +10,8 @@ import pyarrow as pa
 from kafka_quotas.pipeline.buckets.entities import SortKey, bucket_schema, entities_of, joined, task_schema
 from kafka_quotas.pipeline.engine.job import Job, Tables
 from kafka_quotas.pipeline.engine.runner import OpenEvents
-from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, USAGE, USAGE_PROFILE
-from kafka_quotas.pipeline.usage.task import UsagePlan, usage_task
+from kafka_quotas.pipeline.tables.schemas import USAGE, USAGE_DEMAND, USAGE_PROFILE
+from kafka_quotas.pipeline.usage.task import REPLICATION, UsagePlan, usage_task
 
 _ORDER: Final[tuple[SortKey, ...]] = tuple((name, "ascending") for name in ("entity_id", "window_s", "window_start_ms"))
 
@@ -23,6 +23,10 @@ class UsageTables:
     entities: pa.Table
     usage: pa.Table
     profiles: pa.Table
+    demands: pa.Table
+    """Table `usage_demand`, empty unless the plan asks for demands."""
+    replication: pa.Table
+    """Bytes that followers fetched, by the schema `REPLICATION`, likewise."""
 
 
 def usage(events: OpenEvents, plan: UsagePlan) -> UsageTables:
@@ -35,9 +39,15 @@ def usage_job(plan: UsagePlan) -> Job:
     return Job(
         name="usage",
         partition_columns=plan.partition_columns(),
-        columns=CHARGE_COLUMNS,
+        columns=plan.columns,
         task=partial(usage_task, plan=plan),
-        schemas={"buckets": bucket_schema(), "usage": task_schema(USAGE), "profiles": task_schema(USAGE_PROFILE)},
+        schemas={
+            "buckets": bucket_schema(),
+            "usage": task_schema(USAGE),
+            "profiles": task_schema(USAGE_PROFILE),
+            "demands": task_schema(USAGE_DEMAND),
+            "replication": REPLICATION,
+        },
     )
 
 
@@ -48,4 +58,6 @@ def usage_tables(tasks: Sequence[Tables]) -> UsageTables:
         entities=entities,
         usage=joined([each["usage"] for each in tasks], ids, USAGE, order=_ORDER),
         profiles=joined([each["profiles"] for each in tasks], ids, USAGE_PROFILE, order=_ORDER[:1]),
+        demands=joined([each["demands"] for each in tasks], ids, USAGE_DEMAND, order=_ORDER[:1]),
+        replication=pa.concat_tables([REPLICATION.empty_table(), *(each["replication"] for each in tasks)]),
     )

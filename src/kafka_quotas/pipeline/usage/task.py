@@ -29,7 +29,9 @@ from kafka_quotas.pipeline.buckets.entities import bucket_table, columns_table, 
 from kafka_quotas.pipeline.buckets.proposal import BucketRows, Proposal, ProposedQuotas, partition_columns
 from kafka_quotas.pipeline.engine.job import Tables
 from kafka_quotas.pipeline.kernels.seconds import SecondCells, SecondsMeter
-from kafka_quotas.pipeline.tables.schemas import USAGE, USAGE_PROFILE
+from kafka_quotas.pipeline.tables.arrow import compute as pc
+from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, USAGE, USAGE_DEMAND, USAGE_PROFILE
+from kafka_quotas.pipeline.usage.demand import HeldTime, demand_table
 
 BYTES: Final = 0
 NANOS: Final = 1
@@ -41,6 +43,10 @@ REQUESTS: Final = 5
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+REPLICATION: Final = pa.schema(
+    [("cluster", pa.string()), ("broker_id", pa.int32()), ("follower", pa.string()), ("bytes", pa.int64())]
+)
+"""Bytes that followers fetched, by broker and by the follower's client-id."""
 WINDOWS_S: Final = (1, 60, 3600)
 _PERCENTILES: Final = (0.5, 0.95, 0.99)
 
@@ -55,6 +61,13 @@ class UsagePlan:
     """Length of the recording."""
     window: QuotaWindow = DEFAULT_WINDOW
     """Window of the brokers' rates."""
+    horizon_days: float | None = None
+    """Days after the recording for which demands are wanted, None for no demands."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of events that the job reads."""
+        return CHARGE_COLUMNS if self.horizon_days is None else (*CHARGE_COLUMNS, "connection")
 
     def partition_columns(self) -> tuple[str, ...]:
         """Return the columns whose equal values keep clients that may share a bucket in one task."""
@@ -65,27 +78,36 @@ def usage_task(slices: Iterable[pa.Table], plan: UsagePlan) -> Tables:
     """Sum up the usage of every charged bucket by windows, and compute its profile.
 
     Returns:
-        The tables `buckets`, `usage` and `profiles`, where `bucket` is a place in `buckets`.
+        The tables `buckets`, `usage`, `profiles`, `demands` and `replication`, where `bucket` is a place in `buckets`.
+        The last two are empty unless the plan asks for demands.
     """
-    clients = ClientNumbers()
+    clients, connections = ClientNumbers(), _ConnectionNumbers()
     meters = {each: _Meter(plan, each) for each in QuotaType}
+    replication = [REPLICATION.empty_table()]
     for events in slices:
         of_event, figures = clients.of(events), _event_figures(events)
+        of_connection = None if plan.horizon_days is None else connections.of(events)
+        if of_connection is not None:
+            replication.append(_replication(events))
         for charges in charges_of(events, of_event, meters.__contains__):
-            meters[charges.quota_type].add(charges, clients.clients, figures)
+            meters[charges.quota_type].add(charges, clients.clients, figures, of_connection)
     first, buckets = 0, [bucket_table([], [], QuotaType.PRODUCE)]
     usage, profiles = [task_schema(USAGE).empty_table()], [task_schema(USAGE_PROFILE).empty_table()]
+    demands = [task_schema(USAGE_DEMAND).empty_table()]
     for meter in meters.values():
         if meter.is_used:
             cells, own = meter.cells_and_buckets()
             usage += [_usage_table(_widened(cells, window_s), window_s, first) for window_s in WINDOWS_S]
             profiles.append(_profile_table(cells, plan.seconds, first))
+            demands += meter.demands(cells, first)
             buckets.append(own)
             first += own.num_rows
     return {
         "buckets": pa.concat_tables(buckets),
         "usage": pa.concat_tables(usage),
         "profiles": pa.concat_tables(profiles),
+        "demands": pa.concat_tables(demands),
+        "replication": pa.concat_tables(replication),
     }
 
 
@@ -121,18 +143,35 @@ class _Meter:
         self._rows = BucketRows([ProposedQuotas(plan.quotas, quota_type)])
         self._row_of_client = np.empty(0, dtype=np.int32)
         self._meter = SecondsMeter(plan.window)
+        self._held = HeldTime()
+        self._horizon_days = plan.horizon_days
+        self._used = np.empty(0, dtype=np.int64)
 
     @property
     def is_used(self) -> bool:
         """Whether the quota type has charges."""
         return bool(self._parts)
 
-    def add(self, charges: Charges, clients: Sequence[ChargedClient], figures: NDArray[np.int64]) -> None:
-        """Add the charges of a slice."""
+    def add(
+        self,
+        charges: Charges,
+        clients: Sequence[ChargedClient],
+        figures: NDArray[np.int64],
+        connections: Int64s | None,
+    ) -> None:
+        """Add the charges of a slice, with its events' connections where demands are wanted."""
         if len(clients) > self._row_of_client.size:
             self._row_of_client = self._rows.grow(clients)
             self._meter.grow(len(self._rows.names))
         rows, charges = charges.in_order(self._row_of_client[charges.clients], row_count=len(self._rows.names))
+        if connections is not None:
+            self._held.add(
+                rows,
+                connections[charges.events],
+                charges.times_ms,
+                amounts=charges.amounts,
+                throttle_ms=figures[THROTTLE_MS][charges.events],
+            )
         cells = self._meter.add(rows, charges.times_ms, charges.amounts, events=charges.events, figures=figures)
         self._parts.append(cells)
 
@@ -140,10 +179,52 @@ class _Meter:
         """Return all cells by the second and their buckets, once: the collected parts are freed."""
         cells = _cells_by_second(self._parts)
         self._parts.clear()
-        used = cells.rows[cells.starts]  # a client of one quota type need not be one of another
+        used = self._used = cells.rows[cells.starts]  # a client of one quota type need not be one of another
         names = [self._rows.names[row] for row in used.tolist()]
         matches = [self._rows.matches[row][0] for row in used.tolist()]
         return replace(cells, rows=np.searchsorted(used, cells.rows)), bucket_table(names, matches, self._quota_type)
+
+    def demands(self, cells: Cells, first: int) -> list[pa.Table]:
+        """Return the table of demands for the cells, none where the plan asks for none."""
+        if self._horizon_days is None:
+            return []
+        rows = self._used[cells.rows]
+        return [
+            demand_table(
+                rows,
+                cells.windows,
+                cells.rates,
+                self._held,
+                places=cells.rows,
+                horizon_days=self._horizon_days,
+                first=first,
+            )
+        ]
+
+
+class _ConnectionNumbers:
+    """Numbers of connections, in order of appearance."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    def of(self, events: pa.Table) -> Int64s:
+        """Return the number of each event's connection."""
+        known, parts = self._known, [np.empty(0, np.int64)]
+        for chunk in events["connection"].chunks:
+            encoded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+            found = np.array([known.setdefault(name, len(known)) for name in encoded.dictionary.to_pylist()], np.int64)
+            parts.append(found[encoded.indices.to_numpy()])
+        return np.concatenate(parts)
+
+
+def _replication(events: pa.Table) -> pa.Table:
+    """Return the bytes that each follower fetched from each broker."""
+    exempt = events.filter(events["is_exempt"])
+    is_fetch = pc.equal(exempt["quota_type"].cast(pa.string()), QuotaType.FETCH.value)
+    fetched = exempt.filter(is_fetch).select(["cluster", "broker_id", "client_id", "bytes"]).unify_dictionaries()
+    summed = fetched.group_by(["cluster", "broker_id", "client_id"]).aggregate([("bytes", "sum")])
+    return summed.rename_columns(REPLICATION.names).cast(REPLICATION)
 
 
 def _usage_table(cells: Cells, window_s: int, first: int) -> pa.Table:

@@ -6,12 +6,12 @@ import pytest
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.recommend.advice import Tolerance, advise, neat_limit
+from kafka_quotas.pipeline.recommend.advice import Supply, Tolerance, advise, neat_limit
 from kafka_quotas.pipeline.recommend.capacity import parse_capacities
-from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand, Trial
+from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand, ImpliedDemand, Trial
 from kafka_quotas.pipeline.recommend.quota_file import default_reason
 
-NO_OUTLIERS = Tolerance(clients_share=0.0, time_share=0.0)
+NO_OUTLIERS = Tolerance(clients_share=0.0, time_share=0.0, headroom=1.0)
 
 
 def broker(peak: float, *trials: tuple[float, float], broker_id: int = 1) -> BrokerDemand:
@@ -52,7 +52,9 @@ class TestNeeded:
 
 class TestDefault:
     def test_it_suffices_for_all_but_the_tolerated_share(self) -> None:
-        advice = advise(QuotaType.PRODUCE, even(100), tolerance=Tolerance(clients_share=0.05, time_share=0.0))
+        advice = advise(
+            QuotaType.PRODUCE, even(100), tolerance=Tolerance(clients_share=0.05, time_share=0.0, headroom=1.0)
+        )
 
         assert advice is not None
         assert advice.default == 95_000.0
@@ -60,7 +62,9 @@ class TestDefault:
 
     def test_a_smaller_one_would_not_suffice(self) -> None:
         demands = even(100)
-        advice = advise(QuotaType.PRODUCE, demands, tolerance=Tolerance(clients_share=0.05, time_share=0.0))
+        advice = advise(
+            QuotaType.PRODUCE, demands, tolerance=Tolerance(clients_share=0.05, time_share=0.0, headroom=1.0)
+        )
 
         assert advice is not None
         assert sum(each.needed(0.0) > advice.default - 1 for each in demands) > 5
@@ -76,12 +80,38 @@ class TestDefault:
         assert advise(QuotaType.PRODUCE, [demand("idle", broker(0.0))], tolerance=NO_OUTLIERS) is None
 
 
-def test_an_override_has_headroom_over_the_99th_percentile_and_says_what_the_default_would_do() -> None:
+@pytest.mark.parametrize(("clients", "outliers"), [(1, 0), (2, 1), (5, 1), (19, 1), (20, 1), (39, 1), (40, 2)])
+def test_one_client_of_a_small_cluster_may_need_more_than_the_default(clients: int, outliers: int) -> None:
+    assert Tolerance(clients_share=0.05).outliers(clients) == outliers
+    assert Tolerance(clients_share=0.0).outliers(clients) == 0
+
+
+def held(rate: float, *, is_unknown: bool = False) -> ImpliedDemand:
+    return ImpliedDemand(
+        rate=rate, low=None, high=None, growth=1.0, busiest_hour=0, days=1, held_share=0.5, is_unknown=is_unknown
+    )
+
+
+def test_a_client_that_was_held_back_needs_what_its_throttle_times_imply_and_at_least_that() -> None:
+    throttled = demand("a", replace(broker(1000.0, (900.0, 0.0)), implied=held(3000.0)))
+    advice = advise(QuotaType.PRODUCE, [throttled], tolerance=Tolerance())
+    assert advice is not None
+    assert (throttled.is_lower_bound, advice.default) == (True, 3600.0)
+    assert "1 of 1 clients" in default_reason(advice)
+
+
+def test_growth_raises_what_is_needed_and_the_busiest_hour_counts() -> None:
+    growing = replace(held(500.0), growth=1.5, held_share=0.0)
+    assert replace(broker(1000.0, (800.0, 0.0)), implied=growing).needed(0.01) == 1200.0
+    assert replace(broker(1000.0, (800.0, 0.0)), implied=replace(growing, rate=1900.0)).needed(0.01) == 1900.0
+
+
+def test_default_and_override_have_headroom_and_say_what_the_default_would_do() -> None:
     whale = demand("whale", broker(1_000_000.0, (10_000.0, 0.9), (500_000.0, 0.2)))
     advice = advise(QuotaType.PRODUCE, [*even(19), whale], tolerance=Tolerance(clients_share=0.05, headroom=1.25))
 
     assert advice is not None
-    assert advice.default == 19_000.0
+    assert advice.default == 24_000.0
     (override,) = advice.overrides
     assert (override.limit, override.throttled_share_at_default, override.throttled_share) == (1_300_000.0, 0.9, 0.0)
 
@@ -108,15 +138,35 @@ class TestCapacity:
         advice = advise(
             QuotaType.PRODUCE,
             demands,
-            tolerance=Tolerance(clients_share=0.0, time_share=0.0, capacity_share=0.8),
-            capacities=parse_capacities(self.FILE, "capacity.json"),
+            tolerance=Tolerance(clients_share=0.0, time_share=0.0, headroom=1.0),
+            supply=Supply(capacities=parse_capacities(self.FILE, "capacity.json")),
         )
 
         assert advice is not None
-        assert [(each.broker_id, each.demanded, each.fits) for each in advice.loads] == [
-            (1, 9000.0, False),
-            (2, 1000.0, True),
+        assert [(each.broker_id, each.wanted, each.allowed, each.fits) for each in advice.loads] == [
+            (1, 16_000.0, 8_200.0 - 200.0, False),
+            (2, 8000.0, 4000.0, True),
         ]
+        assert (advice.default, advice.wanted_default) == (4000.0, 8000.0)
+        assert all(map(advice.pays, advice.demands))
+
+    def test_who_has_priority_pays_less(self) -> None:
+        capacities = parse_capacities(self.FILE, "capacity.json")
+        supply = Supply(capacities=capacities, priority=lambda each: 3.0 if each.user == "b" else 1.0)
+        demands = [demand("a", broker(8000.0)), demand("b", broker(8000.0)), demand("c", broker(1000.0))]
+        advice = advise(QuotaType.PRODUCE, demands, tolerance=replace(NO_OUTLIERS, clients_share=0.7), supply=supply)
+
+        assert advice is not None
+        assert advice.default == 1000.0
+        assert {each.demand.user: each.limit for each in advice.overrides} == {"a": 1700.0, "b": 5300.0}
+        assert [advice.pays(each) for each in advice.demands] == [False, True, True]
+
+    def test_replication_is_taken_off_first(self) -> None:
+        supply = Supply(capacities=parse_capacities(self.FILE, "capacity.json"), replication={1: (9000.0, 4192.0)})
+        advice = advise(QuotaType.PRODUCE, [demand("a", broker(8000.0))], tolerance=NO_OUTLIERS, supply=supply)
+
+        assert advice is not None
+        assert (advice.loads[0].available, advice.default) == (4000.0, 4000.0)
 
     def test_a_load_without_a_capacity_is_not_judged(self) -> None:
         advice = advise(QuotaType.PRODUCE, even(2), tolerance=NO_OUTLIERS)
@@ -166,6 +216,13 @@ def test_limits_are_rounded_up_to_two_digits(quota_type: QuotaType, value: float
 def test_a_tolerance_out_of_range_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UsageError):
         Tolerance(**wrong)
+
+
+def test_the_least_default_for_reading_is_an_option() -> None:
+    readers = [replace(each, quota_type=QuotaType.FETCH) for each in even(4)]
+    advice = advise(QuotaType.FETCH, readers, tolerance=replace(NO_OUTLIERS, fetch_floor=0.0))
+    assert advice is not None
+    assert (advice.default, advice.is_raised) == (4000.0, False)
 
 
 def test_the_default_for_reading_lets_a_whole_fetch_through() -> None:

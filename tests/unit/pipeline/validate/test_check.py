@@ -156,7 +156,9 @@ def test_scraped_rates_are_compared_where_the_window_is_full() -> None:
             "value": [value for _, _, value in rows],
         }
     )
-    tables = UsageTables(entities=entities, usage=usage, profiles=pa.table({}))
+    tables = UsageTables(
+        entities=entities, usage=usage, profiles=pa.table({}), demands=pa.table({}), replication=pa.table({})
+    )
     found = rate_checks(scrapes, tables, QuotaWindow(samples=11, window_s=1))
     assert found == {("c", 1, "produce", "alice", ""): RateCheck(scrapes=2, scraped=500.0, reckoned=500.0)}
 
@@ -183,20 +185,27 @@ def test_requests_are_shared_with_quotas_of_request_time_alone() -> None:
 
 def test_a_recommendation_has_its_document_and_explains_each_client(data: str, tmp_path: Path) -> None:
     file = tmp_path / "quotas.yaml"
-    found = document("pipeline", "recommend", data, *WINDOW, "--clients-share", "0.2", "--file", str(file))
+    found = document("pipeline", "recommend", data, *WINDOW, "--min-recorded", "30s", "--file", str(file))
     assert found["schema"] == "kafka-quotas.pipeline-recommend/1"
-    assert set(found) == {"schema", "events", "seconds", "cluster", "default_of", "quotas"}
+    assert set(found) == {"schema", "events", "seconds", "cluster", "default_of", "enough_data", "quotas"}
     kinds = {(each["quota_type"], each["kind"]): each for each in found["quotas"]}
     assert kinds["produce", "override"]["user"] == "alice"
     assert kinds["produce", "override"]["value"] > kinds["produce", "default"]["value"]
     code, out, _ = run_cli("diff", str(file), "--store", f"local:{tmp_path / 'q.db'}")
     assert code == 0
     assert "alice" in out
-    told = document("pipeline", "recommend", data, *WINDOW, "--clients-share", "0.2", "--explain", "alice")
+    told = document("pipeline", "recommend", data, *WINDOW, "--explain", "alice")
     assert told["schema"] == "kafka-quotas.pipeline-recommend-explain/1"
     assert {each["quota_type"] for each in told["quotas"]} == {"produce", "fetch", "request"}
     (why,) = [each["why"] for each in told["quotas"] if each["quota_type"] == "produce"]
-    assert "of its own: producer_byte_rate: needs 459.4 kB/s at broker 2" in why
+    assert "of its own: producer_byte_rate: at least 1.098 MB/s, which its throttle times imply" in why
+    code, _, err = run_cli("pipeline", "recommend", data, *WINDOW, "--file", str(tmp_path / "none.yaml"))
+    assert code == 2
+    assert "not enough data for a file of quotas: 40 s are recorded, 86,400 s are wanted" in err
+    assert not (tmp_path / "none.yaml").exists()
+    code, _, err = run_cli("pipeline", "recommend", data, *WINDOW)
+    assert "warning: fetch: the demand of user bob is unknown: it was held back for 100% of its time" in err
+    assert "warning: not enough data" in err
     code, _, err = run_cli("pipeline", "recommend", data, *WINDOW, "--explain", "mallory")
     assert code == 2
     assert "no events of user mallory" in err
