@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support.brokers.java_process import free_port, java
 from tests.support.processes.run_cli import run_cli
+from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.core import extras
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
@@ -149,7 +150,7 @@ def test_a_stream_at_a_connect_server_is_refused_with_the_reason(tmp_path: Path)
         "--master",
         "sc://127.0.0.1:15002",
         "--store",
-        f"local:{tmp_path}/q.db",
+        new_store(tmp_path, {}),
     )
     code, out, err = run_cli(*argv)
     assert (code, out) == (2, "")

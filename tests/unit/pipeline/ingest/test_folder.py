@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.support.pipeline.logs import SAMPLE_LINES, log_text, request_line, sample_entries, table_rows
 from tests.support.processes.run_cli import run_cli
+from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.pipeline.ingest import local_engine, plan
 from kafka_quotas.pipeline.ingest.change import NO_FILE, Change, ingest_id
@@ -128,8 +129,8 @@ def test_a_line_that_is_being_written_is_told_and_read_once_it_is_whole(tmp_path
 
 
 def test_a_file_of_another_kind_is_an_error_and_not_an_empty_result(tmp_path: Path) -> None:
-    log = broker_log(tmp_path, "# Notes\n\nnothing that a broker writes\n", name="README.md")
-    code, out, err = run_cli("pipeline", "ingest", str(log), "--out", str(tmp_path / "data"), "--engine", "local")
+    log = broker_log(tmp_path, "Notes on a cluster\n\nnothing that a broker writes\n", name="notes.md")
+    code, out, err = run_cli("pipeline", "ingest", str(log), "--out", str(tmp_path / "data"), "--form", "prometheus")
     assert (code, "quarantined" in out) == (1, True)
     assert err.splitlines()[-2] == "error: nothing was read: 2 lines went into the table quarantine"
 
@@ -339,7 +340,7 @@ def test_a_wrong_time_zone_is_noted_and_corrected_by_reading_anew(tmp_path: Path
     lake = Lake(url=str(data))
     assert sum(Snapshot.of(lake).read(CLIENTS)["events"].to_pylist()) == 8
     assert {row["ts_ms"] for row in Snapshot.of(lake, 1).read(EVENTS).to_pylist() if row["broker_id"] == 1} == before
-    code, _, told = run_cli("pipeline", "usage", str(data), "--as-of", "9", "--store", f"local:{tmp_path}/q.db")
+    code, _, told = run_cli("pipeline", "usage", str(data), "--as-of", "9", "--store", new_store(tmp_path, {}))
     assert (code, "has no change 9: there are 1 to 2" in told) == (2, True)
 
 
