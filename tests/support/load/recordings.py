@@ -70,16 +70,21 @@ def recorded(
     )
 
 
-def run_of(*clients: RecordedClient, elapsed_s: float = 20.0, enforcers: int = 1, cpu: float = 0.2) -> LoadResult:
-    """The result of a run of these clients."""
-    plan = LoadPlan(
+def plan_of(*clients: RecordedClient, duration_s: float = 20.0) -> LoadPlan:
+    """The plan of a run of these clients."""
+    return LoadPlan(
         bootstrap="127.0.0.1:9092",
         entities=tuple(client.entity for client in clients),
-        duration_s=elapsed_s,
+        duration_s=duration_s,
         warmup_s=0.0,
         window=WINDOW,
         run_id=7,
     )
+
+
+def run_of(*clients: RecordedClient, elapsed_s: float = 20.0, enforcers: int = 1, cpu: float = 0.2) -> LoadResult:
+    """The result of a run of these clients."""
+    plan = plan_of(*clients, duration_s=elapsed_s)
     facts = RunFacts(
         started_ms=1_700_000_000_000,
         elapsed_s=elapsed_s,

@@ -16,6 +16,7 @@ from kafka_quotas.cli.load_test.options import (
     Expect,
     LengthOptions,
     Prometheus,
+    ShardOptions,
     aborts,
     expectations,
 )
@@ -55,6 +56,7 @@ class FloodVerdictOptions:
     brokers: Brokers = None
     expect: Expect = None
     abort_on: AbortOn = None
+    shards: ShardOptions
     prometheus: Prometheus = None
 
 
@@ -85,6 +87,8 @@ def run_flood(
         scale=1.0,
         expectations=expectations(verdict.expect),
         aborts=aborts(verdict.abort_on),
+        share=verdict.shards.share,
+        start_at_ms=verdict.shards.start_at_ms,
         prometheus=tuple(verdict.prometheus or ()),
     )
     output.check()

@@ -18,6 +18,7 @@ LOADS = lazy_commands(
         "validate": ("scenarios:validate", "Tell whether a scenario can be run here, without running it."),
         "report": ("kept_runs:report", "Draw a kept run's report again, and tell its verdict."),
         "compare": ("kept_runs:compare", "Tell whether the second of two runs is worse than the first."),
+        "merge": ("merge:merge", "Join the shards of a load test to one run, with its verdict."),
         "restore": ("restore:restore", "Put back what a run that was killed left behind."),
     },
 )

@@ -52,6 +52,15 @@ def report(
     print_load(result, output)
     drawn = f"{REPORT_FILE} and {PLOT_FILE}" if png else REPORT_FILE
     write(f"{drawn} drawn in {place}", sys.stderr)
+    end_with_verdict(result)
+
+
+def end_with_verdict(result: LoadResult) -> None:
+    """End the command with the exit code of a run.
+
+    Raises:
+        typer.Exit: It was interrupted, or a judgement is not met.
+    """
     if result.interrupted:
         raise typer.Exit(_INTERRUPTED)
     if not result.ok:

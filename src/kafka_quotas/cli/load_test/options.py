@@ -1,5 +1,6 @@
 """The options of load tests about clients, their load, and what is judged."""
 
+import re
 from dataclasses import replace
 from typing import Annotated
 
@@ -7,12 +8,13 @@ import typer
 
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.commands.load_test.typed_scenario import one_for_each
+from kafka_quotas.core.clock import parse_instant
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.units import parse_bytes, parse_duration_ms
 from kafka_quotas.loadtest.judge.abort import parse_abort
 from kafka_quotas.loadtest.judge.expectation import Expectation, parse_expectation
 from kafka_quotas.loadtest.plan.offered_rate import AS_FAST_AS_POSSIBLE, NO_LOAD, parse_offered_rate, parse_stage
-from kafka_quotas.loadtest.plan.plan import MAX_RECORD_SIZE, ClientName, parse_entity_name
+from kafka_quotas.loadtest.plan.plan import MAX_RECORD_SIZE, WHOLE, ClientName, Share, parse_entity_name
 from kafka_quotas.loadtest.plan.workload import Arrival, ClientKind, Loop
 from kafka_quotas.loadtest.scenario.model import ScenarioClient
 
@@ -207,3 +209,35 @@ def aborts(texts: list[str] | None) -> tuple[Expectation, ...]:
         UsageError: A text is no threshold, or is none that can end a run.
     """
     return tuple(map(parse_abort, texts or ()))
+
+
+@option_group
+class ShardOptions:
+    """The options about a load that several processes share."""
+
+    shard: str | None = option(
+        "--shard NUMBER/COUNT",
+        help="Put this share of every client's load on the target, as 2/4: every fourth arrival, from the second on. "
+        "Shards have the same options and start together, and 'load-test merge' joins what they wrote with --out.",
+    )
+    start_at: str | None = option(
+        "--start-at TIME", help="When the load begins, as 2026-11-22T19:30:00Z, late enough for all to be ready."
+    )
+
+    @property
+    def share(self) -> Share:
+        """The share of the load, the whole of it without the option."""
+        if self.shard is None:
+            return WHOLE
+        match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", self.shard, re.ASCII)
+        if match is None:
+            raise UsageError(f"not a shard: {self.shard!r}", hint="write NUMBER/COUNT, such as 2/4")
+        return Share(number=int(match[1]), count=int(match[2]))
+
+    @property
+    def start_at_ms(self) -> int | None:
+        """The start of the load, None for as soon as all is ready."""
+        try:
+            return None if self.start_at is None else parse_instant(self.start_at)
+        except ValueError as error:
+            raise UsageError(f"not a time: {self.start_at!r}", hint="write it as 2026-11-22T19:30:00Z") from error

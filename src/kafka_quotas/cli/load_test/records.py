@@ -16,6 +16,7 @@ from kafka_quotas.cli.load_test.options import (
     LengthOptions,
     Prometheus,
     RecordSize,
+    ShardOptions,
     aborts,
     expectations,
     record_bytes,
@@ -113,6 +114,7 @@ class RecordVerdictOptions:
     brokers: Brokers = None
     expect: Expect = None
     abort_on: AbortOn = None
+    shards: ShardOptions
     control: str | None = option(
         "--control [USER]/CLIENT-ID",
         help="The client, one of --entity, that the others must not harm. It runs alone first, and its p99 beside the "
@@ -200,6 +202,8 @@ def _run(does: Workload, asked: LoadOptions) -> int:
         scale=1.0,
         expectations=expectations(verdict.expect),
         aborts=aborts(verdict.abort_on),
+        share=verdict.shards.share,
+        start_at_ms=verdict.shards.start_at_ms,
         control_factor=verdict.control_factor,
         prometheus=tuple(verdict.prometheus or ()),
         is_typed=True,

@@ -31,6 +31,7 @@ from kafka_quotas.loadtest.result.hgrm import hgrm_files
 from kafka_quotas.loadtest.result.reading import REPEAT, RUN_FILE
 from kafka_quotas.loadtest.result.result import LoadResult, ProbeResult
 from kafka_quotas.loadtest.result.samples_file import SAMPLES_FILE, can_write_samples, write_samples
+from kafka_quotas.loadtest.result.shard_file import SHARD_FILE, Shard, write_shard
 from kafka_quotas.loadtest.scenario.model import Variant
 
 
@@ -138,12 +139,12 @@ class ResultOutput:
             write(f"repeat {number} of {self.repeat}", sys.stdout)
             yield replace(self, out=self.out / f"{REPEAT}{number}")
 
-    def keep(self, result: LoadResult) -> Iterator[KafkaQuotasError]:
+    def keep(self, result: LoadResult, shard: Shard | None = None) -> Iterator[KafkaQuotasError]:
         """Print the result, draw its plots and write its folder, and yield the error of each that fails."""
         print_load(result, self.output)
         writes = [partial(save_plot, load_series(result), plot, title=result.title) for plot in self.plot or ()]
         if self.out is not None:
-            writes.append(partial(_keep_in_own_folder, result, self.out))
+            writes.append(partial(_keep_in_own_folder, result, self.out, shard))
         for write_one in writes:
             try:
                 write_one()
@@ -165,7 +166,7 @@ def keep_runs(result: ScenarioResult, output: ResultOutput) -> None:
         is_judged = run.variant is Variant.WITH_QUOTAS
         if output.output is Output.TABLE or is_judged:
             out = output.out if is_judged or output.out is None else output.out / run.variant.value
-            failures += replace(output, out=out, plot=output.plot if is_judged else None).keep(run.result)
+            failures += replace(output, out=out, plot=output.plot if is_judged else None).keep(run.result, run.shard)
     if output.output is Output.TABLE:
         for run in result.runs:
             if run.result.probes:
@@ -174,13 +175,22 @@ def keep_runs(result: ScenarioResult, output: ResultOutput) -> None:
         write(f"note: run at a scale of {result.scale:g}; --scale 1 is the whole scenario", sys.stderr)
     for leftover in result.leftovers:
         write(f"warning: {leftover}", sys.stderr)
+    raise_all(failures)
+
+
+def raise_all(failures: Sequence[KafkaQuotasError]) -> None:
+    """Raise one error for all outputs that failed, if any did.
+
+    Raises:
+        KafkaQuotasError: It names each of them.
+    """
     if failures:
         raise KafkaQuotasError("; ".join(each.message for each in failures), hint=failures[0].hint) from failures[0]
 
 
-def _keep_in_own_folder(result: LoadResult, folder: Path) -> None:
+def _keep_in_own_folder(result: LoadResult, folder: Path, shard: Shard | None) -> None:
     make_folder(folder)
-    keep_result(result, folder)
+    keep_result(result, folder, shard=shard)
 
 
 def probes_text(result: LoadResult) -> str:
@@ -201,8 +211,8 @@ def _errors(probes: Sequence[ProbeResult]) -> str:
     return "; ".join(sorted({probe.error for probe in probes if probe.error}))
 
 
-def keep_result(result: LoadResult, folder: Path, *, plot: bool = False) -> None:
-    """Write the run into its folder: run.json, hgrm files and what installed libraries can produce.
+def keep_result(result: LoadResult, folder: Path, *, plot: bool = False, shard: Shard | None = None) -> None:
+    """Write a run into its folder: run.json, hgrm files, a shard, and what installed libraries can make.
 
     These are samples.parquet (pyarrow), report.html and, for `plot`, run.png (matplotlib). The folder must exist.
 
@@ -213,6 +223,8 @@ def keep_result(result: LoadResult, folder: Path, *, plot: bool = False) -> None
         (place / RUN_FILE).write_text(json_text(envelope(load_listing(result))) + "\n", encoding="utf-8")
         for name, text in hgrm_files(result):
             (place / name).write_text(text, encoding="ascii")
+        if shard is not None:
+            write_shard(shard, place / SHARD_FILE)
         if can_write_samples():
             write_samples(result, place / SAMPLES_FILE)
         else:

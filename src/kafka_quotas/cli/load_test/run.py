@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.framework.option_groups import option, option_group
-from kafka_quotas.cli.load_test.options import AbortOn, Brokers, ControlFactor, Prometheus, aborts, expectations
+from kafka_quotas.cli.load_test.options import (
+    AbortOn,
+    Brokers,
+    ControlFactor,
+    Prometheus,
+    ShardOptions,
+    aborts,
+    expectations,
+)
 from kafka_quotas.cli.load_test.result_output import ResultOutput, keep_runs
 from kafka_quotas.cli.load_test.target_options import LoadWindowOptions, TargetOptions
 from kafka_quotas.cli.load_test.views.live import live_watcher
@@ -63,6 +71,7 @@ class VerdictOptions:
         "'entity(app).response.p99 < 50ms'; may be repeated.",
     )
     abort_on: AbortOn = None
+    shards: ShardOptions
     control_factor: ControlFactor = None
     experiment: str | None = option(
         "--experiment TIME",
@@ -94,6 +103,8 @@ def run(
         scale=verdict.scale,
         expectations=expectations(verdict.expect),
         aborts=aborts(verdict.abort_on),
+        share=verdict.shards.share,
+        start_at_ms=verdict.shards.start_at_ms,
         control_factor=verdict.control_factor,
         experiment_s=None if verdict.experiment is None else float(parse_duration_ms(verdict.experiment)) / 1000,
         prometheus=tuple(verdict.prometheus or ()),

@@ -9,8 +9,10 @@ from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.extras import require_extra
 from kafka_quotas.loadtest.judge.expectation import Expectation, check_entities, parse_expectation
-from kafka_quotas.loadtest.plan.workload import ClientKind, RequestFlood, Workload
+from kafka_quotas.loadtest.plan.plan import WHOLE, Share
+from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, RequestFlood, Workload
 from kafka_quotas.loadtest.result.result import LoadResult
+from kafka_quotas.loadtest.result.shard_file import Shard
 from kafka_quotas.loadtest.run.host_limits import HostLimits, host_limits
 from kafka_quotas.loadtest.scenario.model import Scenario, ScenarioClient, Variant
 from kafka_quotas.loadtest.scenario.planning import client_names
@@ -49,6 +51,10 @@ class RunRequest:
     """Addresses of the brokers' own metrics, read during the run."""
     experiment_s: float | None = None
     """How long the load may be run with and without quotas, alternating, None for the default of the target."""
+    share: Share = WHOLE
+    """The share of the load that this process puts on the target."""
+    start_at_ms: int | None = None
+    """When the load begins, in milliseconds since the epoch, None for as soon as all is ready."""
 
     @property
     def experiment_time_s(self) -> float:
@@ -64,6 +70,8 @@ class VariantResult:
 
     variant: Variant
     result: LoadResult
+    shard: Shard | None = None
+    """The shard that the run was, None for a whole load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +123,8 @@ def ready_scenario(request: RunRequest) -> tuple[Scenario, float]:
         first, count = found[0], len(found)
         more = f" (and {count - 1} more, see load-test validate)" if count > 1 else ""
         raise UsageError(f"{first.message}{more}", hint=first.hint)
+    if request.share != WHOLE:
+        _check_share(request, scenario)
     check_entities(
         (*map(parse_expectation, (*scenario.expect, *scenario.abort_on)), *request.expectations, *request.aborts),
         [name.label for name in client_names(scenario)],
@@ -135,3 +145,23 @@ def _require_clients(clients: Sequence[ScenarioClient]) -> None:
 def _sends_records(client: ScenarioClient) -> bool:
     floods = isinstance(client.flood, RequestFlood) and client.flood.api == "Produce"
     return client.does is Workload.PRODUCE or floods
+
+
+def _check_share(request: RunRequest, scenario: Scenario) -> None:
+    """Refuse what only one process can do of a load.
+
+    Raises:
+        UsageError: There is something of the kind, or no time at which all shards start.
+    """
+    if not request.target.is_theirs or request.target.through_daemon:
+        raise UsageError("shards need one target for all of them", hint="name it with --bootstrap-server")
+    if request.start_at_ms is None:
+        raise UsageError(
+            "shards have to start together", hint='--start-at "$(date -u -d +1min +%FT%TZ)", in all of them'
+        )
+    if request.experiment_s:
+        raise UsageError("an experiment with and without quotas has no shares", hint="leave --shard or its time out")
+    if any(entity.control for entity in scenario.entities) or len(scenario.variants) > 1 or scenario.probes:
+        raise UsageError("control clients, variants and probes belong to one process", hint="run them without --shard")
+    if any(isinstance(entity.flood, MutationFlood) and entity.flood.total_topics for entity in scenario.entities):
+        raise UsageError("a fixed number of topics has no shares", hint="let the flood last until the run ends")

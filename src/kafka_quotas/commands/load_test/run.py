@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -24,10 +25,11 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.loadtest.judge.abort import AbortCheck, parse_abort
 from kafka_quotas.loadtest.judge.expectation import parse_expectation
 from kafka_quotas.loadtest.judge.judging import Evidence, judge_run
-from kafka_quotas.loadtest.plan.plan import ClientName, LoadPlan
+from kafka_quotas.loadtest.plan.plan import WHOLE, ClientName, LoadPlan
 from kafka_quotas.loadtest.record.histogram import LatencySummary
 from kafka_quotas.loadtest.result.charges import logged_charges
 from kafka_quotas.loadtest.result.result import EntityKey, LoadResult
+from kafka_quotas.loadtest.result.shard_file import Shard
 from kafka_quotas.loadtest.run.host_limits import raise_open_files
 from kafka_quotas.loadtest.run.journal import RunHeader, RunJournal, open_journal
 from kafka_quotas.loadtest.run.quotas_in_force import InForce, quotas_in_force, stored_in_force
@@ -48,6 +50,9 @@ from kafka_quotas.loadtest.scenario.planning import (
 )
 
 _PROBE_GRACE_S: Final = 60.0
+_SHARDS_READY_S: Final = 2.0  # before the start the first shard has set the quotas, and the others read them
+_SHARDS_END_S: Final = 5.0  # for which quotas stay after the load, as clocks differ
+_PAUSE_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +130,10 @@ class _ScenarioRun:
                 if measured.ended_early:
                     break
             compared = self._compared(bed, journal, runs)
+        results = {variant: self._judged(variant, *runs[variant], compared) for variant in runs}
         return tuple(
-            VariantResult(variant=variant, result=self._judged(variant, *runs[variant], compared)) for variant in runs
+            VariantResult(variant=variant, result=result, shard=self._shard(runs[variant][0].plan, result))
+            for variant, result in results.items()
         )
 
     def _compared(
@@ -169,10 +176,14 @@ class _ScenarioRun:
     ) -> "_Measured":
         """Run one variant under its quotas, with the load of `before` where there is one."""
         quotas = self._scenario.quotas if variant is Variant.WITH_QUOTAS else ()
-        if quotas:
+        is_first = self._request.share.number == 1
+        if quotas and is_first:
             self._observer.step(f"setting {len(quotas)} quotas")
         with self._environment(variant, bed, journal, name=variant.value) as environment:
-            return self._measured(variant, bed, environment, before)
+            measured = self._measured(variant, bed, environment, before)
+            if quotas and is_first and self._request.share != WHOLE and not measured.ended_early:
+                self._pause(_SHARDS_END_S)
+            return measured
 
     @contextmanager
     def _environment(self, variant: Variant, bed: TestBed, journal: RunJournal, *, name: str) -> Iterator[Environment]:
@@ -180,7 +191,7 @@ class _ScenarioRun:
         is_limited = variant is Variant.WITH_QUOTAS
         wanted = [(each.entity, dict(each.values)) for each in self._scenario.quotas] if is_limited else []
         with ExitStack() as stack:
-            if wanted:
+            if wanted and self._request.share.number == 1:  # the first of several shards sets them for all
                 stack.enter_context(self.cleanup.quotas(journal, bed.store, wanted))
             yield stack.enter_context(
                 running_environment(
@@ -193,6 +204,8 @@ class _ScenarioRun:
     ) -> "_Measured":
         """Measure one variant, with the control clients alone first."""
         names = client_names(self._scenario)
+        if self._request.share.number > 1 and self._request.start_at_ms is not None:
+            self._pause((self._request.start_at_ms - self._clock.now_ms()) / 1000 - _SHARDS_READY_S)
         in_force = self._in_force(bed, names)
         plan = self._planned(in_force, bed, environment, before)
         alone = self._solo(plan)
@@ -212,6 +225,7 @@ class _ScenarioRun:
                 watcher=self._watch,
                 ready=lambda: marks.extend(mark_topics(direct) if self._request.checks_delivery else ()),
                 abort=abort,
+                start_at_ms=self._request.start_at_ms,
             )
             total_s = result.elapsed_s if abort.broken else plan.warmup_s + plan.duration_s
             for each in probes:
@@ -237,11 +251,26 @@ class _ScenarioRun:
         """Plan a variant, with the load of `before` where there is one, and create the topics of its floods."""
         if before is None:
             plan = scenario_plan(self._scenario, in_force, environment, run_id=self._run_id)
+            share = self._request.share
+            plan = replace(plan, entities=tuple(replace(entity, share=share) for entity in plan.entities))
         else:
             plan = same_load(replace(before, bootstrap=environment.bootstrap, run_id=before.run_id + 1), in_force)
         with self._signals.deferred():
             bed.make_flood_topics(plan)
         return plan
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, unless a signal ends the run."""
+        end_s = time.monotonic() + seconds
+        while (left_s := end_s - time.monotonic()) > 0:
+            self._signals.check()
+            time.sleep(min(left_s, _PAUSE_S))
+
+    def _shard(self, plan: LoadPlan, result: LoadResult) -> Shard | None:
+        if self._request.share == WHOLE:
+            return None
+        texts = (each.text for each in (*self._request.expectations, *self._request.aborts))
+        return Shard(plan=plan, result=result, expectations=(*self._scenario.expect, *self._scenario.abort_on, *texts))
 
     def _in_force(self, bed: TestBed, names: Sequence[ClientName]) -> InForce:
         """Return the quotas that hold for the clients, or none where the run reads no quotas."""
@@ -308,7 +337,7 @@ class _ScenarioRun:
             expected_errors={load.key: expected_errors(self._scenario, load) for load in measured.plan.entities},
             quotas_changed="; ".join(measured.changed) or None,
             outages=measured.outages,
-            expectations=expectations if is_limited else (),
+            expectations=expectations if is_limited and self._request.share == WHOLE else (),
         )
 
     def _judged(

@@ -4,12 +4,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
+from typing import Protocol
 
-from kafka_quotas.loadtest.clients.engine import LoadClient
+from kafka_quotas.loadtest.clients.engine import WireCount
 from kafka_quotas.loadtest.judge.judging import Evidence, judge_run
-from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+from kafka_quotas.loadtest.plan.plan import WHOLE, ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.ramp import mean_rate, rate_bounds
 from kafka_quotas.loadtest.plan.workload import UNITS, Arrival, MutationFlood, RateUnit, Workload
+from kafka_quotas.loadtest.record.books import Books
 from kafka_quotas.loadtest.record.recorder import Recorder
 from kafka_quotas.loadtest.record.timeline import Slot
 from kafka_quotas.loadtest.result.result import ClientResult, CpuUse, LoadResult, SecondSample, WindowSample
@@ -84,7 +86,35 @@ class RunFacts:
     """Outages and restarts of the target, steps of the clock, and standstills of this process, one line each."""
 
 
-def load_result(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> LoadResult:
+class MeasuredClient(Protocol):
+    """One client with what was recorded of it, by one process or by several."""
+
+    @property
+    def entity(self) -> ClientLoad:
+        """Its load."""
+        ...
+
+    @property
+    def recorder(self) -> Recorder:
+        """Its measurements."""
+        ...
+
+    @property
+    def wire(self) -> WireCount:
+        """Its bytes on the wire against bytes of payload."""
+        ...
+
+    @property
+    def unfinished(self) -> int:
+        """Records or requests that had no response at the end."""
+        ...
+
+    def books(self, *, answer_ms: float) -> Books:
+        """Return its books, where an answer takes `answer_ms` milliseconds at most."""
+        ...
+
+
+def load_result(plan: LoadPlan, clients: Sequence[MeasuredClient], facts: RunFacts) -> LoadResult:
     """Return the result of a run that has ended, judged by its clients' measurements alone."""
     result = LoadResult(
         bootstrap=plan.bootstrap,
@@ -106,7 +136,7 @@ def load_result(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) 
     return judge_run(result, Evidence(warnings=warnings(result)))
 
 
-def _entity_result(plan: LoadPlan, client: LoadClient, facts: RunFacts, verdict: ClientVerdict) -> ClientResult:
+def _entity_result(plan: LoadPlan, client: MeasuredClient, facts: RunFacts, verdict: ClientVerdict) -> ClientResult:
     recorder, entity = client.recorder, client.entity
     return ClientResult(
         name=entity.name,
@@ -137,9 +167,9 @@ def _entity_result(plan: LoadPlan, client: LoadClient, facts: RunFacts, verdict:
     )
 
 
-def _verdicts(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> list[ClientVerdict]:
+def _verdicts(plan: LoadPlan, clients: Sequence[MeasuredClient], facts: RunFacts) -> list[ClientVerdict]:
     """Return the verdict on every client, where those of one bucket are judged by their sum."""
-    sharing: dict[str, list[LoadClient]] = {}
+    sharing: dict[str, list[MeasuredClient]] = {}
     for client in clients:
         if client.entity.bucket:
             sharing.setdefault(client.entity.bucket, []).append(client)
@@ -153,7 +183,7 @@ def _verdicts(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) ->
     ]
 
 
-def _verdict(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> ClientVerdict:
+def _verdict(plan: LoadPlan, clients: Sequence[MeasuredClient], facts: RunFacts) -> ClientVerdict:
     """Return the verdict on the sum of the clients that one quota limits, most often one client."""
     entity = clients[0].entity
     start_s = min(client.entity.start_s for client in clients)
@@ -161,13 +191,14 @@ def _verdict(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> 
     seen = _seen(clients, from_s=max(plan.warmup_s, start_s), elapsed_s=max(end_s - start_s, 0.0), end_s=end_s)
     warmup_ms = max(plan.warmup_s - start_s, 0.0) * 1000
     quota = None if entity.quota is None else entity.quota * _enforcers(plan, clients[0], facts)
-    is_staged = entity.is_judged and _crosses(clients, quota, from_s=max(plan.warmup_s, start_s), to_s=end_s)
-    if is_staged or not entity.is_judged:
+    is_judged = entity.is_judged and entity.share == WHOLE
+    is_staged = is_judged and _crosses(clients, quota, from_s=max(plan.warmup_s, start_s), to_s=end_s)
+    if is_staged or not is_judged:
         return unjudged_verdict(seen, quota=quota, window_ms=plan.window_ms, warmup_ms=warmup_ms, is_staged=is_staged)
     return entity_verdict(seen, quota=quota, window_ms=plan.window_ms, warmup_ms=warmup_ms)
 
 
-def _seen(clients: Sequence[LoadClient], *, from_s: float, elapsed_s: float, end_s: float) -> Observation:
+def _seen(clients: Sequence[MeasuredClient], *, from_s: float, elapsed_s: float, end_s: float) -> Observation:
     """Return the observation of clients of one workload together, whose offers count from `from_s` on."""
     entity = clients[0].entity
     offers = [_offered(client, from_s=from_s, to_s=end_s) for client in clients]
@@ -186,19 +217,20 @@ def _seen(clients: Sequence[LoadClient], *, from_s: float, elapsed_s: float, end
     )
 
 
-def _patience_ms(client: LoadClient) -> float:
+def _patience_ms(client: MeasuredClient) -> float:
     """Return how long a client may be without an answer: a throttle time, the wait for an arrival, and a moment."""
     entity = client.entity
     rate = float(entity.arrivals_per_second or 0)
     spacing = {Arrival.BURST: entity.burst_size, Arrival.POISSON: _LONGEST_SPACING}.get(entity.arrival, 1)
+    spacing *= entity.share.count
     return client.recorder.throttle.max_ms + (spacing / rate * 1000 if rate else 0) + _MOMENT_MS
 
 
-def _enforcers(plan: LoadPlan, client: LoadClient, facts: RunFacts) -> int:
+def _enforcers(plan: LoadPlan, client: MeasuredClient, facts: RunFacts) -> int:
     return facts.enforcers.get(client.entity.topic, plan.enforcers or 1)
 
 
-def charged_trace(client: LoadClient) -> list[tuple[float, int]]:
+def charged_trace(client: MeasuredClient) -> list[tuple[float, int]]:
     """Return the charges to the client's quota over time.
 
     They are exact where the client sees its responses. Otherwise each is the acknowledged (or received) payload times
@@ -210,7 +242,7 @@ def charged_trace(client: LoadClient) -> list[tuple[float, int]]:
     return [(float(t_ms), round(size * client.wire.ratio)) for t_ms, size in recorder.trace.entries()]
 
 
-def _crosses(clients: Sequence[LoadClient], quota: float | None, *, from_s: float, to_s: float) -> bool:
+def _crosses(clients: Sequence[MeasuredClient], quota: float | None, *, from_s: float, to_s: float) -> bool:
     """Return whether clients offer now less and now more than their quota, which promises no one rate."""
     if quota is None or not any(client.entity.ramp for client in clients):
         return False
@@ -218,7 +250,7 @@ def _crosses(clients: Sequence[LoadClient], quota: float | None, *, from_s: floa
     return sum(low for low, _ in bounds) <= quota < sum(high for _, high in bounds)
 
 
-def _bounds(client: LoadClient, *, from_s: float, to_s: float) -> tuple[float, float]:
+def _bounds(client: MeasuredClient, *, from_s: float, to_s: float) -> tuple[float, float]:
     """Return the lowest and the highest rate that a client offers, in the unit of its quota."""
     entity = client.entity
     if not entity.ramp:
@@ -228,7 +260,7 @@ def _bounds(client: LoadClient, *, from_s: float, to_s: float) -> tuple[float, f
     return low * _cost(client), high * _cost(client)
 
 
-def _offered(client: LoadClient, *, from_s: float, to_s: float) -> float | None:
+def _offered(client: MeasuredClient, *, from_s: float, to_s: float) -> float | None:
     """Return what the client offers in the unit of its rate, None for as much as possible."""
     entity = client.entity
     if entity.arrivals_per_second is None:
@@ -239,12 +271,13 @@ def _offered(client: LoadClient, *, from_s: float, to_s: float) -> float | None:
     return rate * _cost(client)
 
 
-def _cost(client: LoadClient) -> float:
-    """Return the cost of one arrival in the unit of the quota."""
-    flood = client.entity.flood
-    if UNITS[client.entity.workload] is RateUnit.BYTES:
-        return client.entity.record_size * client.wire.ratio
-    return flood.topics_per_request * flood.partitions_per_topic if isinstance(flood, MutationFlood) else 1
+def _cost(client: MeasuredClient) -> float:
+    """Return the cost of one arrival in the unit of the quota, or of this process's share of it."""
+    entity, flood = client.entity, client.entity.flood
+    if UNITS[entity.workload] is RateUnit.BYTES:
+        return entity.record_size * client.wire.ratio / entity.share.count
+    cost = flood.topics_per_request * flood.partitions_per_topic if isinstance(flood, MutationFlood) else 1
+    return cost / entity.share.count
 
 
 def _offer_slack(entity: ClientLoad, elapsed_s: float) -> float:
@@ -261,7 +294,7 @@ def _first_throttle_ms(recorder: Recorder) -> float | None:
     return next((float(slot.start_ms) for slot in recorder.timeline.slots() if slot.throttled), None)
 
 
-def _seconds(client: LoadClient, elapsed_s: float) -> tuple[SecondSample, ...]:
+def _seconds(client: MeasuredClient, elapsed_s: float) -> tuple[SecondSample, ...]:
     """Return all whole samples of a run, one second each or longer, also those without activity."""
     recorder = client.recorder
     slot_ms = recorder.timeline.slot_ms
@@ -270,7 +303,7 @@ def _seconds(client: LoadClient, elapsed_s: float) -> tuple[SecondSample, ...]:
     return tuple(_second(slots.get(start, Slot(start_ms=start)), client, slot_ms) for start in starts)
 
 
-def _second(slot: Slot, client: LoadClient, slot_ms: int) -> SecondSample:
+def _second(slot: Slot, client: MeasuredClient, slot_ms: int) -> SecondSample:
     return SecondSample(
         second=slot.start_ms // 1000,
         rate=_charged(slot, client) / slot_ms * 1000,
@@ -278,7 +311,7 @@ def _second(slot: Slot, client: LoadClient, slot_ms: int) -> SecondSample:
     )
 
 
-def _windows(client: LoadClient, elapsed_s: float) -> tuple[WindowSample, ...]:
+def _windows(client: MeasuredClient, elapsed_s: float) -> tuple[WindowSample, ...]:
     """Return the samples of a run by quota window, of which the last may be shorter."""
     timeline = client.recorder.timeline
     samples = []
@@ -289,7 +322,7 @@ def _windows(client: LoadClient, elapsed_s: float) -> tuple[WindowSample, ...]:
     return tuple(samples)
 
 
-def _window(slot: Slot, client: LoadClient, span_ms: float) -> WindowSample:
+def _window(slot: Slot, client: MeasuredClient, span_ms: float) -> WindowSample:
     known = slot.responses or not slot.throttled
     return WindowSample(
         start_s=slot.start_ms / 1000,
@@ -302,5 +335,5 @@ def _window(slot: Slot, client: LoadClient, span_ms: float) -> WindowSample:
     )
 
 
-def _charged(slot: Slot, client: LoadClient) -> float:
+def _charged(slot: Slot, client: MeasuredClient) -> float:
     return float(slot.charged) if client.recorder.charged else slot.size * client.wire.ratio

@@ -15,6 +15,8 @@ MAX_RECORD_SIZE = 900_000
 """Bytes, as librdkafka and brokers take 1,000,000 with the framing by default."""
 MAX_ENTITIES = 1000
 """Clients in one run."""
+MAX_SHARES = 1000
+"""Processes that share one load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,25 @@ class ClientSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """One of several equal shares of a load, each of which a process of its own puts on the target."""
+
+    number: int = 1
+    """Its number, from 1."""
+    count: int = 1
+    """The number of all shares."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= self.count <= MAX_SHARES:
+            raise UsageError(
+                f"no share is {self.number}/{self.count}", hint=f"write 2/4, with at most {MAX_SHARES} shares"
+            )
+
+
+WHOLE = Share()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLoad(ClientSettings):
     """One client of a run: its name, its load, and the quota that it is judged by."""
 
@@ -93,6 +114,8 @@ class ClientLoad(ClientSettings):
     """Every quota in force that concerns its workload, by the name of its key, per broker."""
     is_time_limited: bool = False
     """Whether its thread time is limited, perhaps beside its rate."""
+    share: Share = WHOLE
+    """The share of its arrivals that this process sends."""
     bucket: str = ""
     """The name of the quota that it shares with clients of its workload, which are judged by their sum, empty for none.
     """

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Final, Protocol
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.plan.plan import ClientLoad
+from kafka_quotas.loadtest.plan.plan import ClientLoad, Share
 from kafka_quotas.loadtest.plan.ramp import RampSchedule, multiplied
 from kafka_quotas.loadtest.plan.workload import Arrival
 
@@ -123,8 +123,31 @@ class BurstSchedule:
         return self.bursts.due_count(elapsed_ns) * self.burst_size
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareSchedule:
+    """Every Nth arrival of a schedule, so that N shares have all of them between them, and none twice."""
+
+    whole: Schedule
+    share: Share
+
+    def intended_ns(self, index: int) -> int:
+        """Return when arrival `index` of the share is due, in nanoseconds since the start."""
+        return self.whole.intended_ns(index * self.share.count + self.share.number - 1)
+
+    def due_count(self, elapsed_ns: int) -> int:
+        """Return how many arrivals of the share are due at `elapsed_ns`, earlier ones included."""
+        return (self.whole.due_count(elapsed_ns) + self.share.count - self.share.number) // self.share.count
+
+
 def schedule_of(entity: ClientLoad, *, seed: int) -> Schedule | None:
     """Return the schedule of a client's arrivals, None for as many as possible."""
+    whole = _whole_schedule(entity, seed=seed)
+    if whole is None or entity.share.count == 1:
+        return whole
+    return ShareSchedule(whole=whole, share=entity.share)
+
+
+def _whole_schedule(entity: ClientLoad, *, seed: int) -> Schedule | None:
     match entity.arrival:
         case _ if entity.arrivals_per_second is None:
             return None

@@ -67,10 +67,15 @@ class Histogram:
             microseconds = microseconds >> shift << shift
         self._counts[microseconds] += count
 
+    def take(self, counts: Mapping[int, int], *, censored: int) -> None:
+        """Add the cells of another histogram, by their lowest values in microseconds."""
+        self._counts.update(counts)
+        self.censored += censored
+
     def snapshot(self) -> "Histogram":
         """Return a copy as of now, safe while another thread writes."""
         taken = Histogram()
-        taken._counts = Counter(dict(self._counts))  # dict() copies in one step of the interpreter
+        taken.take(dict(self._counts), censored=self.censored)  # dict() copies in one step of the interpreter
         return taken
 
     @property

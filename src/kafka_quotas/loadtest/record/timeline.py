@@ -5,7 +5,7 @@ merged into slots of one quota window, and then into twice as many windows each 
 long as `max_slots` of them last.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 SECOND_MS = 1000
@@ -55,6 +55,17 @@ class Timeline:
         self._slots: list[Slot] = []
         self._current = Slot(start_ms=0)
         self._end_ms = 0  # of the current slot; 0 while there is none
+
+    @classmethod
+    def of(cls, slots: Sequence[Slot], *, slot_ms: int, window_ms: int) -> "Timeline":
+        """Return a timeline with these slots, in order of time, which are `slot_ms` long."""
+        timeline = cls(window_ms=window_ms, max_slots=max(len(slots), 1))
+        timeline.slot_ms = slot_ms
+        timeline._slots = list(slots)
+        if slots:
+            timeline._current = slots[-1]
+            timeline._end_ms = slots[-1].start_ms + slot_ms
+        return timeline
 
     def at(self, t_ms: int) -> Slot:
         """Return the slot for writing at a time that is not before that of the last call, or at 0."""

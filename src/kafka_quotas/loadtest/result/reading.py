@@ -79,7 +79,7 @@ def read_run(folder_or_file: Path) -> LoadResult:
         document = json.loads(text)
         schema = document["schema"]
         if schema == SCHEMA:
-            return _result(document)
+            return result_of(document)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
         raise KafkaQuotasError(f"{path} is no run of a load test: {reason}", hint=f"its schema is {SCHEMA}") from error
@@ -89,7 +89,12 @@ def read_run(folder_or_file: Path) -> LoadResult:
     )
 
 
-def _result(data: Mapping[str, Any]) -> LoadResult:
+def result_of(data: Mapping[str, Any]) -> LoadResult:
+    """Return the result that a document holds.
+
+    Raises:
+        ValueError: It is no such document. So does a KeyError, TypeError or AttributeError mean.
+    """
     window, cpu = data["quota_window"], data["cpu"]
     return LoadResult(
         bootstrap=data["bootstrap"],

@@ -68,22 +68,27 @@ def run_load(
     watcher: Watcher | None = None,
     ready: Callable[[], None] | None = None,
     abort: AbortCheck | None = None,
+    start_at_ms: int | None = None,
 ) -> LoadResult:
     """Run a plan and return its result, which is marked as interrupted after Ctrl-C.
 
     `ready` is called when the cluster has accepted every client, right before the load. `abort` is asked several times
-    a second after the warm-up, and a broken threshold ends the run and makes it void.
+    a second after the warm-up, and a broken threshold ends the run and makes it void. `start_at_ms` is when the load
+    begins (milliseconds since the epoch), None for at once.
 
     Raises:
         ClusterUnreachableError: If no broker answers, or nothing is acknowledged for a long time.
         LoadRefusedError: If the cluster refuses a client, a topic does not exist, or a topic to consume is empty.
-        UsageError: If a client refuses a property, or its library can't run the workload.
+        UsageError: If a client refuses a property, its library can't run the workload, or `start_at_ms` is over.
     """
     views = _look_at_topics(plan)
     if ready is not None:
         ready()
     started_ms, cpu_s = clock.now_ms(), time.process_time()
     start_ns = time.monotonic_ns() + _HEAD_START_NS
+    if start_at_ms is not None:
+        start_ns += _ahead_ns(start_at_ms - started_ms)
+        started_ms = start_at_ms
     instants = RunClock(
         start_ns=start_ns,
         measure_from_ns=start_ns + int(plan.warmup_s * 1e9),
@@ -110,6 +115,20 @@ def run_load(
         outages=(*target.findings, *run.clocks.findings, *run.standstills, *run.aborted),
     )
     return load_result(plan, run.clients, facts)
+
+
+def _ahead_ns(left_ms: int) -> int:
+    """Return how much later than without a start time the load begins, in nanoseconds.
+
+    Raises:
+        UsageError: The time is over.
+    """
+    left_ns = left_ms * 1_000_000 - _HEAD_START_NS
+    if left_ns < 0:
+        raise UsageError(
+            f"everything was ready {-left_ns / 1e9:.1f} s after --start-at", hint="name a later time, in all shards"
+        )
+    return left_ns
 
 
 def _look_at_topics(plan: LoadPlan) -> dict[TopicUse, TopicView]:

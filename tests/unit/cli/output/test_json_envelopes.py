@@ -43,6 +43,7 @@ ELSEWHERE = {
     "load-test mutate": ("load-test/2", "tests/unit/loadtest/result/test_document.py"),
     "load-test connect": ("load-test/2", "tests/unit/loadtest/result/test_document.py"),
     "load-test report": ("load-test/2", "tests/unit/loadtest/result/test_document.py"),
+    "load-test merge": ("load-test/2", "tests/unit/loadtest/result/test_document.py"),
     "load-test compare": ("load-comparison/1", "tests/unit/cli/load_test/test_result_output.py"),
     "demo": ("load-test/2", "tests/unit/loadtest/result/test_document.py"),
 }

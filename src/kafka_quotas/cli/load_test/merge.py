@@ -1,0 +1,28 @@
+"""`kafka-quotas load-test merge`: the shards of one load test as one run, with its verdict."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.framework.option_groups import Without
+from kafka_quotas.cli.load_test.kept_runs import end_with_verdict
+from kafka_quotas.cli.load_test.result_output import ResultOutput, raise_all
+from kafka_quotas.loadtest.judge.merge import merge_shards
+from kafka_quotas.loadtest.result.shard_file import read_shard
+
+Folders = Annotated[
+    list[Path], typer.Argument(metavar="DIR...", help="The folders that all shards wrote with --out, in any order.")
+]
+
+
+def merge(folders: Folders, *, output: Annotated[ResultOutput, Without("repeat")]) -> None:
+    """Join the shards of a load test to one run, and judge it as one.
+
+    Histograms, samples and books are summed exactly. The exit code is the verdict on the whole, which is void where a
+    shard is void or ended early.
+    """
+    output.check()
+    result = merge_shards([read_shard(folder) for folder in folders])
+    raise_all(list(output.keep(result)))
+    end_with_verdict(result)

@@ -1,0 +1,78 @@
+"""Four processes that share a load, against one that has all of it: the real broker `kafka4`."""
+
+import json
+import multiprocessing
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.brokers.servers import Kafka
+from tests.support.processes.run_cli import run_cli
+
+AHEAD_S = 8
+QUOTA = 200_000
+PARTS = [f"part-{number}" for number in (3, 1, 4, 2)]
+
+
+def run_one(options: Sequence[str]) -> tuple[int, str, str]:
+    return run_cli("load-test", "produce", *options)
+
+
+def run_together(kafka: Kafka, topic: str, out: Path) -> list[tuple[int, str, str]]:
+    """Run one whole load and four shards of the same load at once, and return what each printed."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, "numpy", "confluent_kafka", "kafka_quotas.cli.load_test.records"])
+    with ProcessPoolExecutor(5, mp_context=context) as pool:
+        list(pool.map(run_one, [["--help"]] * 10))  # all are up
+        start_at = datetime.fromtimestamp(int(time.time()) + AHEAD_S, tz=UTC).isoformat()
+        common = (
+            *("--bootstrap-server", kafka.bootstrap, "--topic", topic, "--client", "raw", "--arrival", "poisson"),
+            *("--start-at", start_at, "--warmup", "1s", "--duration", "5s", "--yes"),
+            *("--rate", "400rec/s", "--stage", "3s:800rec/s", "--record-size", "100", "--set-quota", str(QUOTA)),
+            *("--expect", "records.acked > 2000", "--journal-dir", str(out / "journal")),
+        )
+        whole = (*common, "--entity", "/whole", "--out", str(out / "whole"))
+        parts = [
+            (*common, "--entity", "/parts", "--out", str(out / name), "--shard", f"{name[-1]}/4") for name in PARTS
+        ]
+        return list(pool.map(run_one, [whole, *parts], timeout=120))
+
+
+def test_shards_are_one_load(kafka4: Kafka, unique_name: str, tmp_path: Path) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka4.bootstrap})
+    admin.create_topics([NewTopic(unique_name, 2)])[unique_name].result(30)
+
+    ends = run_together(kafka4, unique_name, tmp_path)
+    assert [code for code, *_ in ends] == [0] * 5, ends
+
+    parts = [str(tmp_path / name) for name in PARTS]
+    code, out, err = run_cli("load-test", "merge", *parts, "--out", str(tmp_path / "all"), "--output", "json")
+    assert code == 0, (out, err)
+    merged, whole = (json.loads((tmp_path / name / "run.json").read_text("utf-8")) for name in ("all", "whole"))
+    shards = [json.loads((Path(part) / "run.json").read_text("utf-8")) for part in parts]
+    one, every = whole["entities"][0], merged["entities"][0]
+
+    assert every["records"]["sent"] == sum(shard["entities"][0]["records"]["sent"] for shard in shards)
+    assert every["books"]["due"] == one["books"]["due"] > 3000
+    assert every["latency"]["response"]["count"] == pytest.approx(one["latency"]["response"]["count"], abs=2)
+    assert every["seconds"]["records"] == [
+        sum(counts) for counts in zip(*(shard["entities"][0]["seconds"]["records"] for shard in shards), strict=True)
+    ]
+    assert every["seconds"]["records"] == pytest.approx(one["seconds"]["records"], rel=0.1)
+    assert every["records"]["acked"] <= every["delivery"]["found"] <= every["records"]["sent"]
+    assert [judgement["state"] for judgement in merged["judgements"]] == ["met"] * len(merged["judgements"])
+    assert every["payload_bytes"] == pytest.approx(one["payload_bytes"], rel=0.02)
+    assert every["verdict"]["achieved"] >= 0.98 * every["verdict"]["offered"]
+    assert (tmp_path / "all" / "samples.parquet").is_file()
+    quotas = run_cli(
+        "describe", "--bootstrap-server", kafka4.bootstrap, "--entity-type", "clients", "--output", "json"
+    )[1]
+    assert "parts" not in quotas
+    assert "whole" not in quotas
+
+    code, _, err = run_cli("load-test", "merge", *parts[:3])
+    assert (code, "1 of 4 shards are missing: 2/4" in err) == (2, True)
