@@ -17,8 +17,9 @@ tests are skipped; where Java is present, a server that does not come up is a fa
 
 Tests may run in several processes (`-n 4`). The tests of a file run in one of them, and each process has servers of its
 own, so that no test sees the quotas that another sets meanwhile. Files that name a server of this table go to two
-processes, so that few servers are started: those that name `kafka4` or `mortal_kafka4` alone to one, all others, and
-what is marked `measuring`, to the other. Servers that run elsewhere are for one process, which has all of these files.
+processes, so that few servers are started: those that name `kafka4` and `mortal_kafka4` alone go to one, together with
+what is marked `measuring`, all others to the other. Servers that run elsewhere are for one process, which has all of
+these files.
 """
 
 import os
@@ -89,11 +90,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def _groups(config: pytest.Config) -> Sequence[frozenset[str]]:
-    """The words of the files that go to one process each, the longer group first."""
+    """The words of the files that go to one process each."""
     alone = {"mark.measuring"}
     if any(config.getoption(name) for name in _OPTIONS):
         return (SERVER_FIXTURES | alone,)
-    return (OTHER_SERVERS | alone, NEW_SERVERS)
+    return (OTHER_SERVERS, NEW_SERVERS | alone)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

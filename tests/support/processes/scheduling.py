@@ -1,8 +1,8 @@
 """The order of a run in several processes: which tests share one, which begin first, and which run while no other does.
 
 Most tests wait more than they work, so there are more processes than processors. What measures a rate or a time is
-marked `measuring` and runs alone: another test beside it would be part of what it measures. All of that runs in one
-process and without a break, so that the others have to stop for it once.
+marked `measuring` and runs alone: another test beside it would be part of what it measures. A process runs all that it
+has of these at one stretch, so that the others have to stop for it once.
 """
 
 import fcntl
