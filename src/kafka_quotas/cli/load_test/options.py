@@ -1,12 +1,15 @@
 """The options of load tests about clients, their load, and what is judged."""
 
+import os
 import re
 from dataclasses import replace
 from typing import Annotated
+from urllib.parse import unquote
 
 import typer
 
 from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.commands.load_test.metrics_push import OtlpReceiver
 from kafka_quotas.commands.load_test.typed_scenario import one_for_each
 from kafka_quotas.core.clock import parse_instant
 from kafka_quotas.core.errors import UsageError
@@ -19,6 +22,7 @@ from kafka_quotas.loadtest.plan.workload import Arrival, ClientKind, Loop
 from kafka_quotas.loadtest.scenario.model import ScenarioClient
 
 _DEFAULT_CLIENT = "/load-test"
+_OTLP_HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
 
 RecordSize = Annotated[str, typer.Option("--record-size", metavar="SIZE", help="Bytes in a record: 100, 1KiB.")]
 Brokers = Annotated[
@@ -65,6 +69,15 @@ Prometheus = Annotated[
         metavar="URL",
         help="Read the brokers' own metrics beside the run, every 5 s: an exporter of a broker (with a path, as "
         "http://BROKER:7071/metrics) or a Prometheus server (without one). May be repeated.",
+    ),
+]
+Otlp = Annotated[
+    str | None,
+    typer.Option(
+        "--otlp",
+        metavar="URL",
+        help="Push the tool's own series (rates, latencies, throttle times) to this OTLP receiver over HTTP every 5 s "
+        "while it runs, as http://collector:4318. OTEL_EXPORTER_OTLP_HEADERS adds headers, KEY=VALUE,...",
     ),
 ]
 HonorThrottle = Annotated[
@@ -200,6 +213,20 @@ def expectations(texts: list[str] | None) -> tuple[Expectation, ...]:
         UsageError: A text is no threshold.
     """
     return tuple(map(parse_expectation, texts or ()))
+
+
+def otlp_receiver(url: str | None) -> OtlpReceiver | None:
+    """Return the receiver of `--otlp`, with the headers of OpenTelemetry's own variable, percent-encoded.
+
+    Raises:
+        UsageError: The variable holds no headers.
+    """
+    if url is None:
+        return None
+    pairs = [pair.partition("=") for pair in os.environ.get(_OTLP_HEADERS, "").split(",") if pair.strip()]
+    if not all(key.strip() and equals for key, equals, _ in pairs):
+        raise UsageError(f"{_OTLP_HEADERS} holds no headers", hint="write KEY=VALUE, with commas between")
+    return OtlpReceiver(url=url, headers={unquote(key.strip()): unquote(value.strip()) for key, _, value in pairs})
 
 
 def aborts(texts: list[str] | None) -> tuple[Expectation, ...]:

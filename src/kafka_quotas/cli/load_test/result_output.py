@@ -28,11 +28,13 @@ from kafka_quotas.commands.load_test.request import ScenarioResult
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.result.hgrm import hgrm_files
+from kafka_quotas.loadtest.result.junit import junit_xml
 from kafka_quotas.loadtest.result.reading import REPEAT, RUN_FILE
 from kafka_quotas.loadtest.result.result import LoadResult, ProbeResult
 from kafka_quotas.loadtest.result.samples_file import SAMPLES_FILE, can_write_samples, write_samples
 from kafka_quotas.loadtest.result.shard_file import SHARD_FILE, Shard, write_shard
 from kafka_quotas.loadtest.scenario.model import Variant
+from kafka_quotas.stores.files.atomic_write import save_text
 
 
 def make_folder(folder: Path) -> None:
@@ -105,7 +107,9 @@ class ResultOutput:
         "--out DIR",
         help="Keep run.json, report.html, samples.parquet and .hgrm files in DIR, which is made if need be.",
     )
-
+    junit: Path | None = option(
+        "--junit FILE", help="Write the judgements into FILE as JUnit XML, one test case each, for CI."
+    )
     repeat: int = option(
         "--repeat N",
         default=1,
@@ -122,13 +126,15 @@ class ResultOutput:
             UsageError: A plot can't be written where it was asked for, or repeats can't be kept.
             KafkaQuotasError: The folder can't be written into, or matplotlib is not installed.
         """
-        if self.repeat > 1 and (self.out is None or self.plot or self.output is not Output.TABLE):
-            raise UsageError("--repeat keeps its runs in --out", hint="add --out DIR, without --plot and --output")
+        if self.repeat > 1 and (self.out is None or self.plot or self.junit or self.output is not Output.TABLE):
+            raise UsageError("--repeat keeps its runs in --out", hint="add --out DIR alone, without other outputs")
         if self.repeat > 1 and self.out is not None and [*self.out.glob(f"{REPEAT}*"), *self.out.glob(RUN_FILE)]:
             raise UsageError(f"{self.out} holds an earlier run", hint="name another folder with --out, or remove it")
         if self.out is not None:
             make_folder(self.out)
         check_plot_targets(self.plot or ())
+        if self.junit is not None and not os.access(self.junit.parent, os.W_OK):
+            raise UsageError(f"can't write {self.junit}: no folder to write into", hint="make the folder first")
 
     def repeats(self) -> Iterator["ResultOutput"]:
         """Yield the output of each repeat, itself where there is one run."""
@@ -143,6 +149,8 @@ class ResultOutput:
         """Print the result, draw its plots and write its folder, and yield the error of each that fails."""
         print_load(result, self.output)
         writes = [partial(save_plot, load_series(result), plot, title=result.title) for plot in self.plot or ()]
+        if self.junit is not None:
+            writes.append(partial(save_text, self.junit, junit_xml(result)))
         if self.out is not None:
             writes.append(partial(_keep_in_own_folder, result, self.out, shard))
         for write_one in writes:
@@ -166,7 +174,8 @@ def keep_runs(result: ScenarioResult, output: ResultOutput) -> None:
         is_judged = run.variant is Variant.WITH_QUOTAS
         if output.output is Output.TABLE or is_judged:
             out = output.out if is_judged or output.out is None else output.out / run.variant.value
-            failures += replace(output, out=out, plot=output.plot if is_judged else None).keep(run.result, run.shard)
+            files = {"plot": output.plot, "junit": output.junit} if is_judged else {"plot": None, "junit": None}
+            failures += replace(output, out=out, **files).keep(run.result, run.shard)
     if output.output is Output.TABLE:
         for run in result.runs:
             if run.result.probes:

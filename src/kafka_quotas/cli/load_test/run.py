@@ -11,10 +11,12 @@ from kafka_quotas.cli.load_test.options import (
     AbortOn,
     Brokers,
     ControlFactor,
+    Otlp,
     Prometheus,
     ShardOptions,
     aborts,
     expectations,
+    otlp_receiver,
 )
 from kafka_quotas.cli.load_test.result_output import ResultOutput, keep_runs
 from kafka_quotas.cli.load_test.target_options import LoadWindowOptions, TargetOptions
@@ -80,6 +82,7 @@ class VerdictOptions:
         "with the run, 0s on a cluster that is there.",
     )
     prometheus: Prometheus = None
+    otlp: Otlp = None
 
 
 def run(
@@ -108,6 +111,7 @@ def run(
         control_factor=verdict.control_factor,
         experiment_s=None if verdict.experiment is None else float(parse_duration_ms(verdict.experiment)) / 1000,
         prometheus=tuple(verdict.prometheus or ()),
+        otlp=otlp_receiver(verdict.otlp),
     )
     output.check()
     _ask_first(order, yes=target.change.yes)

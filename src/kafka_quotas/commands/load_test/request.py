@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from kafka_quotas.commands.load_test.metrics_push import OtlpReceiver
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.extras import require_extra
@@ -49,6 +50,8 @@ class RunRequest:
     """Whether to read topics back after the run."""
     prometheus: tuple[str, ...] = ()
     """Addresses of the brokers' own metrics, read during the run."""
+    otlp: OtlpReceiver | None = None
+    """Where the tool's own series are pushed to while it runs, None for nowhere."""
     experiment_s: float | None = None
     """How long the load may be run with and without quotas, alternating, None for the default of the target."""
     share: Share = WHOLE

@@ -11,6 +11,7 @@ from typing import Final
 from kafka_quotas.commands.load_test.broker_metrics import BrokerMetrics
 from kafka_quotas.commands.load_test.cleanup import Cleanup, SignalGuard, interruptible, run_folder
 from kafka_quotas.commands.load_test.experiment import ExperimentResult, run_experiment
+from kafka_quotas.commands.load_test.metrics_push import MetricsPush
 from kafka_quotas.commands.load_test.request import RunRequest, ScenarioResult, VariantResult, ready_scenario
 from kafka_quotas.commands.load_test.target import (
     EVENT_LOG,
@@ -77,7 +78,11 @@ def run_scenario(request: RunRequest, *, clock: Clock, observer: RunObserver) ->
     """
     scenario, scale = ready_scenario(request)
     raise_open_files()
-    with interruptible(lambda: observer.warn("already ending; what was changed is put back first")) as signals:
+    with (
+        interruptible(lambda: observer.warn("already ending; what was changed is put back first")) as signals,
+        MetricsPush(request.otlp, title=scenario.name, warn=observer.warn) as push,
+    ):
+        observer = replace(observer, watcher=push.watcher(observer.watcher))
         run = _ScenarioRun(request, scenario, clock=clock, observer=observer, signals=signals)
         runs = run.whole()
     return ScenarioResult(

@@ -24,6 +24,7 @@ from kafka_quotas.loadtest.judge.abort import AbortCheck
 from kafka_quotas.loadtest.judge.analysis import RunFacts, load_result
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, Workload
+from kafka_quotas.loadtest.record.recorder import Recorder
 from kafka_quotas.loadtest.result.result import CpuUse, LoadResult
 from kafka_quotas.loadtest.run.target_watch import PATIENCE_S, STEP_MS, ClockWatch, TargetWatch
 
@@ -45,6 +46,8 @@ class ClientProgress:
     """Records or requests without a response."""
     throttle_count: int
     throttle_sum_ms: float
+    recorder: Recorder | None = None
+    """Its measurements, which the client goes on to write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,4 +325,5 @@ def _entity_progress(plan: LoadPlan, client: LoadClient, elapsed_s: float) -> Cl
         waiting=recorder.sent - recorder.acked,
         throttle_count=recorder.throttle_count,
         throttle_sum_ms=recorder.throttle_sum_us / 1000,
+        recorder=recorder,
     )
