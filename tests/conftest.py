@@ -16,10 +16,9 @@ A test that asks for one of them is marked `integration` by that. With `--kafka4
 tests are skipped; where Java is present, a server that does not come up is a failure.
 
 Tests may run in several processes (`-n 4`). The tests of a file run in one of them, and each process has servers of its
-own, so that no test sees the quotas that another sets meanwhile. Files that name a server of this table go to two
-processes, so that few servers are started: those that name `kafka4` and `mortal_kafka4` alone go to one, together with
-what is marked `measuring`, all others to the other. Servers that run elsewhere are for one process, which has all of
-these files.
+own, so that no test sees the quotas that another sets meanwhile. Files that name a server of this table share three
+processes, see `POOLS`, so that few servers are started. Servers that run elsewhere are for one process, which has all
+of these files.
 """
 
 import os
@@ -40,9 +39,13 @@ from tests.support.brokers.servers import Kafka, kafka_3, kafka_4, zookeeper
 T = TypeVar("T")
 
 pytest_plugins = ["tests.conformance.tally"]
-NEW_SERVERS = frozenset({"kafka4", "mortal_kafka4"})
-OTHER_SERVERS = frozenset({"kafka4_cluster", "kafka3", "zookeeper_server", "zookeeper_chroot"})
-SERVER_FIXTURES = NEW_SERVERS | OTHER_SERVERS
+POOLS = (
+    frozenset({"kafka3"}),
+    frozenset({"kafka4_cluster", "zookeeper_server", "zookeeper_chroot"}),
+    frozenset({"kafka4", "mortal_kafka4", "mark.measuring"}),
+)
+"""Words of test files: those with a word of one of these go to one process, by the first that fits."""
+SERVER_FIXTURES = frozenset[str]().union(*POOLS) - {"mark.measuring"}
 _OPTIONS = {
     "--kafka4": "bootstrap servers of a running Kafka 4 broker",
     "--kafka4-cluster": "bootstrap servers of a running Kafka 4 cluster of two brokers or more",
@@ -90,11 +93,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def _groups(config: pytest.Config) -> Sequence[frozenset[str]]:
-    """The words of the files that go to one process each."""
-    alone = {"mark.measuring"}
+    """The pools, or one for everything where servers run elsewhere."""
     if any(config.getoption(name) for name in _OPTIONS):
-        return (SERVER_FIXTURES | alone,)
-    return (OTHER_SERVERS, NEW_SERVERS | alone)
+        return (frozenset[str]().union(*POOLS),)
+    return POOLS
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
