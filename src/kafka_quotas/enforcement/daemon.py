@@ -28,6 +28,8 @@ from kafka_quotas.enforcement.control.decision_service import DecisionService
 from kafka_quotas.enforcement.control.handler import ControlHandler
 from kafka_quotas.enforcement.control.server import ControlServer
 from kafka_quotas.enforcement.event_log.writer import EventLogWriter
+from kafka_quotas.enforcement.fleet.daemon_buckets import DaemonBuckets
+from kafka_quotas.enforcement.fleet.exchange import FleetExchange
 from kafka_quotas.enforcement.monitoring.http_server import MetricsServer
 from kafka_quotas.enforcement.monitoring.metrics import exposition
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
@@ -153,6 +155,7 @@ class _Daemon:
             stack.callback(self._watcher.stop)
             self._apply(first)
             events = self._open_event_log(stack)
+            fleet = await self._join_fleet(stack)
             proxy = self._proxy = ProxyServer(
                 ProxyContext(loop=self._loop, clock=self._clock, counters=self._counters, notify=self._notify),
                 settings=self._settings,
@@ -164,7 +167,7 @@ class _Daemon:
             )
             self._keep_state(stack, proxy)
             stack.callback(proxy.close)
-            reporter = self._reporter(proxy, events)
+            reporter = self._reporter(proxy, events, fleet)
             self._listen_to_signals(stack)
             _make_collections_rare()
             await self._serve_status(stack, proxy, reporter, events)
@@ -202,6 +205,24 @@ class _Daemon:
 
         stack.push_async_callback(end)
 
+    async def _join_fleet(self, stack: contextlib.AsyncExitStack) -> FleetExchange | None:
+        """Join the fleet before the first client is served, where there is one."""
+        settings = self._settings.fleet
+        if settings is None:
+            return None
+        fleet = FleetExchange(
+            self._settings,
+            settings,
+            DaemonBuckets(self._policy, self._connections, self._topics.thresholds),
+            pool=self._policy.pool,
+            clock=self._clock,
+            notify=self._notify,
+            throttled=lambda: () if self._proxy is None else self._proxy.throttled(),
+        )
+        stack.push_async_callback(fleet.close)
+        await fleet.start()
+        return fleet
+
     def _open_event_log(self, stack: contextlib.AsyncExitStack) -> EventLogWriter | None:
         if self._settings.event_log is None:
             return None
@@ -215,7 +236,7 @@ class _Daemon:
         stack.callback(events.close)
         return events
 
-    def _reporter(self, proxy: ProxyServer, events: EventLogWriter | None) -> Reporter:
+    def _reporter(self, proxy: ProxyServer, events: EventLogWriter | None, fleet: FleetExchange | None) -> Reporter:
         return Reporter(
             settings=self._settings,
             clock=self._clock,
@@ -225,6 +246,7 @@ class _Daemon:
             throttle_stats=proxy.throttle_stats,
             store=lambda: self._watcher.state,
             events=events,
+            fleet=fleet,
             event_loop=type(self._loop).__module__.partition(".")[0],
         )
 

@@ -12,19 +12,19 @@ from kafka_quotas.cli.framework.option_groups import option, option_group, requi
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.enforcement.config.address import Address, parse_address, parse_broker_addresses
+from kafka_quotas.enforcement.config.fleet_settings import FLEET, Fallback, FleetSettings
 from kafka_quotas.enforcement.config.listener_file import ListenerFiles, parse_port_range
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.rules import UnknownApi
 from kafka_quotas.enforcement.config.settings import (
     ROTATE_S,
-    SCHEME,
     TOP,
     ControlAccess,
     EventLogSettings,
     FolderTarget,
     MetricsChoice,
-    parse_topic,
 )
+from kafka_quotas.enforcement.config.topic_target import SCHEME, parse_topic
 from kafka_quotas.enforcement.telemetry.log import LogFormat
 from kafka_quotas.stores.files.property_file import read_properties
 
@@ -252,6 +252,42 @@ class EventLogOptions:
         if self.event_log_config is not None:
             topic = replace(topic, properties=read_properties(self.event_log_config))
         return EventLogSettings(target=topic, cluster=cluster)
+
+
+@option_group
+class FleetOptions:
+    """The options of the fleet with which limits are shared."""
+
+    fleet: str | None = option(
+        "--fleet kafka://HOST:PORT/TOPIC",
+        help="Hold every limit together with all daemons that share this topic, which is made where it is missing.",
+    )
+    fleet_name: str = option(
+        "--fleet-name NAME", default=FLEET, help="Which daemons on that topic share: those with the same name."
+    )
+    fleet_fallback: Fallback = option(
+        "--fleet-fallback",
+        default=Fallback.SHARE,
+        help="What to allow while the others can't be heard: the last share of each limit, all of it, or nothing.",
+    )
+    fleet_config: Path | None = option(
+        "--fleet-config FILE", help="librdkafka properties for the topic of the fleet, such as security.protocol."
+    )
+
+    def settings(self) -> FleetSettings | None:
+        """Return the settings of the fleet, None where there is none.
+
+        Raises:
+            UsageError: The topic is invalid, there is none for the other options, or the properties can't be read.
+        """
+        if self.fleet is None:
+            if self.fleet_config is not None or self.fleet_name != FLEET:
+                raise UsageError("--fleet-name and --fleet-config are for a fleet", hint="name its topic with --fleet")
+            return None
+        target = parse_topic(self.fleet)
+        if self.fleet_config is not None:
+            target = replace(target, properties=read_properties(self.fleet_config))
+        return FleetSettings(target=target, name=self.fleet_name, fallback=self.fleet_fallback)
 
 
 @option_group

@@ -9,6 +9,7 @@ from kafka_quotas.cli.daemon.options import (
     BootstrapOptions,
     BufferOptions,
     EventLogOptions,
+    FleetOptions,
     LimitOptions,
     ListenerOptions,
     MetricsOptions,
@@ -47,6 +48,7 @@ class DaemonOptions:
     metrics: MetricsOptions
     operation: OperationOptions
     event_log: EventLogOptions
+    fleet: FleetOptions
     timeouts: TimeoutOptions
 
     def settings(self) -> DaemonSettings:
@@ -90,6 +92,7 @@ class DaemonOptions:
             connect_timeout_s=self.timeouts.connect_timeout,
             drain_timeout_s=self.timeouts.drain_timeout,
             event_log=self.event_log.settings(servers),
+            fleet=self.fleet.settings(),
         )
 
 

@@ -12,7 +12,7 @@ from kafka_quotas.core.model.value_format import format_byte_rate, format_bytes,
 from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER
 from kafka_quotas.enforcement.quotas.reload import Reloaded
 from kafka_quotas.enforcement.session.unmute import Unmuted
-from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus
+from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, FleetRow
 
 _COLUMNS = columns("quota, entity, user, client-id, broker, limit>, observed>, connections>, throttle>, remaining>")
 
@@ -86,6 +86,21 @@ def _kept_out(counters: Mapping[str, int]) -> list[str]:
     return [f"kept out: {late} came in late, {fast} ended as made too fast, {many} as one too many of their address"]
 
 
+def _fleet(fleet: FleetRow | None) -> list[str]:
+    """Return one line about the fleet, and one while this member is cut off, none without a fleet."""
+    if fleet is None:
+        return []
+    strangers = f", {fleet.not_trusted} not trusted (see the log)" if fleet.not_trusted else ""
+    clocks = f", {fleet.wrong_clocks} with a wrong clock" if fleet.wrong_clocks else ""
+    members = ", ".join((f"{fleet.member} (this one)", *fleet.others))
+    shared = f"{fleet.shared_buckets} limits shared at present"
+    lines = [f"fleet: {fleet.name} by {fleet.topic}, {fleet.members} members: {members}{strangers}{clocks}; {shared}"]
+    if fleet.cut_off:
+        trouble = f": {fleet.trouble}" if fleet.trouble else ""
+        lines.append(f"fleet: CUT OFF from the other members{trouble}; allows {fleet.fallback}")
+    return lines
+
+
 def _last_minute(status: DaemonStatus) -> list[str]:
     """Return one line for each of the buckets that were throttled longest in the last minute."""
     held = sorted(
@@ -125,6 +140,7 @@ def _summary(status: DaemonStatus) -> str:
         f"mode: {status.mode}, limits per {status.scope}, over a limit: {status.on_violation}",
         *estimates,
         f"store: {store.url}, {store.limits} limits, confirmed {store.age_ms / 1000:.1f} s ago{trouble}",
+        *_fleet(status.fleet),
         f"listeners: {listeners}",
         f"connections: {status.connections} open, {accepted} accepted, {failed} failed",
         f"requests: {counters['requests']}, {received} in, {sent} out",

@@ -130,6 +130,11 @@ class Limiter:
         # Of mutations, which are asked for by the decision API alone.
         return copy.deepcopy(bucket).record_and_throttle_ms(value, now_ms)
 
+    @property
+    def state(self) -> QuotaBucket | None:
+        """The client's bucket itself, or None before any configuration."""
+        return self._resolve()
+
     def peek(self, now_ms: int) -> float | None:
         """Return the rate per second (or the tokens left) of the bucket, or None before any configuration."""
         bucket = self._resolve()

@@ -126,6 +126,15 @@ class TopicThresholds:
             topic: meter.rate(now_ms) for topic, meter in self._meters.items()
         }
 
+    def meters(self) -> Iterator[tuple[str, EwmaMeter, float]]:
+        """Yield the meter of each topic that has a threshold, and that of all together under the empty name."""
+        if self._total is not None:
+            yield "", self._total_meter, self._total
+        for topic, meter in list(self._meters.items()):
+            threshold = self.threshold(topic)
+            if threshold is not None:
+                yield topic, meter, threshold
+
     def snapshots(self, now_ms: int) -> Iterator[tuple[str, tuple[float, ...]]]:
         """Yield the snapshot of each active meter by topic, with that of all together under the empty name."""
         for topic, meter in (("", self._total_meter), *self._meters.items()):

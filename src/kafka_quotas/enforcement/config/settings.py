@@ -4,14 +4,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kafka_quotas.core.errors import UsageError
 from kafka_quotas.enforcement.config.address import Address
+from kafka_quotas.enforcement.config.fleet_settings import FleetSettings
 from kafka_quotas.enforcement.config.listener_file import ListenerFiles
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.rules import MAX_QUEUED_REQUEST_BYTES, EnforcementRules
+from kafka_quotas.enforcement.config.topic_target import TopicTarget
 from kafka_quotas.enforcement.telemetry.log import LogFormat
 
-SCHEME: Final = "kafka://"
 ROTATE_S: Final = 60.0
 
 
@@ -29,37 +29,11 @@ class FolderTarget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicTarget:
-    """A topic as the destination of the event log."""
-
-    bootstrap: str
-    """One or more `HOST:PORT`, separated by commas."""
-    topic: str
-    properties: dict[str, str] = field(default_factory=dict)
-    """librdkafka's properties of the producer."""
-
-    def __str__(self) -> str:
-        return f"{SCHEME}{self.bootstrap}/{self.topic}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EventLogSettings:
     """The destination of events, and the name of the cluster in each of them."""
 
     target: FolderTarget | TopicTarget
     cluster: str
-
-
-def parse_topic(text: str) -> TopicTarget:
-    """Return the topic that `kafka://HOST:PORT/TOPIC` means.
-
-    Raises:
-        UsageError: The text is no such topic.
-    """
-    bootstrap, _, topic = text.removeprefix(SCHEME).partition("/")
-    if not text.startswith(SCHEME) or not bootstrap or not topic or "/" in topic:
-        raise UsageError(f"not a topic to log to: {text!r}", hint="for example kafka://127.0.0.1:9092/quota-events")
-    return TopicTarget(bootstrap=bootstrap, topic=topic)
 
 
 TOP: Final = 50
@@ -120,6 +94,8 @@ class DaemonSettings:
     log_format: LogFormat = LogFormat.TEXT
     event_log: EventLogSettings | None = None
     """Destination of a line per charge, None for no event log."""
+    fleet: FleetSettings | None = None
+    """The fleet with which limits are shared, None for none."""
     state_file: Path | None = None
     """File that keeps charges across a restart, None for no such file."""
     max_connections: int | None = None

@@ -5,7 +5,7 @@ Invariants: the library's queue is bounded; what does not fit, and what no broke
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_quotas.enforcement.config.settings import TopicTarget
+from kafka_quotas.enforcement.config.topic_target import TopicTarget
 from kafka_quotas.enforcement.event_log.files import EventLogError
 
 if TYPE_CHECKING:

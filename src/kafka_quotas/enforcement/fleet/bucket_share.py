@@ -17,9 +17,9 @@ flow proportional share, which are joined here. `benchmarks/fleet_simulation.py`
 
 from collections import deque
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
+from kafka_quotas.enforcement.config.fleet_settings import Fallback
 from kafka_quotas.enforcement.fleet.report import Entry
 from kafka_quotas.enforcement.fleet.usage import AHEAD_MS, OwnUsage, Reckoning, RemoteUsage, SharedBucket
 
@@ -35,17 +35,6 @@ MAX_SENT: Final = 32
 """Most entries that are kept until all others have heard them."""
 _CLOSED: Final = 2.0
 """Multiple of the capacity that is reserved where nothing may be used: every request waits out a window."""
-
-
-class Fallback(StrEnum):
-    """What a member that is cut off from the others allows."""
-
-    SHARE = "share"
-    """The share of each limit that its clients used last, an equal one where none did."""
-    WHOLE = "whole"
-    """Each whole limit, as without a fleet."""
-    CLOSED = "closed"
-    """As good as nothing: every request is followed by a throttle time of a whole window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +103,7 @@ class BucketShare:
         return min(round(bucket.mean_age_ms(now_ms)), self._span_ms // 2)
 
     def _own_rate(self, now_ms: int) -> float:
-        """Return the amount per second of the last seconds, or this member's part of the limit in a burst above it."""
+        """Return the amount per second of the last seconds, at most this member's part of the limit."""
         if self.bucket is None:
             return 0.0
         rate = self._own.rate(self._own_total(), now_ms)
@@ -257,7 +246,7 @@ class BucketShare:
         bucket.reserve(*self._reserved(bucket, outlook))
 
     def _reserved(self, bucket: SharedBucket, outlook: Outlook) -> tuple[float, float]:
-        """Return what to leave to others while all are heard, and by which multiple of the usage here it grows.
+        """Return what to leave to others while all are heard, and the multiple of the usage here by which it grows.
 
         The others are expected to use as much of the room as their parts of it are to the part here.
         """

@@ -17,7 +17,7 @@ from kafka_quotas.core.model.quota_key import (
     REQUEST_PERCENTAGE,
     REQUEST_RATE,
 )
-from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, QuotaTotals
+from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, FleetRow, QuotaTotals
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -86,6 +86,8 @@ def families(status: DaemonStatus) -> Iterator[Family]:
         totals = next((each for each in status.quota_totals if each.quota == quota), QuotaTotals(quota=quota))
         yield from _total_families(totals, f"kafka_server_{family.kind}")
     yield from _store_families(status)
+    if status.fleet is not None:
+        yield from _fleet_families(status.fleet)
     yield _gauge("kafka_quotas_connections", "Open client connections.", [({}, status.connections)])
     yield _gauge("kafka_quotas_buckets", "Buckets that are kept.", [({}, status.bucket_count)])
     yield _gauge("kafka_quotas_draining", "1 while the daemon ends.", [({}, float(status.draining))])
@@ -196,6 +198,21 @@ def _store_families(status: DaemonStatus) -> Iterator[Family]:
         [({}, store.age_ms / 1000)],
     )
     yield _gauge("kafka_quotas_store_reachable", "1 while the store can be read.", [({}, float(store.trouble is None))])
+
+
+def _fleet_families(fleet: FleetRow) -> Iterator[Family]:
+    yield _gauge("kafka_quotas_fleet_members", "Members of the fleet, this one included.", [({}, fleet.members)])
+    yield _gauge(
+        "kafka_quotas_fleet_cut_off", "1 while the other members can't be heard.", [({}, float(fleet.cut_off))]
+    )
+    text = "Members that are not trusted, because their version or windows are others."
+    yield _gauge("kafka_quotas_fleet_not_trusted", text, [({}, fleet.not_trusted)])
+    text = "Members whose clock is wrong, or ours is."
+    yield _gauge("kafka_quotas_fleet_wrong_clocks", text, [({}, fleet.wrong_clocks)])
+    text = "Buckets near their limits, of which members report."
+    yield _gauge("kafka_quotas_fleet_shared_buckets", text, [({}, fleet.shared_buckets)])
+    yield _counter("kafka_quotas_fleet_published_bytes", "Bytes of this member's reports.", fleet.published_bytes)
+    yield _counter("kafka_quotas_fleet_received_bytes", "Bytes of all members' reports.", fleet.received_bytes)
 
 
 def _gauge(

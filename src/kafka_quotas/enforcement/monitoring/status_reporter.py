@@ -10,6 +10,7 @@ from typing import Final
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.enforcement.config.settings import DaemonSettings, MetricsChoice
 from kafka_quotas.enforcement.event_log.writer import EventLogWriter
+from kafka_quotas.enforcement.fleet.exchange import FleetExchange
 from kafka_quotas.enforcement.monitoring.http_server import Readiness, readiness
 from kafka_quotas.enforcement.monitoring.top_buckets import top_buckets
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
@@ -54,6 +55,7 @@ class Reporter:
         store: Callable[[], StoreState],
         event_loop: str,
         events: EventLogWriter | None = None,
+        fleet: FleetExchange | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -64,6 +66,7 @@ class Reporter:
         self._store = store
         self._event_loop = event_loop
         self._events = events
+        self._fleet = fleet
         self._started_ms = clock.now_ms()
         self.draining = False
 
@@ -109,6 +112,7 @@ class Reporter:
             thresholds=self._threshold_rows(now_ms),
             quota_totals=self._quota_totals(throttled),
             bucket_count=len(self._policy.pool),
+            fleet=None if self._fleet is None else self._fleet.status(),
         )
 
     async def readiness(self) -> Readiness:

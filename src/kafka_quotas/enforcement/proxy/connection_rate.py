@@ -18,6 +18,7 @@ from kafka_quotas.core.metrics.sensor import Quota, Sensor
 from kafka_quotas.core.model.entity import ABSENT
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
 from kafka_quotas.core.resolution.ip_resolver import IpQuotaResolver, canonical_address
 from kafka_quotas.core.resolution.quota_resolver import AppliedQuota
 from kafka_quotas.stores.store import QuotaEntry
@@ -86,7 +87,7 @@ class _CountedRate:
     __slots__ = ("last_ms", "rate", "sensor")
 
     def __init__(self, window: QuotaWindow) -> None:
-        self.rate = Rate(window.samples, window.window_ms)
+        self.rate = SharedRate(window)
         self.sensor = Sensor(self.rate, max_throttle_ms=window.window_ms)
         self.last_ms = 0
 
@@ -95,6 +96,7 @@ class _CountedRate:
         self.last_ms = now_ms
         if self.sensor.quota is None or self.sensor.quota.bound != limit:
             self.sensor.quota = None if limit is None else Quota(limit)
+            self.rate.limit = limit
         violation = self.sensor.record(count, now_ms)
         return 0 if violation is None else max(violation.throttle_ms or 0, 0)
 
@@ -102,6 +104,22 @@ class _CountedRate:
         """Take recorded connections out of the rate again."""
         self.last_ms = now_ms
         self.rate.record(-count, now_ms)
+
+
+class SharedRate(Rate):
+    """The rate of connections, with the limit that several daemons share."""
+
+    __slots__ = ("limit", "whole_s")
+
+    def __init__(self, window: QuotaWindow) -> None:
+        super().__init__(window.samples, window.window_ms)
+        self.limit: float | None = None
+        self.whole_s = (window.samples - 1) * window.window_s
+
+    @property
+    def capacity(self) -> float:
+        """The most connections that fit at once after a rest, or an amount beyond all without a limit."""
+        return UNLIMITED if self.limit is None else self.limit * self.whole_s
 
 
 class ConnectionRates:
@@ -182,6 +200,12 @@ class ConnectionRates:
                 self._listeners[snapshot.name] = rate
             case RateOf.IP:
                 self._ips[canonical_address(snapshot.name)] = rate
+
+    def shared(self, since_ms: int) -> Iterator[tuple[str, SharedRate]]:
+        """Yield the name and the rate of those with a limit and a record since a time."""
+        for of, name, rate in self._rates():
+            if rate.last_ms >= since_ms and rate.rate.limit is not None:
+                yield f"{of.value}\0{name}", rate.rate
 
     def _rates(self) -> Iterator[tuple[RateOf, str, _CountedRate]]:
         yield RateOf.BROKER, "", self._broker

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import itertools
 import ssl
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from typing import Final
@@ -123,6 +124,13 @@ class ProxyServer:
         for client in result.unmuted:
             self._context.notify(LogEvent(event="throttle time ended by hand", fields=asdict(client)))
         return result
+
+    def throttled(self) -> Iterator[ThrottledChannel]:
+        """Yield the throttled channel of each connection that has one."""
+        for connection in self.connections:
+            channel = connection.session.state.mute
+            if channel is not None:
+                yield channel
 
     async def drain(self, timeout_s: float) -> int:
         """Stop listening and close each connection after its last response.

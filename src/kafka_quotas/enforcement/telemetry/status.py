@@ -142,6 +142,34 @@ class StoreRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FleetRow:
+    """The state of the daemon's fleet, as this member sees it."""
+
+    name: str
+    topic: str
+    member: str
+    """Name of this member."""
+    members: int
+    """Number of members, this one included."""
+    others: tuple[str, ...]
+    """Names of the other members."""
+    not_trusted: int
+    """Members whose version or windows are others."""
+    wrong_clocks: int
+    """Members whose clock differs from this one's by more than a report takes."""
+    cut_off: bool
+    """Whether its own reports no longer come back."""
+    fallback: str
+    """What it allows while it is cut off."""
+    trouble: str | None
+    """Last error of the topic, None while it works."""
+    shared_buckets: int
+    """Buckets near their limits, of which members report at present."""
+    published_bytes: int
+    received_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonStatus:
     """The status of a daemon at one moment.
 
@@ -176,6 +204,8 @@ class DaemonStatus:
     quota_totals: tuple[QuotaTotals, ...] = ()
     bucket_count: int = 0
     """Number of buckets, with and without a limit."""
+    fleet: FleetRow | None = None
+    """The fleet with which limits are shared, None without one."""
 
 
 _ROWS: Final[dict[str, type]] = {
@@ -217,7 +247,7 @@ def _rows_text(rows: tuple[Any, ...]) -> Generator[None, None, str]:
 
 
 def _plain(value: object) -> object:
-    if not isinstance(value, (*_ROWS.values(), StoreRow)):
+    if not isinstance(value, (*_ROWS.values(), StoreRow, FleetRow)):
         return value
     return {field.name: getattr(value, field.name) for field in fields(value)}  # type: ignore[arg-type]
 
@@ -231,6 +261,10 @@ def status_from_json(data: object) -> DaemonStatus:
     try:
         values = _known(DaemonStatus, data)
         values["store"] = StoreRow(**_known(StoreRow, values["store"]))
+        fleet = values.get("fleet")
+        if fleet is not None:
+            fleet = _known(FleetRow, fleet)
+            values["fleet"] = FleetRow(**(fleet | {"others": tuple(fleet["others"])}))
         for name, row in _ROWS.items():
             values[name] = tuple(row(**_known(row, each)) for each in values.get(name, ()))
         return DaemonStatus(**values)

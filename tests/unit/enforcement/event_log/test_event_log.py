@@ -18,7 +18,8 @@ from tests.support.frames.enforcement import Pair, fetch, fetch_response, produc
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.address import Address
-from kafka_quotas.enforcement.config.settings import EventLogSettings, FolderTarget, TopicTarget, parse_topic
+from kafka_quotas.enforcement.config.settings import EventLogSettings, FolderTarget
+from kafka_quotas.enforcement.config.topic_target import TopicTarget, parse_topic
 from kafka_quotas.enforcement.event_log import writer as event_log_line
 from kafka_quotas.enforcement.event_log.charges import Charge, ChargeQueue, ChargeSource
 from kafka_quotas.enforcement.event_log.files import EventFiles, EventLogError
