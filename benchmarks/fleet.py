@@ -1,7 +1,8 @@
 """How closely three daemons hold one quota together: `python benchmarks/fleet.py [--only ...]`.
 
 Three daemons in front of a cluster of two brokers, 24 connections of librdkafka, kafka-python and Java spread unevenly
-(16, 6 and 2), one quota. The fleet's topic is on a third broker, which is stopped for 20 s in one run. The bytes are the daemons' event logs, exact and with the time at which they were charged, judged by whole throttle cycles
+(16, 6 and 2), one quota. The fleet's topic is on a third broker, which is stopped for 20 s in one run. The bytes are
+those of the daemons' event logs, exact and with the time at which they were charged, judged by whole throttle cycles
 as `load-test` judges. Aim: within 3 %.
 """
 

@@ -29,7 +29,7 @@ from kafka_quotas.enforcement.control.handler import ControlHandler
 from kafka_quotas.enforcement.control.server import ControlServer
 from kafka_quotas.enforcement.event_log.writer import EventLogWriter
 from kafka_quotas.enforcement.fleet.daemon_buckets import DaemonBuckets
-from kafka_quotas.enforcement.fleet.exchange import FleetExchange
+from kafka_quotas.enforcement.fleet.membership import FleetMembership
 from kafka_quotas.enforcement.monitoring.http_server import MetricsServer
 from kafka_quotas.enforcement.monitoring.metrics import exposition
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
@@ -205,12 +205,12 @@ class _Daemon:
 
         stack.push_async_callback(end)
 
-    async def _join_fleet(self, stack: contextlib.AsyncExitStack) -> FleetExchange | None:
+    async def _join_fleet(self, stack: contextlib.AsyncExitStack) -> FleetMembership | None:
         """Join the fleet before the first client is served, where there is one."""
         settings = self._settings.fleet
         if settings is None:
             return None
-        fleet = FleetExchange(
+        fleet = FleetMembership(
             self._settings,
             settings,
             DaemonBuckets(self._policy, self._connections, self._topics.thresholds),
@@ -236,7 +236,7 @@ class _Daemon:
         stack.callback(events.close)
         return events
 
-    def _reporter(self, proxy: ProxyServer, events: EventLogWriter | None, fleet: FleetExchange | None) -> Reporter:
+    def _reporter(self, proxy: ProxyServer, events: EventLogWriter | None, fleet: FleetMembership | None) -> Reporter:
         return Reporter(
             settings=self._settings,
             clock=self._clock,

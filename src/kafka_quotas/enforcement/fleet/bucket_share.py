@@ -246,7 +246,7 @@ class BucketShare:
         bucket.reserve(*self._reserved(bucket, outlook))
 
     def _reserved(self, bucket: SharedBucket, outlook: Outlook) -> tuple[float, float]:
-        """Return what to leave to others while all are heard, and the multiple of the usage here by which it grows.
+        """Return what to leave to others while all are heard, and by which multiple of later usage it grows.
 
         The others are expected to use as much of the room as their parts of it are to the part here.
         """

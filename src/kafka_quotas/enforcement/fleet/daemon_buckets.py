@@ -5,7 +5,6 @@ from itertools import islice
 from typing import Final, TypeAlias, cast
 
 from kafka_quotas.core.metrics.ewma import EwmaMeter
-from kafka_quotas.core.quotas.bucket_pool import BucketOwner
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager
 from kafka_quotas.enforcement.fleet.report import name_hash
@@ -74,7 +73,7 @@ class DaemonBuckets:
         self._quotas = quotas
         self._connections = connections
         self._thresholds = thresholds
-        self._walk: Iterator[list[tuple[QuotaBucket, BucketOwner]]] = iter(())
+        self._walk = quotas.pool.walk()
         self._numbers: dict[QuotaBucket, int] = {}
         self._meters: dict[tuple[str, str], MeterBucket] = {}
 

@@ -78,12 +78,12 @@ class FleetTopic:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                self._exchange()
-            except Exception as error:  # noqa: BLE001 - a defect, or a wrong property, must not end the exchange
+                self._serve()
+            except Exception as error:  # noqa: BLE001 - a defect, or a wrong property, must not end the thread
                 self.trouble = str(error)
                 self._stop.wait(CREATE_EVERY_S)
 
-    def _exchange(self) -> None:
+    def _serve(self) -> None:
         from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition  # noqa: PLC0415 - only fleets
 
         common = {**_COMMON, "bootstrap.servers": self.target.bootstrap, **self.target.properties}
@@ -121,7 +121,7 @@ class FleetTopic:
             producer.purge()
 
     def _create(self) -> None:
-        """Make the topic, unless it is there; the broker answers later, which nobody waits for."""
+        """Make the topic, unless it is there."""
         from confluent_kafka.admin import AdminClient  # noqa: PLC0415 - only fleets
         from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415 - as above
 

@@ -14,7 +14,7 @@ WAITING_DECAY: Final = 0.8
 
 
 class SharedBucket(Protocol):
-    """What sharing needs of a bucket; every `QuotaBucket` has it, and so have rates of connections and meters."""
+    """What sharing needs of a bucket, as every `QuotaBucket`, rate of connections and meter has it."""
 
     @property
     def capacity(self) -> float:
@@ -49,7 +49,7 @@ class SharedBucket(Protocol):
 
 
 class OwnUsage:
-    """The usage of a bucket by the clients here: its total, noted at every report, and the clients that wait."""
+    """The usage of a bucket by the clients here, noted at every report, and the clients that wait."""
 
     def __init__(self, span_ms: int) -> None:
         self._span_ms = span_ms

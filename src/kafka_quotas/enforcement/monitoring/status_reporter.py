@@ -10,7 +10,7 @@ from typing import Final
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.enforcement.config.settings import DaemonSettings, MetricsChoice
 from kafka_quotas.enforcement.event_log.writer import EventLogWriter
-from kafka_quotas.enforcement.fleet.exchange import FleetExchange
+from kafka_quotas.enforcement.fleet.membership import FleetMembership
 from kafka_quotas.enforcement.monitoring.http_server import Readiness, readiness
 from kafka_quotas.enforcement.monitoring.top_buckets import top_buckets
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
@@ -55,7 +55,7 @@ class Reporter:
         store: Callable[[], StoreState],
         event_loop: str,
         events: EventLogWriter | None = None,
-        fleet: FleetExchange | None = None,
+        fleet: FleetMembership | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock

@@ -27,6 +27,7 @@ from kafka_quotas.enforcement.telemetry.log import LINES_PER_SECOND, Log, LogEve
 from kafka_quotas.enforcement.telemetry.status import (
     BucketRow,
     DaemonStatus,
+    FleetRow,
     ListenerRow,
     QuotaTotals,
     StoreRow,
@@ -192,10 +193,40 @@ def test_the_metrics_have_kafkas_names_and_escape_labels() -> None:
 PAGE = (Path(__file__).parents[4] / "docs" / "metrics.md").read_text(encoding="utf-8")
 
 
+FLEET = FleetRow(
+    name="default",
+    topic="kafka://127.0.0.1:9092/fleet",
+    member="one:9192",
+    members=2,
+    others=("two:9192",),
+    not_trusted=0,
+    wrong_clocks=0,
+    cut_off=True,
+    fallback="share",
+    trouble="no broker",
+    shared_buckets=3,
+    published_bytes=100,
+    received_bytes=200,
+)
+
+
+def test_the_status_of_a_fleet_crosses_the_control_socket() -> None:
+    written = replace(status(), fleet=FLEET)
+    work = status_text(written)
+    text = ""
+    try:
+        while True:
+            next(work)
+    except StopIteration as end:
+        text = end.value
+    assert status_from_json(json.loads(text)) == written
+
+
 def served() -> dict[str, frozenset[str]]:
     """Every metric that is served, with its labels, when there is a bucket of every quota type."""
     (bucket,) = status().buckets
-    full = replace(status(), buckets=tuple(replace(bucket, quota=quota) for quota in QUOTA_FAMILIES))
+    buckets = tuple(replace(bucket, quota=quota) for quota in QUOTA_FAMILIES)
+    full = replace(status(), buckets=buckets, fleet=FLEET)
     return {
         f"{family.name}_total" if family.is_counter else family.name: frozenset(family.samples[0].labels)
         for family in families(full)

@@ -26,8 +26,8 @@ from kafka_quotas.enforcement.telemetry.status import FleetRow
 Channels = Callable[[], Iterable[ThrottledChannel]]
 
 
-class FleetExchange:
-    """The exchange of one daemon with the other members of its fleet."""
+class FleetMembership:
+    """The membership of one daemon in its fleet."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class FleetExchange:
         notify: Notify,
         throttled: Channels,
     ) -> None:
-        """Make the exchange, which starts with `start`.
+        """Make a member, which joins with `start`.
 
         Args:
             settings: The daemon's settings.
@@ -74,7 +74,7 @@ class FleetExchange:
         self._reported_ms = 0
 
     async def start(self) -> None:
-        """Start the exchange, and return once the member has joined or has found the topic out of reach."""
+        """Start, and return once the member has joined or has found the topic out of reach."""
         self._topic.start()
         self._running = self._loop.create_task(self._run())
         await self._joined.wait()
@@ -82,7 +82,7 @@ class FleetExchange:
         self._notify(LogEvent(event="fleet: joined", fields={**fields, "topic": str(self._settings.target)}))
 
     async def close(self) -> None:
-        """Tell the others that this member ends, and end the exchange."""
+        """Report to the others that this member ends, and end."""
         if self._running is not None:
             self._running.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -1,0 +1,84 @@
+"""Every quota type of a daemon is offered to its fleet, under numbers that are the same at every member."""
+
+from kafka_quotas.core.clock import VirtualClock
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.model.threshold import ThresholdSettings
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.fleet.daemon_buckets import DaemonBuckets
+from kafka_quotas.enforcement.fleet.usage import SharedBucket
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
+from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
+from kafka_quotas.enforcement.telemetry.counters import Counters
+from kafka_quotas.enforcement.telemetry.log import LogEvent
+from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
+from kafka_quotas.enforcement.topics.topic_cache import TopicCache
+from kafka_quotas.stores.store import QuotaEntry
+
+NOW_MS = 1_000_000
+WINDOW = QuotaWindow()
+
+
+def ignore(event: LogEvent) -> None:
+    del event
+
+
+def used_everywhere() -> tuple[QuotaRegistry, ConnectionQuotas, ThresholdRegistry]:
+    quotas = QuotaRegistry(WINDOW)
+    for quota_type in QuotaType:
+        quotas.broker(7).update(quota_type, Entity.of(client_id="app"), 100.0, static=False)
+        quotas.broker(7).manager(quota_type).record_without_throttle("alice", "app", 50.0, NOW_MS)
+        quotas.cluster.manager(quota_type).record_without_throttle("alice", "app", 50.0, NOW_MS)
+        quotas.broker(None).manager(quota_type).record_without_throttle("alice", "app", 50.0, NOW_MS)
+    connections = ConnectionQuotas(WINDOW, broker_rate=10.0)
+    connections.ip_limits.apply(
+        [QuotaEntry(entity=Entity.of(ip="192.0.2.7"), quotas={CONNECTION_CREATION_RATE.name: 5.0})]
+    )
+    rates = connections.broker(7).rates
+    rates.listener_delay_ms("outside", 3.0, NOW_MS)
+    rates.record_ip("192.0.2.7", 1.0, NOW_MS)
+    thresholds = ThresholdRegistry(cache=TopicCache(), counters=Counters(), notify=ignore, clock=VirtualClock(NOW_MS))
+    thresholds.apply_file(ThresholdSettings(topics={"orders": 1000.0}, totals={None: 5000.0}))
+    thresholds.broker(7).topics.record("orders", 100.0, NOW_MS)
+    return quotas, connections, thresholds
+
+
+def offered(now_ms: int = NOW_MS) -> dict[int, SharedBucket]:
+    found: dict[int, SharedBucket] = {}
+    DaemonBuckets(*used_everywhere()).offer(lambda number, bucket, _: found.setdefault(number, bucket), now_ms)
+    return found
+
+
+def test_every_quota_type_is_offered_once_per_broker_and_for_the_cluster() -> None:
+    # Each type at broker 7 and over all brokers, rates of broker, listener and address, a topic's meter and the total.
+    assert len(offered()) == 2 * len(QuotaType) + 3 + 2
+
+
+def test_numbers_are_the_same_at_every_member() -> None:
+    assert offered().keys() == offered().keys()
+
+
+def test_buckets_that_rest_are_not_looked_at() -> None:
+    assert len(offered(NOW_MS + 60_000)) == 2  # meters, which are few
+
+
+def test_what_others_use_is_recorded_in_every_kind() -> None:
+    for bucket in offered().values():
+        before = bucket.total
+        bucket.record(10.0, NOW_MS)
+        bucket.record_past(10.0, NOW_MS - 1000, NOW_MS, NOW_MS)
+        bucket.reserve(1.0)
+        assert bucket.total == before + 20.0
+        assert bucket.capacity > 0
+
+
+def test_a_rate_of_connections_holds_back_what_is_reserved() -> None:
+    connections = ConnectionQuotas(WINDOW)
+    rates = connections.broker(7).rates
+    rates.listener_delay_ms("outside", 1.0, NOW_MS)
+    ((_, rate),) = rates.shared(NOW_MS)
+    assert rate.capacity == 10.0
+    rate.reserve(8.0)
+    assert rates.listener_delay_ms("outside", 1.0, NOW_MS) == 0
+    assert rates.listener_delay_ms("outside", 1.0, NOW_MS) == 1000
