@@ -34,7 +34,7 @@ class State(StrEnum):
     VOID = "void"
     """The run ended early, was too short, or had quotas that changed, and proves nothing."""
     UNDECIDED = "undecided"
-    """Tried, and the figures scatter too much to tell, which is no success."""
+    """Tried, but the figures scatter too much to decide, which is no success."""
     UNCHECKED = "not checked"
     """Not checked for the reason in the evidence, which does not count against the run."""
 
@@ -56,6 +56,6 @@ class Judgement:
 
 
 def overall(judgements: Iterable[Judgement]) -> State:
-    """Return the state of a run: void if one judgement is, else not met if one is not, else undecided if one is."""
+    """Return the worst state of a run's judgements: void, not met, undecided, else met."""
     states = {judgement.state for judgement in judgements}
     return next((state for state in (State.VOID, State.NOT_MET, State.UNDECIDED) if state in states), State.MET)

@@ -36,7 +36,7 @@ def run_experiment(
     step: Callable[[str], None],
     time_s: float,
 ) -> ExperimentResult:
-    """Run the load without the quotas, and again with and without where control clients are to be compared.
+    """Run the load without the quotas, and where there are control clients with and without, in turn.
 
     `run` runs one plan and returns its result. `step` receives a line for each run.
     """
@@ -76,12 +76,12 @@ def run_experiment(
 
 
 def block_s(scenario: Scenario) -> float:
-    """Return for how long each run is measured: two windows at least, in which a rate can be told from its quota."""
+    """Return the measured seconds of a run, two windows at least, which show a rate above its quota."""
     return max(scenario.solo_s, 2 * scenario.window_s)
 
 
 def _block(plan: LoadPlan, scenario: Scenario, environment: Environment, number: int) -> LoadPlan:
-    """Return the plan of a short run in which all clients take part from the start, judged by the same quotas."""
+    """Return the plan of a short run, with all clients from the start and judged by the same quotas."""
     return replace(
         plan,
         bootstrap=environment.bootstrap,

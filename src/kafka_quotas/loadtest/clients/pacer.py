@@ -35,7 +35,7 @@ class Pacer:
         return min(self._schedule.due_count(now_ns - self._origin_ns) - self.taken, most)
 
     def due_by(self, now_ns: int) -> int:
-        """Return the number of an open loop's arrivals that are due, 0 without a schedule and in a closed loop."""
+        """Return the number of arrivals that are due in an open loop, 0 in any other."""
         if self._schedule is None or self._is_closed:
             return 0
         return self._schedule.due_count(now_ns - self._origin_ns)

@@ -218,7 +218,7 @@ def _seen(clients: Sequence[MeasuredClient], *, from_s: float, elapsed_s: float,
 
 
 def _patience_ms(client: MeasuredClient) -> float:
-    """Return how long a client may be without an answer: a throttle time, the wait for an arrival, and a moment."""
+    """Return the longest plausible silence: a throttle time, the wait for an arrival, and a moment."""
     entity = client.entity
     rate = float(entity.arrivals_per_second or 0)
     spacing = {Arrival.BURST: entity.burst_size, Arrival.POISSON: _LONGEST_SPACING}.get(entity.arrival, 1)

@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 def quota_effect(with_us: Sequence[int], without_us: Sequence[int]) -> QuotaEffect | None:
-    """Return the effect from the p90 of runs with and without quotas, None with fewer than two on either side.
+    """Return the effect from the p90 of runs with and without quotas, None with fewer than two of each.
 
     Latencies scatter by factors, so their logarithms are compared.
     """
@@ -47,7 +47,7 @@ def alternating(
     is_decided: Callable[[Sequence[_T], Sequence[_T]], bool],
     has_time: Callable[[], bool],
 ) -> tuple[list[_T], list[_T]]:
-    """Run with quotas (True) and without them in mirrored pairs, and return the runs with and those without.
+    """Run with quotas (True) and without in mirrored pairs, and return the runs of either side.
 
     It ends after the third pair or a later one, when they decide, or before a run for which there is no time.
     """
@@ -64,7 +64,7 @@ def alternating(
 
 
 def control_run(judged: LoadResult, without: LoadResult, expectations: Sequence[Expectation]) -> Judgement | None:
-    """Return whether the run without quotas breaks what the run with them holds, None where nothing is held.
+    """Return whether the run without quotas breaks what that with them holds, None for nothing held.
 
     A verdict that is as good without the quotas shows nothing about them.
     """

@@ -159,7 +159,7 @@ def _of_entities(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
 
 
 def _books(entity: ClientResult) -> Judgement:
-    """Return the judgement on the books: void where they don't balance, not met where arrivals were left over."""
+    """Return the judgement on the books: void out of balance, not met with arrivals left over."""
     books = entity.books
     state, text = State.MET, books.evidence
     is_unhindered = entity.verdict.kind in (ObservationKind.MODEST, ObservationKind.UNLIMITED)
@@ -186,7 +186,7 @@ def _failures(entity: ClientResult, expected: frozenset[str]) -> Judgement:
 
 
 def _prediction(entity: ClientResult, window: QuotaWindow, evidence: Evidence) -> Prediction | None:
-    """Return the throttle times that Kafka's classes or our core compute, None where there is nothing to predict."""
+    """Return the throttle times that Kafka's classes or our core compute, None for nothing to predict."""
     quota, recorder = entity.verdict.quota, entity.recorder
     # A bucket that clients share has charges of all of them, which one client's events lack.
     if quota is None or recorder is None or entity.shares_quota or entity.workload not in _PREDICTED:

@@ -160,7 +160,7 @@ async def _knock(address: Address) -> None:
 
 
 class ClockWatch:
-    """The watch for steps of the machine's clock, by which quota windows are kept and runs are located in logs."""
+    """The watch for steps of the machine's clock, by which brokers keep quota windows."""
 
     def __init__(self) -> None:
         self._offset_ms: float | None = None

@@ -65,7 +65,7 @@ def scenario_plan(scenario: Scenario, in_force: InForce, environment: Environmen
 
 
 def expected_errors(scenario: Scenario, load: ClientLoad) -> frozenset[str]:
-    """Return the errors that belong to what is shown, among them refusals where the daemon answers by errors."""
+    """Return the errors that belong to a scenario, with refusals where its daemon answers by errors."""
     refuses = load.quota is not None and any(each in _REFUSING for each in scenario.daemon_options)
     return frozenset((*load.expected_errors, *((REFUSED_FOR_QUOTA,) if refuses else ())))
 

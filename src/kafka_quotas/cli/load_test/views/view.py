@@ -100,7 +100,7 @@ def verdict_text(entity: ClientResult, result: LoadResult) -> str:
 
 
 def quota_text(entity: ClientResult) -> str:
-    """Format the quotas: the one of the rate, with its parts where several brokers enforce it, and that of time."""
+    """Format the quotas of rate and time, the first with its parts where several brokers enforce it."""
     quota = entity.verdict.quota
     time_quota = dict(entity.quotas).get(REQUEST_PERCENTAGE.name)
     parts = "" if entity.enforcers == 1 else f" ({entity.enforcers} brokers)"
@@ -119,7 +119,7 @@ def throttled_text(entity: ClientResult) -> str:
 
 
 def p99_text(entity: ClientResult) -> str:
-    """Format the p99 of the response time, with a sign where it is only a lower bound, empty where none is known."""
+    """Format the p99 of the response time, marked where it is a lower bound, empty for none."""
     response = entity.response
     if not response.count:
         return ""

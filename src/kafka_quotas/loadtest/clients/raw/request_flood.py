@@ -163,7 +163,7 @@ class RawFlood(ConnectedClient):
         self.proceed(connection, now_ns, throttle_ms)
 
     def _has_failed(self, frame: bytes) -> bool:
-        """Record a Produce or Fetch response as failed that has an unexpected error, or lacks the expected one."""
+        """Record a Produce or Fetch response as failed for an unexpected error, or without the expected one."""
         if self._request.api_key == _PRODUCE:
             code = read_produce_answer(frame).error_code
         elif self._request.api_key == _FETCH:
