@@ -7,18 +7,23 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.load_test import run as load_run_command
 from kafka_quotas.commands.load_test import target as load_target
+from kafka_quotas.commands.load_test.typed_scenario import DEFAULT_TOPIC
 from kafka_quotas.commands.testbed.daemon_process import RunningDaemon, running_daemon
 from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.loadtest.run.runner import RunProgress, Watcher
+from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores.store import Alteration
 from kafka_quotas.system_clock import SystemClock
 
 Sabotage = Callable[[], None]
@@ -33,10 +38,12 @@ class Bench:
         self._monkeypatch = monkeypatch
         self.daemon_pid = 0
         """The process id of the daemon of the run under way."""
+        self.store_url = self.cluster = ""
+        """The store of that daemon, and the cluster behind it."""
         monkeypatch.setattr(load_target, "running_daemon", self._noted_daemon)
 
     def run(
-        self, *options: str, at: float = 0.5, sabotage: Sabotage = lambda: None, seconds: int = 5
+        self, *options: str, at: float = 0.5, sabotage: Sabotage = lambda: None, seconds: int = 4
     ) -> tuple[int, dict[str, Any]]:
         """The exit code and the result of a run of `seconds`, after `sabotage` at the share `at` of it."""
         is_done = False
@@ -60,6 +67,32 @@ class Bench:
         assert is_done
         return code, json.loads(out)
 
+    def remove_quota(self) -> None:
+        """Remove the quota of the client `app`."""
+        with closing(open_store(self.store_url)) as store:
+            (result,) = store.alter(
+                [Alteration(entity=Entity.of(client_id="app"), changes={"producer_byte_rate": None})]
+            )
+        assert result.error is None
+
+    def store_twice(self) -> None:
+        """Write a further copy of the first record of the run."""
+        reader = Consumer(
+            {"bootstrap.servers": self.cluster, "group.id": "copy", "auto.offset.reset": "earliest", "log_level": 0}
+        )
+        try:
+            reader.subscribe([DEFAULT_TOPIC])
+            message = None
+            for _ in range(100):
+                message = message or reader.poll(0.1)
+            assert message is not None
+            assert message.error() is None
+        finally:
+            reader.close()
+        writer = Producer({"bootstrap.servers": self.cluster, "log_level": 0})
+        writer.produce(DEFAULT_TOPIC, message.value())
+        assert writer.flush(60) == 0
+
     def signal_daemon(self, number: int) -> None:
         """Send a signal to the daemon."""
         os.kill(self.daemon_pid, number)
@@ -67,7 +100,7 @@ class Bench:
     @contextmanager
     def _noted_daemon(self, **given: Any) -> Iterator[RunningDaemon]:
         with running_daemon(**given) as daemon:
-            self.daemon_pid = daemon.pid
+            self.daemon_pid, self.store_url, self.cluster = daemon.pid, given["store_url"], given["upstream"]
             yield daemon
 
 
@@ -163,7 +196,33 @@ expect: ["{expect}"]
     )
 
     document = json.loads(out)
-    (found,) = reasons(document, "control", state=state)
+    (found,) = reasons(document, "control run", state=state)
     assert found.startswith(evidence), err
     assert (code == 0) is (document["state"] == "met")
     assert code == 1 or state == "met"
+
+
+def test_a_quota_that_is_removed_during_the_run_voids_it(bench: Bench) -> None:
+    code, document = bench.run(
+        *("--entity", "/app", "--rate", "2x-quota", "--set-quota", "1MB/s", "--no-read-back"),
+        sabotage=bench.remove_quota,
+        seconds=3,
+    )
+
+    assert (code, document["state"]) == (1, "void")
+    assert any(each.startswith("the quotas changed during the run") for each in reasons(document, "run", state="void"))
+
+
+def test_a_record_that_is_stored_twice_is_found(bench: Bench) -> None:
+    code, document = bench.run("--entity", "/app", "--rate", "100rec/s", sabotage=bench.store_twice, seconds=4)
+
+    assert code == 1
+    (found,) = reasons(document, "delivery", state="not met")
+    assert found.endswith("0 lost, 1 duplicated")
+
+
+def test_a_run_that_nobody_disturbs_is_met_on_a_busy_machine(bench: Bench) -> None:
+    code, document = bench.run("--entity", "/app", "--rate", "100rec/s", "--set-quota", "1MB/s", seconds=4)
+
+    assert (code, document["state"]) == (0, "met"), document["judgements"]
+    assert {each["state"] for each in document["judgements"]} == {"met"}
