@@ -19,7 +19,10 @@ RUN = ("load-test", "produce", "--embedded", "--rate", "200rec/s", "--warmup", "
 
 @contextmanager
 def receiver(status: int = 200) -> Iterator[tuple[str, list[tuple[str, str, ExportMetricsServiceRequest]]]]:
-    """An OTLP receiver that reads requests by OpenTelemetry's own definitions; an empty one is never refused."""
+    """An OTLP receiver that reads requests by OpenTelemetry's own definitions.
+
+    An empty one is never refused.
+    """
     seen: list[tuple[str, str, ExportMetricsServiceRequest]] = []
 
     class Handler(BaseHTTPRequestHandler):

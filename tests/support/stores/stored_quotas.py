@@ -9,7 +9,10 @@ from kafka_quotas.stores.store import Alteration
 
 
 def new_store(folder: Path, quotas: Mapping[Entity, Mapping[str, float]]) -> str:
-    """The address of a new local store in a folder that holds these quotas; the file is there without any too."""
+    """The address of a new local store in a folder that holds these quotas.
+
+    The file is there without any too.
+    """
     url = f"local:{folder}/quotas.db"
     opened = open_store(url)
     try:
