@@ -1,8 +1,10 @@
 """What the daemon costs, and how well it holds a quota: `python benchmarks/daemon.py [cost] [tls] [quota]`.
 
 cost: CPU time of the daemon per megabyte and per request, with a quota in force that is never reached, beside HAProxy
-in TCP mode (Debian's `haproxy`), which relays and nothing else, on the same load in the same run. Aims: at most 1.3
-times HAProxy's, 1.5 times for produce in 1 MiB batches. tls: the same where TLS ends at the proxy.
+in TCP mode (Debian's `haproxy`), which relays and nothing else, without and with `option splice-auto`, on the same load
+in the same run. `--compiled FOLDER` adds a daemon with a compiled hot path, whose wheel is in a folder: `pip install
+--no-deps --target FOLDER WHEEL`. Aims, compiled against HAProxy spliced: 1.0 times its CPU time for bulk data and for
+small requests with 5 in flight, 1.1 times with 1 in flight. tls: the same where TLS ends at the proxy.
 
 Other claims have scripts of their own: `daemon_latency.py` (what is added to a round trip, memory), `daemon_quota.py`
 (real clients on 1 to 200 connections), `request_time.py` (the experiments of KIP-124).
@@ -12,6 +14,7 @@ librdkafka's embedded cluster, judged by whole throttle cycles. Aim: within 2 %.
 """
 
 import argparse
+import os
 import shutil
 import socket
 import statistics
@@ -20,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,6 +62,9 @@ defaults
   bind 127.0.0.1:{listen}{tls}
   server broker 127.0.0.1:{upstream}
 """
+
+HAPROXY_OPTIONS = {"haproxy": "", "spliced": "  option splice-auto\n"}
+"""By name; splicing leaves bulk data to the kernel, as an operator would have it."""
 
 
 def cpu_ns(pid: int) -> int:
@@ -133,54 +139,87 @@ def tls_options(folder: Path, certificate: Path) -> list[str]:
     return ["--listener-config", str(listener)]
 
 
-def cost(rounds: int, *, scale: float, tls: bool = False) -> None:
+@contextmanager
+def importing(folder: Path | None) -> Iterator[None]:
+    """Have processes that start within the block import packages from a folder first, if there is one."""
+    before = os.environ.get("PYTHONPATH")
+    if folder is not None:
+        os.environ["PYTHONPATH"] = str(folder)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
+        elif folder is not None:
+            del os.environ["PYTHONPATH"]
+
+
+def start_proxies(
+    stack: ExitStack, upstream: int, certificate: Path | None, compiled: Path | None
+) -> dict[str, tuple[int, int]]:
+    """Start all proxies in front of a broker and return (port, process id) of each by its name."""
+    proxies: dict[str, tuple[int, int]] = {}
+    for name, packages in {"daemon": None, **({} if compiled is None else {"compiled": compiled})}.items():
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        store_url = f"local:{folder / 'quotas.db'}"
+        set_quota(store_url, producer_byte_rate=NEVER_REACHED, consumer_byte_rate=NEVER_REACHED)
+        options = [] if certificate is None else tls_options(folder, certificate)
+        with importing(packages):
+            daemon = stack.enter_context(
+                running_daemon(
+                    upstream=f"127.0.0.1:{upstream}",
+                    store_url=store_url,
+                    window=WINDOW,
+                    folder=folder,
+                    options=options,
+                )
+            )
+        proxies[name] = (int(daemon.bootstrap.rpartition(":")[2]), daemon.pid)
+    if not shutil.which("haproxy"):
+        print("haproxy is not installed (apt-get install haproxy): the daemon alone")
+        return proxies
+    for name, options in HAPROXY_OPTIONS.items():
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        proxies[name] = stack.enter_context(haproxy(folder, upstream, certificate, options=options))
+    return proxies
+
+
+def cost(rounds: int, *, scale: float, tls: bool = False, compiled: Path | None = None) -> None:
     """Print CPU time per megabyte and per request, daemon beside HAProxy; the median of the rounds."""
     print("TLS ends at the proxy:" if tls else "plaintext:")
     workloads = [replace(workload, count=max(1, round(workload.count * scale))) for workload in WORKLOADS]
     spent: dict[tuple[str, str], list[int]] = {}
-    with tempfile.TemporaryDirectory() as name, proxy_load.broker() as upstream:
-        folder = Path(name)
-        store_url = f"local:{folder / 'quotas.db'}"
-        set_quota(store_url, producer_byte_rate=NEVER_REACHED, consumer_byte_rate=NEVER_REACHED)
-        target = f"127.0.0.1:{upstream}"
-        certificate = make_certificate(folder) if tls else None
-        options = [] if certificate is None else tls_options(folder, certificate)
-        with running_daemon(
-            upstream=target, store_url=store_url, window=WINDOW, folder=folder, options=options
-        ) as daemon:
-            proxies = {"daemon": (int(daemon.bootstrap.rpartition(":")[2]), daemon.pid)}
-            with haproxy(folder, upstream, certificate) if shutil.which("haproxy") else no_haproxy() as other:
-                if other is not None:
-                    proxies["haproxy"] = other
-                for _ in range(rounds):
-                    for workload in workloads:
-                        for proxy, (port, pid) in proxies.items():
-                            before = cpu_ns(pid)
-                            proxy_load.run(port, workload, tls=tls)
-                            spent.setdefault((workload.name, proxy), []).append(cpu_ns(pid) - before)
-            print_cost(workloads, spent, tuple(proxies))
-
-
-@contextmanager
-def no_haproxy() -> Iterator[None]:
-    print("haproxy is not installed (apt-get install haproxy): the daemon alone")
-    yield None
+    with ExitStack() as stack:
+        upstream = stack.enter_context(proxy_load.broker())
+        certificate = make_certificate(Path(stack.enter_context(tempfile.TemporaryDirectory()))) if tls else None
+        proxies = start_proxies(stack, upstream, certificate, compiled)
+        for _ in range(rounds):
+            for workload in workloads:
+                for proxy, (port, pid) in proxies.items():
+                    before = cpu_ns(pid)
+                    proxy_load.run(port, workload, tls=tls)
+                    spent.setdefault((workload.name, proxy), []).append(cpu_ns(pid) - before)
+    print_cost(workloads, spent, tuple(proxies))
 
 
 def print_cost(
     workloads: list[proxy_load.Workload], spent: dict[tuple[str, str], list[int]], proxies: tuple[str, ...]
 ) -> None:
-    print(f"{'workload':<20}{'proxy':<10}{'us/MB':>9}{'us/request':>12}{'times':>8}   all rounds, us/request")
+    references = [name for name in HAPROXY_OPTIONS if name in proxies]
+    times = "".join(f"{'/ ' + name:>11}" for name in references)
+    print(f"{'workload':<20}{'proxy':<10}{'us/MB':>9}{'us/request':>12}{times}   all rounds, us/request")
     for workload in workloads:
-        reference = statistics.median(spent.get((workload.name, "haproxy"), [0]))
         for proxy in proxies:
             each = spent[workload.name, proxy]
             median = statistics.median(each)
-            times = f"{median / reference:.2f}" if reference and proxy == "daemon" else ""
-            rounds = " ".join(f"{ns / 1000 / workload.count:.1f}" for ns in each)
+            times = "".join(
+                f"{median / statistics.median(spent[workload.name, name]):>11.2f}" if proxy != name else f"{'':>11}"
+                for name in references
+            )
+            rounds = " ".join(f"{ns / 1000 / workload.count:.1f}" for ns in sorted(each))
             print(
                 f"{workload.name:<20}{proxy:<10}{median / 1000 / workload.megabytes:>9.0f}"
-                f"{median / 1000 / workload.count:>12.1f}{times:>8}   {rounds}"
+                f"{median / 1000 / workload.count:>12.1f}{times}   {rounds}"
             )
 
 
@@ -243,13 +282,14 @@ def main() -> None:
     parser.add_argument("what", nargs="*", choices=["cost", "tls", "quota", []], help="all, if nothing is named")
     parser.add_argument("--rounds", type=int, default=3, help="how often each load is run (default 3)")
     parser.add_argument("--scale", type=float, default=1.0, help="how much of each load is run (default 1)")
+    parser.add_argument("--compiled", type=Path, metavar="FOLDER", help="packages with a compiled hot path")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long the quota is held (default 60)")
     arguments = parser.parse_args()
     what = arguments.what or ["cost", "tls", "quota"]
     if "cost" in what:
-        cost(arguments.rounds, scale=arguments.scale)
+        cost(arguments.rounds, scale=arguments.scale, compiled=arguments.compiled)
     if "tls" in what:
-        cost(arguments.rounds, scale=arguments.scale, tls=True)
+        cost(arguments.rounds, scale=arguments.scale, tls=True, compiled=arguments.compiled)
     if "quota" in what:
         quota(arguments.seconds)
 

@@ -106,7 +106,7 @@ def main() -> None:
             "spliced": stack.enter_context(relay(spliced, upstream)),
         }
         if shutil.which("haproxy"):
-            for name, options in (("haproxy", ""), ("haproxy, spliced", "  option splice-auto\n")):
+            for name, options in daemon.HAPROXY_OPTIONS.items():
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
                 relays[name] = stack.enter_context(daemon.haproxy(folder, upstream, options=options))
         for _ in range(arguments.rounds):

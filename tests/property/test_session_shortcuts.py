@@ -11,7 +11,6 @@ from kafka_quotas.enforcement.config.client_policy import ClientPolicy, Mode, Po
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.event_log.charges import Charge
 from kafka_quotas.enforcement.session.in_flight import PRODUCE, InFlightRequest
-from kafka_quotas.enforcement.session.request_classifier import RequestClassifier
 from kafka_quotas.enforcement.session.request_filter import NotFiltered, RequestFilter, Respond, Verdict
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
@@ -55,13 +54,6 @@ class EveryThird(RequestFilter):
         return Respond(frame=produce_response(request.correlation_id, version=request.api_version))
 
 
-class FullParse(RequestClassifier):
-    """Parses every request, whatever the one before it was."""
-
-    def template(self) -> None:
-        return None
-
-
 class Side:
     """A connection and what was charged on it, with shortcuts or without."""
 
@@ -75,8 +67,6 @@ class Side:
             on_charge=self.charges.append if tells else None,
             is_fast=is_fast,
         )
-        if not is_fast:
-            self.pair.session._classifier.__class__ = FullParse
 
     def change(self, kind: str, size: int) -> None:
         """Change limits or terms, or whether every third request is answered here."""

@@ -91,7 +91,7 @@ def test_pages_and_completions_are_installed_where_they_are_looked_for(prefix: P
 
 def test_the_installed_command_is_the_installed_package(prefix: Path) -> None:
     done = run(prefix, "--version")
-    assert (done.returncode, done.stdout) == (0, f"kafka-quotas {PROJECT['version']}\n")
+    assert (done.returncode, done.stdout) == (0, f"kafka-quotas {PROJECT['version']} (pure Python)\n")
     shown = subprocess.run(
         [sys.executable, "-c", "import kafka_quotas; print(kafka_quotas.__file__)"],
         capture_output=True,

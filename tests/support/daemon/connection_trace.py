@@ -42,7 +42,6 @@ from kafka_quotas.enforcement.config.rules import UNKNOWN_PRINCIPAL, Enforcement
 from kafka_quotas.enforcement.event_log.charges import Charge
 from kafka_quotas.enforcement.session.gathering import GatherBudget
 from kafka_quotas.enforcement.session.in_flight import InFlightRequest
-from kafka_quotas.enforcement.session.request_classifier import RequestClassifier
 from kafka_quotas.enforcement.session.request_filter import Forward, SendRequest, Verdict
 
 LIMIT = 1000.0
@@ -51,14 +50,6 @@ MUTATION_MS = 700
 """How long the client waits for each CreateTopics."""
 QUESTION_BODY = bytes(4)
 """What a Metadata of no topic has behind its header; the client's own name one."""
-
-
-class FullParse(RequestClassifier):
-    """Parses every request, whatever the one before it was."""
-
-    def template(self) -> None:
-        """None: nothing is remembered."""
-        return
 
 
 class AsksFirst(RecordingFilter):
@@ -111,8 +102,6 @@ class Trace:
             for user in ("alice", "mallory", "ANONYMOUS", UNKNOWN_PRINCIPAL):
                 if head & bit:
                     self.pair.broker.update(quota_type, Entity.of(user=user), limit, static=False)
-        if not is_fast:
-            self.pair.session._classifier.__class__ = FullParse
         self.sent: list[Sent] = []
         self.refused = False
         self._unsent = b""

@@ -10,6 +10,7 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.event_log.charges import OnCharge
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.session.frame_stream import Begin, Decision
 from kafka_quotas.enforcement.session.gathering import GatherBudget
 from kafka_quotas.enforcement.session.principal import PrincipalTracker, SaslState
 from kafka_quotas.enforcement.session.request_filter import NO_FILTERS, FilterFactory
@@ -151,7 +152,10 @@ class Pair:
         is_served: bool = True,
         gathering: GatherBudget | None = None,
     ) -> None:
-        """`is_served` says that the broker has shown already that it serves the client, who has no need for SASL."""
+        """`is_served` says that the broker has shown already that it serves the client, who has no need for SASL.
+
+        Without `is_fast` every request is parsed, whatever the one before it was.
+        """
         self.is_fast = is_fast
         self.rules = rules or EnforcementRules(window=WINDOW)
         self.broker = broker or BrokerQuotas(self.rules.window, policies=self.rules.policies)
@@ -176,6 +180,8 @@ class Pair:
             factories=factories,
             gathering=gathering,
         )
+        if not is_fast:
+            self.session.state.requests.begin = self._begin_without_template(self.session.state.requests.begin)
         self.now_ms = START_MS
         self.upstream = b""
         self.client = b""
@@ -210,6 +216,13 @@ class Pair:
             self.session.state.wake(self.now_ms)
         self._collect()
         return self.upstream[before:]
+
+    def _begin_without_template(self, begin: Begin) -> Begin:
+        def begin_parsed(chunk: memoryview, offset: int, now_ms: int) -> Decision | None:
+            self.session._classifier.last = None
+            return begin(chunk, offset, now_ms)
+
+        return begin_parsed
 
     def _translate(self, node_id: int, host: str, port: int) -> tuple[str, int]:
         self.brokers_named.append((node_id, host, port))

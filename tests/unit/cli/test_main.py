@@ -74,7 +74,7 @@ def test_no_arguments_is_wrong_usage_with_the_help() -> None:
 
 
 def test_version_is_that_of_the_package() -> None:
-    assert run_cli("--version") == (0, f"kafka-quotas {version('kafka-quotas')}\n", "")
+    assert run_cli("--version") == (0, f"kafka-quotas {version('kafka-quotas')} (pure Python)\n", "")
 
 
 def test_a_misspelt_command_is_answered_with_the_right_one() -> None:

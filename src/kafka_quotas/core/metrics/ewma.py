@@ -7,7 +7,6 @@ Between ticks the rate does not change. A clock that goes back causes no tick.
 **Source:** "Broker-side quota V1"; the exponentially weighted `Meter` of Kafka's metrics library.
 """
 
-import copy
 import math
 from typing import Final
 
@@ -67,10 +66,11 @@ class EwmaMeter:
 
     def falls_in_ms(self, bound: float, now_ms: int) -> int:
         """Return the time in ms without records until the rate is at a bound or below, at most `FALLING_MS`."""
-        ahead = copy.copy(self)
+        ahead = EwmaMeter(now_ms)
+        ahead.restore(self.snapshot, 0)
         at_ms = now_ms
         while ahead.rate(at_ms) > bound:
-            at_ms = ahead._ticked_ms + TICK_MS  # noqa: SLF001 - one of its own kind
+            at_ms = ahead._ticked_ms + TICK_MS
             if at_ms - now_ms >= FALLING_MS:
                 return FALLING_MS
         return at_ms - now_ms

@@ -235,6 +235,10 @@ class SpreadMutationBucket:
             self.record(value, now_ms)
         return narrow_to_int32(refused_ms or 0)
 
+    def would_throttle_ms(self, value: float, now_ms: int) -> int:  # noqa: ARG002 - the next request pays for it
+        """Return the throttle time in ms that recording a value would give, without changing the state."""
+        return narrow_to_int32(self.refused_ms(now_ms) or 0)
+
     def peek(self, now_ms: int) -> float:
         """Return the rate per second."""
         return self._rate.rate(now_ms)

@@ -16,7 +16,6 @@ from operator import attrgetter
 from typing import Final, Protocol
 
 from kafka_quotas.core.metrics.rate import Rate
-from kafka_quotas.core.metrics.sampled_stat import WindowedSum
 from kafka_quotas.core.metrics.throttle_time import (
     METRIC_SAMPLES,
     METRIC_WINDOW_MS,
@@ -45,6 +44,10 @@ class QuotaBucket(Protocol):
 
     def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
         """Record a value and return the throttle time in ms (32 bits), 0 within the quota."""
+        ...
+
+    def would_throttle_ms(self, value: float, now_ms: int) -> int:
+        """Return the throttle time in ms that recording a value would give, without changing the state."""
         ...
 
     def set_bound(self, bound: float) -> None:
@@ -220,7 +223,20 @@ class RateBucket(Rate):
         return narrow_to_int32(bounded_throttle_time_ms(rate, self._bound, window_ms, self._max_throttle_ms))
 
 
-_STATE: Final = (*WindowedSum.__slots__, "_room", "recorded_ms")
+_STATE: Final = (
+    "_complete_ms",
+    "_due_ms",
+    "_expired_ms",
+    "_index",
+    "_last_ms",
+    "_oldest_ms",
+    "_prefix",
+    "_room",
+    "_slots",
+    "_tail",
+    "_value",
+    "recorded_ms",
+)
 _state: Final = attrgetter(*_STATE)
 """The attributes of a `RateBucket` that a record changes."""
 
@@ -319,6 +335,11 @@ class MutationBucket(TokenBucket):
         self.mutations.record(value, now_ms)
         self.recorded_ms = now_ms
         return 0
+
+    def would_throttle_ms(self, value: float, now_ms: int) -> int:  # noqa: ARG002 - the next request pays for it
+        """Return the throttle time in ms that taking a value out would give, without changing the state."""
+        tokens = self.peek(now_ms)
+        return narrow_to_int32(mutation_throttle_time_ms(tokens, self._per_second)) if tokens < 0 else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

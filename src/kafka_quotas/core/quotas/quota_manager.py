@@ -7,7 +7,6 @@ bucket before its next use. Not safe for several threads at once.
 **Source:** `ClientQuotaManager`, `ClientRequestQuotaManager`, `ControllerMutationQuotaManager` of Kafka 4.0.
 """
 
-import copy
 from typing import Final, cast
 
 from kafka_quotas.core.metrics.throttle_time import ThrottleAverage
@@ -123,12 +122,7 @@ class Limiter:
     def would_throttle_ms(self, value: float, now_ms: int) -> int:
         """Return the throttle time in ms that recording a value would give, without recording it."""
         bucket = self._resolve()
-        if bucket is None:
-            return 0
-        if isinstance(bucket, RateBucket | SmoothBucket):
-            return bucket.would_throttle_ms(value, now_ms)
-        # Of mutations, which are asked for by the decision API alone.
-        return copy.deepcopy(bucket).record_and_throttle_ms(value, now_ms)
+        return 0 if bucket is None else bucket.would_throttle_ms(value, now_ms)
 
     @property
     def state(self) -> QuotaBucket | None:

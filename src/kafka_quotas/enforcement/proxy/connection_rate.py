@@ -7,7 +7,6 @@ A delay is at most one sample of the window (1 s by default).
 **Source:** KIP-612; `ConnectionQuotas.waitForConnectionSlot` and `recordIpConnectionMaybeThrottle` (4.x).
 """
 
-import copy
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -165,8 +164,10 @@ class ConnectionRates:
         limit = self.ip_limits.limit(ip)
         if limit is None:
             return 0
-        rate = self._ips.get(canonical_address(ip))
-        return (_CountedRate(self._window) if rate is None else copy.deepcopy(rate)).record(limit, now_ms, count)
+        asked, known = _CountedRate(self._window), self._ips.get(canonical_address(ip))
+        if known is not None:
+            asked.rate.restore(known.rate.snapshot, 0)
+        return asked.record(limit, now_ms, count)
 
     def unrecord_ip(self, ip: str, count: float, now_ms: int) -> None:
         """Take connections of an address out of its rate again."""

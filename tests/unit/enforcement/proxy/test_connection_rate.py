@@ -63,6 +63,13 @@ def test_a_changed_limit_holds_at_once_and_keeps_what_was_counted() -> None:
     assert admitted(rates, "10.0.0.1", count=50, every_ms=0) == 50
 
 
+def test_asking_an_address_changes_no_rate() -> None:
+    rates = ConnectionRates(WINDOW, limits(**{"10.0.0.1": 5.0}))
+    assert [rates.would_delay_ip_ms("10.0.0.1", count, NOW_MS) for count in (10, 11, 10)] == [0, 200, 0]
+    assert admitted(rates, "10.0.0.1", count=9, every_ms=0) == 9
+    assert [rates.would_delay_ip_ms("10.0.0.1", count, NOW_MS) for count in (1, 2, 1)] == [0, 200, 0]
+
+
 def test_listeners_and_brokers_have_rates_of_their_own() -> None:
     rates = ConnectionRates(WINDOW, limits(), broker_limit=5.0)
     assert [rates.listener_delay_ms("a", 2.0, NOW_MS) for _ in range(4)] == [0] * 4

@@ -1,0 +1,79 @@
+"""The compiled wheel: the same source, whose hot path passes the same tests."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SOURCES = ("pyproject.toml", "README.md", "LICENSE", "src", "man", "completions", "examples")
+TESTS = (
+    "tests/unit/core/metrics",
+    "tests/unit/core/quotas",
+    "tests/unit/enforcement/proxy",
+    "tests/unit/enforcement/session",
+    "tests/unit/enforcement/topics",
+    "tests/unit/wire",
+    "tests/conformance/core/test_functions.py",
+    "tests/conformance/core/test_manager.py",
+    "tests/conformance/core/test_scenarios.py",
+    "tests/conformance/core/test_spread.py",
+    "tests/property/test_core_rates.py",
+    "tests/property/test_core_would_throttle.py",
+    "tests/property/test_session_shortcuts.py",
+    "tests/property/test_session_traces.py",
+)
+COMPILER = (sysconfig.get_config_var("CC") or "cc").split()[0]
+
+
+def ran(command: list[str], folder: Path, **environment: str) -> str:
+    """What a command that has to succeed wrote."""
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+        cwd=folder,
+        env={name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "KAFKA_QUOTAS_"))}
+        | environment,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of packages into which the compiled wheel was installed."""
+    if shutil.which(COMPILER) is None:
+        pytest.skip(f"no C compiler ({COMPILER})")
+    if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
+        pytest.skip("no Python.h (Debian's python3-dev)")
+    # The compiler writes its results beside the sources, from where this checkout must not take them.
+    project = tmp_path_factory.mktemp("project")
+    for name in SOURCES:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, project / name)
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(project / "dist")]
+    ran(build, project, HATCH_BUILD_HOOK_ENABLE_MYPYC="1")
+    (wheel,) = (project / "dist").glob("*.whl")
+    prefix = tmp_path_factory.mktemp("prefix")
+    options = ["--quiet", "--no-deps", "--no-index", "--ignore-installed", "--disable-pip-version-check"]
+    ran([sys.executable, "-m", "pip", "install", *options, "--prefix", str(prefix), str(wheel)], project)
+    return Path(sysconfig.get_path("platlib", vars={"platbase": str(prefix)}))
+
+
+@pytest.mark.timeout(1200)
+def test_the_compiled_hot_path_passes_the_tests_of_the_pure_one(packages: Path) -> None:
+    search = os.pathsep.join((str(packages), str(ROOT)))
+    version = ran([sys.executable, "-m", "kafka_quotas", "--version"], ROOT, PYTHONPATH=search)
+    assert version.endswith("(compiled)\n")
+    ran(
+        [sys.executable, "-m", "pytest", "-n", "0", "-q", "-x", "-p", "no:cacheprovider", *TESTS],
+        ROOT,
+        PYTHONPATH=search,
+    )
