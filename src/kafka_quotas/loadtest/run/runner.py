@@ -47,7 +47,7 @@ class ClientProgress:
     throttle_count: int
     throttle_sum_ms: float
     recorder: Recorder | None = None
-    """Its measurements, which the client goes on to write."""
+    """Its measurements, which the client still writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
