@@ -143,6 +143,9 @@ def _report_faults(result: IngestResult) -> None:
     for fault in result.faults[:_SHOWN_FAULTS]:
         lines = f"{fault.lines} lines" if fault.lines > 1 else "1 line"
         write(f"quarantined: {fault.src_file}:{fault.first_line_no}: {fault.reason} ({lines})", sys.stderr)
+    if result.unknown:
+        count = format_count(len(result.unknown), "file")
+        write(f"note: {count} of no known form left out, such as {result.unknown[0]}", sys.stderr)
     if result.read_otherwise:
         write(
             f"note: {len(result.read_otherwise)} files ({result.read_otherwise[0]}) were read before with "

@@ -82,6 +82,8 @@ class IngestResult:
     """Files that were read before or are found twice."""
     empty: int
     """Files without content."""
+    unknown: tuple[str, ...]
+    """Files in folders, or matched by patterns, of no known format."""
     read_otherwise: tuple[str, ...]
     """Unchanged files that were read in another time zone, or by another version of the parser."""
     counts: IngestCounts
@@ -223,6 +225,7 @@ def _result(
         files=len(plan.files),
         unchanged=plan.unchanged,
         empty=plan.empty,
+        unknown=plan.unknown,
         read_otherwise=plan.read_otherwise,
         counts=_totals(counts),
     )

@@ -51,10 +51,14 @@ class RecordedEvents:
     """First time in ms since 1970, None without events."""
     last_ms: int | None
     """Last time in ms since 1970, None without events."""
+    recorded_s: int | None = None
+    """Seconds without the gaps between recordings, None where nobody counted them."""
 
     @property
     def seconds(self) -> int:
-        """The seconds of the clock that the recording covers, at least 1."""
+        """The seconds that the recording covers, without the gaps in it, at least 1."""
+        if self.recorded_s is not None:
+            return max(self.recorded_s, 1)
         if self.first_ms is None or self.last_ms is None:
             return 1
         return self.last_ms // 1000 - self.first_ms // 1000 + 1
@@ -70,7 +74,10 @@ class OpenEvents:
         self._snapshot = Snapshot.of(Lake(url=lake_url(request.data)), request.as_of)
         self._events = EventTable(self._snapshot)
         self.recorded = RecordedEvents(
-            count=self._events.count, first_ms=self._events.first_ms, last_ms=self._events.last_ms
+            count=self._events.count,
+            first_ms=self._events.first_ms,
+            last_ms=self._events.last_ms,
+            recorded_s=self._events.recorded_s(),
         )
         self._request = request
         self._watcher = watcher

@@ -48,8 +48,7 @@ _SIGNS: Final = (
 
 def detect_format(head: bytes) -> InputFormat | None:
     """Detect the format of a file by its first bytes, None for an unknown one."""
-    found = next((form for form, sign in _SIGNS if sign.search(head)), None)
-    return found or (InputFormat.REQUEST_LOG if has_offset(head.lstrip()) is not None else None)
+    return next((form for form, sign in _SIGNS if sign.search(head)), None)
 
 
 def needs_zone(head: bytes) -> bool:

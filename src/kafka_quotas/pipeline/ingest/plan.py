@@ -65,6 +65,8 @@ class IngestPlan:
     """Files that were read before or are found twice."""
     empty: int
     """Files without content."""
+    unknown: tuple[str, ...] = ()
+    """Files in folders, or matched by patterns, of no known format."""
     read_otherwise: tuple[str, ...] = ()
     """Unchanged files that were read in another time zone, or by another version of the parser."""
 
@@ -89,12 +91,16 @@ def plan_ingest(found: Iterable[FoundFile], *, settings: IngestSettings, known: 
     files: list[PlannedFile] = []
     unchanged = empty = 0
     read_otherwise: list[str] = []
+    unknown: list[str] = []
     planned = KnownFiles(())
     for each in sorted(found, key=lambda each: (-_unpacked(each.path), str(each.path))):
         if _unpacked(each.path) == 0:
             empty += 1
             continue
-        file = _plan_file(each, len(files), settings, known=known, planned=planned)
+        if (input_format := _format(each, settings)) is None:
+            unknown.append(str(each.path))
+            continue
+        file = _plan_file(each, len(files), settings, input_format=input_format, known=known, planned=planned)
         if isinstance(file, ReadFile):
             unchanged += 1
             if file.parser != PARSER_VERSION or file.zone not in (None, settings.zone):
@@ -102,6 +108,8 @@ def plan_ingest(found: Iterable[FoundFile], *, settings: IngestSettings, known: 
             continue
         files.append(file)
         planned.add(replace(file.described, read_to=_unpacked(each.path)))
+    if unknown and not files and not unchanged:
+        _refuse_format(unknown[0])
     logs = (each for each in files if each.task.input_format is InputFormat.REQUEST_LOG)
     is_compiled = sum(_unpacked(each.task.path) - each.task.start for each in logs) >= COMPILED_FROM_BYTES
     pieces = [piece for file in files for piece in _pieces(file.task)]
@@ -110,18 +118,39 @@ def plan_ingest(found: Iterable[FoundFile], *, settings: IngestSettings, known: 
         for number, task in enumerate(pieces)
     )
     return IngestPlan(
-        files=tuple(files), tasks=tasks, unchanged=unchanged, empty=empty, read_otherwise=tuple(read_otherwise)
+        files=tuple(files),
+        tasks=tasks,
+        unchanged=unchanged,
+        empty=empty,
+        unknown=tuple(sorted(unknown)),
+        read_otherwise=tuple(read_otherwise),
     )
 
 
+def _format(found: FoundFile, settings: IngestSettings) -> InputFormat | None:
+    """Return the format of a file, None for an unknown one that the user did not name."""
+    if settings.input_format is not None:
+        return settings.input_format
+    try:
+        detected = detect_format(read_head(found.path, SNIFFED_BYTES))
+    except OSError as error:
+        raise _unreadable(found.path, error) from error
+    return detected or (_refuse_format(str(found.path)) if found.is_named else None)
+
+
 def _plan_file(
-    found: FoundFile, number: int, settings: IngestSettings, *, known: KnownFiles, planned: KnownFiles
+    found: FoundFile,
+    number: int,
+    settings: IngestSettings,
+    *,
+    input_format: InputFormat,
+    known: KnownFiles,
+    planned: KnownFiles,
 ) -> PlannedFile | ReadFile:
     """Plan the unread part of a file, or return the earlier or planned read of all of it."""
     path = found.path.absolute()  # names of files are kept: what was read is what is found again
     try:
         beginning = read_head(path, SNIFFED_BYTES)
-        input_format = settings.input_format or detect_format(beginning) or _refuse_format(path)
         cluster = found.cluster or settings.cluster
         broker_id = settings.broker_id if found.broker_id is None else found.broker_id
         described, head = describe_file(path, input_format=input_format, cluster=cluster, broker_id=broker_id)
@@ -175,7 +204,7 @@ def _check_origin(path: Path, beginning: bytes, broker_id: int | None, zone: str
         )
 
 
-def _refuse_format(path: Path) -> InputFormat:
+def _refuse_format(path: str) -> InputFormat:
     names = ", ".join(InputFormat)
     raise UsageError(f"{path} is of no form that is known", hint=f"leave it out, or name one with --form: {names}")
 

@@ -31,6 +31,8 @@ class FoundFile:
     """Value of `{cluster}`, None where the pattern has none."""
     time_ms: int | None = None
     """Value of `{time}` in ms since 1970, None where the pattern has none."""
+    is_named: bool = False
+    """Whether the user named this very file, rather than a folder or a pattern."""
     is_replacing: bool = False
     """Whether to read the file anew, in place of what earlier ingests made of it."""
 
@@ -60,7 +62,7 @@ def find_paths(path: Path) -> Iterator[FoundFile]:
     Raises:
         UsageError: There is no file.
     """
-    found = [FoundFile(path=each) for each in _files(path)]
+    found = [FoundFile(path=each, is_named=not path.is_dir()) for each in _files(path)]
     if not found:
         raise UsageError(f"there is no file {path}" if not path.is_dir() else f"no file is in {path}", hint=_HINT)
     yield from found

@@ -26,6 +26,9 @@ _FEWEST_EVENTS: Final = 1 << 16
 """Fewer events are not worth a task of their own."""
 _TASKS_PER_WORKER: Final = 4
 _SECOND_MS: Final = 1000
+_MINUTE_MS: Final = 60_000
+_GAP_MS: Final = 30 * _MINUTE_MS
+"""Time without any event from which on nothing was recorded: a cluster in use is never silent for as long."""
 NAMES: Final = ("cluster", "broker_id", "user", "client_id")
 """Columns of events that follow from the client's number."""
 
@@ -53,6 +56,24 @@ class EventTable:
         self.first_ms: int | None = pc.min(clients["first_ms"]).as_py()
         self.last_ms: int | None = pc.max(clients["last_ms"]).as_py()
         self._dataset: ds.Dataset | None = None
+
+    def recorded_s(self) -> int:
+        """Return the seconds from the first event to the last, less the gaps without any event.
+
+        Raises:
+            KafkaQuotasError: A file can't be read.
+        """
+        minutes, begins, ends = (np.empty(0, np.int64) for _ in range(3))
+        with lake_errors(f"reading {self.snapshot.lake.place(EVENTS)}"):
+            for batch in self.dataset.to_batches(columns=["ts_ms"]):
+                times_ms = batch.column("ts_ms").to_numpy()
+                found = (np.append(known, times) for known, times in ((begins, times_ms), (ends, times_ms)))
+                minutes, begins, ends = _by_minute(np.append(minutes, times_ms // _MINUTE_MS), *found)
+        if not minutes.size:
+            return 0
+        is_gap = begins[1:] - ends[:-1] > _GAP_MS
+        firsts, lasts = np.append(begins[:1], begins[1:][is_gap]), np.append(ends[:-1][is_gap], ends[-1:])
+        return int((lasts // _SECOND_MS - firsts // _SECOND_MS + 1).sum())
 
     @property
     def count(self) -> int:
@@ -134,6 +155,20 @@ def with_names(events: pa.Table, names: pa.Table) -> pa.Table:
         )
         events = events.append_column(name, values)
     return events
+
+
+def _by_minute(
+    minutes: NDArray[np.int64], begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return each minute once, in order, with its first begin and last end."""
+    runs = np.flatnonzero(np.append(True, np.diff(minutes) != 0)[: minutes.size])
+    if not runs.size:
+        return minutes, begins, ends
+    minutes, begins, ends = minutes[runs], np.minimum.reduceat(begins, runs), np.maximum.reduceat(ends, runs)
+    order = np.argsort(minutes, kind="stable")
+    minutes, begins, ends = minutes[order], begins[order], ends[order]
+    starts = np.flatnonzero(np.append(True, np.diff(minutes) != 0))
+    return minutes[starts], np.minimum.reduceat(begins, starts), np.maximum.reduceat(ends, starts)
 
 
 def _packed(events: NDArray[np.int64], target: int) -> Iterator[tuple[int, int]]:

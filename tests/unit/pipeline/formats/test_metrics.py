@@ -171,7 +171,7 @@ def test_a_scrape_is_known_again_and_another_of_the_same_content_is_not(tmp_path
 @pytest.mark.parametrize(
     ("head", "form"),
     [
-        (b"[2026-11-21 12:00:00,000] INFO no request yet\n", InputFormat.REQUEST_LOG),
+        (b"[2026-11-21 12:00:00,000] INFO started (kafka.server.KafkaServer)\n", None),
         (b'{"v":1,"ts_ms":5}\n', InputFormat.DAEMON_EVENTS),
         (EXPORTER.encode(), InputFormat.PROMETHEUS),
         (JAVA_PRINTED.encode(), InputFormat.JAVA_CLIENT),
