@@ -41,6 +41,7 @@ COMMANDS = lazy_commands(
         "daemon": ("daemon.command:app", "Enforce quotas in a proxy in front of brokers."),
         "load-test": ("load_test.group:app", "Put load on a cluster and judge whether the quotas hold."),
         "pipeline": ("pipeline.group:app", "Turn recorded traffic into usage and quotas."),
+        "examples": ("examples:app", "List the examples that come with it, and copy them."),
         "completion": ("completion.command:completion", "Print a completion script, or install it as kafka-configs."),
         "demo": ("demo:demo", "Show it all in under a minute, on an embedded cluster."),
     },

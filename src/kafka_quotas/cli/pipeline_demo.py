@@ -19,6 +19,7 @@ from kafka_quotas.cli.load_test.views.live import live_watcher
 from kafka_quotas.cli.load_test.views.view import print_load
 from kafka_quotas.cli.options.journal import JOURNAL_VARIABLE
 from kafka_quotas.cli.output.render import Output, write
+from kafka_quotas.commands.examples import examples_folder
 from kafka_quotas.commands.pipeline.demo import SCENARIO, demo_scenario, record_traffic
 from kafka_quotas.commands.testbed.kafka_broker import VERSION, KafkaServerError
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
@@ -123,10 +124,9 @@ class DemoOptions:
     jars: Path | None = option(
         "--jars DIR", help=f"Kafka's jars; fetched into it by Maven (release {VERSION}) where the folder is not there."
     )
-    sample: Path = option(
+    sample: Path | None = option(
         "--sample DIR",
-        default=Path("examples/request-log"),
-        help="Request logs that are used where no Kafka broker can be started.",
+        help="Request logs that are used where no Kafka broker can be started; without it the example request-log.",
     )
 
 
@@ -142,7 +142,7 @@ def demo(*, asked: DemoOptions) -> None:
     require_jinja()
     started_s = time.monotonic()
     _clear(asked.out)
-    recording = _record(asked.out, asked.jars, asked.sample)
+    recording = _record(asked.out, asked.jars, asked.sample or examples_folder() / "request-log")
     proposals(asked.out, recording.default_of, recording.proposed)
     with _journal_in(asked.out):
         for step in steps(asked.out, recording.logs, recording.in_force, recording.window, recording.default_of):
@@ -202,7 +202,7 @@ def _sample(sample: Path, reason: KafkaQuotasError, *, has_spark: bool) -> Recor
     if not in_force.is_file():
         raise KafkaQuotasError(
             f"no broker can be started ({reason.message}), and {sample} holds no request logs",
-            hint="run it from the folder of the sources, or name request logs with --sample",
+            hint="name request logs with --sample, such as those of kafka-quotas examples copy request-log",
         ) from reason
     _heading(f"Traffic: the request logs of real brokers in {sample}")
     write(f"note: no broker of our own: {reason.message}", sys.stderr)

@@ -103,6 +103,15 @@ def test_the_installed_command_is_the_installed_package(prefix: Path) -> None:
     assert shown.stdout.startswith(str(prefix))
 
 
+def test_the_examples_of_the_wheel_can_be_copied(prefix: Path, tmp_path: Path) -> None:
+    done = run(prefix, "examples", "copy", "systemd", "--to", str(tmp_path / "mine"))
+    assert done.returncode == 0, done.stderr
+    unit = tmp_path / "mine" / "systemd" / "kafka-quotas.service"
+    assert unit.read_bytes() == (ROOT / "examples" / "systemd" / "kafka-quotas.service").read_bytes()
+    listed = run(prefix, "examples", "list", "--output", "json")
+    assert f'"folder": "{prefix}' in listed.stdout
+
+
 def test_a_quota_set_by_one_process_is_read_by_the_next(prefix: Path) -> None:
     done = run(prefix, "alter", "--user", "alice", "--add-config", "producer_byte_rate=10MiB")
     line = f"user alice in local:{prefix}/data/kafka-quotas/quotas.db: producer_byte_rate not set -> 10.49 MB/s\n"

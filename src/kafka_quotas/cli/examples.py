@@ -1,0 +1,53 @@
+"""`kafka-quotas examples`: list the examples that come with the program, and copy them."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.options.stores import ListingView
+from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
+from kafka_quotas.commands.examples import EXAMPLES, copy_examples, examples_folder
+from kafka_quotas.core.model.value_format import format_count
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def _group() -> None:
+    """List the examples that come with the program, and copy them."""
+
+
+@app.command("list")
+def list_(*, output: ListingView = TABLE_VIEW) -> None:
+    """List the examples."""
+    folder = examples_folder()
+    print_listing(
+        Listing(
+            noun="examples",
+            items="examples",
+            data={
+                "folder": str(folder),
+                "examples": [{"name": name, "about": about} for name, about in EXAMPLES.items()],
+            },
+            table=Table(columns=columns("name!, about"), rows=list(EXAMPLES.items())),
+        ),
+        output,
+    )
+    write(f"note: they are in {folder}; kafka-quotas examples copy NAME... copies them", sys.stderr)
+
+
+@app.command()
+def copy(
+    *,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Examples; all if none is named.")] = None,
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder to copy into, which is made.")] = Path(
+        "kafka-quotas-examples"
+    ),
+) -> None:
+    """Copy examples into a folder, and leave files that are there alone."""
+    copied = copy_examples(names or (), to)
+    for path in copied:
+        write(str(path), sys.stdout)
+    write(f"note: {format_count(len(copied), 'file')} copied into {to}", sys.stderr)
