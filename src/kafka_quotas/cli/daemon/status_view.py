@@ -94,7 +94,8 @@ def _fleet(fleet: FleetRow | None) -> list[str]:
     clocks = f", {fleet.wrong_clocks} with a wrong clock" if fleet.wrong_clocks else ""
     members = ", ".join((f"{fleet.member} (this one)", *fleet.others))
     shared = f"{fleet.shared_buckets} limits shared at present"
-    lines = [f"fleet: {fleet.name} by {fleet.topic}, {fleet.members} members: {members}{strangers}{clocks}; {shared}"]
+    count = "1 member" if fleet.members == 1 else f"{fleet.members} members"
+    lines = [f"fleet: {fleet.name} by {fleet.topic}, {count}: {members}{strangers}{clocks}; {shared}"]
     if fleet.cut_off:
         trouble = f": {fleet.trouble}" if fleet.trouble else ""
         lines.append(f"fleet: CUT OFF from the other members{trouble}; allows {fleet.fallback}")

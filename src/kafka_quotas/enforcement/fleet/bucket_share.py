@@ -25,7 +25,7 @@ from kafka_quotas.enforcement.fleet.usage import AHEAD_MS, OwnUsage, Reckoning, 
 
 IDLE_PART: Final = 0.1
 """Part of the room that all members together may use of a bucket while the others haven't heard of them."""
-CAP: Final = 1.1
+CAP: Final = 1.15
 """Multiple of the capacity up to which usage counts while clients wait: nobody waits out more."""
 EXCESS_PART: Final = 1.5
 """Multiple of what all members used too much that each of them makes up for at once."""

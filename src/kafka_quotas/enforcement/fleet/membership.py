@@ -78,6 +78,8 @@ class FleetMembership:
         self._topic.start()
         self._running = self._loop.create_task(self._run())
         await self._joined.wait()
+        if self.sharing.is_cut_off:
+            return
         fields: dict[str, str | float] = {"fleet": self._settings.name, "members": self.sharing.members.count}
         self._notify(LogEvent(event="fleet: joined", fields={**fields, "topic": str(self._settings.target)}))
 

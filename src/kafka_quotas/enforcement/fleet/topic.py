@@ -16,6 +16,7 @@ from kafka_quotas.enforcement.config.topic_target import TopicTarget
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
+    from confluent_kafka.admin import AdminClient
 
 CLIENT_ID: Final = "kafka-quotas-fleet"
 DELIVERY_MS: Final = 1_500
@@ -85,8 +86,13 @@ class FleetTopic:
 
     def _serve(self) -> None:
         from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition  # noqa: PLC0415 - only fleets
+        from confluent_kafka.admin import AdminClient  # noqa: PLC0415 - as above
 
-        common = {**_COMMON, "bootstrap.servers": self.target.bootstrap, **self.target.properties}
+        common: dict[str, str | int | float] = {
+            **_COMMON,
+            "bootstrap.servers": self.target.bootstrap,
+            **self.target.properties,
+        }
         producer = Producer(
             {
                 **common,
@@ -107,12 +113,13 @@ class FleetTopic:
                 "allow.auto.create.topics": False,
             }
         )
+        admin = AdminClient(common)
         with contextlib.closing(consumer):
             consumer.assign([TopicPartition(self.target.topic, 0, OFFSET_END)])
             next_create_s = 0.0
             while not self._stop.is_set():
                 if (self.trouble is not None or not next_create_s) and time.monotonic() >= next_create_s:
-                    self._create()
+                    self._create(admin)
                     next_create_s = time.monotonic() + CREATE_EVERY_S
                 self._read(consumer)
                 self._write(producer)
@@ -120,16 +127,14 @@ class FleetTopic:
             producer.flush(1.0)
             producer.purge()
 
-    def _create(self) -> None:
-        """Make the topic, unless it is there."""
-        from confluent_kafka.admin import AdminClient  # noqa: PLC0415 - only fleets
-        from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415 - as above
+    def _create(self, admin: "AdminClient") -> None:
+        """Have the topic made, unless it is there."""
+        from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415 - only fleets
 
-        admin = AdminClient({**_COMMON, "bootstrap.servers": self.target.bootstrap, **self.target.properties})
         topic = NewTopic(self.target.topic, num_partitions=1, replication_factor=-1, config=dict(TOPIC_CONFIG))
-        for future in admin.create_topics([topic], request_timeout=3.0, operation_timeout=3.0).values():
-            with contextlib.suppress(Exception):  # it exists, or the next report says what is wrong
-                future.result(4.0)
+        # Not waited for: without a controller it takes seconds, in which reports would be late. That the topic is
+        # there is an error as well, and the next report says what is wrong.
+        admin.create_topics([topic], request_timeout=3.0, operation_timeout=3.0)
 
     def _read(self, consumer: "Consumer") -> None:
         for record in consumer.consume(_AT_ONCE, POLL_S):
