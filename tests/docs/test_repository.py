@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.processes.scheduling import MEASURING
+from tests.support.processes.scheduling import LONGEST
 
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.protocol.error_code import ErrorCode
@@ -81,6 +81,6 @@ def test_no_folder_has_more_than_20_entries() -> None:
     assert {name: count for name, count in counts.items() if count > 20} == {}
 
 
-@pytest.mark.parametrize("name", MEASURING)
-def test_files_that_measure_exist(name: str) -> None:
+@pytest.mark.parametrize("name", LONGEST)
+def test_the_longest_files_exist(name: str) -> None:
     assert (ROOT / "tests" / name).is_file()
