@@ -3,6 +3,7 @@
 import secrets
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +19,7 @@ from kafka_quotas.pipeline.formats.task import TaskCounts
 from kafka_quotas.pipeline.ingest.known_files import KnownFiles, ReadFile, known_files
 from kafka_quotas.pipeline.ingest.plan import IngestPlan, IngestSettings, plan_ingest
 from kafka_quotas.pipeline.ingest.source_pattern import FoundFile, find_files, find_paths
-from kafka_quotas.pipeline.tables.lake import Lake, lake_url
+from kafka_quotas.pipeline.tables.lake import ConflictError, Lake, lake_url
 from kafka_quotas.pipeline.tables.schemas import EVENTS, METRICS, QUARANTINE
 
 if TYPE_CHECKING:
@@ -111,8 +112,9 @@ def ingest(request: IngestRequest, watcher: EventsWatcher) -> IngestResult:
         plan = plan_ingest(found, settings=request.settings, known=known_files(snapshot.changes))
         if not plan.files:
             return _result(request, plan, number=None, choice=None, counts=())
-        if (result := _ingest(request, plan, snapshot, watcher)) is not None:
-            return result
+        with suppress(ConflictError):  # a compaction took the files whose rows were to be replaced
+            if (result := _ingest(request, plan, snapshot, watcher)) is not None:
+                return result
     raise KafkaQuotasError(
         f"other ingests into {request.out} read the same files again and again", hint="let one end, then try again"
     )

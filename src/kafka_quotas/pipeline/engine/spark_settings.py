@@ -27,6 +27,15 @@ _DELTA: Final = MappingProxyType(
     }
 )
 """Properties by which Spark knows Delta tables; the last spares small tables fifty tasks to list a few files."""
+_S3A_OF_VARIABLES: Final = MappingProxyType(
+    {
+        "AWS_ENDPOINT_URL": "endpoint",
+        "AWS_REGION": "endpoint.region",
+        "AWS_ACCESS_KEY_ID": "access.key",
+        "AWS_SECRET_ACCESS_KEY": "secret.key",
+        "AWS_SESSION_TOKEN": "session.token",
+    }
+)
 _LOOPBACK: Final = "127.0.0.1"
 
 
@@ -78,10 +87,11 @@ class SparkSettings:
         return self.is_local or f"//{_LOOPBACK}:" in self.master or "//localhost:" in self.master
 
 
-def spark_properties(settings: SparkSettings) -> dict[str, str]:
+def spark_properties(settings: SparkSettings, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return Spark's properties for a session other than Connect's."""
     properties = {
         **runtime_properties(settings),
+        **object_store_properties(environment),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": settings.driver_memory,
@@ -96,6 +106,24 @@ def spark_properties(settings: SparkSettings) -> dict[str, str]:
     if settings.env_archive is not None:
         properties["spark.archives"] = shipped_environment(settings.env_archive)
     return properties | dict(settings.properties)
+
+
+def object_store_properties(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of `s3a:` that say what variables of the cloud's own tools say.
+
+    Executors on other machines don't have the variables. Spark keeps such properties out of its logs.
+    """
+    prefix, found = "spark.hadoop.fs.s3a", {}
+    for variable, name in _S3A_OF_VARIABLES.items():
+        if variable in environment:
+            found[f"{prefix}.{name}"] = environment[variable]
+    if "AWS_ENDPOINT_URL" in environment:  # a gateway of one's own, whose buckets are no host names
+        is_secure = environment["AWS_ENDPOINT_URL"].startswith("https")
+        found |= {
+            f"{prefix}.path.style.access": "true",
+            f"{prefix}.connection.ssl.enabled": str(is_secure).lower(),
+        }
+    return found
 
 
 def jar_packages(given: tuple[str, ...]) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FULL_TEXT: Final = ("No space left on device", "Disk quota exceeded", "File too large")
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_COMPACTED: Final = "was this change made before the --retention-hours of a compaction? Its files are deleted then"
 _HINT: Final = "kafka-quotas pipeline ingest writes it"
 
 
@@ -250,10 +251,10 @@ def lake_errors(doing: str) -> Iterator[None]:
         raise ConflictError(str(error)) from error
     except (DeltaError, OSError, pa.ArrowException) as error:
         if is_full(error):
-            raise KafkaQuotasError(
-                f"no room left while {doing}", hint="nothing was changed; make room there"
-            ) from error
-        raise KafkaQuotasError(f"{doing} failed: {_cause(error)}", hint="nothing was changed") from error
+            hint = "nothing was changed; make room there"
+            raise KafkaQuotasError(f"no room left while {doing}", hint=hint) from error
+        hint = _COMPACTED if isinstance(error, FileNotFoundError) else "nothing was changed"
+        raise KafkaQuotasError(f"{doing} failed: {_cause(error)}", hint=hint) from error
 
 
 def is_full(error: Exception) -> bool:

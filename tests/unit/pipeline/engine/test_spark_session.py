@@ -198,6 +198,20 @@ def test_jars_follow_pyspark_and_can_be_named() -> None:
     assert "spark.jars.packages" not in there
 
 
+def test_spark_knows_the_object_store_that_the_variables_name() -> None:
+    variables = {"AWS_ENDPOINT_URL": "http://127.0.0.1:7070", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s"}
+    found = spark_properties(SparkSettings(log_file=LOG), variables)
+    own = {name.removeprefix("spark.hadoop.fs.s3a."): text for name, text in found.items() if "s3a" in name}
+    assert own == {
+        "endpoint": "http://127.0.0.1:7070",
+        "access.key": "a",
+        "secret.key": "s",
+        "path.style.access": "true",
+        "connection.ssl.enabled": "false",
+    }
+    assert not any("s3a" in name for name in spark_properties(SparkSettings(log_file=LOG), {}))
+
+
 def test_every_table_has_one_schema_for_arrow_and_for_spark() -> None:
     tables = [each for each in vars(schemas).values() if isinstance(each, TableSchema)]
     assert len(tables) > 10

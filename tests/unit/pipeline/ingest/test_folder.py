@@ -16,6 +16,8 @@ from tests.support.pipeline.logs import SAMPLE_LINES, log_text, request_line, sa
 from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import new_store
 
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.pipeline.ingest import change as ingest_change
 from kafka_quotas.pipeline.ingest import local_engine, plan
 from kafka_quotas.pipeline.ingest.change import NO_FILE, Change, ingest_id
 from kafka_quotas.pipeline.tables.event_files import write_events
@@ -242,6 +244,25 @@ def test_two_ingests_at_once_count_every_line_once(tmp_path: Path, monkeypatch: 
     assert len(table_rows(data, EVENTS)) == 60
 
 
+def test_files_to_replace_that_a_compaction_took_are_looked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, calls = tmp_path / "data", []
+    broker_log(tmp_path, log_text(5))
+    ingest(data, *source(tmp_path))
+    remove = ingest_change.remove_rows
+
+    def overtaken(*arguments: Any, **named: Any) -> None:
+        calls.append(None)
+        if len(calls) == 1:
+            raise ConflictError("a compaction")
+        remove(*arguments, **named)
+
+    monkeypatch.setattr(ingest_change, "remove_rows", overtaken)
+    assert ingest(data, "--replace", source(tmp_path)[1], zone="Europe/Berlin")["events"] == 5
+    assert (len(calls), len(table_rows(data, EVENTS))) == (2, 5)
+
+
 def test_no_room_left_is_one_line_and_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = tmp_path / "data"
     log = broker_log(tmp_path, log_text(5))
@@ -279,14 +300,18 @@ def test_what_a_killed_ingest_left_is_never_seen_and_is_cleared_away(tmp_path: P
     ingest(data, *source(tmp_path))
     events = Snapshot.of(Lake(url=str(data))).read(EVENTS)
     killed_ingest(data, events, began_ms=0)
+    lake = Lake(url=str(data))
     assert len(table_rows(data, EVENTS)) == 5
     log.write_text(log_text(8))
     assert ingest(data, *source(tmp_path))["events"] == 3
     assert len(table_rows(data, EVENTS)) == 8
-    assert Lake(url=str(data)).table(EVENTS).count() == 13
+    assert lake.table(EVENTS).count() == 13
     code, told, _ = run_cli("pipeline", "compact", str(data), "--retention-hours", "0")
     assert (code, "old ones were deleted" in told) == (0, True)
-    assert Lake(url=str(data)).table(EVENTS).count() == 8
+    with pytest.raises(KafkaQuotasError) as caught:
+        Snapshot.of(lake, 1).read(EVENTS)
+    assert "--retention-hours of a compaction" in str(caught.value.hint)
+    assert lake.table(EVENTS).count() == 8
     assert len(table_rows(data, EVENTS)) == 8
 
 
