@@ -124,6 +124,7 @@ def _last_minute_line(row: BucketRow) -> str:
 
 def _summary(status: DaemonStatus) -> str:
     store, counters = status.store, status.counters
+    limits = format_count(store.limits, "limit")
     trouble = f", can't be read now: {store.trouble}" if store.trouble else ""
     throttles = sum(totals.times for totals in status.quota_totals)
     upstream = sum(totals.upstream_times for totals in status.quota_totals)
@@ -140,7 +141,7 @@ def _summary(status: DaemonStatus) -> str:
         f"enforcing: {status.throttle_style}, fetches over quota: {status.fetch_over_quota}, {window}",
         f"mode: {status.mode}, limits per {status.scope}, over a limit: {status.on_violation}",
         *estimates,
-        f"store: {store.url}, {store.limits} limits, confirmed {store.age_ms / 1000:.1f} s ago{trouble}",
+        f"store: {store.url}, {limits}, confirmed {store.age_ms / 1000:.1f} s ago{trouble}",
         *_fleet(status.fleet),
         f"listeners: {listeners}",
         f"connections: {status.connections} open, {accepted} accepted, {failed} failed",

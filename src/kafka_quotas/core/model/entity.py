@@ -72,7 +72,8 @@ class Entity:
         parts: dict[str, str | None] = {}
         for kind, name in pairs:
             if kind not in _TYPE_ORDER:
-                raise UsageError(f"unknown entity type: {kind!r}", hint="the types are user, client-id and ip")
+                hint = "the types are user, client-id, ip, topic and broker"
+                raise UsageError(f"unknown entity type: {kind!r}", hint=hint)
             if kind in parts:
                 raise UsageError(f"entity type named twice: {kind}")
             parts[kind] = name
