@@ -227,6 +227,7 @@ _STATE: Final = (
     "_complete_ms",
     "_due_ms",
     "_expired_ms",
+    "_gone",
     "_index",
     "_last_ms",
     "_oldest_ms",
@@ -338,7 +339,7 @@ class MutationBucket(TokenBucket):
 
     def would_throttle_ms(self, value: float, now_ms: int) -> int:  # noqa: ARG002 - the next request pays for it
         """Return the throttle time in ms that taking a value out would give, without changing the state."""
-        tokens = self.peek(now_ms)
+        tokens = self.peek(now_ms) - self.reserved
         return narrow_to_int32(mutation_throttle_time_ms(tokens, self._per_second)) if tokens < 0 else 0
 
 

@@ -63,3 +63,10 @@ def test_what_has_expired_of_the_past_is_left_out() -> None:
     assert held.used(40_000) == pytest.approx(1100.0)
     held.record_past(7.0, 40_000, 40_000, 40_000)
     assert held.used(40_000) == pytest.approx(1107.0)
+
+
+def test_a_question_changes_no_total() -> None:
+    asked = bucket()
+    asked.record(5.0, 0)
+    asked.would_throttle_ms(7.0, 20_000)
+    assert asked.total == 5.0
