@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute
-from deltalake import write_deltalake
 
 from kafka_quotas.pipeline.tables.lake import lake_errors, lake_url
 
@@ -22,6 +21,8 @@ def write_tables(out: str, tables: Mapping[str, pa.Table]) -> None:
     Raises:
         KafkaQuotasError: The tables can't be written.
     """
+    from deltalake import write_deltalake  # noqa: PLC0415 - executors load this module without it
+
     for name, table in tables.items():
         with lake_errors(f"writing the table {name} to {out}"):
             write_deltalake(f"{lake_url(out)}/{name}", table, mode="overwrite", schema_mode="overwrite")

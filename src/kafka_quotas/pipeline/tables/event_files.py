@@ -8,13 +8,12 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake.transaction import AddAction
 from numpy.typing import NDArray
 from pyarrow import fs
 
@@ -22,6 +21,9 @@ from kafka_quotas.pipeline.kernels.order import is_ordered
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.lake import PARTITION, Lake, lake_errors
 from kafka_quotas.pipeline.tables.schemas import EVENTS
+
+if TYPE_CHECKING:
+    from deltalake.transaction import AddAction
 
 _GROUP_ROWS: Final = 1 << 17
 _BY_DIFFERENCES: Final = ("ts_ms", "bytes", "src_offset")
@@ -50,7 +52,7 @@ def sorted_by_client(events: pa.Table) -> pa.Table:
     return events if order is None else events.take(pa.array(order))
 
 
-def write_events(lake: Lake, events: pa.Table) -> list[AddAction]:
+def write_events(lake: Lake, events: pa.Table) -> "list[AddAction]":
     """Write sorted events, a file per day, and return what to commit.
 
     Raises:
@@ -67,7 +69,7 @@ def _by_day(events: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         yield day.isoformat(), events.filter(pc.equal(days, pa.scalar(day, pa.date32())))
 
 
-def _write_day(filesystem: fs.FileSystem, day: str, events: pa.Table) -> AddAction:
+def _write_day(filesystem: fs.FileSystem, day: str, events: pa.Table) -> "AddAction":
     path = (
         PurePosixPath(f"{PARTITION}={day}") / f"{events['ingest'][0]}-{events['client'][0]}-{uuid4().hex[:12]}.parquet"
     )
@@ -85,6 +87,8 @@ def _write_day(filesystem: fs.FileSystem, day: str, events: pa.Table) -> AddActi
             column_encoding=dict.fromkeys(_BY_DIFFERENCES, "DELTA_BINARY_PACKED"),
             sorting_columns=pq.SortingColumn.from_ordering(stored.schema, order),
         )
+    from deltalake.transaction import AddAction  # noqa: PLC0415 - executors load this module without it
+
     return AddAction(
         path=str(path),
         size=filesystem.get_file_info(str(path)).size,

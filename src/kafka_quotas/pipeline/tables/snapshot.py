@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from deltalake import DeltaTable
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.lake import Lake, lake_errors
 from kafka_quotas.pipeline.tables.schemas import INGESTS
 from kafka_quotas.pipeline.tables.table import TableSchema
+
+if TYPE_CHECKING:  # executors load this module without it
+    from deltalake import DeltaTable
 
 FIRST_VERSION: Final = 0
 
@@ -66,7 +68,7 @@ class Snapshot:
         """Return the version of a table that belongs to the latest change."""
         return int(pc.max(self.changes[f"{table.name}_version"]).as_py() or FIRST_VERSION)
 
-    def delta(self, table: TableSchema) -> DeltaTable:
+    def delta(self, table: TableSchema) -> "DeltaTable":
         """Open a table as it was after the latest change.
 
         Raises:
@@ -110,7 +112,7 @@ class Snapshot:
             only = None if ingest is None else ds.field("ingest") == ingest
             return rows.to_table(columns=list(columns or table.column_names), filter=only)
 
-    def _needed_filter(self, opened: DeltaTable) -> Any:
+    def _needed_filter(self, opened: "DeltaTable") -> Any:
         """Return a filter for the rows that count, None where all do."""
         files = pa.table(opened.get_add_actions(flatten=True))
         known = self.ingests
