@@ -84,7 +84,7 @@ COMMANDS = {
 def test_the_pages_on_the_daemon_name_every_option(name: str) -> None:
     pages = "".join(
         (EXAMPLES.parents[1] / "docs" / page).read_text(encoding="utf-8")
-        for page in ("daemon.md", "metrics.md", "decision-api.md")
+        for page in ("daemon.md", "fleet.md", "metrics.md", "decision-api.md")
     )
     named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", pages))
     everywhere = {"--help", "--output", "--columns", "--limit", "--no-headers", "--verbose"}

@@ -43,7 +43,7 @@ COMMANDS = lazy_commands(
         "pipeline": ("pipeline.group:app", "Turn recorded traffic into usage and quotas."),
         "examples": ("examples:app", "List the examples that come with it, and copy them."),
         "completion": ("completion.command:completion", "Print a completion script, or install it as kafka-configs."),
-        "demo": ("demo:demo", "Show it all in under a minute, on an embedded cluster."),
+        "demo": ("demos.enforcement:demo", "Show it all in under a minute, on an embedded cluster."),
     },
 )
 """Every command: name, where it is, one line of help. A new command is a new row and a new module."""

@@ -17,7 +17,7 @@ JOBS = lazy_commands(
         "history": ("pipeline.history:history", "List the changes of a data folder."),
         "compact": ("pipeline.history:compact", "Merge small files of a data folder."),
         "convert": ("pipeline.history:convert", "Convert a data folder of the earlier form."),
-        "demo": ("pipeline_demo:demo", "Go from real traffic to quotas that are set, in minutes."),
+        "demo": ("demos.pipeline:demo", "Go from real traffic to quotas that are set, in minutes."),
     },
 )
 

@@ -8,8 +8,8 @@ from rich.console import Console
 from tests.support.load.results import greedy, result, unlimited
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.cli import demo as demo_command
 from kafka_quotas.cli.charts.text_chart import Style
+from kafka_quotas.cli.demos import enforcement as demo_command
 from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.live import bar, live_view, progress_rows
 from kafka_quotas.cli.load_test.views.view import load_listing, print_load
