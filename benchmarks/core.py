@@ -33,7 +33,7 @@ START_MS = 1_700_000_000_000
 LAST_MS = START_MS + 17_000  # the ring of twelve samples is full, and half way round again
 ROUNDS = 10
 MEMORY_ENTITIES = 20_000  # tracing is slow, and more entities do not change what one takes
-AIM_NS = {QuotaType.PRODUCE: 1000, QuotaType.REQUEST: 1000, QuotaType.CONTROLLER_MUTATION: 200}
+AIM_NS = {QuotaType.PRODUCE: 700, QuotaType.REQUEST: 700, QuotaType.CONTROLLER_MUTATION: 200}
 AIM_BYTES = 1024
 WORK = {
     QuotaType.PRODUCE: ("bytes, within the quota", 1000.0, 1e12),
