@@ -59,7 +59,8 @@ def report(request: ReportRequest, watcher: EventsWatcher, *, step: Callable[[st
 
         plan = UsagePlan(quotas=request.quotas, seconds=events.recorded.seconds, window=request.recommend.plan.window)
         in_force = usage(events, plan)
-    return _result(request, advised, in_force)
+        with events.errors("summing up usage by client"):
+            return _result(request, advised, in_force)
 
 
 def _result(request: ReportRequest, advised: RecommendResult, in_force: "UsageTables") -> ReportResult:

@@ -44,7 +44,8 @@ def usage(request: UsageRequest, watcher: EventsWatcher) -> UsageResult:
 
         plan = UsagePlan(quotas=request.quotas, seconds=events.recorded.seconds, window=request.window)
         tables = job.usage(events, plan)
-    if request.out is not None:
-        named = {"entities": tables.entities, "usage": tables.usage, "usage_profile": tables.profiles}
-        write_tables(request.out, named)
+        if request.out is not None:
+            with events.errors(f"writing the table usage to {request.out}"):
+                tables.cells.write(request.out)
+            write_tables(request.out, {"entities": tables.entities, "usage_profile": tables.profiles})
     return UsageResult(events=events.recorded, tables=tables)

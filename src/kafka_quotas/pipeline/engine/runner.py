@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from kafka_quotas.pipeline.engine.spark import LeftTable
+
 _IN_NUMPY = "kernels ran in NumPy, for numba is not installed everywhere: equal results, slower"
 
 
@@ -90,6 +92,17 @@ class OpenEvents:
         Raises:
             KafkaQuotasError: A file can't be read, or Spark does not start or fails.
         """
+        return self.run_leaving(job, None)[0]
+
+    def run_leaving(self, job: Job, table: str | None) -> "tuple[list[Tables], LeftTable | None]":
+        """Run the job, but leave one of its tables with Spark's executors.
+
+        Returns:
+            The tables of each task, and what is left, None where no table was named or this machine has all of it.
+
+        Raises:
+            KafkaQuotasError: A file can't be read, or Spark does not start or fails.
+        """
         choice = choose_engine(
             self._request.engine,
             events=self.recorded.count,
@@ -97,7 +110,9 @@ class OpenEvents:
             is_remote=not self._snapshot.lake.is_local,
         )
         self._watcher.chosen(choice)
-        return self._run_on_spark(job) if choice.engine is Engine.SPARK else self._run_here(job)
+        if choice.engine is Engine.SPARK and self.recorded.count:
+            return self._run_on_spark(job, table)
+        return self._run_here(job), None
 
     def read(self, table: TableSchema, *, columns: Sequence[str]) -> "pa.Table":
         """Read columns of a small table.
@@ -114,19 +129,28 @@ class OpenEvents:
             self._watcher.chosen(EngineChoice(engine=Engine.LOCAL, reason=_IN_NUMPY))
         return run_tasks(job, self._events, watch=self._watcher.progress)
 
-    def _run_on_spark(self, job: Job) -> list[Tables]:
+    def _run_on_spark(self, job: Job, left: str | None) -> "tuple[list[Tables], LeftTable | None]":
         require_libraries("pyspark")
         from kafka_quotas.pipeline.engine import spark  # noqa: PLC0415 - loads PySpark
 
-        if not self.recorded.count:
-            return []
         session = self._spark()
         with spark_errors(f"running {job.name} over {self._request.data}", log_file=self._request.spark.log_file):
             frame = spark.run_job(session, self._snapshot, job, events_count=self.recorded.count)
-            found = run_watched(session, frame.toArrow, stage=job.name, watch=self._watcher.progress)
+            kept = None if left is None else spark.LeftTable(frame, job.schemas[left].names, left)
+            rows = frame if kept is None else kept.others()
+            found = run_watched(session, rows.toArrow, stage=job.name, watch=self._watcher.progress)
         if "numpy" in found[spark.KERNEL].unique().to_pylist():
             self._watcher.chosen(EngineChoice(engine=Engine.SPARK, reason=_IN_NUMPY))
-        return spark.tables_by_task(found, job)
+        tables = spark.tables_by_task(found, job)
+        if kept is not None:
+            kept.parts = spark.parts_of(found)
+        return tables, kept
+
+    @contextmanager
+    def errors(self, doing: str) -> Iterator[None]:
+        """Convert Spark's errors in the block to a `KafkaQuotasError` of one line."""
+        with spark_errors(doing, log_file=self._request.spark.log_file):
+            yield
 
     def _spark(self) -> "SparkSession":
         if self._session is None:

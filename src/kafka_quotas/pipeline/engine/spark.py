@@ -7,12 +7,14 @@ Invariants: events of clients that may share a bucket are in one partition, by t
 so that its size takes no memory.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark import StorageLevel
 from pyspark.sql import Window, functions, types
 
 from kafka_quotas.pipeline.engine.job import Job, Tables
@@ -145,6 +147,47 @@ def _named(rows: pa.Table, names: dict[int, tuple[Any, ...]]) -> pa.Table:
     return with_names(rows.set_column(place, "quota_type", kinds).drop_columns([_GROUP]), table)
 
 
+class LeftTable:
+    """A table of a job that stays with the executors, on their disks, for as long as the session lasts."""
+
+    def __init__(self, frame: "DataFrame", columns: list[str], name: str) -> None:
+        self._frame = frame.persist(StorageLevel.DISK_ONLY)
+        self._columns = columns
+        self._name = name
+        self.parts: list[int] = []
+        """Numbers of the partitions that had tasks, in their order."""
+
+    def others(self) -> "DataFrame":
+        """Return the rows of all other tables."""
+        return self._frame.where(functions.col(FOUND) != self._name)
+
+    def with_entities(self, ids: Sequence[NDArray[np.int64]], columns: Sequence[str]) -> "DataFrame":
+        """Return the rows with the numbers of entities in place of each task's own numbers of buckets.
+
+        Args:
+            ids: The entity of each bucket, for each task in the order of `parts`.
+            columns: The columns to return, `entity_id` among them.
+        """
+        counts = [len(each) for each in ids]
+        known = pa.table(
+            {
+                PART: pa.array(np.repeat(np.array(self.parts, dtype=np.int32), counts)),
+                "bucket": pa.array(
+                    np.concatenate([np.empty(0, dtype=np.int64), *map(np.arange, counts)]).astype(np.int64)
+                ),
+                "entity_id": pa.array(np.concatenate([np.empty(0, dtype=np.int64), *ids]).astype(np.int32)),
+            }
+        )
+        names = self._frame.sparkSession.createDataFrame(known)
+        rows = self._frame.where(functions.col(FOUND) == self._name).select(PART, *self._columns)
+        return rows.join(functions.broadcast(names), [PART, "bucket"]).select(*columns)
+
+
+def parts_of(found: pa.Table) -> list[int]:
+    """Return the numbers of the partitions in a collected frame, in the order of the tasks."""
+    return sorted(set(found[PART].to_pylist()))
+
+
 def frame_schema(job: Job) -> pa.Schema:
     """Return the columns of a frame with all tables of a job, where equal names have equal types."""
     fields: dict[str, pa.DataType] = {PART: pa.int32(), FOUND: pa.string(), KERNEL: pa.string()}
@@ -156,7 +199,7 @@ def frame_schema(job: Job) -> pa.Schema:
 def tables_by_task(found: pa.Table, job: Job) -> list[Tables]:
     """Split a collected frame into the tables of each task, in the order of the tasks."""
     tasks: list[Tables] = []
-    for part in sorted(set(found[PART].to_pylist())):
+    for part in parts_of(found):
         own = found.filter(pc.equal(found[PART], part))
         tasks.append(
             {

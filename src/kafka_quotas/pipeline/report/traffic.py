@@ -8,15 +8,11 @@ from itertools import product
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.usage.job import UsageTables
 
-_TOTALS: Final = ("bytes", "requests", "thread_ms", "mutations", "throttle_ms")
-_LONGEST_S: Final = 3600
 Name = tuple[str | None, str | None]
 
 
@@ -128,7 +124,7 @@ def traffic_of(tables: UsageTables, *, cluster: str, seconds: int) -> tuple[Traf
     `seconds` is the length of the recording.
     """
     profiles = {row["entity_id"]: row for row in tables.profiles.to_pylist()}
-    totals = _totals(tables.usage)
+    totals = {row["entity_id"]: row for row in tables.cells.totals().to_pylist()}
     rows: dict[tuple[str, Name], list[dict[str, Any]]] = {}
     for row in tables.entities.to_pylist():
         number = row["entity_id"]
@@ -177,20 +173,12 @@ def heat_map(tables: UsageTables, slots: Slots, clients: Sequence[Name], *, clus
         and row["quota_type"] in ("produce", "fetch")
         and (row["user"], row["client_id"]) in rows
     }
-    usage = tables.usage.filter(pc.equal(tables.usage["window_s"], slots.cell_s))
-    usage = usage.filter(pc.is_in(usage["entity_id"], pa.array(list(place_of), pa.int32())))
+    usage = tables.cells.of(list(place_of), window_s=slots.cell_s)
     sums = np.zeros((len(clients), len(slots.names)))
     places = np.array([place_of[number] for number in usage["entity_id"].to_pylist()], dtype=np.int64)
     np.add.at(sums, (places, slots.of(usage["window_start_ms"].to_numpy())), usage["bytes"].to_numpy())
     rates = sums / np.maximum(np.array(slots.seconds), 1.0)
     return HeatMap(clients=tuple(clients), slots=slots, rates=tuple(tuple(row) for row in rates.tolist()))
-
-
-def _totals(usage: pa.Table) -> dict[int, dict[str, Any]]:
-    """Return the sums over all time by entity, from its longest cells."""
-    longest = usage.filter(pc.equal(usage["window_s"], _LONGEST_S))
-    sums = longest.group_by("entity_id").aggregate([(name, "sum") for name in _TOTALS])
-    return {row["entity_id"]: {name: row[f"{name}_sum"] for name in _TOTALS} for row in sums.to_pylist()}
 
 
 def _traffic(quota_type: QuotaType, name: Name, rows: Sequence[dict[str, Any]], seconds: int) -> Traffic:

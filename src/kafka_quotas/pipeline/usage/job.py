@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -11,7 +11,11 @@ from kafka_quotas.pipeline.buckets.entities import SortKey, bucket_schema, entit
 from kafka_quotas.pipeline.engine.job import Job, Tables
 from kafka_quotas.pipeline.engine.runner import OpenEvents
 from kafka_quotas.pipeline.tables.schemas import USAGE, USAGE_DEMAND, USAGE_PROFILE
+from kafka_quotas.pipeline.usage.cells import LocalCells, SparkCells, UsageCells
 from kafka_quotas.pipeline.usage.task import REPLICATION, UsagePlan, usage_task
+
+if TYPE_CHECKING:
+    from kafka_quotas.pipeline.engine.spark import LeftTable
 
 _ORDER: Final[tuple[SortKey, ...]] = tuple((name, "ascending") for name in ("entity_id", "window_s", "window_start_ms"))
 
@@ -21,7 +25,8 @@ class UsageTables:
     """The tables `entities` (with the quotas in force), `usage` and `usage_profile`."""
 
     entities: pa.Table
-    usage: pa.Table
+    cells: UsageCells
+    """Table `usage`, which may lie with Spark's executors as long as the events are open."""
     profiles: pa.Table
     demands: pa.Table
     """Table `usage_demand`, empty unless the plan asks for demands."""
@@ -31,7 +36,7 @@ class UsageTables:
 
 def usage(events: OpenEvents, plan: UsagePlan) -> UsageTables:
     """Sum up open events, with the errors of `OpenEvents.run`."""
-    return usage_tables(events.run(usage_job(plan)))
+    return usage_tables(*events.run_leaving(usage_job(plan), "usage"))
 
 
 def usage_job(plan: UsagePlan) -> Job:
@@ -51,12 +56,20 @@ def usage_job(plan: UsagePlan) -> Job:
     )
 
 
-def usage_tables(tasks: Sequence[Tables]) -> UsageTables:
-    """Build the tables, sorted by entity, then by the length of the window and time."""
+def usage_tables(tasks: Sequence[Tables], left: "LeftTable | None" = None) -> UsageTables:
+    """Build the tables, sorted by entity, then by the length of the window and time.
+
+    `left` are the rows of `usage` that stay with Spark's executors, None where the tasks have them.
+    """
     entities, ids = entities_of([each["buckets"] for each in tasks])
+    cells: UsageCells
+    if left is None:
+        cells = LocalCells(joined([each["usage"] for each in tasks], ids, USAGE, order=_ORDER))
+    else:
+        cells = SparkCells(left.with_entities(ids, USAGE.column_names))
     return UsageTables(
         entities=entities,
-        usage=joined([each["usage"] for each in tasks], ids, USAGE, order=_ORDER),
+        cells=cells,
         profiles=joined([each["profiles"] for each in tasks], ids, USAGE_PROFILE, order=_ORDER[:1]),
         demands=joined([each["demands"] for each in tasks], ids, USAGE_DEMAND, order=_ORDER[:1]),
         replication=pa.concat_tables([REPLICATION.empty_table(), *(each["replication"] for each in tasks)]),

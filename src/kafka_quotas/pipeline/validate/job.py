@@ -6,7 +6,7 @@ but the admitted amount must fit the quota.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
@@ -118,7 +118,7 @@ def validate(events: OpenEvents, plan: ValidatePlan) -> Validation:
 def _rows(usage: UsageTables) -> list[Row]:
     """Return the charged entities with their profiles and sums of throttle times."""
     profiles = {row["entity_id"]: row for row in usage.profiles.to_pylist()}
-    observed = _observed(usage.usage)
+    observed = _observed(usage.cells.totals())
     return [
         {**row, **profiles[row["entity_id"]], "observed": observed.get(row["entity_id"], Throttled())}
         for row in usage.entities.to_pylist()
@@ -166,14 +166,13 @@ def _at_most(row: Row, simulated: Mapping[Bucket, Throttled]) -> Throttled:
     return found
 
 
-def _observed(usage: pa.Table) -> dict[int, Throttled]:
-    """Return the throttling in responses by entity, as the sums of its cells of one second."""
-    sums: dict[int, Throttled] = {}
-    columns = usage.select(["entity_id", "window_s", "throttled", "throttle_ms"]).to_pydict()
-    for entity_id, window_s, requests, total_ms in zip(*columns.values(), strict=True):
-        if window_s == 1:
-            sums[entity_id] = sums.get(entity_id, Throttled()) + Throttled(requests=requests, total_ms=total_ms)
-    return sums
+def _observed(totals: pa.Table) -> dict[int, Throttled]:
+    """Return the throttling in responses by entity."""
+    columns = totals.select(["entity_id", "throttled", "throttle_ms"]).to_pydict()
+    return {
+        entity_id: Throttled(requests=requests, total_ms=total_ms)
+        for entity_id, requests, total_ms in zip(*columns.values(), strict=True)
+    }
 
 
 def _simulated(tables: ReplayTables) -> dict[Bucket, Throttled]:
@@ -201,16 +200,15 @@ def rate_checks(scrapes: pa.Table, usage: UsageTables, window: QuotaWindow) -> d
     Our rate is over the whole seconds of the quota window before the scrape, Kafka's over nearly the same time.
     """
     entities = {_name(row): row["entity_id"] for row in usage.entities.to_pylist()}
-    cells = _bytes_by_second(usage)
+    scraped = [(row, bucket) for row in scrapes.to_pylist() if (bucket := _scraped_bucket(row)) in entities]
+    cells = _bytes_by_second(usage, (entities[bucket] for _, bucket in scraped if bucket is not None))
     pairs: dict[Bucket, list[tuple[float, float]]] = defaultdict(list)
     length_s = window.samples * window.window_s
-    for row in scrapes.to_pylist():
-        bucket = _scraped_bucket(row)
-        entity = None if bucket is None else entities.get(bucket)
-        if bucket is None or entity is None or row["value"] != row["value"]:
+    for row, bucket in scraped:
+        if bucket is None or row["value"] != row["value"]:
             continue
         second = row["ts_ms"] // 1000
-        own = cells[entity]
+        own = cells[entities[bucket]]
         if min(own) + length_s <= second <= max(own):  # before that the window is not full, and later there is no log
             amount = sum(own.get(each, 0) for each in range(second - length_s, second))
             pairs[bucket].append((row["value"], amount / length_s))
@@ -224,12 +222,12 @@ def rate_checks(scrapes: pa.Table, usage: UsageTables, window: QuotaWindow) -> d
     }
 
 
-def _bytes_by_second(usage: UsageTables) -> dict[int, dict[int, int]]:
+def _bytes_by_second(usage: UsageTables, entity_ids: Iterable[int]) -> dict[int, dict[int, int]]:
     cells: dict[int, dict[int, int]] = defaultdict(dict)
-    columns = usage.usage.select(["entity_id", "window_start_ms", "window_s", "bytes"]).to_pydict()
-    for entity_id, start_ms, window_s, amount in zip(*columns.values(), strict=True):
-        if window_s == 1:
-            cells[entity_id][start_ms // 1000] = amount
+    own = usage.cells.of(sorted(set(entity_ids)), window_s=1)
+    columns = own.select(["entity_id", "window_start_ms", "bytes"]).to_pydict()
+    for entity_id, start_ms, amount in zip(*columns.values(), strict=True):
+        cells[entity_id][start_ms // 1000] = amount
     return cells
 
 

@@ -35,8 +35,8 @@ class MemoryEvents(OpenEvents):
         last_ms = START_MS + SECONDS * 1000 - 1
         self.recorded = RecordedEvents(count=self._events.num_rows, first_ms=START_MS, last_ms=last_ms)
 
-    def run(self, job: Job) -> list[Tables]:
-        return [job.task([self._events])]
+    def run_leaving(self, job: Job, table: str | None) -> tuple[list[Tables], None]:
+        return [job.task([self._events])], None
 
 
 def produced(

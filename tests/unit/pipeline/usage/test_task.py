@@ -50,7 +50,7 @@ def test_cells_and_rates_are_those_of_plain_sums_and_of_core(tmp_path: Path, mon
     tables = used(events_folder(tmp_path / "data", rows, ingests=2))
     entities = tables.entities.to_pylist()
     assert [row["entity_id"] for row in entities] == list(range(tables.profiles.num_rows))
-    cells = {(row["entity_id"], row["window_s"], row["window_start_ms"]): row for row in tables.usage.to_pylist()}
+    cells = {(row["entity_id"], row["window_s"], row["window_start_ms"]): row for row in tables.cells.table.to_pylist()}
     expected_count = 0
     for entity, profile in zip(entities, tables.profiles.to_pylist(), strict=True):
         own = [
@@ -117,7 +117,7 @@ def test_quotas_in_force_tell_buckets_and_limits(tmp_path: Path) -> None:
     fetch = [row for row in tables.entities.to_pylist() if row["quota_type"] == "fetch"]
     assert {row["quota"] for row in fetch} == {None}
     assert {row["client_id"] for row in fetch} > {"client-0", "client-1"}
-    whole = [row for row in tables.usage.to_pylist() if row["window_s"] == 3600]
+    whole = [row for row in tables.cells.table.to_pylist() if row["window_s"] == 3600]
     assert sum(row["bytes"] for row in whole if row["entity_id"] in {each["entity_id"] for each in produce}) == sum(
         row["bytes"] for row in charged(rows, "produce")
     )
@@ -125,7 +125,7 @@ def test_quotas_in_force_tell_buckets_and_limits(tmp_path: Path) -> None:
 
 def test_no_events_give_empty_tables(tmp_path: Path) -> None:
     tables = used(events_folder(tmp_path / "none", []))
-    assert [table.num_rows for table in (tables.entities, tables.usage, tables.profiles)] == [0, 0, 0]
+    assert [table.num_rows for table in (tables.entities, tables.cells.table, tables.profiles)] == [0, 0, 0]
     exempt = [{"is_exempt": True, "bytes": 5}, {"quota_type": "request", "thread_ms": None}]
     assert usage_task([events_table(exempt)], UsagePlan(quotas=NOTHING, seconds=1))["buckets"].num_rows == 0
 

@@ -14,6 +14,7 @@ from tests.support.processes.run_cli import run_cli
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.report.traffic import slots_of
+from kafka_quotas.pipeline.usage.cells import LocalCells
 from kafka_quotas.pipeline.usage.job import UsageTables
 from kafka_quotas.pipeline.validate.check import BucketCheck, RateCheck, ThrottleCheck, Verdict
 from kafka_quotas.pipeline.validate.job import SharedRequests, Throttled, rate_checks
@@ -157,7 +158,11 @@ def test_scraped_rates_are_compared_where_the_window_is_full() -> None:
         }
     )
     tables = UsageTables(
-        entities=entities, usage=usage, profiles=pa.table({}), demands=pa.table({}), replication=pa.table({})
+        entities=entities,
+        cells=LocalCells(usage),
+        profiles=pa.table({}),
+        demands=pa.table({}),
+        replication=pa.table({}),
     )
     found = rate_checks(scrapes, tables, QuotaWindow(samples=11, window_s=1))
     assert found == {("c", 1, "produce", "alice", ""): RateCheck(scrapes=2, scraped=500.0, reckoned=500.0)}

@@ -1,0 +1,88 @@
+"""The table `usage`, where its rows are: in this process, or with Spark's executors.
+
+Contract: only sums by entity and the cells of named entities come to the process that asks; the whole table is written
+by whoever holds it.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+import pyarrow as pa
+
+from kafka_quotas.pipeline.tables.arrow import compute as pc
+from kafka_quotas.pipeline.tables.arrow import write_tables
+from kafka_quotas.pipeline.tables.lake import hadoop_url, lake_url
+from kafka_quotas.pipeline.tables.schemas import USAGE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TOTALS: Final = ("bytes", "requests", "thread_ms", "mutations", "throttle_ms", "throttled")
+_LONGEST_S: Final = 3600
+_ORDER: Final = ("entity_id", "window_s", "window_start_ms")
+
+
+class UsageCells(Protocol):
+    """The rows of `usage`."""
+
+    def totals(self) -> pa.Table:
+        """Return the sums over all time, a row for each entity, in columns `entity_id` and those of `TOTALS`."""
+
+    def of(self, entity_ids: Sequence[int], *, window_s: int) -> pa.Table:
+        """Return the rows of some entities in windows of one length, by entity and time."""
+
+    def write(self, out: str) -> None:
+        """Write the table below a path or URL, in place of an earlier one.
+
+        Raises:
+            KafkaQuotasError: The table can't be written.
+        """
+
+
+class LocalCells:
+    """The rows in memory, by entity, length of the window and time."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    def totals(self) -> pa.Table:
+        """Sum the longest windows."""
+        longest = self.table.filter(pc.equal(self.table["window_s"], _LONGEST_S))
+        sums = longest.group_by("entity_id").aggregate([(name, "sum") for name in TOTALS])
+        return sums.rename_columns([name.removesuffix("_sum") for name in sums.column_names])
+
+    def of(self, entity_ids: Sequence[int], *, window_s: int) -> pa.Table:
+        """Filter the rows."""
+        rows = self.table.filter(pc.equal(self.table["window_s"], window_s))
+        return rows.filter(pc.is_in(rows["entity_id"], pa.array(entity_ids, pa.int32())))
+
+    def write(self, out: str) -> None:
+        """Write the rows from this process."""
+        write_tables(out, {USAGE.name: self.table})
+
+
+class SparkCells:
+    """The rows in a frame of Spark's, with the columns of `usage`."""
+
+    def __init__(self, frame: "DataFrame") -> None:
+        self._frame = frame
+
+    def totals(self) -> pa.Table:
+        """Sum the longest windows on the executors."""
+        from pyspark.sql import functions  # noqa: PLC0415 - only Spark's engine has it
+
+        longest = self._frame.where(functions.col("window_s") == _LONGEST_S)
+        return longest.groupBy("entity_id").agg(*(functions.sum(name).alias(name) for name in TOTALS)).toArrow()
+
+    def of(self, entity_ids: Sequence[int], *, window_s: int) -> pa.Table:
+        """Filter the rows on the executors."""
+        from pyspark.sql import functions  # noqa: PLC0415 - as above
+
+        rows = self._frame.where(functions.col("window_s") == window_s)
+        return rows.where(functions.col("entity_id").isin(list(entity_ids))).orderBy(*_ORDER).toArrow()
+
+    def write(self, out: str) -> None:
+        """Let the executors write the rows, each range of entities in a file of its own."""
+        ordered = self._frame.repartitionByRange("entity_id").sortWithinPartitions(*_ORDER)
+        writer = ordered.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        writer.save(f"{hadoop_url(lake_url(out))}/{USAGE.name}")
