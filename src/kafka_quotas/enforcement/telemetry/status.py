@@ -263,10 +263,11 @@ def status_from_json(data: object) -> DaemonStatus:
         values["store"] = StoreRow(**_known(StoreRow, values["store"]))
         fleet = values.get("fleet")
         if fleet is not None:
-            fleet = _known(FleetRow, fleet)
-            values["fleet"] = FleetRow(**(fleet | {"others": tuple(fleet["others"])}))
-        for name, row in _ROWS.items():
-            values[name] = tuple(row(**_known(row, each)) for each in values.get(name, ()))
+            row = _known(FleetRow, fleet)
+            row["others"] = tuple(row["others"])
+            values["fleet"] = FleetRow(**row)
+        for name, kind in _ROWS.items():
+            values[name] = tuple(kind(**_known(kind, each)) for each in values.get(name, ()))
         return DaemonStatus(**values)
     except (KeyError, TypeError) as error:
         raise ProtocolError("the daemon's status can't be read", hint="is it of another version?") from error
