@@ -41,7 +41,7 @@ from kafka_quotas.pipeline.tables.client_ranges import EventTable
 from kafka_quotas.pipeline.tables.event_files import sorted_by_client, write_events
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS
-from kafka_quotas.pipeline.tables.snapshot import Snapshot
+from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 from kafka_quotas.pipeline.usage.job import usage_job, usage_tables
 from kafka_quotas.pipeline.usage.task import UsagePlan
 
@@ -254,7 +254,7 @@ def make_events(path: Path, count: int, clients: int, giant: float, *, hours: fl
         known.append(clients_of(events))
     lake.commit_files(EVENTS, files)
     lake.append(CLIENTS, pa.concat_tables(known))
-    Change(ingest=1, operation="ingest", at_ms=BASE_MS, events=int(counts.sum())).commit(Snapshot.of(lake))
+    Change(ingest=1, operation="ingest", at_ms=BASE_MS, events=int(counts.sum())).commit(FolderSnapshot.of(lake))
 
 
 def names_of(client: int) -> dict[str, Any]:
@@ -290,7 +290,7 @@ def events_of(clients: np.ndarray, numbers: np.ndarray, times: np.ndarray, sizes
 
 
 def opened(path: Path) -> EventTable:
-    return EventTable(Snapshot.of(Lake(url=str(path.absolute()))))
+    return EventTable(FolderSnapshot.of(Lake(url=str(path.absolute()))))
 
 
 def cpu_seconds() -> float:

@@ -19,7 +19,7 @@ from kafka_quotas.pipeline.tables.client_ranges import NAMES, EventTable
 from kafka_quotas.pipeline.tables.event_files import sorted_by_client, write_events
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS
-from kafka_quotas.pipeline.tables.snapshot import Snapshot
+from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 
 BASE_MS = 1_795_262_400_000
 _DEFAULTS: Mapping[str, Any] = {
@@ -81,7 +81,7 @@ def events_folder(path: Path, rows: Sequence[Mapping[str, Any]], *, ingests: int
     """The folder, with the rows spread over N ingests."""
     lake = Lake(url=str(path))
     lake.create()
-    snapshot = Snapshot.of(lake)
+    snapshot = FolderSnapshot.of(lake)
     for ingest in range(1, ingests + 1):
         events = events_table(rows[ingest - 1 :: ingests], ingest=ingest)
         if events.num_rows:
@@ -94,7 +94,7 @@ def events_folder(path: Path, rows: Sequence[Mapping[str, Any]], *, ingests: int
 
 def open_table(folder: Path) -> EventTable:
     """The events of a data folder."""
-    return EventTable(Snapshot.of(Lake(url=str(folder))))
+    return EventTable(FolderSnapshot.of(Lake(url=str(folder))))
 
 
 def run_here(job: Job, folder: Path) -> list[Tables]:

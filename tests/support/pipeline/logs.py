@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka_quotas.pipeline.tables.lake import Lake
-from kafka_quotas.pipeline.tables.snapshot import Snapshot
+from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 from kafka_quotas.pipeline.tables.table import TableSchema
 
 ROOT = Path(__file__).parents[3]
@@ -80,5 +80,5 @@ def log_text(count: int, *, first: int = 0) -> str:
 
 def table_rows(folder: Path, table: TableSchema) -> list[dict[str, Any]]:
     """The rows of a table that count, without the numbers of their ingests, in an order of their own."""
-    found = Snapshot.of(Lake(url=str(folder))).read(table)
+    found = FolderSnapshot.of(Lake(url=str(folder))).read(table)
     return sorted(found.drop_columns(["ingest"]).to_pylist(), key=repr)

@@ -17,7 +17,7 @@ from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.replay.job import replay_job, replay_tables
 from kafka_quotas.pipeline.replay.task import ReplayPlan
 from kafka_quotas.pipeline.tables.lake import Lake
-from kafka_quotas.pipeline.tables.snapshot import Snapshot
+from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 from kafka_quotas.pipeline.usage.job import usage_job, usage_tables
 from kafka_quotas.pipeline.usage.task import UsagePlan
 
@@ -35,7 +35,7 @@ def compare(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     throttled = 0
     data = events_folder(folder / "data", random_events(3_000, seed=11), ingests=2)
-    snapshot = Snapshot.of(Lake(url=str(data)))
+    snapshot = FolderSnapshot.of(Lake(url=str(data)))
     settings = SparkSettings(log_file=folder / "spark.log", master="local[2]", shuffle_partitions=3)
     with spark_session(settings) as session:
 

@@ -17,7 +17,7 @@ from kafka_quotas.core.model.units import parse_bytes, parse_duration_ms
 from kafka_quotas.loadtest.judge.abort import parse_abort
 from kafka_quotas.loadtest.judge.expectation import Expectation, parse_expectation
 from kafka_quotas.loadtest.plan.offered_rate import AS_FAST_AS_POSSIBLE, NO_LOAD, parse_offered_rate, parse_stage
-from kafka_quotas.loadtest.plan.plan import MAX_RECORD_SIZE, WHOLE, ClientName, Share, parse_entity_name
+from kafka_quotas.loadtest.plan.plan import MAX_RECORD_SIZE, WHOLE, ClientName, LoadShare, parse_entity_name
 from kafka_quotas.loadtest.plan.workload import Arrival, ClientKind, Loop
 from kafka_quotas.loadtest.scenario.model import ScenarioClient
 
@@ -252,14 +252,14 @@ class ShardOptions:
     )
 
     @property
-    def share(self) -> Share:
+    def share(self) -> LoadShare:
         """The share of the load, the whole of it without the option."""
         if self.shard is None:
             return WHOLE
         match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", self.shard, re.ASCII)
         if match is None:
             raise UsageError(f"not a shard: {self.shard!r}", hint="write NUMBER/COUNT, such as 2/4")
-        return Share(number=int(match[1]), count=int(match[2]))
+        return LoadShare(number=int(match[1]), count=int(match[2]))
 
     @property
     def start_at_ms(self) -> int | None:

@@ -10,7 +10,7 @@ from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.extras import require_extra
 from kafka_quotas.loadtest.judge.expectation import Expectation, check_entities, parse_expectation
-from kafka_quotas.loadtest.plan.plan import WHOLE, Share
+from kafka_quotas.loadtest.plan.plan import WHOLE, LoadShare
 from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, RequestFlood, Workload
 from kafka_quotas.loadtest.result.result import LoadResult
 from kafka_quotas.loadtest.result.shard_file import Shard
@@ -54,7 +54,7 @@ class RunRequest:
     """Where the tool's own series are pushed to while it runs, None for nowhere."""
     experiment_s: float | None = None
     """How long the load may be run with and without quotas, alternating, None for the default of the target."""
-    share: Share = WHOLE
+    share: LoadShare = WHOLE
     """The share of the load that this process puts on the target."""
     start_at_ms: int | None = None
     """When the load begins, in milliseconds since the epoch, None for as soon as all is ready."""

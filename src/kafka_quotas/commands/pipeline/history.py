@@ -42,10 +42,10 @@ def history(data: str) -> list[PastChange]:
         KafkaQuotasError: The table can't be read.
     """
     require_libraries("pyarrow", "deltalake")
-    from kafka_quotas.pipeline.tables.snapshot import Snapshot  # noqa: PLC0415 - loads Arrow
+    from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot  # noqa: PLC0415 - loads Arrow
 
     found: dict[int, PastChange] = {}
-    for row in Snapshot.of(Lake(url=lake_url(data))).changes.to_pylist():
+    for row in FolderSnapshot.of(Lake(url=lake_url(data))).changes.to_pylist():
         number = row["sequence"]
         files = (found[number].files if number in found else 0) + bool(row["path"])
         found[number] = PastChange(

@@ -24,7 +24,7 @@ from kafka_quotas.pipeline.tables.schemas import EVENTS, METRICS, QUARANTINE
 
 if TYPE_CHECKING:
     from kafka_quotas.pipeline.ingest.ingested_tables import Fault
-    from kafka_quotas.pipeline.tables.snapshot import Snapshot
+    from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 
 _ATTEMPTS = 5
 _BYTES_PER_EVENT = 1000
@@ -100,7 +100,7 @@ def ingest(request: IngestRequest, watcher: EventsWatcher) -> IngestResult:
         KafkaQuotasError: A file can't be read or written.
     """
     require_libraries("pyarrow", "orjson", "deltalake")
-    from kafka_quotas.pipeline.tables.snapshot import Snapshot  # noqa: PLC0415 - loads Arrow
+    from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot  # noqa: PLC0415 - loads Arrow
 
     found = _find(request)
     lake = Lake(url=lake_url(request.out))
@@ -108,7 +108,7 @@ def ingest(request: IngestRequest, watcher: EventsWatcher) -> IngestResult:
         plan_ingest(found, settings=request.settings, known=KnownFiles(()))  # a mistake leaves no folder behind
         lake.create()
     for _ in range(_ATTEMPTS):
-        snapshot = Snapshot.of(lake)
+        snapshot = FolderSnapshot.of(lake)
         plan = plan_ingest(found, settings=request.settings, known=known_files(snapshot.changes))
         if not plan.files:
             return _result(request, plan, number=None, choice=None, counts=())
@@ -121,7 +121,7 @@ def ingest(request: IngestRequest, watcher: EventsWatcher) -> IngestResult:
 
 
 def _ingest(
-    request: IngestRequest, plan: IngestPlan, snapshot: "Snapshot", watcher: EventsWatcher
+    request: IngestRequest, plan: IngestPlan, snapshot: "FolderSnapshot", watcher: EventsWatcher
 ) -> IngestResult | None:
     """Write the rows of a plan and commit them, None where another ingest read one of the files meanwhile."""
     from kafka_quotas.pipeline.ingest.change import Change, ingest_id, remove_rows, require_stored  # noqa: PLC0415

@@ -74,7 +74,7 @@ class ClientSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class LoadShare:
     """One of several equal shares of a load, each of which a process of its own puts on the target."""
 
     number: int = 1
@@ -89,7 +89,7 @@ class Share:
             )
 
 
-WHOLE = Share()
+WHOLE = LoadShare()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class ClientLoad(ClientSettings):
     """Every quota in force that concerns its workload, by the name of its key, per broker."""
     is_time_limited: bool = False
     """Whether its thread time is limited, perhaps beside its rate."""
-    share: Share = WHOLE
+    share: LoadShare = WHOLE
     """The share of its arrivals that this process sends."""
     bucket: str = ""
     """The name of the quota that it shares with clients of its workload, which are judged by their sum, empty for none.

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Final, Protocol
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.plan.plan import ClientLoad, Share
+from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadShare
 from kafka_quotas.loadtest.plan.ramp import RampSchedule, multiplied
 from kafka_quotas.loadtest.plan.workload import Arrival
 
@@ -128,7 +128,7 @@ class ShareSchedule:
     """Every Nth arrival of a schedule, so that N shares have all of them between them, and none twice."""
 
     whole: Schedule
-    share: Share
+    share: LoadShare
 
     def intended_ns(self, index: int) -> int:
         """Return when arrival `index` of the share is due, in nanoseconds since the start."""

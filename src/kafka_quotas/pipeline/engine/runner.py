@@ -71,9 +71,9 @@ class OpenEvents:
 
     def __init__(self, request: EventsRequest, watcher: EventsWatcher, stack: ExitStack) -> None:
         from kafka_quotas.pipeline.tables.client_ranges import EventTable  # noqa: PLC0415 - loads Arrow
-        from kafka_quotas.pipeline.tables.snapshot import Snapshot  # noqa: PLC0415
+        from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot  # noqa: PLC0415
 
-        self._snapshot = Snapshot.of(Lake(url=lake_url(request.data)), request.as_of)
+        self._snapshot = FolderSnapshot.of(Lake(url=lake_url(request.data)), request.as_of)
         self._events = EventTable(self._snapshot)
         self.recorded = RecordedEvents(
             count=self._events.count,

@@ -23,7 +23,7 @@ from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.client_ranges import NAMES, SLICE_EVENTS, with_names
 from kafka_quotas.pipeline.tables.lake import hadoop_url
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS
-from kafka_quotas.pipeline.tables.snapshot import Snapshot
+from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 from kafka_quotas.pipeline.tables.table import ColumnType, TableSchema
 
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ _KINDS: Final = ("produce", "fetch", "request", "controller_mutation", "request_
 _SPARK_TYPES: Final = {getattr(pa, each.arrow)(): getattr(types, each.spark)() for each in ColumnType}
 
 
-def read_table(session: "SparkSession", snapshot: Snapshot, table: TableSchema) -> "DataFrame":
+def read_table(session: "SparkSession", snapshot: FolderSnapshot, table: TableSchema) -> "DataFrame":
     """Read the rows of a table that count, by Spark's own source of Delta tables."""
     rows = session.read.format("delta").option("versionAsOf", snapshot.version(table))
     return rows.load(hadoop_url(snapshot.lake.place(table))).where(functions.col("ingest").isin(snapshot.ingests))
 
 
-def run_job(session: "SparkSession", snapshot: Snapshot, job: Job, *, events_count: int) -> "DataFrame":
+def run_job(session: "SparkSession", snapshot: FolderSnapshot, job: Job, *, events_count: int) -> "DataFrame":
     """Run a job's task over each partition of clients that may share a bucket.
 
     Partitions are about equal by the counts of the table clients. Only the columns that the task reads are shuffled,

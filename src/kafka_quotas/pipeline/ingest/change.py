@@ -19,7 +19,7 @@ from kafka_quotas.pipeline.tables.client_ranges import EventTable
 from kafka_quotas.pipeline.tables.event_files import sorted_by_client, write_events
 from kafka_quotas.pipeline.tables.lake import DATA_TABLES, ConflictError, Lake
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, INGESTED_TABLES, INGESTS
-from kafka_quotas.pipeline.tables.snapshot import Snapshot
+from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 from kafka_quotas.pipeline.tables.table import TableSchema
 
 _RANDOM_BITS: Final = 20
@@ -47,7 +47,7 @@ class Change:
     files: Sequence[ReadFile] = ()
     events: int = 0
 
-    def commit(self, before: Snapshot) -> Snapshot:
+    def commit(self, before: FolderSnapshot) -> FolderSnapshot:
         """Add the change after another one and return the folder with it.
 
         Raises:
@@ -67,9 +67,9 @@ class Change:
         rows = [{**asdict(file), **same} for file in self.files or (NO_FILE,)]
         table = pa.Table.from_pylist(rows, schema=INGESTS.arrow_schema())
         lake.append(INGESTS, table, number=before.number + 1)
-        return Snapshot(lake=lake, changes=pa.concat_tables([before.changes, table]))
+        return FolderSnapshot(lake=lake, changes=pa.concat_tables([before.changes, table]))
 
-    def commit_unless_read(self, before: Snapshot) -> Snapshot | None:
+    def commit_unless_read(self, before: FolderSnapshot) -> FolderSnapshot | None:
         """Commit after all changes that came meanwhile, None where one of them read one of the files.
 
         Raises:
@@ -80,7 +80,7 @@ class Change:
             try:
                 return self.commit(before)
             except ConflictError:
-                newer = Snapshot.of(before.lake)
+                newer = FolderSnapshot.of(before.lake)
                 rows = newer.changes.filter(pc.greater(newer.changes["sequence"], before.number))
                 if own.intersection(rows["head_sha256"].to_pylist()):
                     return None
@@ -104,7 +104,7 @@ def require_stored(lake: Lake, ingest: int, expected: dict[TableSchema, int]) ->
             )
 
 
-def remove_rows(before: Snapshot, names: Iterable[str], *, ingest: int) -> None:
+def remove_rows(before: FolderSnapshot, names: Iterable[str], *, ingest: int) -> None:
     """Delete the rows of files that another ingest replaces, and count the clients of what is left.
 
     Args:
@@ -136,7 +136,7 @@ def remove_rows(before: Snapshot, names: Iterable[str], *, ingest: int) -> None:
         _count_clients(before, affected)
 
 
-def _count_clients(before: Snapshot, ingests: set[int]) -> None:
+def _count_clients(before: FolderSnapshot, ingests: set[int]) -> None:
     """Count the clients of some ingests again, from the events that are left of them."""
     events = before.lake.table(EVENTS).to_pyarrow_dataset(
         filesystem=before.lake.filesystem(EVENTS), schema=EVENTS.arrow_schema()

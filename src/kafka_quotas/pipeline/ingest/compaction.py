@@ -17,7 +17,7 @@ from kafka_quotas.pipeline.tables.client_ranges import EventTable
 from kafka_quotas.pipeline.tables.event_files import sorted_by_client, write_events
 from kafka_quotas.pipeline.tables.lake import DATA_TABLES, PARTITION, ConflictError, Lake, lake_errors
 from kafka_quotas.pipeline.tables.schemas import EVENTS, INGESTS
-from kafka_quotas.pipeline.tables.snapshot import Snapshot
+from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 
 _DEAD_AFTER_MS: Final = 24 * 3600 * 1000
 """Time after which an ingest that is not among the changes is taken for killed."""
@@ -32,7 +32,7 @@ def compact(
         UsageError: No ingest made the folder.
         KafkaQuotasError: The tables can't be changed, or another change came in between.
     """
-    before = Snapshot.of(lake)
+    before = FolderSnapshot.of(lake)
     count = _files(lake)
     try:
         for table in DATA_TABLES:
@@ -57,17 +57,17 @@ def _files(lake: Lake) -> int:
     return sum(pa.table(lake.table(table).get_add_actions()).num_rows for table in (*DATA_TABLES, INGESTS))
 
 
-def _drop_dead(before: Snapshot, table: Any, at_ms: int) -> None:
+def _drop_dead(before: FolderSnapshot, table: Any, at_ms: int) -> None:
     stored = before.lake.table(table).to_pyarrow_table(columns=["ingest"])["ingest"]
     if dead := _dead(before, pc.unique(stored).to_pylist(), at_ms):
         before.lake.delete(table, f"ingest in ({', '.join(map(str, sorted(dead)))})")
 
 
-def _dead(before: Snapshot, stored: list[int], at_ms: int) -> set[int]:
+def _dead(before: FolderSnapshot, stored: list[int], at_ms: int) -> set[int]:
     return {each for each in set(stored) - set(before.ingests) if began_ms(each) < at_ms - _DEAD_AFTER_MS}
 
 
-def _merge_days(before: Snapshot, at_ms: int, done: Callable[[int, int], None]) -> None:
+def _merge_days(before: FolderSnapshot, at_ms: int, done: Callable[[int, int], None]) -> None:
     """Write the files of each day that has several anew, by client and time, without dead rows.
 
     Rows of ingests that may still be under way stay in their files.

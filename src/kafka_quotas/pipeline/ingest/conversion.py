@@ -26,7 +26,7 @@ from kafka_quotas.pipeline.ingest.local_engine import store_spilled
 from kafka_quotas.pipeline.ingest.spill import Spill
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.schemas import EVENTS, INGESTED_TABLES
-from kafka_quotas.pipeline.tables.snapshot import Snapshot
+from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 from kafka_quotas.pipeline.tables.table import TableSchema
 
 _LAYOUT_FILE: Final = "_layout.json"
@@ -46,7 +46,7 @@ def convert(old: Path, lake: Lake, *, done: Callable[[int, int], None]) -> int:
         raise UsageError(f"{old} is no data folder of the earlier form", hint=f"it would have a {_LAYOUT_FILE}")
     ingests = sorted(each for each in old.glob("ingest=*") if (each / _MANIFEST_FILE).is_file())
     lake.create()
-    snapshot, events = Snapshot.of(lake), 0
+    snapshot, events = FolderSnapshot.of(lake), 0
     for number, folder in enumerate(ingests, start=1):
         change = _change(old, folder)
         if change.ingest not in snapshot.ingests:

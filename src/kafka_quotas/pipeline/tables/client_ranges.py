@@ -18,7 +18,7 @@ from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.event_files import sorted_by_client
 from kafka_quotas.pipeline.tables.lake import lake_errors
 from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, CLIENTS, EVENTS
-from kafka_quotas.pipeline.tables.snapshot import Snapshot
+from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 
 SLICE_EVENTS: Final = 1 << 20
 """About how many events are in memory per task."""
@@ -46,7 +46,7 @@ class ClientRange:
 class EventTable:
     """The events of a data folder."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: FolderSnapshot) -> None:
         self.snapshot = snapshot
         clients = snapshot.read(CLIENTS, columns=["client", *NAMES, "events", "first_ms", "last_ms"])
         grouped = clients.group_by(["client", *NAMES]).aggregate([("events", "sum")]).sort_by("client")

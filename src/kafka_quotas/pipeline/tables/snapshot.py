@@ -20,7 +20,7 @@ FIRST_VERSION: Final = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class FolderSnapshot:
     """The changes of a data folder up to one of them."""
 
     lake: Lake
@@ -28,7 +28,7 @@ class Snapshot:
     """Rows of the table `ingests`, by number of the change."""
 
     @classmethod
-    def of(cls, lake: Lake, number: int | None = None) -> "Snapshot":
+    def of(cls, lake: Lake, number: int | None = None) -> "FolderSnapshot":
         """Read the changes up to a number, None for all.
 
         Raises:
@@ -41,7 +41,7 @@ class Snapshot:
         found = cls(lake=lake, changes=changes)
         return found if number is None else found.until(number)
 
-    def until(self, number: int) -> "Snapshot":
+    def until(self, number: int) -> "FolderSnapshot":
         """Return the folder as it was after a change.
 
         Raises:
@@ -52,7 +52,9 @@ class Snapshot:
             raise UsageError(
                 f"{self.lake.url} has no change {number}: {known}", hint="kafka-quotas pipeline history DATA"
             )
-        return Snapshot(lake=self.lake, changes=self.changes.filter(pc.less_equal(self.changes["sequence"], number)))
+        return FolderSnapshot(
+            lake=self.lake, changes=self.changes.filter(pc.less_equal(self.changes["sequence"], number))
+        )
 
     @property
     def number(self) -> int:

@@ -15,7 +15,7 @@ from tests.support.load.recordings import MS, RecordedClient, plan_of, recorded,
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.loadtest.judge.merge import merge_shards
 from kafka_quotas.loadtest.judgement import State
-from kafka_quotas.loadtest.plan.plan import Share
+from kafka_quotas.loadtest.plan.plan import LoadShare
 from kafka_quotas.loadtest.record.recorder import Recorder, RecorderRoom
 from kafka_quotas.loadtest.result.document import run_document
 from kafka_quotas.loadtest.result.shard_file import SHARD_FILE, Shard, read_shard, write_shard
@@ -47,7 +47,7 @@ def recorded_of(events: Sequence[tuple[int, int, int, int, int]], room: Recorder
 def shards_of(clients: Sequence[RecordedClient], elapsed_s: float = 20.0) -> list[Shard]:
     shards = []
     for number, client in enumerate(clients, start=1):
-        client.entity = replace(client.entity, share=Share(number=number, count=len(clients)))
+        client.entity = replace(client.entity, share=LoadShare(number=number, count=len(clients)))
         shards.append(Shard(plan=plan_of(client), result=run_of(client, elapsed_s=elapsed_s)))
     return shards
 

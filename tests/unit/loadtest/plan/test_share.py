@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.load.recordings import recorded
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.plan.plan import Share
+from kafka_quotas.loadtest.plan.plan import LoadShare
 from kafka_quotas.loadtest.plan.ramp import RampPhase
 from kafka_quotas.loadtest.plan.schedule import Schedule, schedule_of
 from kafka_quotas.loadtest.plan.workload import Arrival
@@ -17,7 +17,7 @@ from kafka_quotas.loadtest.plan.workload import Arrival
 RAMP = (RampPhase(duration_s=3.0, start_rate=Fraction(10), end_rate=Fraction(90)),)
 
 
-def schedule(arrival: Arrival, share: Share, *, ramp: bool) -> Schedule:
+def schedule(arrival: Arrival, share: LoadShare, *, ramp: bool) -> Schedule:
     entity = replace(recorded(rate=Fraction(90)).entity, arrival=arrival, burst_size=7, ramp=RAMP if ramp else ())
     found = schedule_of(replace(entity, share=share), seed=3)
     assert found is not None
@@ -29,8 +29,8 @@ def schedule(arrival: Arrival, share: Share, *, ramp: bool) -> Schedule:
 def test_shares_have_every_arrival_between_them_and_none_twice(
     arrival: Arrival, count: int, ramp: bool, elapsed: int
 ) -> None:
-    whole = schedule(arrival, Share(), ramp=ramp)
-    shares = [schedule(arrival, Share(number=number, count=count), ramp=ramp) for number in range(1, count + 1)]
+    whole = schedule(arrival, LoadShare(), ramp=ramp)
+    shares = [schedule(arrival, LoadShare(number=number, count=count), ramp=ramp) for number in range(1, count + 1)]
 
     due = [share.due_count(elapsed) for share in shares]
     assert sum(due) == whole.due_count(elapsed)
@@ -42,4 +42,4 @@ def test_shares_have_every_arrival_between_them_and_none_twice(
 @pytest.mark.parametrize(("number", "count"), [(0, 4), (5, 4), (1, 0), (1, 1001)])
 def test_a_share_that_is_none_is_refused(number: int, count: int) -> None:
     with pytest.raises(UsageError):
-        Share(number=number, count=count)
+        LoadShare(number=number, count=count)

@@ -29,7 +29,7 @@ from kafka_quotas.pipeline.engine.spark_settings import (
 from kafka_quotas.pipeline.stream.source import connector_packages
 from kafka_quotas.pipeline.tables import schemas
 from kafka_quotas.pipeline.tables.lake import Lake
-from kafka_quotas.pipeline.tables.snapshot import Snapshot
+from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 from kafka_quotas.pipeline.tables.table import TableSchema
 
 LOG = Path("spark.log")
@@ -224,7 +224,7 @@ def test_every_table_has_one_schema_for_arrow_and_for_spark() -> None:
 
 def test_a_folder_that_is_none_of_ours_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no ingested data"):
-        Snapshot.of(Lake(url=str(tmp_path)))
+        FolderSnapshot.of(Lake(url=str(tmp_path)))
 
 
 def test_help_of_the_jobs_loads_no_heavy_library() -> None:

@@ -23,7 +23,7 @@ from kafka_quotas.pipeline.ingest.change import NO_FILE, Change, ingest_id
 from kafka_quotas.pipeline.tables.event_files import write_events
 from kafka_quotas.pipeline.tables.lake import ConflictError, Lake
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, QUARANTINE
-from kafka_quotas.pipeline.tables.snapshot import Snapshot
+from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 
 
 def ingest(out: Path, *arguments: str | Path, code: int = 0, zone: str | None = "UTC") -> dict[str, Any]:
@@ -63,7 +63,7 @@ def test_real_logs_of_two_brokers_by_the_pattern_of_the_examples(tmp_path: Path)
 
 def test_files_of_events_are_sorted_by_client_and_time_and_clients_are_counted(tmp_path: Path) -> None:
     ingest(tmp_path / "data", "--source", "examples/request-log/{broker_id}/*.log.gz")
-    snapshot = Snapshot.of(Lake(url=str(tmp_path / "data")))
+    snapshot = FolderSnapshot.of(Lake(url=str(tmp_path / "data")))
     (file,) = snapshot.delta(EVENTS).file_uris()
     parquet = pq.ParquetFile(file)
     assert parquet.schema_arrow.names[parquet.metadata.row_group(0).sorting_columns[0].column_index] == "client"
@@ -208,7 +208,7 @@ def test_what_is_not_told_is_asked_for_in_one_line(
     assert tree(tmp_path / "data") == before
 
 
-def change(snapshot: Snapshot, ingest: int, digest: str) -> Change:
+def change(snapshot: FolderSnapshot, ingest: int, digest: str) -> Change:
     file = replace(NO_FILE, path=f"/{digest}", form="request-log", head_sha256=digest)
     return Change(ingest=ingest, operation="ingest", at_ms=1, files=[file])
 
@@ -216,7 +216,7 @@ def change(snapshot: Snapshot, ingest: int, digest: str) -> Change:
 def test_of_two_changes_at_once_the_second_looks_again_at_what_was_read(tmp_path: Path) -> None:
     lake = Lake(url=str(tmp_path / "data"))
     lake.create()
-    empty = Snapshot.of(lake)
+    empty = FolderSnapshot.of(lake)
     change(empty, 1, "one").commit(empty)
     with pytest.raises(ConflictError):
         change(empty, 2, "two").commit(empty)
@@ -224,7 +224,7 @@ def test_of_two_changes_at_once_the_second_looks_again_at_what_was_read(tmp_path
     assert second is not None
     assert (second.number, second.ingests) == (2, [1, 2])
     assert change(empty, 3, "one").commit_unless_read(empty) is None  # the first read that file
-    assert Snapshot.of(lake).number == 2
+    assert FolderSnapshot.of(lake).number == 2
 
 
 def test_two_ingests_at_once_count_every_line_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +298,7 @@ def test_what_a_killed_ingest_left_is_never_seen_and_is_cleared_away(tmp_path: P
     data = tmp_path / "data"
     log = broker_log(tmp_path, log_text(5))
     ingest(data, *source(tmp_path))
-    events = Snapshot.of(Lake(url=str(data))).read(EVENTS)
+    events = FolderSnapshot.of(Lake(url=str(data))).read(EVENTS)
     killed_ingest(data, events, began_ms=0)
     lake = Lake(url=str(data))
     assert len(table_rows(data, EVENTS)) == 5
@@ -309,7 +309,7 @@ def test_what_a_killed_ingest_left_is_never_seen_and_is_cleared_away(tmp_path: P
     code, told, _ = run_cli("pipeline", "compact", str(data), "--retention-hours", "0")
     assert (code, "old ones were deleted" in told) == (0, True)
     with pytest.raises(KafkaQuotasError) as caught:
-        Snapshot.of(lake, 1).read(EVENTS)
+        FolderSnapshot.of(lake, 1).read(EVENTS)
     assert "--retention-hours of a compaction" in str(caught.value.hint)
     assert lake.table(EVENTS).count() == 8
     assert len(table_rows(data, EVENTS)) == 8
@@ -322,7 +322,7 @@ def test_compact_merges_days_and_keeps_what_an_ingest_is_writing(tmp_path: Path)
         ingest(data, *source(tmp_path))
         log.write_text(log_text(count))
     before = table_rows(data, EVENTS)
-    events = Snapshot.of(Lake(url=str(data))).read(EVENTS)
+    events = FolderSnapshot.of(Lake(url=str(data))).read(EVENTS)
     killed_ingest(data, events, began_ms=2**42)  # in the future: still under way
     assert len(Lake(url=str(data)).table(EVENTS).file_uris()) == 4
     assert run_cli("pipeline", "compact", str(data))[0] == 0
@@ -363,8 +363,10 @@ def test_a_wrong_time_zone_is_noted_and_corrected_by_reading_anew(tmp_path: Path
     assert {row["ts_ms"] for row in rows if row["broker_id"] == 1} == {at_ms - 3_600_000 for at_ms in before}
     assert len(table_rows(data, QUARANTINE)) == 1
     lake = Lake(url=str(data))
-    assert sum(Snapshot.of(lake).read(CLIENTS)["events"].to_pylist()) == 8
-    assert {row["ts_ms"] for row in Snapshot.of(lake, 1).read(EVENTS).to_pylist() if row["broker_id"] == 1} == before
+    assert sum(FolderSnapshot.of(lake).read(CLIENTS)["events"].to_pylist()) == 8
+    assert {
+        row["ts_ms"] for row in FolderSnapshot.of(lake, 1).read(EVENTS).to_pylist() if row["broker_id"] == 1
+    } == before
     code, _, told = run_cli("pipeline", "usage", str(data), "--as-of", "9", "--store", new_store(tmp_path, {}))
     assert (code, "has no change 9: there are 1 to 2" in told) == (2, True)
 
@@ -372,7 +374,7 @@ def test_a_wrong_time_zone_is_noted_and_corrected_by_reading_anew(tmp_path: Path
 def test_a_folder_of_the_earlier_form_is_converted_and_what_it_read_is_known(tmp_path: Path) -> None:
     log, old, data = broker_log(tmp_path, log_text(6)), tmp_path / "old", tmp_path / "data"
     ingest(tmp_path / "now", *source(tmp_path))
-    now = Snapshot.of(Lake(url=str(tmp_path / "now")))
+    now = FolderSnapshot.of(Lake(url=str(tmp_path / "now")))
     events = now.read(EVENTS)
     for number, rows in enumerate((events.slice(0, 4), events.slice(4)), start=1):
         folder = old / f"ingest=00000{number}"
@@ -402,7 +404,7 @@ def test_rows_that_did_not_arrive_are_an_error_and_do_not_count(
     monkeypatch.setattr(Lake, "commit_files", lambda *arguments, **named: 0)
     told = ingest(tmp_path / "data", *source(tmp_path), code=1)["stderr"]
     assert "5 rows of events were read, but 0 are in" in told
-    assert Snapshot.of(Lake(url=str(tmp_path / "data"))).number == 0
+    assert FolderSnapshot.of(Lake(url=str(tmp_path / "data"))).number == 0
 
 
 def test_the_engine_is_told_and_rows_do_not_depend_on_how_paths_were_named(tmp_path: Path) -> None:

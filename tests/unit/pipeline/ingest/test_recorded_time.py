@@ -8,7 +8,7 @@ from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.pipeline.tables.client_ranges import EventTable
 from kafka_quotas.pipeline.tables.lake import Lake
-from kafka_quotas.pipeline.tables.snapshot import Snapshot
+from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 
 LATER = [request_line(stamp=f"[2026-11-21 15:00:{second:02},500]") for second in range(40)]
 
@@ -19,7 +19,7 @@ def ingest(folder: Path, *arguments: str) -> tuple[int, str, str]:
 
 
 def recorded_s(folder: Path) -> int:
-    return EventTable(Snapshot.of(Lake(url=str(folder / "data")))).recorded_s()
+    return EventTable(FolderSnapshot.of(Lake(url=str(folder / "data")))).recorded_s()
 
 
 @pytest.mark.parametrize(
