@@ -147,7 +147,7 @@ def test_alter_warns_of_brokers_that_are_too_old_for_a_key(
     mutations = "controller_mutation_rate=5"
     _, _, err = run_cli(*options, mutations, "--store", zookeeper_chroot)
     assert "warning: broker 7 is older than Kafka 2.7 and ignores controller_mutation_rate\n" in err
-    _, _, err = run_cli(*options, "producer_byte_rate=5", "--store", zookeeper_chroot)
+    _, _, err = run_cli(*options, "producer_byte_rate=5MB", "--store", zookeeper_chroot)
     assert "warning" not in err
     code, _, err = run_cli(*options, mutations, "--bootstrap-server", kafka4.bootstrap)
     assert (code, "warning" in err) == (0, False)

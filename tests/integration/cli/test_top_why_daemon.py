@@ -135,12 +135,14 @@ def test_a_prometheus_server_is_queried(tmp_path: Path) -> None:
 def test_an_address_where_nothing_answers(tmp_path: Path, path: str) -> None:
     with serving(_Html) as url:
         pass
+    set_quota(tmp_path, Entity.of(user="alice"), consumer_byte_rate=5e6)
     code, out, err = run_cli("top", "--prometheus", url + path, "--store", store_url(tmp_path))
     assert (code, out) == (1, "")
     assert err.startswith("error: no metrics from 127.0.0.1:")
 
 
 def test_what_is_no_prometheus_server_is_told_so(tmp_path: Path) -> None:
+    set_quota(tmp_path, Entity.of(user="alice"), consumer_byte_rate=5e6)
     with serving(_Html) as url:
         code, _, err = run_cli("top", "--prometheus", url, "--store", store_url(tmp_path))
     assert code == 1

@@ -188,7 +188,7 @@ def without(module: str, folder: Path) -> dict[str, str]:
     """The environment of a process in which a module can't be imported."""
     place = folder / f"without-{module}"
     place.mkdir()
-    (place / f"{module}.py").write_text(f"raise ImportError('{module} is hidden')\n")
+    (place / "sitecustomize.py").write_text(f"import sys\n\nsys.modules['{module}'] = None\n")
     return {"PYTHONPATH": str(place)}
 
 

@@ -1,7 +1,7 @@
 """The table `usage`, where its rows are: in this process, or with Spark's executors.
 
-Contract: only sums by entity and the cells of named entities come to the process that asks; the whole table is written
-by whoever holds it.
+Contract: only sums by entity and the cells of named entities come to the process that asks; the process that holds the
+whole table writes it.
 """
 
 from collections.abc import Sequence
