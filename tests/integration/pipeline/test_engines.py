@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.support.brokers.java_process import java
 from tests.support.pipeline.logs import ROOT, SAMPLE_LINES, log_text, table_rows
 from tests.support.pipeline.packed_environment import packed_environment
 from tests.support.pipeline.spark_servers import spark_cluster, spark_connect
+from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.pipeline.tables.schemas import CLIENT_THROTTLE, EVENTS, METRICS, QUARANTINE
 
@@ -188,14 +188,19 @@ def test_a_killed_executor_and_one_without_numba_change_no_row(
 
 def running_executor(work: Path, before: set[Path], process: "subprocess.Popen[str]") -> int:
     """The process id of the executor of a new application, once it has begun with a task."""
-    deadline_s = time.monotonic() + _TIMEOUT_S
-    while process.poll() is None and time.monotonic() < deadline_s:
-        for application in set(work.glob("app-*")) - before:
-            log = application / "0" / "stderr"
-            if log.is_file() and re.search(r"Running task .* in stage", log.read_text(errors="replace")):
-                return next(pid for pid in _processes(application / "0") if _EXECUTOR in _command(pid))
-        time.sleep(0.02)
-    raise AssertionError(f"no executor began with a task: {process.communicate()[1]}")
+    begun: list[Path] = []
+
+    def has_begun() -> bool:
+        begun.extend(each for each in set(work.glob("app-*")) - before if _runs_a_task(each / "0" / "stderr"))
+        return bool(begun) or process.poll() is not None
+
+    await_true(has_begun, "an executor begins with a task", timeout_s=_TIMEOUT_S)
+    assert begun, f"no executor began with a task: {process.communicate()[1]}"
+    return next(pid for pid in _processes(begun[0] / "0") if _EXECUTOR in _command(pid))
+
+
+def _runs_a_task(log: Path) -> bool:
+    return log.is_file() and re.search(r"Running task .* in stage", log.read_text(errors="replace")) is not None
 
 
 def _processes(folder: Path) -> Iterator[int]:

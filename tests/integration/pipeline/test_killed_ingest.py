@@ -1,11 +1,11 @@
 """A killed ingest of files that processes parse: its workers end by themselves."""
 
 import json
-import os
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from tests.support.processes.awaiting import await_true
 
 _DEADLINE_S = 30
 _PROGRAM = """
@@ -35,10 +35,7 @@ def test_no_worker_outlives_an_ingest_that_was_killed(tmp_path: Path) -> None:
         assert process.stdout is not None
         workers = json.loads(process.stdout.readline())
         process.kill()
-    deadline = time.monotonic() + _DEADLINE_S
-    while left := [pid for pid in workers if _is_running(pid)]:
-        assert time.monotonic() < deadline, f"still there: {left}"
-        os.sched_yield()
+    await_true(lambda: not any(_is_running(pid) for pid in workers), f"{workers} have ended", timeout_s=_DEADLINE_S)
 
 
 def _is_running(pid: int) -> bool:
