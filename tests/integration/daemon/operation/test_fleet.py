@@ -16,7 +16,7 @@ from kafka_quotas.enforcement.telemetry.status import FleetRow
 
 QUOTA = 1_000_000.0
 WINDOW_OPTIONS = ("--quota-window-num", "3", "--quota-window-size-seconds", "1")
-MEASURED_S = 12.0
+MEASURED_S = 36.0
 SETTLING_S = 5.0
 
 
@@ -68,7 +68,7 @@ def test_three_daemons_hold_one_limit_and_go_on_without_one_that_dies(
     measured = [sum(size for at_ms, size in each if begin_ms <= at_ms < begin_ms + MEASURED_S * 1000) for each in acks]
     # Acknowledgements come in throttle cycles of a second or two, of which some are cut off at either end.
     assert sum(measured) / MEASURED_S == pytest.approx(QUOTA, rel=0.15)
-    assert sum(measured) ** 2 / (6 * sum(each * each for each in measured)) > 0.8
+    assert sum(measured) ** 2 / (6 * sum(each * each for each in measured)) > 0.9
     assert all(members(each).shared_buckets == 1 for each in fleet)
     fleet[2].kill()
     for daemon in fleet[:2]:
