@@ -138,7 +138,7 @@ def large(store: str, folder: Path, *, count: int, runs: int) -> None:
 
 
 def remove_all(store: str, folder: Path) -> None:
-    """Nothing; what the benchmark has set is removed."""
+    """Remove all that the benchmark has set."""
     path = folder / "none.yaml"
     path.write_text("- {entity: {user: bench}, quotas: {producer_byte_rate: null}}\n", encoding="utf-8")
     owned = ("--selector", "user=bench", "--selector", "user=user-[0-9]*")
@@ -156,7 +156,7 @@ def quota_file(path: Path, count: int, *, value: int) -> Path:
 
 
 def kafka_quotas(*arguments: str) -> Process:
-    """One run of our command; anything but success ends the benchmark."""
+    """Run our command once, and end the benchmark if it fails."""
     return measured([str(Path(sys.executable).with_name("kafka-quotas")), *arguments])
 
 
@@ -167,7 +167,7 @@ def config_command(kafka: Kafka, arguments: Sequence[str]) -> Process:
 
 
 def measured(command: Sequence[str]) -> Process:
-    """One run of a process; anything but success ends the benchmark."""
+    """Run a process once, and end the benchmark if it fails."""
     begin_s = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)

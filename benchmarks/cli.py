@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def measure(rounds: int, environment: Mapping[str, str]) -> dict[str, list[float]]:
-    """Seconds per run of each command; one round before them fills the caches."""
+    """Measure the seconds per run of each command, after one round that fills the caches."""
     seconds: dict[str, list[float]] = {name: [] for name in COMMANDS}
     for number in range(rounds + 1):
         for name, command in COMMANDS.items():

@@ -82,7 +82,7 @@ def set_quota(store_url: str, **quotas: float) -> None:
 def haproxy(
     folder: Path, upstream: int, certificate: Path | None = None, *, options: str = ""
 ) -> Iterator[tuple[int, int]]:
-    """(port, process id) of HAProxy in TCP mode with one thread; TLS ends there if there is a certificate.
+    """Yield the port and process id of HAProxy in TCP mode with one thread, which ends TLS if it has a certificate.
 
     `options` are further lines of its defaults.
     """
@@ -185,7 +185,7 @@ def start_proxies(
 
 
 def cost(rounds: int, *, scale: float, tls: bool = False, compiled: Path | None = None) -> None:
-    """Print CPU time per megabyte and per request, daemon beside HAProxy; the median of the rounds."""
+    """Print CPU time per megabyte and per request, daemon beside HAProxy, as the median of the rounds."""
     print("TLS ends at the proxy:" if tls else "plaintext:")
     workloads = [replace(workload, count=max(1, round(workload.count * scale))) for workload in WORKLOADS]
     spent: dict[tuple[str, str], list[int]] = {}

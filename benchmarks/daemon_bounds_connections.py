@@ -154,7 +154,7 @@ def requests_without_end(*, quick: bool) -> Iterator[Figure]:
 
 
 def _send_until_unread(client: socket.socket) -> int:
-    """Return how many bytes went out before the other side took no more for some seconds; 16 MB at most."""
+    """Return how many bytes, at most 16 MB, went out before the other side took no more for some seconds."""
     block, sent = HEARTBEAT * 5000, 0
     client.settimeout(3.0)
     with suppress(TimeoutError):
@@ -186,7 +186,7 @@ def _send_and_wait(running: Running, request: bytes) -> None:
 
 
 def _pause(running: Running, do: Callable[[], None], *, rounds: int = 5) -> float:
-    """Return the longest that another client's request takes meanwhile, in ms; the best of some rounds."""
+    """Return the longest that another client's request takes meanwhile, in ms, as the best of some rounds."""
     found = []
     for _ in range(rounds):
         times_ms: list[float] = []

@@ -43,7 +43,7 @@ Stop = threading.Event
 
 
 def librdkafka(bootstrap: str, stop: Stop) -> None:
-    """Nothing; it produced as fast as it could until it was told to stop."""
+    """Produce as fast as possible until the stop."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -135,7 +135,7 @@ def threads(work: Callable[[str, Stop], None], bootstrap: str, connections: int)
 
 
 def consumer(bootstrap: str, stop: Stop) -> None:
-    """Nothing; it read the topic again and again until it was told to stop."""
+    """Read the topic again and again until the stop."""
     reader = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -199,7 +199,7 @@ def one(kafka: Kafka, client: str, connections: int, seconds: float) -> str:
 
 
 def fill(kafka: Kafka) -> None:
-    """Nothing; the topic is there with 200 MB in it, for consumers to read."""
+    """Make the topic and write 200 MB into it, for consumers to read."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_topics([NewTopic("bench", PARTITIONS, 1, config={"retention.bytes": "200000000"})])["bench"].result(60)
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "batch.size": BATCH_BYTES, "linger.ms": 5})

@@ -37,13 +37,13 @@ HEAD_BYTES = 12
 
 
 def copied(source: socket.socket, sink: socket.socket) -> None:
-    """Nothing; what came was written on, until the source ended."""
+    """Write on what comes, until the source ends."""
     while data := source.recv(READ_BYTES):
         sink.sendall(data)
 
 
 def spliced(source: socket.socket, sink: socket.socket) -> None:
-    """Nothing; of each request the head was read, and the rest moved by the kernel, until the source ended."""
+    """Read the head of each request and let the kernel move the rest, until the source ends."""
     out, into = os.pipe()
     try:
         fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
@@ -63,7 +63,7 @@ def spliced(source: socket.socket, sink: socket.socket) -> None:
 
 
 def serve(requests: Callable[[socket.socket, socket.socket], None], upstream: int, port_to: Connection) -> None:
-    """Nothing; serves one connection after the other until the process is ended."""
+    """Serve one connection after the other until the process is ended."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port_to.send(server.getsockname()[1])
         while True:

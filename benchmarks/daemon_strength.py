@@ -75,7 +75,7 @@ async def _serve(port_to: Connection) -> None:
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Nothing; each fetch had an answer of the size that it names as its longest wait."""
+    """Answer each fetch with the size that it names as its longest wait."""
     piece = bytes(_READ_BYTES)
     with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
         while True:
@@ -116,7 +116,7 @@ def crowd(connections: int, seconds: float) -> None:
 
 
 def round_trips(socks: list[socket.socket], frame: bytes, seconds: float) -> list[float]:
-    """How long each answer took, in ms; a request is in flight on every connection until the time is over."""
+    """Return how long each answer took, in ms, with a request in flight on every connection until the time is over."""
     chooser = selectors.DefaultSelector()
     sent: dict[socket.socket, float] = {}
     for sock in socks:

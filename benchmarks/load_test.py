@@ -127,7 +127,7 @@ def bare(bootstrap: str, *, record_size: int, seconds: float) -> list[str]:
 
 
 def bare_loop(bootstrap: str, record_size: int, seconds: float) -> None:
-    """Nothing; a loop over confluent-kafka without any measuring printed records and records/s."""
+    """Print the records and records/s of a loop over confluent-kafka without any measuring."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -182,7 +182,7 @@ def read_performance(text: str) -> tuple[int, float]:
 
 
 def speed(kafka: Kafka, *, rounds: int, seconds: float, processes: tuple[int, ...]) -> None:
-    """Nothing; the table of contenders is printed."""
+    """Print the table of contenders."""
     for record_size in (1024, 100):
         per_second = 60_000_000 // record_size // (1 if record_size > 100 else 2)  # what ProducerPerformance is given
         print(f"\n{record_size} B records, best of {rounds} rounds of {seconds:g} s; CPU seconds per million records")
@@ -225,7 +225,7 @@ def _round(kafka: Kafka, record_size: int, seconds: float, count: int, records: 
 
 
 def recorder() -> None:
-    """Nothing; what counting costs per record is printed, for each way in which clients do it."""
+    """Print what counting costs per record, for each way in which clients do it."""
     count = 200_000
     print("\nrecorder cost, us per record")
     for name, records, latencies in (
@@ -248,7 +248,7 @@ def recorder() -> None:
 
 
 def pacing(kafka: Kafka, *, seconds: float) -> None:
-    """Nothing; records acknowledged by the end against those due, for each rate and client."""
+    """Print the records acknowledged by the end against those due, for each rate and client."""
     print(f"\npacing error over {seconds:g} s, percent of the records due")
     print("| rate, records/s | raw | librdkafka |")
     print("|---|---|---|")
@@ -265,7 +265,7 @@ def pacing(kafka: Kafka, *, seconds: float) -> None:
 
 
 def memory() -> None:
-    """Nothing; what is held after an hour and after a day is printed."""
+    """Print the memory held after an hour and after a day."""
     print("\nmemory held by a recorder and three schedules, KiB")
     for name, hours in (("an hour", 1), ("a day", 24), ("two days", 48)):
         tracemalloc.start()
@@ -288,7 +288,7 @@ def memory() -> None:
 
 
 def main() -> None:
-    """Nothing; the parts that were asked for are run."""
+    """Run the parts that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--part", action="append", choices=PARTS)
     parser.add_argument("--rounds", type=int, default=3)

@@ -111,7 +111,7 @@ def measure(case: str, data: Path) -> None:
 
 
 def run_case(case: str, data: Path) -> None:
-    """Nothing; the figures of the second of two runs are printed as JSON."""
+    """Print the figures of the second of two runs as JSON."""
     twice: list[dict[str, float]] = []
 
     def timed(work: Callable[[], int]) -> None:
@@ -222,7 +222,7 @@ CASES: dict[str, Callable[[EventTable, Timed], None]] = {
 
 
 def plan_of(limits: int, *, shared: bool = False) -> ReplayPlan:
-    """So many default quotas, from 5 kB/s on, each twice the one before; for a single one 20 kB/s."""
+    """Return default quotas from 5 kB/s on, each twice the one before, or a single one of 20 kB/s."""
     entity = Entity.of(user=None) if shared else Entity.of(user=None, client_id=None)
     values = [20_000.0] if limits == 1 else [5_000.0 * 2**step for step in range(limits)]
     proposals = [Proposal(name=str(value), entries=((entity, {"producer_byte_rate": value}),)) for value in values]

@@ -60,7 +60,7 @@ def broker() -> Iterator[int]:
 
 
 def run(port: int, workload: Workload, *, tls: bool = False) -> None:
-    """Nothing; the workload went through the proxy at `port`, over TLS if that is spoken there."""
+    """Send the workload through the proxy at `port`, over TLS if that is spoken there."""
     process = multiprocessing.Process(target=_drive, args=(port, workload), kwargs={"tls": tls})
     process.start()
     process.join()
@@ -140,7 +140,7 @@ def _serve(port_to: Connection) -> None:
 
 
 def _answer(connection: socket.socket) -> None:
-    """Nothing; each request has its answer: a small one for Produce, as large a one as it asked for Fetch."""
+    """Answer each request: Produce with little, Fetch with as much as it asks for."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     buffer = memoryview(bytearray(_BUFFER_BYTES))
     filler = bytes(_BUFFER_BYTES)

@@ -3,7 +3,7 @@
 A consumer that polls without waiting, a flood of requests that the broker refuses, and a group of 10 and then 20
 members that join again and again, each first without a limit and then with `request_percentage`. Printed: requests per
 second, the thread time they take by the daemon's (estimated) accounts, and the latency of a calm client meanwhile. Aim:
-with the limit the thread time is the limit's, give or take 10 %, whoever floods.
+with the limit the thread time is the limit's, give or take 10 %, for every kind of flood.
 """
 
 import argparse
@@ -51,7 +51,7 @@ class Client:
     latencies: list[float] = field(default_factory=list)
 
     def run(self, stop: threading.Event) -> None:
-        """Nothing; it asked until it was told to stop."""
+        """Send requests until the stop."""
         host, _, port = self.bootstrap.rpartition(":")
         peer = BrokerClient((host, int(port)), access=KafkaAccess(client_id=self.client_id), url="kafka://upstream")
         try:

@@ -28,7 +28,7 @@ def feeds(names: Sequence[str]) -> Callable[[bytes], None]:
     chosen = [target for target in targets.TARGETS if not names or target.__name__ in names]
 
     def one_input(data: bytes) -> None:
-        """Nothing; the target of the input has taken it."""
+        """Hand an input to its target."""
         if not data:
             return
         target = targets.TARGETS[data[0] % len(targets.TARGETS)]

@@ -29,7 +29,7 @@ def random_trace(source: random.Random) -> bytes:
 
 
 def check(data: bytes) -> None:
-    """Run a trace with shortcuts and without; what can be seen of the two connections is the same."""
+    """Check that a trace with shortcuts and one without show the same on their connections."""
     assert Trace(data).outcome() == Trace(data, is_fast=False).outcome(), "shortcuts changed something"
 
 

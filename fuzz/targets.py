@@ -158,7 +158,7 @@ def greeting(data: bytes) -> None:
 
 
 def _read_proxy_head(data: bytes) -> None:
-    """Nothing; the head has its first bytes and its length, the rest is what the input says."""
+    """Parse a head whose first bytes and length are right and whose rest comes from the input."""
     head = proxy_protocol.parse_proxy_head((proxy_protocol.SIGNATURE + data[:4]).ljust(16, b"\0"))
     proxy_protocol.proxied_source(head, data[4:])
 
@@ -260,7 +260,7 @@ _FILE_READERS: tuple[Callable[[Path], object], ...] = (
 
 
 def _guarded(parse: Target, data: bytes) -> None:
-    """Nothing; errors of ours are what is wanted, and the next parser gets the same bytes."""
+    """Let errors of our own pass, so that the next parser gets the same bytes."""
     try:
         parse(data)
     except KafkaQuotasError:

@@ -228,7 +228,7 @@ def sources() -> str:
 
 
 def is_current(committed: str, wanted: str) -> bool:
-    """Return whether two sources of the table say the same; how they are laid out doesn't matter."""
+    """Return whether two sources of the table say the same, whatever their layout."""
     return ast.dump(ast.parse(committed)) == ast.dump(ast.parse(wanted))
 
 

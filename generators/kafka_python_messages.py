@@ -21,7 +21,7 @@ def _responses() -> Mapping[int, Mapping[str, object]]:
 
 
 def versions(api_key: int) -> range:
-    """Return the versions of one API whose fields kafka-python knows: from 0 on; empty if it lacks the API."""
+    """Return the versions of one API whose fields kafka-python knows, from 0 on, empty if it lacks the API."""
     definition = _responses().get(api_key)
     return range(_range(definition["validVersions"]).stop) if definition else _NONE
 

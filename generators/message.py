@@ -1,4 +1,4 @@
-"""A message definition reduced to what its bytes look like, whoever published it, and the layouts made from it."""
+"""A message definition reduced to what its bytes look like, by any publisher, and the layouts made from it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""One module per verb: plain functions, values in, a frozen result out; nothing is printed here."""
+"""One module per verb: plain functions that take values, return a frozen result and print nothing."""

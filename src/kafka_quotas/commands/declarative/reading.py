@@ -1,4 +1,4 @@
-"""Files and folders of quotas, read into documents; or the one plan file that was named instead.
+"""Files and folders of quotas, or one plan file named instead, read into documents.
 
 Invariants: nothing larger than a limit is read; a folder is read file by file in the order of names, with what lies
 below it, hidden names left out; `-` is standard input, taken as YAML (of which JSON is a part).
