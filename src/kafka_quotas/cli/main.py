@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -57,6 +57,36 @@ class ProgramCommands(LazyGroup):
     """The commands of `COMMANDS`."""
 
     table = COMMANDS
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options before the command.
+
+        Raises:
+            UsageError: Options stand where the command belongs, as other tools have them.
+        """
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            if type(error).__name__ != "NoSuchOption":  # the class is private to Typer
+                raise
+            from kafka_quotas.cli.framework.other_tools import options_without_command  # noqa: PLC0415 - seldom needed
+
+            meant = options_without_command(given, [row.name for row in COMMANDS])
+            raise (meant or error) from error
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the name and the command that the arguments name, and the arguments after it.
+
+        Raises:
+            UsageError: The command is a verb of other tools.
+        """
+        if args[0] not in self.commands:
+            from kafka_quotas.cli.framework.other_tools import verb_of_other_tools  # noqa: PLC0415 - seldom needed
+
+            if (error := verb_of_other_tools(args[0])) is not None:
+                raise error
+        return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(

@@ -5,6 +5,8 @@ input, 1 for everything else. Adapters translate foreign exceptions at their own
 `kafka_quotas.cli.main.main` is the only place that catches the tree.
 """
 
+from collections.abc import Iterable
+
 
 class KafkaQuotasError(Exception):
     """An error with a message of one line, a hint that says what to do, and an exit code."""
@@ -60,3 +62,11 @@ class ProtocolError(KafkaQuotasError):
 
 class VerdictError(KafkaQuotasError):
     """A complete run whose result is not the required one."""
+
+
+def near_hint(name: str, known: Iterable[str], *, otherwise: str | None = None) -> str | None:
+    """Return the hint for an unknown name: the known name that it resembles, or else another hint."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only a mistyped name pays for it
+
+    near = get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]}?" if near else otherwise

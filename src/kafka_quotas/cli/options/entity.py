@@ -16,7 +16,7 @@ from kafka_quotas.cli.completion.values import (
     complete_users,
 )
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
-from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.errors import UsageError, near_hint
 from kafka_quotas.core.model.entity import BROKER, CLIENT_ID, IP, TOPIC, USER, Entity
 from kafka_quotas.core.model.quota_filter import FilterComponent, Match, QuotaFilter
 
@@ -196,7 +196,8 @@ def _long_parts(options: EntityOptions, order: Sequence[str]) -> Iterator[Filter
     for index, text in enumerate(types):
         entity_type = LONG_TYPES.get(text)
         if entity_type is None:
-            raise UsageError(f"unknown entity type: {text!r}", hint="the types are users, clients and ips")
+            hint = near_hint(text, LONG_TYPES, otherwise="the types are users, clients and ips")
+            raise UsageError(f"unknown entity type: {text!r}", hint=hint)
         if index >= len(named):
             yield FilterComponent(entity_type=entity_type, match=Match.ANY)
             continue

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.errors import UsageError, near_hint
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
@@ -72,7 +72,7 @@ class Entity:
         parts: dict[str, str | None] = {}
         for kind, name in pairs:
             if kind not in _TYPE_ORDER:
-                hint = "the types are user, client-id, ip, topic and broker"
+                hint = near_hint(kind, _TYPE_ORDER, otherwise="the types are user, client-id, ip, topic and broker")
                 raise UsageError(f"unknown entity type: {kind!r}", hint=hint)
             if kind in parts:
                 raise UsageError(f"entity type named twice: {kind}")

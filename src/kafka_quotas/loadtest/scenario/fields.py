@@ -4,13 +4,12 @@ Contract: `read` raises `ScenarioError` with the line for any value that `schema
 schema use the same tables, so that neither can know a field that the other lacks.
 """
 
-import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, Protocol
 
-from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.errors import UsageError, near_hint
 from kafka_quotas.core.model.units import parse_bytes, parse_duration_ms
 from kafka_quotas.loadtest.scenario.yaml_tree import ScenarioError, YamlNode
 
@@ -299,7 +298,5 @@ def _text_of(node: YamlNode) -> str:
     return node.value
 
 
-def _meant(name: str, known: Sequence[str]) -> str:
-    """Return the hint for an unknown name: the nearest known name, or all."""
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"is {near[0]} meant?" if near else f"it has {', '.join(known)}"
+def _meant(name: str, known: Sequence[str]) -> str | None:
+    return near_hint(name, known, otherwise=f"it has {', '.join(known)}")

@@ -6,7 +6,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
-from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.errors import UsageError, near_hint
 from kafka_quotas.loadtest.scenario.model import Scenario
 
 _SUFFIX: Final = ".yaml"
@@ -27,7 +27,11 @@ def read_scenario(name_or_path: str) -> Scenario:
     if resource is None:
         raise UsageError(
             f"no scenario is called {name_or_path!r}",
-            hint="kafka-quotas load-test list shows them; a file of your own is named with its .yaml",
+            hint=near_hint(
+                name_or_path,
+                shipped_names(),
+                otherwise="kafka-quotas load-test list shows them; a file of your own is named with its .yaml",
+            ),
         )
     return parse_scenario(resource.read_text("utf-8"), name_or_path)
 

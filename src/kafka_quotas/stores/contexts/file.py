@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.errors import UsageError, near_hint
 from kafka_quotas.stores.contexts.context import Context, checked_context_name, is_secret_property
 from kafka_quotas.stores.contexts.secret import Secret, SecretPlace, secret_at
 from kafka_quotas.stores.files.atomic_write import replace_text
@@ -45,8 +45,11 @@ class Contexts:
         for context in self.contexts:
             if context.name == name:
                 return context
-        names = ", ".join(context.name for context in self.contexts)
-        hint = f"the contexts are {names}" if names else "kafka-quotas context set NAME --store URL makes one"
+        names = [context.name for context in self.contexts]
+        known = (
+            f"the contexts are {', '.join(names)}" if names else "kafka-quotas context set NAME --store URL makes one"
+        )
+        hint = near_hint(name, names, otherwise=known)
         raise UsageError(f"there is no context {name!r} in {self.path}", hint=hint)
 
     def at(self, store_url: str) -> Context | None:

@@ -102,7 +102,9 @@ REFUSED = [
     pytest.param(HEAD.replace("/1", "/9") + CLIENT, "line 1: .*none of the words", "scenario/1", id="other schema"),
     pytest.param(HEAD.replace("5s", "5") + CLIENT, "line 4: not a length of time: '5'", "100ms", id="no unit"),
     pytest.param(HEAD.replace("5s", "0s") + CLIENT, "line 4: this must be above 0 s", None, id="no duration"),
-    pytest.param(HEAD + CLIENT.replace("does", "dose"), "line 6: an entity has no 'dose'", "is does meant", id="typo"),
+    pytest.param(
+        HEAD + CLIENT.replace("does", "dose"), "line 6: an entity has no 'dose'", "did you mean does?", id="typo"
+    ),
     pytest.param(HEAD + CLIENT.replace("produce", "eat"), "line 6: 'eat' is none of the words", "mutate", id="word"),
     pytest.param(HEAD + "entities: []", "line 5: a list is no list of 1 or more", None, id="no client"),
     pytest.param(HEAD + CLIENT.replace("}", ", rate: 4Mb}"), "line 6: not a rate: '4Mb'", "4Mb/s", id="bits"),
@@ -111,7 +113,7 @@ REFUSED = [
     pytest.param(
         HEAD + CLIENT + "quotas:\n- {entity: {user: u}, set: {producer_byterate: 5}}",
         "line 8: no such name",
-        "is producer_byte_rate meant",
+        "did you mean producer_byte_rate?",
         id="key",
     ),
     pytest.param(
@@ -149,6 +151,13 @@ def test_a_missing_file_and_an_unknown_name_are_told_apart(tmp_path: Path) -> No
         read_scenario("none")
 
     assert "load-test list" in (refused.value.hint or "")
+
+
+def test_a_misspelt_name_is_answered_with_the_scenario() -> None:
+    with pytest.raises(UsageError) as refused:
+        read_scenario("isolatoin")
+
+    assert refused.value.hint == "did you mean isolation?"
 
 
 def tree(text: str) -> Any:

@@ -112,6 +112,12 @@ def test_secret_properties_are_known_by_their_names(name: str, secret: bool) -> 
     assert is_secret_property(name) is secret
 
 
+def test_a_misspelt_context_is_answered_with_the_right_one() -> None:
+    with pytest.raises(UsageError) as refused:
+        parsed(WHOLE).get("prdo")
+    assert refused.value.hint == "did you mean prod?"
+
+
 def test_choosing_a_context_leaves_the_rest_as_it_is() -> None:
     text = with_current(parsed(WHOLE), "old").text
     assert text == 'current = "old"\n' + WHOLE.replace('current = "prod"   # for now\n', "")
