@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Where Python may not keep compiled modules, each of the many programs that tests start would compile its own.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo pipeline-demo test check docs clean
+.PHONY: demo pipeline-demo test check docs site clean
 
 $(VENV)/.user: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -42,6 +42,10 @@ check: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m kafka_quotas.cli.docs.documentation --write
+
+site: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000   # shows it, with its search"
 
 clean:
 	rm -rf $(VENV) .cache dist build pipeline-demo-output

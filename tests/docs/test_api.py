@@ -13,7 +13,7 @@ import kafka_quotas
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.factory import open_store
 
-PAGE = Path(__file__).parents[2] / "docs" / "api.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
 
 
 def test_importing_the_package_loads_nothing_of_it() -> None:

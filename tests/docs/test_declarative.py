@@ -1,4 +1,4 @@
-"""What docs/declarative.md shows is what the commands print, in this order, on one store."""
+"""What docs/how-to/declarative.md shows is what the commands print, in this order, on one store."""
 
 import re
 import shlex
@@ -8,7 +8,7 @@ import pytest
 from tests.support.processes.run_cli import run_cli
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "declarative.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "declarative.md").read_text(encoding="utf-8")
 TAKES_NO_STORE = {"validate"}
 
 

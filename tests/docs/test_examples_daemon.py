@@ -11,7 +11,7 @@ import yaml
 from kafka_quotas.cli.docs.documentation import commands
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "daemon"
-PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
 TOLD = set(re.findall(r"`(kafka_(?:server|quotas)_\w+|process_\w+)`", PAGE))
 DASHBOARD: dict[str, Any] = json.loads((EXAMPLES / "grafana-dashboard.json").read_text(encoding="utf-8"))
 ALERTS = yaml.safe_load((EXAMPLES / "prometheus-alerts.yml").read_text(encoding="utf-8"))
@@ -84,7 +84,15 @@ COMMANDS = {
 def test_the_pages_on_the_daemon_name_every_option(name: str) -> None:
     pages = "".join(
         (EXAMPLES.parents[1] / "docs" / page).read_text(encoding="utf-8")
-        for page in ("daemon.md", "fleet.md", "metrics.md", "decision-api.md")
+        for page in (
+            "how-to/daemon.md",
+            "how-to/fleet.md",
+            "reference/daemon.md",
+            "reference/decision-api.md",
+            "reference/enforcement.md",
+            "reference/event-log.md",
+            "reference/metrics.md",
+        )
     )
     named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", pages))
     everywhere = {"--help", "--output", "--columns", "--limit", "--no-headers", "--verbose"}

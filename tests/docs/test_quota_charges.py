@@ -1,4 +1,4 @@
-"""The table of charges in docs/daemon.md says of every API what `QUOTA_CHARGES` says."""
+"""The table of charges in docs/reference/enforcement.md says of every API what `QUOTA_CHARGES` says."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from kafka_quotas.core.quotas.quota_charges import QUOTA_CHARGES, Mutation, Requ
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 
-PAGE = Path(__file__).parents[2] / "docs" / "daemon.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "enforcement.md"
 BYTES = {QuotaType.PRODUCE: "`producer_byte_rate`: the request", QuotaType.FETCH: "`consumer_byte_rate`: the response"}
 TIMES = {
     RequestTime.CHARGED: "the client's",

@@ -8,7 +8,7 @@ import pytest
 from tests.support.processes.run_cli import run_cli
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "quota-semantics.md"
+PAGE = ROOT / "docs" / "explanation" / "quota-semantics.md"
 BLOCKS = re.findall(r"```console\n\$ kafka-quotas ([^\n]*)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+GLOSSARY = (ROOT / "docs" / "project" / "glossary.md").read_text(encoding="utf-8")
 PACKAGE = ROOT / "src" / "kafka_quotas"
 RETIRED_IN_NAMES = re.compile(
     "audience|board|book|conclusion|desire|desk|entrance|filler|gate|harvest|intake|ledger|memories|obstacles|"

@@ -91,7 +91,7 @@ def complete_listener(settings: ListenerSettings, path: Path) -> ListenerSetting
 def _completed(settings: ListenerSettings, properties: Mapping[str, str], path: Path) -> ListenerSettings:
     for name in properties:
         if name not in _KNOWN and not name.removeprefix(_UPSTREAM).startswith("ssl."):
-            raise UsageError(f"{path}: unknown property {name}", hint="docs/daemon.md lists those of listeners")
+            raise UsageError(f"{path}: unknown property {name}", hint="docs/reference/daemon.md lists them")
     try:
         return _replaced(settings, properties)
     except UsageError as error:

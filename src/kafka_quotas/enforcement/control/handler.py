@@ -2,7 +2,7 @@
 
 Contract: `{"op": "status"}` is answered with `{"ok": true, "status": {...}}`, `{"op": "reload"}` with its result once
 that is known, `{"op": "unmute", "client_id": "app"}` (or `user`, or both) with the clients that were let go,
-requests about quotas as `docs/decision-api.md` describes, anything else with
+requests about quotas as `docs/reference/decision-api.md` describes, anything else with
 `{"ok": false, "error": "..."}`. An `id` in a request is in its response.
 """
 

@@ -4,7 +4,7 @@ A connection starts with `MAGIC`, which the daemon answers with the same four by
 length (u32, of what follows), a number that the response repeats (u32), a count (u16), and that many entries. All
 figures are big-endian, texts UTF-8 after their lengths. Invariants: entries of a response are in the order of the
 requests; one that can't be answered has a status and a text instead of a decision, and costs no other.
-**Source:** `docs/decision-api.md`.
+**Source:** `docs/reference/decision-api.md`.
 """
 
 import struct

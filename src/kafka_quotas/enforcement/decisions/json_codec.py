@@ -1,6 +1,6 @@
 """The JSON form of requests and decisions: one object per line.
 
-**Source:** `docs/decision-api.md`.
+**Source:** `docs/reference/decision-api.md`.
 """
 
 from collections.abc import Mapping

@@ -4,7 +4,7 @@ Invariants: the event loop never waits for it; it works in small slices, between
 costs lines, which are counted, and is logged once until it works again; closing writes what is left. A charge is one
 object of JSON on one line, in ASCII; every line has every field, in one order.
 
-**Source:** `docs/daemon.md`.
+**Source:** `docs/reference/event-log.md`.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 The hot path knows nothing of this: figures are taken from the status at a scrape. Counters and queue sizes are those of
 all clients, whichever have series of their own. The tags of buckets are Kafka's (sanitized user, client-id).
-`docs/metrics.md` describes every metric; a test holds the two against each other.
+`docs/reference/metrics.md` describes every metric; a test holds the two against each other.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator

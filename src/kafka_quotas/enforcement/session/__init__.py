@@ -1,5 +1,5 @@
 """One client connection and its upstream connection, without I/O: bytes in, bytes out, and when.
 
 Imports `enforcement.quotas`, `enforcement.event_log` and `wire`. The caller passes the time as an argument.
-`docs/architecture.md` draws the states. A *filter* sees whole requests of one API; all other bytes stream.
+`docs/project/architecture.md` draws the states. A *filter* sees whole requests of one API; all other bytes stream.
 """

@@ -1,12 +1,13 @@
 """The principal of a connection: read from the SASL exchange as it passes, valid once the broker reports success.
 
-docs/architecture.md draws `SaslState`. Invariants: this module checks and answers nothing, the broker does both; a name
-never holds before the broker's success, and is the one in the request that the broker answered. What can't be read
-(GSSAPI, tokens of other mechanisms, SCRAM with a delegation token, which does not name the token's owner) becomes the
-configured fallback and is counted, never silently ANONYMOUS. No request follows an authentication request before the
-broker has answered it: a broker too takes one after the other. The daemon charges nothing to a connection before the
-broker has shown that it serves it: by completing authentication, or by answering a request that only an authenticated
-client gets answered. Where TLS ends at the daemon the name in the client's certificate holds until SASL names another.
+docs/project/architecture.md draws `SaslState`. Invariants: this module checks and answers nothing, the broker does
+both; a name never holds before the broker's success, and is the one in the request that the broker answered. What
+can't be read (GSSAPI, tokens of other mechanisms, SCRAM with a delegation token, which does not name the token's
+owner) becomes the configured fallback and is counted, never silently ANONYMOUS. No request follows an authentication
+request before the broker has answered it: a broker too takes one after the other. The daemon charges nothing to a
+connection before the broker has shown that it serves it: by completing authentication, or by answering a request that
+only an authenticated client gets answered. Where TLS ends at the daemon the name in the client's certificate holds
+until SASL names another.
 
 **Source:** KIP-43, KIP-152, KIP-368; `SaslServerAuthenticator`, `BrokerConnection.maybeBeginServerReauthentication`,
 `KafkaApis.handleSaslHandshakeRequest`, `DefaultKafkaPrincipalBuilder` (4.3.1).

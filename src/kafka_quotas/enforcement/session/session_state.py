@@ -1,6 +1,6 @@
 """The state that both directions of one connection share: the requests in flight, and why no request may begin.
 
-docs/architecture.md draws `ConnectionState` and lists the pause reasons; every change of either is a method of
+docs/project/architecture.md draws `ConnectionState` and lists the pause reasons; every change of either is a method of
 `SessionState`. Invariants: at most one request is awaited, and it is the last in `in_flight`; while the phase is not
 `READING` the client's stream is between two frames, or inside the last one that began before.
 """

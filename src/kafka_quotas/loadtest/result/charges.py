@@ -1,7 +1,7 @@
 """Charges to a client's quota for simulation and replay, from the best source that there is.
 
-One source is our daemon's event log, with each charge as the daemon took it. `docs/daemon.md` describes its format.
-Unknown fields and other versions are skipped.
+One source is our daemon's event log, with each charge as the daemon took it. `docs/reference/event-log.md` describes
+its format. Unknown fields and other versions are skipped.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 One row is one second of one client (`kind` second), or one event that its quota was charged with (`kind` event). The
 columns that `pipeline ingest` knows from its events have the same names, types and units here, and a row of kind event
-is such an event. `COLUMNS` is the list, published in `docs/load-test.md`. Needs pyarrow.
+is such an event. `COLUMNS` is the list, published in `docs/reference/load-test.md`. Needs pyarrow.
 """
 
 from collections.abc import Iterator

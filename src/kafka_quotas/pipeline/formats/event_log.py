@@ -1,6 +1,6 @@
 """A line of the daemon's event log as an event: one charge of one quota, with exact bytes.
 
-The format is version 1 as in `docs/daemon.md`. Its thread time comes from the daemon's cost model.
+The format is version 1 as in `docs/reference/event-log.md`. Its thread time comes from the daemon's cost model.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """The load tester's `samples.parquet`: its events, and its seconds as clients' view of throttling.
 
-`docs/load-test.md` lists the file's columns. Charges of connections are skipped, since the jobs have no quota of them.
-Events from acknowledgements are flagged as estimated, since several of them may be one request.
+`docs/reference/load-test.md` lists the file's columns. Charges of connections are skipped, since the jobs have no
+quota of them. Events from acknowledgements are flagged as estimated, since several of them may be one request.
 """
 
 from collections.abc import Iterator, Mapping

@@ -190,7 +190,7 @@ def test_the_metrics_have_kafkas_names_and_escape_labels() -> None:
     assert "process_resident_memory_bytes" in text
 
 
-PAGE = (Path(__file__).parents[4] / "docs" / "metrics.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
 
 
 FLEET = FleetRow(

@@ -13,7 +13,7 @@ from kafka_quotas.loadtest.result.hgrm import hgrm_files
 from kafka_quotas.loadtest.result.samples_file import COLUMNS, QUOTA_TYPES, write_samples
 from kafka_quotas.pipeline.tables.schemas import EVENTS
 
-DOCS = Path(__file__).parents[4] / "docs" / "load-test.md"
+DOCS = Path(__file__).parents[4] / "docs" / "reference" / "load-test.md"
 
 
 def _rows(*clients: Any, path: Path, elapsed_s: float = 2.0) -> list[dict[str, Any]]:
