@@ -1,1 +1,1 @@
-"""Programs that write source files from the protocol's published message definitions."""
+"""Programs that write source files from the protocol's message definitions, and pages from what scenarios measure."""

@@ -1,11 +1,14 @@
 """Every scenario that is shipped: it can be read, can be run where it says, and has a page that the index lists."""
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from generators.measured_page import page_command
 
+from kafka_quotas.cli.docs.documentation import commands
 from kafka_quotas.loadtest.run.host_limits import HostLimits
 from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import TargetNeed
@@ -77,6 +80,27 @@ def test_its_page_says_what_to_expect_and_shows_what_came_out(name: str) -> None
     scenario = read_scenario(name)
 
     assert page.startswith(f"# {name}\n\n{scenario.title}.\n\nSource: {scenario.source}.\n")
-    assert f"kafka-quotas load-test run {name}" in page
-    assert re.findall(r"^## (.+)$", page, re.MULTILINE)[:2] == ["The load", "What to expect, and why"]
-    assert re.search(r"^## What came out\n\n.+\n\n```\n\d+ s of load after \d+ s of warm-up", page, re.MULTILINE), name
+    assert page_command(page)[:3] == ["load-test", "run", name]
+    headings = re.findall(r"^## (.+)$", page, re.MULTILINE)
+    assert (headings[:2], headings[-1]) == (["The load", "What to expect, and why"], "What came out")
+    assert re.search(
+        r"^## What came out\n\n.+\n\n```\n\d+ s of load after \d+ s of warm-up[^`]+```\n\Z", page, re.MULTILINE
+    )
+
+
+def commands_on(page: str) -> Iterator[list[str]]:
+    """Yield the words of each command that a page names, in a line of a block or in the text."""
+    for block, code in re.findall(r"^(kafka-quotas .+)$|`(kafka-quotas [^`]+)`", page, re.MULTILINE):
+        yield shlex.split((block or code).replace("\n", " "))
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.stem)
+def test_the_commands_of_a_page_exist(page: Path) -> None:
+    options = {
+        tuple(context.command_path.split()): {name for each in command.params for name in each.opts}
+        for command, context in commands()
+    }
+    for words in commands_on(page.read_text("utf-8")):
+        command = next(path for path in (tuple(words[:length]) for length in (3, 2, 1)) if path in options)
+        assert len(command) > 1, words
+        assert {word.partition("=")[0] for word in words if word.startswith("--")} <= options[command]
