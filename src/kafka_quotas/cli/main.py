@@ -31,7 +31,7 @@ COMMANDS = lazy_commands(
         "apply": ("declarative.apply:apply", "Bring a store to what files declare."),
         "watch": ("quotas.watch:app", "Print changes of a store as they happen."),
         "migrate": ("quotas.migrate:migrate", "Copy all quotas of one store into another."),
-        "context": ("context:app", "Name clusters, and choose which one is meant."),
+        "context": ("context.command:app", "Name clusters, and choose which one is meant."),
         "kafka-configs": ("kafka_configs:app", "Set and show quotas as Kafka's own kafka-configs does."),
         "tree": ("insight.tree:app", "Draw stored quotas as a tree: what wins, what is shadowed."),
         "doctor": ("insight.doctor:doctor", "Tell what is odd in a store, and what to do about it."),

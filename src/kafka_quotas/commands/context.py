@@ -3,11 +3,17 @@
 Each raises a `UsageError` where there is no such context, or the file can't be read or written.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.stores.contexts.context import Context, checked_context_name, is_secret_property
+from kafka_quotas.stores.contexts.context import (
+    Context,
+    checked_context_name,
+    checked_metrics_url,
+    is_secret_property,
+)
 from kafka_quotas.stores.contexts.editing import with_context, with_current, without_context
 from kafka_quotas.stores.contexts.file import Contexts, read_contexts, write_contexts
 from kafka_quotas.stores.contexts.secret import Secret
@@ -37,14 +43,16 @@ def set_context(
     username: str | None = None,
     password: Secret | None = None,
     properties: dict[str, str | Secret] | None = None,
+    control: str | None = None,
+    prometheus: Sequence[str] = (),
 ) -> Contexts:
     """Create a context or change its given settings, and return the contexts.
 
     A relative store of files is relative to the working folder.
 
     Raises:
-        UsageError: A new context has no store, a user name and a password don't come together, or a property is a
-            secret.
+        UsageError: A new context has no store, a user name and a password don't come together, a property is a
+            secret, or a URL of metrics is none.
     """
     contexts = read_contexts(path)
     known = {context.name for context in contexts.contexts}
@@ -59,6 +67,8 @@ def set_context(
         username=username or old.username,
         password=password or old.password,
         properties={**old.properties, **(properties or {})},
+        control=control or old.control,
+        prometheus=tuple(map(checked_metrics_url, prometheus)) or old.prometheus,
     )
     if (context.username is None) != (context.password is None):
         raise UsageError(

@@ -68,6 +68,23 @@ def test_why_names_the_quota_and_a_value_that_is_larger(busy: tuple[DaemonProces
     assert 0 < usage["last_minute"]["share"] < 1
 
 
+def test_a_context_names_the_daemon_and_its_metrics(
+    busy: tuple[DaemonProcess, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon, folder = busy
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    named = ("--store", store_url(folder), "--control", str(daemon.control), "--prometheus", daemon.metrics_url)
+    assert run_cli("context", "set", "here", *named, "--use")[0] == 0
+    parts = answer("context", "test")["addresses"]
+    assert [(each["part"], each["reached"]) for each in parts] == [
+        ("store", True),
+        ("control", True),
+        ("prometheus", True),
+    ]
+    assert answer("why", "--client", "greedy")["throttled_by"] == "producer_byte_rate"
+    assert answer("daemon", "status")["pid"] == answer("daemon", "status", "--context", "here")["pid"]
+
+
 def test_effective_quotas_with_what_the_daemon_sees(busy: tuple[DaemonProcess, Path]) -> None:
     daemon, folder = busy
     options = ("--effective", "--client", "greedy", "--with-usage", "--control", str(daemon.control))

@@ -6,7 +6,7 @@ import typer
 
 from kafka_quotas.cli.daemon.calibrate import calibrate
 from kafka_quotas.cli.daemon.decide import decide
-from kafka_quotas.cli.daemon.options import Control
+from kafka_quotas.cli.daemon.options import AskedDaemon
 from kafka_quotas.cli.daemon.run import run
 from kafka_quotas.cli.daemon.status_view import reload_listing, status_listing, unmuted_listing
 from kafka_quotas.cli.options.stores import ListingView
@@ -41,7 +41,7 @@ app.command()(calibrate)
 
 @app.command()
 def unmute(
-    *, client: ClientOption = None, user: UserOption = None, control: Control = None, output: ListingView = TABLE_VIEW
+    *, client: ClientOption = None, user: UserOption = None, daemon: AskedDaemon, output: ListingView = TABLE_VIEW
 ) -> None:
     """End the throttle times of a client: its connections are read again at once.
 
@@ -50,19 +50,19 @@ def unmute(
     """
     if not client and not user:
         raise UsageError("whose throttle time is to end?", hint="name a --client, a --user, or both")
-    print_listing(unmuted_listing(ask_unmute(control, ClientChoice(user=user, client_id=client))), output)
+    print_listing(unmuted_listing(ask_unmute(daemon.path(), ClientChoice(user=user, client_id=client))), output)
 
 
 @app.command()
-def status(control: Control = None, output: ListingView = TABLE_VIEW) -> None:
+def status(*, daemon: AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
     """Show who is throttled, by which quota and for how long, and how the daemon fares."""
-    print_listing(status_listing(ask_status(control)), output)
+    print_listing(status_listing(ask_status(daemon.path())), output)
 
 
 @app.command()
-def reload(control: Control = None, output: ListingView = TABLE_VIEW) -> None:
+def reload(*, daemon: AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
     """Have the daemon read its files and its store again, keeping connections and measurements.
 
     All files are checked before any is used. Where one can't be used the daemon keeps what it had; the exit code is 1.
     """
-    print_listing(reload_listing(ask_reload(control)), output)
+    print_listing(reload_listing(ask_reload(daemon.path())), output)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.daemon.options import Control
+from kafka_quotas.cli.daemon.options import AskedDaemon
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing
@@ -54,7 +54,7 @@ class DecideOptions:
     broker: int | None = option("--broker ID", help="Whose buckets. Default: the broker behind the bootstrap listener.")
 
 
-def decide(op: OpArgument, *, asked: DecideOptions, control: Control = None, output: ListingView = TABLE_VIEW) -> None:
+def decide(op: OpArgument, *, asked: DecideOptions, daemon: AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
     """Ask a running daemon how long a client has to wait, and which quota says so.
 
     The answer comes from the buckets that the daemon charges its own clients to.
@@ -62,8 +62,8 @@ def decide(op: OpArgument, *, asked: DecideOptions, control: Control = None, out
     quota_type = _type(asked.quota_type)
     amount = _amount(asked.amount, quota_type)
     ask = DecisionRequest(_op(op), quota_type, amount, asked.user, asked.client, asked.ip, asked.topic, asked.broker)
-    with DecisionClient(control or find_control_path()) as daemon:
-        decision = daemon.ask(ask)
+    with DecisionClient(daemon.path() or find_control_path()) as client:
+        decision = client.ask(ask)
     print_listing(decision_listing(decision), output)
 
 

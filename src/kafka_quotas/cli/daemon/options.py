@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.framework.option_groups import option, option_group, required
+from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.enforcement.config.address import Address, parse_address, parse_broker_addresses
@@ -38,6 +40,40 @@ Control = Annotated[
         help="The Unix socket for status, reload and other programs. Default: daemon-PORT.sock in your runtime folder.",
     ),
 ]
+
+
+@option_group
+class AskedDaemon:
+    """The options that name the running daemon to ask."""
+
+    control: Path | None = option(
+        "--control PATH",
+        help="The control socket of the daemon. Without it that of the context counts, else your only daemon is asked.",
+    )
+    context: str | None = option(
+        "--context NAME",
+        help="The context whose daemon is asked. Without it the variable KAFKA_QUOTAS_CONTEXT counts, else the context "
+        "in use.",
+        autocompletion=complete_contexts,
+    )
+
+    def path(self) -> Path | None:
+        """Return the path of the control socket, None for the only running daemon.
+
+        Raises:
+            UsageError: There is no such context, or the context that was named has no control socket.
+        """
+        if self.control is not None:
+            if self.context is not None:
+                raise UsageError("--control and --context exclude each other", hint="each names the daemon")
+            return self.control
+        context = choose_store(store=None, context=self.context).context
+        if self.context is not None and context is not None and context.control is None:
+            raise UsageError(
+                f"context {context.name} has no control socket",
+                hint=f"kafka-quotas context set {context.name} --control PATH",
+            )
+        return None if context is None else context.control_path
 
 
 @option_group

@@ -59,7 +59,9 @@ class StoreChoice:
     command_config: Setting
     """The file of client properties."""
     context_name: Setting = Setting(value=None, origin=Origin.DEFAULT)
-    """The context in force, if any."""
+    """The name of the context in force, if any."""
+    context: Context | None = None
+    """That context, None where none is in force."""
     login: Context | None = None
     """That context where its login settings apply."""
 
@@ -249,11 +251,12 @@ def _choice_of(name: Setting, config: Setting) -> StoreChoice:
         config.origin is Origin.VARIABLE and not (name.origin is Origin.OPTION and context.logs_in)
     )
     if outdone:
-        return StoreChoice(url=url, command_config=config, context_name=name)
+        return StoreChoice(url=url, command_config=config, context_name=name, context=context)
     path = context.command_config_path
     own = Setting(value=str(path), origin=Origin.CONTEXT, source=context.name)
     unset = Setting(value=None, origin=Origin.DEFAULT)
-    return StoreChoice(url=url, command_config=unset if path is None else own, context_name=name, login=context)
+    config = unset if path is None else own
+    return StoreChoice(url=url, command_config=config, context_name=name, context=context, login=context)
 
 
 def _with_scheme(name: str, address: str | None, scheme: str) -> str | None:

@@ -68,7 +68,7 @@ def top(*, asked: TopOptions, source: UsageOptions, store: StoreOptions, output:
 
 def _now(source: UsageOptions, choice: StoreChoice, sort: SortBy, limit: int | None) -> TopResult:
     choice.check_exists()
-    reading = source.read()
+    reading = source.read(choice)
     with closing(store_for(choice, reading).open()) as opened:
         return run_top(opened, reading, sort=sort, limit=limit)
 

@@ -65,7 +65,7 @@ def why(
     named.check()
     choice = store.choose()
     choice.check_exists()
-    reading = source.read()
+    reading = source.read(choice)
     with closing(store_for(choice, reading).open()) as opened:
         result = run_why(opened, reading, user=named.user, client_id=named.client)
     print_listing(_listing(result), output)

@@ -18,7 +18,8 @@ class UsageOptions:
 
     control: Path | None = option(
         "--control PATH",
-        help="Ask the daemon behind this control socket. Without it and --prometheus your only daemon is asked.",
+        help="Ask the daemon behind this control socket. Without it and --prometheus that of the context counts, else "
+        "your only daemon is asked.",
     )
     prometheus: list[str] | None = option(
         "--prometheus URL",
@@ -37,8 +38,10 @@ class UsageOptions:
         spelled = {"--control": self.control, "--prometheus": self.prometheus, "--metric-names": self.metric_names}
         return [name for name, value in spelled.items() if value]
 
-    def read(self) -> "UsageReading":
-        """Read the usage from the source that the options name.
+    def read(self, choice: StoreChoice) -> "UsageReading":
+        """Read the usage from the source that the options name, or else the context in force.
+
+        A context may name both sources: its daemon is asked, which counts what it holds back.
 
         Raises:
             UsageError: The options contradict each other, or as `read_usage` does.
@@ -50,10 +53,14 @@ class UsageOptions:
             raise UsageError(
                 "--control and --prometheus exclude each other", hint="each names the source of the figures"
             )
-        if self.metric_names is not None and not self.prometheus:
-            raise UsageError("--metric-names goes with --prometheus")
-        source = usage_source.UsageSource(control=self.control, metrics_urls=tuple(self.prometheus or ()))
+        control, urls, context = self.control, tuple(self.prometheus or ()), choice.context
+        if context is not None and control is None and not urls:
+            control = context.control_path
+            urls = () if control is not None else context.prometheus
+        source = usage_source.UsageSource(control=control, metrics_urls=urls)
         if self.metric_names is not None:
+            if not urls:
+                raise UsageError("--metric-names goes with --prometheus")
             source = replace(source, names=usage_source.read_metric_names(self.metric_names))
         return usage_source.read_usage(source)
 

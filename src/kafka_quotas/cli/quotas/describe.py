@@ -80,7 +80,7 @@ def _effective(
         raise UsageError(f"{asked.usage.named[0]} goes with --with-usage")
     clients = clients_asked(named, order, asked)
     history = parse_history(asked.history or ())
-    usages = asked.usage.read().usages if asked.with_usage else None
+    usages = asked.usage.read(choice).usages if asked.with_usage else None
     with closing(choice.open_existing()) as opened:
         found = look_at_cluster(opened, settings=choice.settings(), brokers=asked.brokers, topic=asked.topic)
         result = run_effective(

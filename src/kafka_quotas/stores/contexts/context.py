@@ -1,4 +1,4 @@
-"""A context: a named cluster with the address of its store and the login for it.
+"""A context: a named cluster with the address of its store, the login for it, and where its usage is measured.
 
 Invariants: a context holds references to secrets, never secrets. Its login goes to its own store and to no other.
 """
@@ -23,7 +23,7 @@ _DIGEST_LOGIN = "org.apache.zookeeper.server.auth.DigestLoginModule"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """A named cluster: the address of its store, a login and further client properties."""
+    """A named cluster: its store, a login, further client properties, and what measures its usage."""
 
     name: str
     store_url: str
@@ -38,6 +38,10 @@ class Context:
     """A reference to the user's password."""
     properties: Mapping[str, str | Secret] = field(default_factory=dict)
     """Further client properties, secrets as references."""
+    control: str | None = None
+    """The control socket of the daemon in front of the cluster."""
+    prometheus: tuple[str, ...] = ()
+    """The URLs of the brokers' metrics, or of the Prometheus server that has them."""
 
     @property
     def logs_in(self) -> bool:
@@ -48,6 +52,11 @@ class Context:
     def command_config_path(self) -> Path | None:
         """The path of the file of client properties, None without one."""
         return None if self.command_config is None else self.folder / Path(self.command_config).expanduser()
+
+    @property
+    def control_path(self) -> Path | None:
+        """The path of the control socket, None without one."""
+        return None if self.control is None else self.folder / Path(self.control).expanduser()
 
     def client_properties(self) -> dict[str, str]:
         """Return the client properties, with every secret read and filled in.
@@ -87,6 +96,17 @@ def checked_context_name(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
         raise UsageError(f"not a name for a context: {name!r}", hint="letters, digits and . _ - make a name")
     return name
+
+
+def checked_metrics_url(text: str) -> str:
+    """Return the URL where metrics can be read from it, over HTTP.
+
+    Raises:
+        UsageError: It is no such URL.
+    """
+    if not re.match(r"https?://[^/\s]+", text):
+        raise UsageError(f"not the URL of metrics: {text!r}", hint="for example http://prometheus.example:9090")
+    return text
 
 
 def _jaas(module: str, username: str, password: str) -> str:

@@ -80,6 +80,10 @@ def _block(context: Context) -> Iterator[str]:
     if context.username is not None and context.password is not None:
         yield f"username = {_quoted(context.username)}\n"
         yield f"password_{context.password.place} = {_quoted(context.password.where)}\n"
+    if context.control is not None:
+        yield f"control = {_quoted(context.control)}\n"
+    if context.prometheus:
+        yield f"prometheus = [{', '.join(map(_quoted, context.prometheus))}]\n"
     if context.properties:
         yield f"\n[{header}.properties]\n"
     for name, value in context.properties.items():

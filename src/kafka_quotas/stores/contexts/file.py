@@ -6,6 +6,8 @@
     store = "kafka://kafka1.example:9093"
     username = "ops"
     password_command = "pass show kafka/prod"
+    control = "/run/kafka-quotas/daemon.sock"
+    prometheus = ["http://prometheus.example:9090"]
 
     [contexts.prod.properties]
     "sasl.mechanism" = "SCRAM-SHA-512"
@@ -20,13 +22,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafka_quotas.core.errors import UsageError, near_hint
-from kafka_quotas.stores.contexts.context import Context, checked_context_name, is_secret_property
+from kafka_quotas.stores.contexts.context import (
+    Context,
+    checked_context_name,
+    checked_metrics_url,
+    is_secret_property,
+)
 from kafka_quotas.stores.contexts.secret import Secret, SecretPlace, secret_at
 from kafka_quotas.stores.files.atomic_write import replace_text
 from kafka_quotas.stores.url import parse_store_url
 
 _PASSWORDS: Final = {f"password_{place}": place for place in SecretPlace}
-_FIELDS: Final = ("store", "command_config", "username", *_PASSWORDS, "properties")
+_FIELDS: Final = ("store", "command_config", "username", *_PASSWORDS, "control", "prometheus", "properties")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +145,18 @@ def _context_of(name: str, table: object, folder: Path) -> Context:
         username=username,
         password=password,
         properties={key: _property(key, value) for key, value in _table(table, "properties").items()},
+        control=_text(table, "control"),
+        prometheus=_urls(table),
     )
+
+
+def _urls(table: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the URLs of `prometheus`, which is one text or a list of them."""
+    value = table.get("prometheus", [])
+    urls = [value] if isinstance(value, str) else value
+    if not isinstance(urls, list) or not all(isinstance(each, str) for each in urls):
+        raise UsageError("prometheus is neither a text nor a list of texts")
+    return tuple(checked_metrics_url(each) for each in urls)
 
 
 def _password(table: Mapping[str, Any]) -> Secret | None:

@@ -75,6 +75,7 @@ EXAMPLES = {
     "context list": "context list",
     "context show": "context show",
     "context show, one": "context show prod",
+    "context test": "context test prod",
     "context show, origin": "context show --origin --context prod",
     "tree": "tree --store STORE",
     "doctor": "doctor --store STORE",

@@ -22,6 +22,8 @@ current = "prod"   # for now
 store = "kafka://k1:9092,k2:9092"
 username = "ops"
 password_file = "prod.password"
+control = "run/daemon.sock"
+prometheus = ["http://p1:9090", "http://p2:9090"]
 
 [contexts.prod.properties]
 "sasl.mechanism" = "SCRAM-SHA-512"
@@ -44,6 +46,8 @@ def test_a_whole_file_is_understood() -> None:
     prod = contexts.get("prod")
     assert (prod.store_url, prod.username) == ("kafka://k1:9092,k2:9092", "ops")
     assert prod.password == Secret(place=SecretPlace.FILE, where="prod.password")
+    assert prod.control_path == PATH.parent / "run" / "daemon.sock"
+    assert prod.prometheus == ("http://p1:9090", "http://p2:9090")
     assert prod.properties["ssl.key.password"] == Secret(place=SecretPlace.VARIABLE, where="KEY_PASSWORD")
 
 
@@ -80,6 +84,9 @@ def test_no_file_means_no_contexts(tmp_path: Path) -> None:
             "context a: property x is no reference",
         ),
         ("[contexts.a]\nstore = 'local:/x'\n[contexts.a.properties]\n'x' = true", "property x is neither"),
+        ("[contexts.a]\nstore = 'local:/x'\nprometheus = 'p1:9090'", "context a: not the URL of metrics: 'p1:9090'"),
+        ("[contexts.a]\nstore = 'local:/x'\nprometheus = [1]", "prometheus is neither a text nor a list of texts"),
+        ("[contexts.a]\nstore = 'local:/x'\ncontrol = 1", "control is no text"),
         ("[contexts]\na = 1", "context a: it is no table"),
         ("contexts = 1", "contexts is no table"),
         ("[contexts.'a b']\nstore = 'local:/x'", "not a name for a context"),
@@ -124,6 +131,11 @@ def test_choosing_a_context_leaves_the_rest_as_it_is() -> None:
     assert with_current(parsed(text), None).current is None
     with pytest.raises(UsageError, match="there is no context 'x'"):
         with_current(parsed(WHOLE), "x")
+
+
+def test_one_address_of_metrics_may_be_a_text() -> None:
+    contexts = parsed("[contexts.a]\nstore = 'local:/x'\nprometheus = 'https://p1/metrics'")
+    assert contexts.get("a").prometheus == ("https://p1/metrics",)
 
 
 def test_changing_a_context_leaves_the_others_as_they_are() -> None:

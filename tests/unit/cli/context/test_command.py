@@ -111,6 +111,11 @@ def test_alter_and_describe_go_to_the_context_and_do_not_call_it_local(contexts:
         (("context", "set", "lab", "--username", "me"), "a user name and a password go together"),
         (("context", "set", "lab", "--property", "ssl.key.password=hunter2"), "ssl.key.password is a secret"),
         (("context", "set", "lab", "--property", "x"), "not KEY=VALUE"),
+        (("context", "set", "lab", "--prometheus", "host:9090"), "not the URL of metrics: 'host:9090'"),
+        (("context", "test", "nope"), "there is no context 'nope'"),
+        (("context", "test", "lab", "--all"), "a context and --all exclude each other"),
+        (("daemon", "status", "--context", "lab"), "context lab has no control socket"),
+        (("daemon", "status", "--context", "lab", "--control", "x"), "--control and --context exclude each other"),
         (("context", "show", "lab", "--origin"), "exclude each other"),
         (
             ("context", "set", "lab", "--username", "me", "--password-file", "a", "--password-variable", "b"),
@@ -125,6 +130,48 @@ def test_what_cannot_be_meant_is_refused_and_changes_nothing(contexts: Path, arg
     assert told in err.splitlines()[0]
     assert "hunter2" not in err
     assert contexts.read_bytes() == before
+
+
+def test_a_context_says_which_daemon_and_which_metrics_are_asked(contexts: Path, home: Path) -> None:
+    socket, url = home / "none.sock", "http://127.0.0.1:1/metrics"
+    done("context", "set", "lab", "--prometheus", url)
+    done("context", "set", "prod", "--control", str(socket), "--prometheus", url)
+    assert origins()["control"] == (str(socket), "context", "prod")
+    assert origins("--context", "lab")["prometheus"] == (url, "context", "lab")
+    done("alter", *QUOTA)
+    done("alter", *QUOTA, "--context", "lab")
+    told = {
+        ("daemon", "status"): f"no daemon answers on {socket}",
+        ("why", "--user", "alice"): f"no daemon answers on {socket}",
+        ("why", "--user", "alice", "--prometheus", f"{url}2"): "no metrics from 127.0.0.1:1",
+        ("top", "--once", "--context", "lab"): "no metrics from 127.0.0.1:1",
+        ("describe", "--effective", "--user", "alice", "--with-usage"): f"no daemon answers on {socket}",
+    }
+    for argv, message in told.items():
+        code, out, err = run_cli(*argv)
+        assert (code, out) == (1, ""), argv
+        assert err.startswith(f"error: {message}"), argv
+    away = ("--store", f"local:{home}/prod.db")
+    code, _, err = run_cli("why", "--user", "alice", *away)
+    assert str(socket) not in err, "a store that was named otherwise has no part in the context"
+
+
+def test_what_a_context_names_is_tried_part_by_part(contexts: Path, home: Path) -> None:
+    done("alter", *QUOTA)
+    assert "1 entity with quotas" in done("context", "test")
+    done("context", "set", "prod", "--prometheus", "http://127.0.0.1:1/metrics")
+    code, out, err = run_cli("context", "test", "--all", "-o", "json")
+    found = json.loads(out)["addresses"]
+    assert [(each["context"], each["part"], each["reached"]) for each in found] == [
+        ("lab", "store", False),
+        ("prod", "store", True),
+        ("prod", "prometheus", False),
+    ]
+    assert found[0]["answer"] == f"there is no store at {home}/lab.db"
+    assert (code, err.splitlines()[0]) == (1, "error: 2 of 3 did not answer")
+    done("context", "use", "--none")
+    code, _, err = run_cli("context", "test")
+    assert (code, err.splitlines()[0]) == (2, "error: no context is in use")
 
 
 def test_a_broken_file_is_told_and_does_not_hinder_who_names_a_store(contexts: Path, home: Path) -> None:

@@ -1,9 +1,7 @@
-"""`kafka-quotas context`: named clusters.
-
-A listing shows where a secret is kept, never the secret.
-"""
+"""`kafka-quotas context`: named clusters."""
 
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import astuple
 from typing import Annotated
@@ -11,101 +9,18 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.completion.values import complete_contexts
+from kafka_quotas.cli.context.view import context_listing, contexts_listing, reached_listing, settings_listing
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
-from kafka_quotas.cli.framework.store_choice import Origin, Setting, StoreChoice, store_options
+from kafka_quotas.cli.framework.store_choice import choose_store, store_options
 from kafka_quotas.cli.options.journal import journal_setting
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
-from kafka_quotas.cli.output.render import (
-    TABLE_VIEW,
-    Cell,
-    Listing,
-    Table,
-    columns,
-    plain_columns,
-    print_listing,
-    write,
-)
+from kafka_quotas.cli.output.render import TABLE_VIEW, print_listing, write
 from kafka_quotas.commands.context import remove_context, set_context, use_context
-from kafka_quotas.core.errors import UsageError
-from kafka_quotas.stores.contexts.context import Context
-from kafka_quotas.stores.contexts.file import Contexts, contexts_path, read_contexts
+from kafka_quotas.commands.context_reach import Reached, try_parts
+from kafka_quotas.core.errors import UsageError, VerdictError
+from kafka_quotas.stores.contexts.file import contexts_path, read_contexts
 from kafka_quotas.stores.contexts.secret import Secret, SecretPlace, secret_at
 from kafka_quotas.stores.url import absolute_path
-
-
-def contexts_listing(contexts: Contexts) -> Listing:
-    """List the contexts, sorted by name."""
-    return Listing(
-        noun="contexts",
-        items="contexts",
-        data={
-            "file": str(contexts.path),
-            "contexts": [
-                {"name": each.name, "store": each.store_url, "current": each.name == contexts.current}
-                for each in contexts.contexts
-            ],
-        },
-        table=Table(
-            columns=columns("in use, name, store"),
-            rows=[
-                ("*" if each.name == contexts.current else "", each.name, each.store_url) for each in contexts.contexts
-            ],
-        ),
-    )
-
-
-def context_listing(context: Context) -> Listing:
-    """List one context, setting by setting."""
-    rows = [("store", context.store_url), ("command_config", context.command_config), *_login_rows(context)]
-    shown = [(name, value) for name, value in rows if value is not None]
-    return Listing(
-        noun="context",
-        items="settings",
-        data={"name": context.name, "settings": [{"setting": name, "value": value} for name, value in shown]},
-        table=Table(columns=columns("setting, value"), rows=shown),
-    )
-
-
-def settings_listing(choice: StoreChoice, journal: Setting, *, origin: bool) -> Listing:
-    """List the settings in force, with `origin` also where each came from."""
-    url = choice.url if choice.chosen else Setting(value=str(choice.address), origin=Origin.DEFAULT)
-    settings = [
-        ("context", choice.context_name),
-        ("store", url),
-        ("command_config", choice.command_config),
-        *((name, _of_context(value, choice)) for name, value in _login_rows(choice.login)),
-        ("journal", journal),
-    ]
-    titles = ("setting", "value", "origin", "from")[: 4 if origin else 2]
-    rows: list[tuple[Cell, ...]] = [
-        (name, setting.value, str(setting.origin), setting.source)[: len(titles)] for name, setting in settings
-    ]
-    return Listing(
-        noun="settings",
-        items="settings",
-        data={"settings": [dict(zip(titles, row, strict=True)) for row in rows]},
-        table=Table(
-            columns=plain_columns(titles),
-            rows=[
-                tuple("not set" if index == 1 and not cell else cell for index, cell in enumerate(row)) for row in rows
-            ],
-        ),
-    )
-
-
-def _login_rows(context: Context | None) -> Iterator[tuple[str, str]]:
-    if context is None:
-        return
-    if context.username is not None:
-        yield "username", context.username
-        yield "password", str(context.password)
-    for name, value in context.properties.items():
-        yield name, str(value)
-
-
-def _of_context(value: str, choice: StoreChoice) -> Setting:
-    return Setting(value=value, origin=Origin.CONTEXT, source=choice.context_name.value)
-
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -120,6 +35,7 @@ MaybeName = Annotated[
 ShowOrigin = Annotated[
     bool, typer.Option("--origin", help="Say of each setting where it came from: option, variable, context or default.")
 ]
+AllContexts = Annotated[bool, typer.Option("--all", help="Test every context.")]
 NoContext = Annotated[bool, typer.Option("--none", help="Use no context any more.")]
 Use = Annotated[bool, typer.Option("--use", help="Use this context from now on.")]
 
@@ -158,6 +74,17 @@ class LoginOptions:
         for place, where in named.items():
             return secret_at(place, str(absolute_path(where)) if place is SecretPlace.FILE and where else where)
         return None
+
+
+@option_group
+class MeasuringOptions:
+    """The options of a context about what measures the usage of its cluster."""
+
+    control: str | None = option("--control PATH", help="The control socket of the daemon in front of the cluster.")
+    prometheus: list[str] | None = option(
+        "--prometheus URL",
+        help="The brokers' metrics (http://BROKER:PORT/metrics; may be repeated) or a Prometheus server with them.",
+    )
 
 
 @app.callback()
@@ -208,7 +135,12 @@ def use(*, name: MaybeName = None, none: NoContext = False) -> None:
 
 @app.command("set")
 def set_(
-    *, name: Name, store: Annotated[StoreOptions, Without("context")], login: LoginOptions, use_it: Use = False
+    *,
+    name: Name,
+    store: Annotated[StoreOptions, Without("context")],
+    login: LoginOptions,
+    measuring: MeasuringOptions,
+    use_it: Use = False,
 ) -> None:
     """Make a context, or change what is given of one.
 
@@ -224,6 +156,8 @@ def set_(
         username=login.username,
         password=login.password(),
         properties=dict(_pair(text) for text in login.property_ or ()),
+        control=None if measuring.control is None else str(absolute_path(measuring.control)),
+        prometheus=measuring.prometheus or (),
     )
     if use_it:
         use_context(path, name)
@@ -237,6 +171,39 @@ def remove(*, name: Name) -> None:
     if remove_context(path, name):
         write(f"note: {name} was in use; no context is now", sys.stderr)
     write(f"Context {name} is no longer in {path}.", sys.stdout)
+
+
+@app.command("test")
+def reach(*, name: MaybeName = None, every: AllContexts = False, output: ListingView = TABLE_VIEW) -> None:
+    """Test whether what a context names answers: its store, its daemon, its metrics.
+
+    Without a name it is the context in use. The store is read whole, as `describe` does, so that rights that lack show
+    as well. Nothing is written. The exit code is 1 if anything does not answer.
+    """
+    if every and name is not None:
+        raise UsageError("a context and --all exclude each other")
+    names = [each.name for each in read_contexts(contexts_path()).contexts] if every else [name]
+    reached = [result for each in names for result in _reach(each)]
+    print_listing(reached_listing(reached), output)
+    failed = [result.error for result in reached if result.error is not None]
+    if failed:
+        hint = next((error.hint for error in failed if error.hint), None)
+        raise VerdictError(f"{len(failed)} of {len(reached)} did not answer", hint=hint)
+
+
+def _reach(name: str | None) -> Iterator[Reached]:
+    choice = choose_store(store=None, context=name)
+    context = choice.context
+    if context is None:
+        raise UsageError("no context is in use", hint="name one, or give --all; kafka-quotas context list shows them")
+    yield from try_parts(
+        choice.open_existing,
+        context=context.name,
+        store_url=str(choice.address),
+        control=context.control_path,
+        metrics_urls=context.prometheus,
+        now_s=time.monotonic,
+    )
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -1,0 +1,1 @@
+"""`kafka-quotas context`: named clusters, and whether they answer."""
