@@ -8,11 +8,18 @@ from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.declarative.several import (
+    EVERY_TYPE,
+    ContextsOptions,
+    ContextView,
+    StoreWithoutContext,
+    run_each,
+)
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.declarative import DesiredOptions
 from kafka_quotas.cli.options.journal import Reason, recorder_for
-from kafka_quotas.cli.options.stores import ListingView, StoreOptions
+from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.plan_view import (
     CHANGE_COLUMNS,
     RECORD_COLUMNS,
@@ -83,31 +90,57 @@ def apply(
     *,
     desired: DesiredOptions,
     how: ApplyOptions,
-    store: StoreOptions,
+    named: ContextsOptions,
+    store: StoreWithoutContext,
     output: ListingView = TABLE_VIEW,
 ) -> None:
     """Bring a store to what files of quotas declare, or carry out a plan.
 
     Every entity is changed by one merged entry and is never without its quotas in between. What is not declared stays,
-    unless --prune is given. What fails is listed; running it again finishes the job.
+    unless --prune is given. What fails is listed; running it again finishes the job. Several contexts are done one
+    after the other, whatever becomes of the others.
     """
     desired_state = desired.state(files, "apply")
     plan = read_plan(desired_state.paths)
     _refuse_beside_plan(plan, desired_state, how.watch)
-    choice = store.choose()
+    choices = named.choose(store)
+    if len(choices) > 1 and (plan is not None or how.watch is not None):
+        what = "a plan is of one store" if plan is not None else "--watch is about one store"
+        raise UsageError(what, hint="name one context")
     check_columns(output, CHANGE_COLUMNS, RECORD_COLUMNS)
-    recorder = recorder_for("apply", reason=how.reason)
+    recorders = [recorder_for("apply", reason=how.reason) for _ in choices]  # each entry of the journal has its own id
     if how.metrics is not None and how.watch is None:
         raise UsageError("--metrics needs --watch", hint="add --watch 30, for example")
     if how.metrics is not None:
         require_metrics()
-    with closing(choice.open(allow_invalid=how.allow_invalid, wait=not how.no_wait)) as opened:
-        if how.watch is not None:
+    if len(choices) > 1:
+        unused = iter(recorders)
+        view = ContextView(
+            report=partial(_report, choice=choices[0], output=output),
+            listing=partial(_listing, kinds=EVERY_TYPE),
+            check=_report_failures,
+        )
+        run_each(choices, lambda each: _applied(each, desired_state, None, next(unused), how), view, output)
+        return
+    (choice,), (recorder,) = choices, recorders
+    if how.watch is not None:
+        with closing(choice.open(allow_invalid=how.allow_invalid, wait=not how.no_wait)) as opened:
             _reconcile(opened, desired_state, how, recorder, interval_s=how.watch)
-            return
-        result = _once(opened, desired_state, plan, recorder, how)
+        return
+    result = _applied(choice, desired_state, plan, recorder, how)
     _report(result, choice, output)
     _report_failures(result)
+
+
+def _applied(
+    choice: StoreChoice,
+    desired_state: DesiredState,
+    plan: KeptPlan | None,
+    recorder: JournalWriter,
+    how: ApplyOptions,
+) -> ApplyResult:
+    with closing(choice.open(allow_invalid=how.allow_invalid, wait=not how.no_wait)) as opened:
+        return _once(opened, desired_state, plan, recorder, how)
 
 
 def _reconcile(
@@ -235,7 +268,7 @@ def _what_next(result: ApplyResult) -> str:
     return "change what was refused; what is done already is left as it is"
 
 
-def _listing(result: ApplyResult) -> Listing:
+def _listing(result: ApplyResult, kinds: Sequence[str] | None = None) -> Listing:
     found = result.declared
     return Listing(
         noun="apply",
@@ -253,5 +286,5 @@ def _listing(result: ApplyResult) -> Listing:
             "not_owned": [] if found is None else [entity.to_mapping() for entity in found.not_owned],
         },
         table=changes_table(result.made),
-        records=change_records(result.made),
+        records=change_records(result.made, kinds=kinds),
     )

@@ -1,14 +1,24 @@
 """`kafka-quotas diff`: what differs between files of quotas and a store, and for whom that counts."""
 
 import sys
+from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.declarative.several import (
+    EVERY_TYPE,
+    ContextsOptions,
+    ContextView,
+    StoreWithoutContext,
+    run_each,
+)
+from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.declarative import DesiredOptions
-from kafka_quotas.cli.options.stores import ListingView, StoreOptions
+from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.plan_view import (
     change_records,
     changes_table,
@@ -20,10 +30,10 @@ from kafka_quotas.cli.output.plan_view import (
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, View, print_listing, print_table, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS
 from kafka_quotas.cli.output.values import change_document
-from kafka_quotas.commands.declarative.plan import DiffResult
+from kafka_quotas.commands.declarative.plan import DesiredState, DiffResult
 from kafka_quotas.commands.declarative.plan import diff as run_diff
 from kafka_quotas.core.changes.plan_file import plan_text
-from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 
 DIFFERENT = 3
 
@@ -48,23 +58,41 @@ def diff(
     desired: DesiredOptions,
     out: PlanFile = None,
     exit_code: ExitCode = False,
-    store: StoreOptions,
+    named: ContextsOptions,
+    store: StoreWithoutContext,
     output: ListingView = TABLE_VIEW,
 ) -> None:
     """Show what differs between files of quotas and a store, and for whom.
 
     Below the quotas that change stand the clients whose effective quota changes: another entity wins, or another limit
-    holds. Nothing is written to the store.
+    holds. Nothing is written to the store. With several contexts each result stands under its name, and the exit code
+    is 1 if any of them failed.
     """
     desired_state = desired.state(files, "diff")
-    choice = store.choose()
-    with closing(choice.open()) as opened:
-        result = run_diff(opened, desired_state)
-    if out is not None:
-        _keep(out, result)
-    _report(result, output)
-    if exit_code and result.differs:
+    choices = named.choose(store)
+    if len(choices) > 1:
+        if out is not None:
+            raise UsageError("--out keeps the plan of one store", hint="name one context")
+        view = ContextView(
+            report=partial(_report, output=output), listing=partial(_listing, kinds=EVERY_TYPE), check=_accept
+        )
+        results = run_each(choices, partial(_differences, desired_state), view, output)
+    else:
+        results = [_differences(desired_state, choices[0])]
+        if out is not None:
+            _keep(out, results[0])
+        _report(results[0], output)
+    if exit_code and any(result.differs for result in results):
         raise typer.Exit(DIFFERENT)
+
+
+def _differences(desired_state: DesiredState, choice: StoreChoice) -> DiffResult:
+    with closing(choice.open()) as opened:
+        return run_diff(opened, desired_state)
+
+
+def _accept(_: DiffResult) -> None:
+    """Accept every result: a difference is no failure."""
 
 
 def _keep(path: Path, result: DiffResult) -> None:
@@ -88,7 +116,7 @@ def _report(result: DiffResult, output: View) -> None:
         write(f"note: no differences from {result.store_url}", sys.stderr)
 
 
-def _listing(result: DiffResult) -> Listing:
+def _listing(result: DiffResult, kinds: Sequence[str] | None = None) -> Listing:
     found = result.declared
     return Listing(
         noun="diff",
@@ -102,5 +130,5 @@ def _listing(result: DiffResult) -> Listing:
             "not_owned": [entity.to_mapping() for entity in found.not_owned],
         },
         table=changes_table(found.plan.changes),
-        records=change_records(found.plan.changes),
+        records=change_records(found.plan.changes, kinds=kinds),
     )

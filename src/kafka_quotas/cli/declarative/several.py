@@ -1,0 +1,125 @@
+"""One command over several contexts, one after the other: no failure hides the result of another context."""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Final, Generic, TypeVar
+
+from kafka_quotas.cli.completion.values import complete_contexts
+from kafka_quotas.cli.framework.option_groups import Without, option, option_group
+from kafka_quotas.cli.framework.store_choice import StoreChoice
+from kafka_quotas.cli.options.stores import StoreOptions
+from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.render import Column, Listing, Table, View, print_listing, shown_cell, write
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError, VerdictError
+from kafka_quotas.core.model.entity import ENTITY_TYPES, THRESHOLD_TYPES
+
+T = TypeVar("T")
+
+EVERY_TYPE: Final = (*ENTITY_TYPES, *THRESHOLD_TYPES)
+"""The entity types that have a column each, so that the rows of all contexts have the same columns."""
+StoreWithoutContext = Annotated[StoreOptions, Without("context")]
+
+
+@option_group
+class ContextsOptions:
+    """The option that names one context or several."""
+
+    contexts: list[str] | None = option(
+        "--context NAME",
+        help="The store and login of a context, see 'kafka-quotas context'; repeated: of several, one after the other. "
+        "Without it and without a store the variable KAFKA_QUOTAS_CONTEXT counts, else the context in use.",
+        autocompletion=complete_contexts,
+    )
+
+    def choose(self, store: StoreOptions) -> list[StoreChoice]:
+        """Choose the store of each context, or the one that the other options name.
+
+        Raises:
+            UsageError: A context is unknown or named twice, or another option names a store as well.
+        """
+        names: list[str | None] = [*self.contexts] if self.contexts else [None]
+        for name in names:
+            if names.count(name) > 1:
+                raise UsageError(f"--context {name} is named twice")
+        return [replace(store, context=name).choose() for name in names]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextView(Generic[T]):
+    """How the result for one context is shown."""
+
+    report: Callable[[T], None]
+    """Prints it for people."""
+    listing: Callable[[T], Listing]
+    """Lists it for machines, with the same columns whatever the result."""
+    check: Callable[[T], None]
+    """Raises a `KafkaQuotasError` if the result is a failure, after it was shown."""
+
+
+def run_each(
+    choices: Sequence[StoreChoice], work: Callable[[StoreChoice], T], view: ContextView[T], output: View
+) -> list[T]:
+    """Do the work for each context and show every result under the context's name.
+
+    Returns:
+        The results.
+
+    Raises:
+        VerdictError: It failed for a context. The others were done.
+    """
+    for_people = output.is_table and not output.columns
+    results: list[T] = []
+    failed: list[KafkaQuotasError] = []
+    listings: list[tuple[str, Listing | KafkaQuotasError]] = []
+    for number, choice in enumerate(choices):
+        name = str(choice.context_name.value)
+        if for_people:
+            write(f"{'' if number == 0 else chr(10)}{name}: {shown_cell(str(choice.address))}", sys.stdout)
+            sys.stdout.flush()  # what follows on standard error belongs below it
+        try:
+            result = work(choice)
+            results.append(result)
+            if for_people:
+                view.report(result)
+            else:
+                listings.append((name, view.listing(result)))
+            view.check(result)
+        except KafkaQuotasError as error:
+            failed.append(error)
+            if not for_people and (not listings or listings[-1][0] != name):
+                listings.append((name, error))
+            write(f"error: {name}: {shown_cell(error.message)}", sys.stderr)
+    if listings:
+        print_listing(_joined(listings), output)
+    if failed:
+        hint = next((error.hint for error in failed if error.hint), None)
+        raise VerdictError(f"{len(failed)} of {len(choices)} contexts failed", hint=hint)
+    return results
+
+
+def _joined(listings: Sequence[tuple[str, Listing | KafkaQuotasError]]) -> Listing:
+    """Join the listings of the contexts, each row behind the name of its context."""
+    found = [(name, each) for name, each in listings if isinstance(each, Listing)]
+    documents: list[Json] = [
+        {"context": name, "error": None, **each.data}
+        if isinstance(each, Listing)
+        else {"context": name, "error": {"message": each.message, "hint": each.hint}}
+        for name, each in listings
+    ]
+    noun = found[0][1].noun if found else "none"
+    records = [(name, each.records or each.table) for name, each in found]
+    return Listing(
+        noun=f"{noun}-contexts",
+        data={"contexts": documents},
+        table=_behind_names([(name, each.table) for name, each in found]),
+        records=_behind_names(records),
+    )
+
+
+def _behind_names(tables: Sequence[tuple[str, Table]]) -> Table:
+    columns = tables[0][1].columns if tables else ()
+    return Table(
+        columns=(Column(title="context", whole=True), *columns),
+        rows=[(name, *row) for name, table in tables for row in table.rows],
+    )
