@@ -18,13 +18,15 @@ from kafka_quotas.cli.load_test.options import (
     expectations,
     otlp_receiver,
 )
+from kafka_quotas.cli.load_test.rate_search import SearchOptions, check_search_output, print_found
 from kafka_quotas.cli.load_test.result_output import ResultOutput, keep_runs
 from kafka_quotas.cli.load_test.target_options import LoadWindowOptions, TargetOptions
 from kafka_quotas.cli.load_test.views.live import live_watcher
 from kafka_quotas.cli.options.windows import ONLY_CLIENTS
 from kafka_quotas.cli.output.render import is_terminal, write
+from kafka_quotas.commands.load_test.find_rate import RateGoal
 from kafka_quotas.commands.load_test.request import RunRequest, ready_scenario
-from kafka_quotas.commands.load_test.run import RunObserver, run_scenario
+from kafka_quotas.commands.load_test.run import RunObserver, find_rate, run_scenario
 from kafka_quotas.commands.load_test.scenarios import needs_broker
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.core.errors import UsageError
@@ -73,6 +75,7 @@ class VerdictOptions:
         "'entity(app).response.p99 < 50ms'; may be repeated.",
     )
     abort_on: AbortOn = None
+    search: SearchOptions
     shards: ShardOptions
     control_factor: ControlFactor = None
     experiment: str | None = option(
@@ -113,9 +116,38 @@ def run(
         prometheus=tuple(verdict.prometheus or ()),
         otlp=otlp_receiver(verdict.otlp),
     )
+    goal = verdict.search.goal
+    if goal is not None:
+        _check_alone(verdict)
+        check_search_output(output)
     output.check()
     _ask_first(order, yes=target.change.yes)
-    return run_and_keep(order, output, step=note_step)
+    return run_and_keep(order, output, step=note_step) if goal is None else _find(order, goal, output)
+
+
+def _find(order: RunRequest, goal: RateGoal, output: ResultOutput) -> int:
+    """Search for a rate with a live view, print what was found, and return the exit code."""
+    with live_watcher(f"load-test {order.scenario.name}") as watcher:
+        observer = RunObserver(warn=note_step, step=note_step, watcher=watcher)
+        found = find_rate(order, goal, clock=SystemClock(), observer=observer)
+    print_found(found, output.output)
+    if found.interrupted:
+        return _INTERRUPTED
+    return 0 if found.ok else 1
+
+
+def _check_alone(verdict: VerdictOptions) -> None:
+    """Check that no option is given that judges or divides a single run.
+
+    Raises:
+        UsageError: There is one.
+    """
+    judging = (verdict.expect, verdict.abort_on, verdict.control_factor, verdict.experiment, verdict.prometheus)
+    if any(each is not None for each in judging) or verdict.shards.shard or verdict.shards.start_at:
+        raise UsageError(
+            "--find-rate judges by its target alone",
+            hint="leave --expect, --abort-on, --control-factor, --experiment, --prometheus and --shard out",
+        )
 
 
 def run_and_keep(order: RunRequest, output: ResultOutput, *, step: Callable[[str], None]) -> int:

@@ -51,7 +51,7 @@ def run_experiment(
         variant = Variant.WITH_QUOTAS if has_quotas else Variant.WITHOUT_QUOTAS
         step(f"{len(plan.entities)} clients for {length_s:g} s, {variant.value}, to compare (run {number})")
         with opened(variant, f"compared-{number}") as environment:
-            result = run(_block(plan, scenario, environment, number))
+            result = run(short_run(plan, scenario, bootstrap=environment.bootstrap, number=number))
         is_interrupted = is_interrupted or result.interrupted
         return result
 
@@ -80,11 +80,11 @@ def block_s(scenario: Scenario) -> float:
     return max(scenario.solo_s, 2 * scenario.window_s)
 
 
-def _block(plan: LoadPlan, scenario: Scenario, environment: Environment, number: int) -> LoadPlan:
+def short_run(plan: LoadPlan, scenario: Scenario, *, bootstrap: str, number: int) -> LoadPlan:
     """Return the plan of a short run, with all clients from the start and judged by the same quotas."""
     return replace(
         plan,
-        bootstrap=environment.bootstrap,
+        bootstrap=bootstrap,
         run_id=plan.run_id + number,
         duration_s=block_s(scenario),
         entities=tuple(replace(load, start_s=0.0, stop_s=None) for load in plan.entities),

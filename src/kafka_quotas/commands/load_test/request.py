@@ -15,6 +15,7 @@ from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, Reque
 from kafka_quotas.loadtest.result.result import LoadResult
 from kafka_quotas.loadtest.result.shard_file import Shard
 from kafka_quotas.loadtest.run.host_limits import HostLimits, host_limits
+from kafka_quotas.loadtest.run.journal import RunHeader
 from kafka_quotas.loadtest.scenario.model import Scenario, ScenarioClient, Variant
 from kafka_quotas.loadtest.scenario.planning import client_names
 from kafka_quotas.loadtest.scenario.preflight import preflight
@@ -65,6 +66,19 @@ class RunRequest:
         if self.experiment_s is not None:
             return self.experiment_s
         return 0.0 if self.target.is_theirs or self.is_typed else EXPERIMENT_S
+
+    def journal_header(self, run_id: int, *, started_ms: int) -> RunHeader:
+        """Return the header of the journal, without a cluster where the target ends with the run."""
+        theirs = self.target.bootstrap if self.target.bootstrap is not None else ""
+        keeps = "" if not theirs or self.target.through_daemon else self.target.store_url or f"kafka://{theirs}"
+        return RunHeader(
+            run=f"{run_id:016x}",
+            scenario=self.scenario.name,
+            started_ms=started_ms,
+            bootstrap=theirs,
+            store=keeps,
+            command_config=None if self.target.command_config is None else str(self.target.command_config.absolute()),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from typing import Final
 from kafka_quotas.commands.load_test.broker_metrics import BrokerMetrics
 from kafka_quotas.commands.load_test.cleanup import Cleanup, SignalGuard, interruptible, run_folder
 from kafka_quotas.commands.load_test.experiment import ExperimentResult, run_experiment
+from kafka_quotas.commands.load_test.find_rate import FoundRate, RateGoal, search_rate
 from kafka_quotas.commands.load_test.metrics_push import MetricsPush
 from kafka_quotas.commands.load_test.request import RunRequest, ScenarioResult, VariantResult, ready_scenario
 from kafka_quotas.commands.load_test.target import (
@@ -22,7 +23,6 @@ from kafka_quotas.commands.load_test.target import (
 )
 from kafka_quotas.commands.testbed.kafka_classes import kafka_classes, known_jars
 from kafka_quotas.core.clock import Clock
-from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.loadtest.judge.abort import AbortCheck, parse_abort
 from kafka_quotas.loadtest.judge.expectation import parse_expectation
 from kafka_quotas.loadtest.judge.judging import Evidence, judge_run
@@ -32,13 +32,11 @@ from kafka_quotas.loadtest.result.charges import logged_charges
 from kafka_quotas.loadtest.result.result import EntityKey, LoadResult
 from kafka_quotas.loadtest.result.shard_file import Shard
 from kafka_quotas.loadtest.run.host_limits import raise_open_files
-from kafka_quotas.loadtest.run.journal import RunHeader, RunJournal, open_journal
+from kafka_quotas.loadtest.run.journal import RunJournal, open_journal
 from kafka_quotas.loadtest.run.quotas_in_force import InForce, quotas_in_force, stored_in_force
 from kafka_quotas.loadtest.run.read_back import TopicMark, mark_topics, read_back
 from kafka_quotas.loadtest.run.runner import RunProgress, Watcher, run_load
-from kafka_quotas.loadtest.run.target_watch import PATIENCE_S
 from kafka_quotas.loadtest.run.topic_probe import TopicProbes
-from kafka_quotas.loadtest.run.topics import TopicAdmin
 from kafka_quotas.loadtest.run.watches import QuotaWatch
 from kafka_quotas.loadtest.scenario.model import Scenario, Variant
 from kafka_quotas.loadtest.scenario.planning import (
@@ -78,12 +76,7 @@ def run_scenario(request: RunRequest, *, clock: Clock, observer: RunObserver) ->
     """
     scenario, scale = ready_scenario(request)
     raise_open_files()
-    with (
-        interruptible(lambda: observer.warn("already ending; what was changed is put back first")) as signals,
-        MetricsPush(request.otlp, title=scenario.name, warn=observer.warn) as push,
-    ):
-        observer = replace(observer, watcher=push.watcher(observer.watcher))
-        run = _ScenarioRun(request, scenario, clock=clock, observer=observer, signals=signals)
+    with _running(request, scenario, clock=clock, observer=observer) as run:
         runs = run.whole()
     return ScenarioResult(
         scenario=scenario,
@@ -92,6 +85,34 @@ def run_scenario(request: RunRequest, *, clock: Clock, observer: RunObserver) ->
         interrupted=any(run.result.interrupted for run in runs),
         leftovers=tuple(run.cleanup.leftovers),
     )
+
+
+def find_rate(request: RunRequest, goal: RateGoal, *, clock: Clock, observer: RunObserver) -> FoundRate:
+    """Search for the highest rate that keeps a target, and put everything back however it ends.
+
+    Errors of the parts of a run pass through.
+
+    Raises:
+        UsageError: The scenario can't run on the target, or has no rate to change.
+    """
+    scenario, _ = ready_scenario(request)
+    raise_open_files()
+    with _running(request, scenario, clock=clock, observer=observer) as run:
+        found = run.search(goal)
+    return replace(found, leftovers=tuple(run.cleanup.leftovers))
+
+
+@contextmanager
+def _running(
+    request: RunRequest, scenario: Scenario, *, clock: Clock, observer: RunObserver
+) -> Iterator["_ScenarioRun"]:
+    """Provide a scenario's runs, which signals end and whose series are pushed."""
+    with (
+        interruptible(lambda: observer.warn("already ending; what was changed is put back first")) as signals,
+        MetricsPush(request.otlp, title=scenario.name, warn=observer.warn) as push,
+    ):
+        observer = replace(observer, watcher=push.watcher(observer.watcher))
+        yield _ScenarioRun(request, scenario, clock=clock, observer=observer, signals=signals)
 
 
 class _ScenarioRun:
@@ -114,15 +135,7 @@ class _ScenarioRun:
     def whole(self) -> tuple[VariantResult, ...]:
         """Run the variants in order, up to one that ends early, and return their results."""
         runs: dict[Variant, tuple[_Measured, Evidence]] = {}
-        with ExitStack() as stack:
-            journal = stack.enter_context(open_journal(self._request.journal_folder, self._header()))
-            folder = stack.enter_context(run_folder(journal))
-            bed = stack.enter_context(running_test_bed(self._request.target, self._scenario, folder))
-            if self._request.target.is_theirs and (self._scenario.makes_topics or self._scenario.mutates):
-                stack.enter_context(self.cleanup.topics(journal, bed.topics, self._prefix))
-            with self._signals.deferred():  # a topic that is being created would escape its deletion
-                bed.make(self._scenario.topics, prefix=self._prefix)
-            bed.fill(self._scenario.topics, prefix=self._prefix)
+        with self._test_bed() as (bed, journal):
             plan: LoadPlan | None = None
             for variant in self._scenario.variants:
                 if plan is not None and floods_topics(plan):
@@ -140,6 +153,41 @@ class _ScenarioRun:
             VariantResult(variant=variant, result=result, shard=self._shard(runs[variant][0].plan, result))
             for variant, result in results.items()
         )
+
+    def search(self, goal: RateGoal) -> FoundRate:
+        """Search for the highest rate that keeps a target, under the scenario's quotas all the time."""
+        names = client_names(self._scenario)
+        variant = Variant.WITH_QUOTAS
+        with (
+            self._test_bed() as (bed, journal),
+            self._environment(variant, bed, journal, name="search") as environment,
+        ):
+            in_force = self._in_force(bed, names)
+            plan = scenario_plan(self._scenario, in_force, environment, run_id=self._run_id)
+            with QuotaWatch(bed.store, names=names, expected=in_force) as watch:
+
+                def one_run(short: LoadPlan) -> LoadResult:
+                    with self._signals.deferred():
+                        bed.make_flood_topics(short)
+                    result = run_load(short, clock=self._clock, watcher=self._watch)
+                    return replace(result, outages=(*result.outages, *watch.findings, *bed.deleted_topics(short)))
+
+                return search_rate(plan, self._scenario, goal, run=one_run, step=self._observer.step)
+
+    @contextmanager
+    def _test_bed(self) -> Iterator[tuple[TestBed, RunJournal]]:
+        """Provide the target with the scenario's topics, and the journal of what is changed on it."""
+        with ExitStack() as stack:
+            header = self._request.journal_header(self._run_id, started_ms=self._clock.now_ms())
+            journal = stack.enter_context(open_journal(self._request.journal_folder, header))
+            folder = stack.enter_context(run_folder(journal))
+            bed = stack.enter_context(running_test_bed(self._request.target, self._scenario, folder))
+            if self._request.target.is_theirs and (self._scenario.makes_topics or self._scenario.mutates):
+                stack.enter_context(self.cleanup.topics(journal, bed.topics, self._prefix))
+            with self._signals.deferred():  # a topic that is being created would escape its deletion
+                bed.make(self._scenario.topics, prefix=self._prefix)
+            bed.fill(self._scenario.topics, prefix=self._prefix)
+            yield bed, journal
 
     def _compared(
         self, bed: TestBed, journal: RunJournal, runs: "Mapping[Variant, tuple[_Measured, Evidence]]"
@@ -160,20 +208,6 @@ class _ScenarioRun:
             run=lambda block: run_load(block, clock=self._clock, watcher=self._watch),
             step=self._observer.step,
             time_s=self._request.experiment_time_s,
-        )
-
-    def _header(self) -> RunHeader:
-        """Return the header of the journal, without a cluster where the target ends with the run."""
-        target = self._request.target
-        theirs = target.bootstrap if target.bootstrap is not None else ""
-        keeps = "" if not theirs or target.through_daemon else target.store_url or f"kafka://{theirs}"
-        return RunHeader(
-            run=f"{self._run_id:016x}",
-            scenario=self._scenario.name,
-            started_ms=self._clock.now_ms(),
-            bootstrap=theirs,
-            store=keeps,
-            command_config=None if target.command_config is None else str(target.command_config.absolute()),
         )
 
     def _under_quotas(
@@ -249,7 +283,7 @@ class _ScenarioRun:
             marks=tuple(marks),
             changed=watch.findings,
             ended_early=result.interrupted or abort.broken is not None,
-            outages=(*(() if alone is None else alone.outages), *self._deleted_topics(plan, bed)),
+            outages=(*(() if alone is None else alone.outages), *bed.deleted_topics(plan)),
         )
 
     def _planned(self, in_force: InForce, bed: TestBed, environment: Environment, before: LoadPlan | None) -> LoadPlan:
@@ -300,17 +334,6 @@ class _ScenarioRun:
         self._signals.check()
         if self._observer.watcher is not None:
             self._observer.watcher(progress)
-
-    def _deleted_topics(self, plan: LoadPlan, bed: TestBed) -> tuple[str, ...]:
-        """Return the topics of the load that are missing after it, one line each."""
-        moved = sorted({load.topic for load in plan.entities if load.workload.moves_records})
-        if bed.embedded is not None or not moved:
-            return ()
-        try:
-            with closing(TopicAdmin(bed.admin, settings=replace(bed.settings, timeout_s=PATIENCE_S))) as admin:
-                return tuple(f"topic {name} was deleted during the run" for name in admin.missing(moved))
-        except KafkaQuotasError:
-            return ()  # the admin user may not list topics, or the target is gone, which its watch reports
 
     def _probes(self, bed: TestBed, variant: Variant) -> list[TopicProbes]:
         return [

@@ -13,12 +13,14 @@ from typing import Final
 from kafka_quotas.commands.testbed.broker_security import broker_security
 from kafka_quotas.commands.testbed.daemon_process import running_daemon
 from kafka_quotas.commands.testbed.kafka_broker import BrokerOptions, kafka_jars, running_broker
+from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.clients.mutation_plan import MutationPlan
 from kafka_quotas.loadtest.plan.plan import LoadPlan
 from kafka_quotas.loadtest.plan.workload import MutationFlood
 from kafka_quotas.loadtest.run.embedded_cluster import EmbeddedCluster
 from kafka_quotas.loadtest.run.host_limits import HostLimits
+from kafka_quotas.loadtest.run.target_watch import PATIENCE_S
 from kafka_quotas.loadtest.run.topics import TopicAdmin, fill_topic
 from kafka_quotas.loadtest.scenario.model import PREFIX, Scenario, ScenarioTopic
 from kafka_quotas.loadtest.scenario.planning import Credentials, Environment, client_names, no_credentials
@@ -125,6 +127,17 @@ class TestBed:
                 before = MutationPlan(flood).topics_before()
                 if before:
                     admin.make(before)
+
+    def deleted_topics(self, plan: LoadPlan) -> tuple[str, ...]:
+        """Return the topics of a load that are missing after it, one line each."""
+        moved = sorted({load.topic for load in plan.entities if load.workload.moves_records})
+        if self.embedded is not None or not moved:
+            return ()
+        try:
+            with closing(TopicAdmin(self.admin, settings=replace(self.settings, timeout_s=PATIENCE_S))) as admin:
+                return tuple(f"topic {name} was deleted during the run" for name in admin.missing(moved))
+        except KafkaQuotasError:
+            return ()  # the admin user may not list topics, or the target is gone, which its watch reports
 
     def make(self, topics: tuple[ScenarioTopic, ...], *, prefix: str) -> None:
         """Create the topics under the prefix.

@@ -38,7 +38,7 @@ def warnings(result: LoadResult) -> tuple[str, ...]:
             f"the load tester was the bottleneck: its Python threads took {cpu.python:.0%} of the one core they can "
             "use; rates and latencies may be its own. Offer less, or spread the load over several processes"
         )
-    elif cpu.process >= _BUSY_MACHINE * cpu.cores:
+    elif is_bottleneck(cpu):
         found.append(
             f"the load tester was the bottleneck: it took {cpu.process:.0%} of a core on a machine of {cpu.cores}; "
             "rates and latencies may be its own"
@@ -59,6 +59,11 @@ def warnings(result: LoadResult) -> tuple[str, ...]:
     if dropped:
         found.append(f"{dropped} arrivals were dropped by the load tester: too many were under way already")
     return tuple(found)
+
+
+def is_bottleneck(cpu: CpuUse) -> bool:
+    """Check whether rates and latencies may be the load tester's own, for a lack of CPU."""
+    return cpu.python >= _BUSY_PYTHON or cpu.process >= _BUSY_MACHINE * cpu.cores
 
 
 def _was_late(entity: ClientResult) -> bool:
@@ -273,11 +278,9 @@ def _offered(client: MeasuredClient, *, from_s: float, to_s: float) -> float | N
 
 def _cost(client: MeasuredClient) -> float:
     """Return the cost of one arrival in the unit of the quota, or of this process's share of it."""
-    entity, flood = client.entity, client.entity.flood
-    if UNITS[entity.workload] is RateUnit.BYTES:
-        return entity.record_size * client.wire.ratio / entity.share.count
-    cost = flood.topics_per_request * flood.partitions_per_topic if isinstance(flood, MutationFlood) else 1
-    return cost / entity.share.count
+    entity = client.entity
+    wire = client.wire.ratio if UNITS[entity.workload] is RateUnit.BYTES else 1.0
+    return entity.arrival_cost * wire / entity.share.count
 
 
 def _offer_slack(entity: ClientLoad, elapsed_s: float) -> float:

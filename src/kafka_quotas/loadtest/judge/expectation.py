@@ -58,15 +58,17 @@ class Expectation:
             return self.low <= value <= self.high
         return _COMPARISONS[self.comparison](value, self.low)
 
+    def figures(self, result: LoadResult) -> tuple[float, ...]:
+        """Return the metric of each client in question that has it."""
+        return tuple(value for _, value in self._values(result))
+
     def judge(self, result: LoadResult) -> Judgement:
         """Return the judgement, which is met where all clients in question meet it, and there is one.
 
         A latency of which too many requests had no answer is a lower bound. Where a longer one would decide otherwise,
         the threshold is not checked.
         """
-        values = [
-            (entity, value) for entity in _meant(self.entity, result) if (value := self.metric.of(entity)) is not None
-        ]
+        values = self._values(result)
         open_ones = [(entity, value) for entity, value in values if self._is_open(entity, value)]
         failed = [(entity, value) for entity, value in values if not self.met_by(value)]
         failed = [each for each in failed if each not in open_ones]
@@ -75,6 +77,10 @@ class Expectation:
         if state is State.UNCHECKED:
             evidence += "; too many requests had no answer by the end, and may take longer"
         return Judgement(aspect=Aspect.EXPECTATION, state=state, evidence=evidence)
+
+    def _values(self, result: LoadResult) -> list[tuple[ClientResult, float]]:
+        meant = _meant(self.entity, result)
+        return [(entity, value) for entity in meant if (value := self.metric.of(entity)) is not None]
 
     def _is_open(self, entity: ClientResult, value: float) -> bool:
         """Return whether the value is a lower bound, and a higher one would be judged otherwise."""

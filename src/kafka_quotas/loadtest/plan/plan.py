@@ -140,6 +140,15 @@ class ClientLoad(ClientSettings):
             raise UsageError(f"{self.name.label} stops before it starts", hint="a start is not below 0 s")
 
     @property
+    def arrival_cost(self) -> int:
+        """The cost of one arrival in the unit of its quota, where bytes are those of the payload."""
+        if self.workload.moves_records:
+            return self.record_size
+        if isinstance(self.flood, MutationFlood):
+            return self.flood.topics_per_request * self.flood.partitions_per_topic
+        return 1
+
+    @property
     def key(self) -> tuple[ClientName, Workload]:
         """The key that identifies it among the clients of the run."""
         return self.name, self.workload

@@ -60,7 +60,7 @@ class QuotaWatch(RunWatch):
     @property
     def findings(self) -> tuple[str, ...]:
         """The changes and when the watch noticed them, one line each, in order."""
-        return tuple(f"{change}, noticed {at_s:.0f} s after the start" for change, at_s in self._found.items())
+        return tuple(f"{change}, noticed {at_s:.0f} s after the start" for change, at_s in tuple(self._found.items()))
 
     def watch(self) -> None:
         """Look until the end and once more then, and reopen a store that does not answer."""
