@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING, PagedGroup
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
 from kafka_quotas.commands.examples import EXAMPLES, copy_examples, examples_folder
 from kafka_quotas.core.model.value_format import format_count
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(cls=PagedGroup, no_args_is_help=True, add_completion=False)
 
 
 @app.callback()
@@ -42,9 +43,12 @@ def list_(*, output: ListingView = TABLE_VIEW) -> None:
 def copy(
     *,
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Examples; all if none is named.")] = None,
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder to copy into, which is made.")] = Path(
-        "kafka-quotas-examples"
-    ),
+    to: Annotated[
+        Path,
+        typer.Option(
+            "--to", rich_help_panel=OUTPUT_HEADING, metavar="DIR", help="The folder to copy into, which is made."
+        ),
+    ] = Path("kafka-quotas-examples"),
 ) -> None:
     """Copy examples into a folder, and leave files that are there alone."""
     copied = copy_examples(names or (), to)

@@ -4,12 +4,13 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
+from kafka_quotas.cli.framework.help_page import GENERAL_HEADING
 from kafka_quotas.cli.framework.lazy_group import Invocation, LazyGroup, lazy_commands, note_verbosity
 from kafka_quotas.core.errors import KafkaQuotasError
 
@@ -57,6 +58,19 @@ class ProgramCommands(LazyGroup):
     """The commands of `COMMANDS`."""
 
     table = COMMANDS
+    headings: ClassVar[Mapping[str, Sequence[str]]] = {
+        "Quotas": ("alter", "describe", "revert", "tree", "doctor", "kafka-configs"),
+        "Files and stores": ("export", "validate", "diff", "apply", "migrate", "context"),
+        "Live": ("watch", "top", "why"),
+        "Enforce": ("daemon", "throttle"),
+        "Prove": ("load-test", "demo"),
+        "Plan": ("pipeline",),
+        "Help and setup": ("examples", "completion"),
+    }
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options before the command, without Typer's own for completion."""
+        return [each for each in super().get_params(ctx) if each.name not in ("install_completion", "show_completion")]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options before the command.
@@ -122,6 +136,7 @@ def _top(
         bool,
         typer.Option(
             "--version",
+            rich_help_panel=GENERAL_HEADING,
             help="Print the version and whether it is compiled, and stop.",
             callback=_print_version,
             is_eager=True,
@@ -131,13 +146,20 @@ def _top(
         bool,
         typer.Option(
             "--help-json",
+            rich_help_panel=GENERAL_HEADING,
             help="Print all commands and options as JSON and stop.",
             callback=_print_help_json,
             is_eager=True,
         ),
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="On an error, show the traceback as well.", callback=note_verbosity)
+        bool,
+        typer.Option(
+            "--verbose",
+            rich_help_panel=GENERAL_HEADING,
+            help="On an error, show the traceback as well.",
+            callback=note_verbosity,
+        ),
     ] = False,
 ) -> None:
     """Set, explain, enforce and prove Apache Kafka client quotas.

@@ -10,6 +10,7 @@ import typer
 
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.context.view import context_listing, contexts_listing, reached_listing, settings_listing
+from kafka_quotas.cli.framework.help_page import PagedGroup
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.framework.store_choice import choose_store, store_options
 from kafka_quotas.cli.options.journal import journal_setting
@@ -22,15 +23,13 @@ from kafka_quotas.stores.contexts.file import contexts_path, read_contexts
 from kafka_quotas.stores.contexts.secret import Secret, SecretPlace, secret_at
 from kafka_quotas.stores.url import absolute_path
 
-app = typer.Typer(add_completion=False, no_args_is_help=True)
+app = typer.Typer(cls=PagedGroup, add_completion=False, no_args_is_help=True)
 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a context.", autocompletion=complete_contexts)]
 MaybeName = Annotated[
     str | None,
-    typer.Argument(
-        metavar="[NAME]", help="The name of a context.", autocompletion=complete_contexts, show_default=False
-    ),
+    typer.Argument(metavar="NAME", help="The name of a context.", autocompletion=complete_contexts, show_default=False),
 ]
 ShowOrigin = Annotated[
     bool, typer.Option("--origin", help="Say of each setting where it came from: option, variable, context or default.")
@@ -40,7 +39,7 @@ NoContext = Annotated[bool, typer.Option("--none", help="Use no context any more
 Use = Annotated[bool, typer.Option("--use", help="Use this context from now on.")]
 
 
-@option_group
+@option_group("Login")
 class LoginOptions:
     """The options of a context about logging in."""
 
@@ -76,7 +75,7 @@ class LoginOptions:
         return None
 
 
-@option_group
+@option_group("Daemon and metrics")
 class MeasuringOptions:
     """The options of a context about what measures the usage of its cluster."""
 

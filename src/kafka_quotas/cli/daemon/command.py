@@ -9,6 +9,7 @@ from kafka_quotas.cli.daemon.decide import decide
 from kafka_quotas.cli.daemon.options import AskedDaemon
 from kafka_quotas.cli.daemon.run import run
 from kafka_quotas.cli.daemon.status_view import reload_listing, status_listing, unmuted_listing
+from kafka_quotas.cli.framework.help_page import PagedGroup
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.render import TABLE_VIEW, print_listing
 from kafka_quotas.core.errors import UsageError
@@ -22,7 +23,7 @@ ClientOption = Annotated[
     str | None, typer.Option("--client", metavar="ID", help="The client-id that is let go. Default: any of the user.")
 ]
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(cls=PagedGroup, no_args_is_help=True, add_completion=False)
 
 
 @app.callback()

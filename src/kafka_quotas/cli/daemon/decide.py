@@ -32,7 +32,7 @@ OpArgument = Annotated[
 ]
 
 
-@option_group
+@option_group("Amount")
 class DecideOptions:
     """The options of `daemon decide` about the amount and whose it is."""
 

@@ -21,7 +21,7 @@ from kafka_quotas.enforcement.config.rules import (
 )
 
 
-@option_group
+@option_group("Quota windows")
 class UpstreamWindowOptions(WindowOptions):
     """The options about the quota windows, which the brokers of the cluster may be asked for."""
 
@@ -32,7 +32,7 @@ class UpstreamWindowOptions(WindowOptions):
     )
 
 
-@option_group
+@option_group("Who a client is")
 class PrincipalOptions:
     """The options about who a client is."""
 
@@ -50,7 +50,7 @@ class PrincipalOptions:
     )
 
 
-@option_group
+@option_group("Enforcement")
 class EnforcementOptions:
     """The options about how quotas are enforced."""
 

@@ -42,7 +42,7 @@ Control = Annotated[
 ]
 
 
-@option_group
+@option_group("Daemon")
 class AskedDaemon:
     """The options that name the running daemon to ask."""
 
@@ -76,7 +76,7 @@ class AskedDaemon:
         return None if context is None else context.control_path
 
 
-@option_group
+@option_group("Cluster")
 class BootstrapOptions:
     """The options that name the cluster, and where its clients connect."""
 
@@ -91,7 +91,7 @@ class BootstrapOptions:
     )
 
 
-@option_group
+@option_group("Listeners")
 class ListenerOptions:
     """The options about the listeners of brokers, and about more listeners."""
 
@@ -127,7 +127,7 @@ class ListenerOptions:
         return ListenerFiles(main=main, more_of_main=self.listener_config, others=tuple(self.listener or ()))
 
 
-@option_group
+@option_group("Connection limits")
 class LimitOptions:
     """The options about what is let in at all."""
 
@@ -148,7 +148,7 @@ class LimitOptions:
     )
 
 
-@option_group
+@option_group("Requests")
 class BufferOptions:
     """The options about how much of requests is read."""
 
@@ -164,7 +164,7 @@ class BufferOptions:
     )
 
 
-@option_group
+@option_group("Metrics")
 class MetricsOptions:
     """The options about Prometheus metrics."""
 
@@ -199,7 +199,7 @@ class MetricsOptions:
         return MetricsChoice(top=self.metrics_top, users=users, client_ids=client_ids)
 
 
-@option_group
+@option_group("Operation")
 class OperationOptions:
     """The options about the log, the control socket, and what the daemon remembers."""
 
@@ -239,7 +239,7 @@ class OperationOptions:
         return ControlAccess(mode=int(self.control_mode, 8), users=users)
 
 
-@option_group
+@option_group("Event log")
 class EventLogOptions:
     """The options of the event log."""
 
@@ -290,7 +290,7 @@ class EventLogOptions:
         return EventLogSettings(target=topic, cluster=cluster)
 
 
-@option_group
+@option_group("Fleet")
 class FleetOptions:
     """The options of the fleet with which limits are shared."""
 
@@ -326,7 +326,7 @@ class FleetOptions:
         return FleetSettings(target=target, name=self.fleet_name, fallback=self.fleet_fallback)
 
 
-@option_group
+@option_group("Time-outs")
 class TimeoutOptions:
     """The options about how long the daemon waits."""
 

@@ -16,6 +16,7 @@ from kafka_quotas.cli.daemon.options import (
     OperationOptions,
     TimeoutOptions,
 )
+from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.options.stores import StoreOptions
 from kafka_quotas.core.errors import UsageError
@@ -29,7 +30,7 @@ from kafka_quotas.enforcement.monitoring.metrics import require_metrics
 _INTERRUPTED = 130
 
 
-@option_group
+@option_group(OPTIONS_HEADING)
 class DaemonOptions:
     """All options of `daemon run`."""
 

@@ -15,6 +15,7 @@ from kafka_quotas.cli.declarative.several import (
     StoreWithoutContext,
     run_each,
 )
+from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.declarative import DesiredOptions
@@ -54,12 +55,12 @@ _FAILURES_SHOWN = 1000
 Files = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="FILE...", help="YAML, JSON or TOML files, folders of them, - for a pipe, or a plan that diff kept."
+        metavar="FILE", help="YAML, JSON or TOML files, folders of them, - for a pipe, or a plan that diff kept."
     ),
 ]
 
 
-@option_group
+@option_group(OPTIONS_HEADING)
 class ApplyOptions:
     """The options about how a store is brought to its files."""
 

@@ -16,6 +16,7 @@ from kafka_quotas.cli.declarative.several import (
     StoreWithoutContext,
     run_each,
 )
+from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.declarative import DesiredOptions
 from kafka_quotas.cli.options.stores import ListingView
@@ -39,13 +40,14 @@ DIFFERENT = 3
 
 Files = Annotated[
     list[str] | None,
-    typer.Argument(metavar="FILE...", help="YAML, JSON or TOML files, folders of them, or - for a pipe."),
+    typer.Argument(metavar="FILE", help="YAML, JSON or TOML files, folders of them, or - for a pipe."),
 ]
 ExitCode = Annotated[bool, typer.Option("--exit-code", help="End with 3 when something differs.")]
 PlanFile = Annotated[
     Path | None,
     typer.Option(
         "--out",
+        rich_help_panel=OUTPUT_HEADING,
         metavar="FILE.json",
         help="Keep the plan in this file; apply carries it out unless the store has changed.",
     ),

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.options.declarative import Selectors, Values, checked_files
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
@@ -25,7 +26,10 @@ from kafka_quotas.stores.files.atomic_write import save_text
 _SUFFIXES = {".yaml": FileFormat.YAML, ".yml": FileFormat.YAML, ".json": FileFormat.JSON, ".toml": FileFormat.TOML}
 
 Out = Annotated[
-    Path | None, typer.Option("--out", metavar="FILE", help="Write to this file instead of standard output.")
+    Path | None,
+    typer.Option(
+        "--out", rich_help_panel=OUTPUT_HEADING, metavar="FILE", help="Write to this file instead of standard output."
+    ),
 ]
 Form = Annotated[
     FileFormat | None,
@@ -35,7 +39,7 @@ Form = Annotated[
 ]
 Files = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[FILE]...", help="YAML, JSON or TOML files, folders of them, or - for a pipe."),
+    typer.Argument(metavar="FILE", help="YAML, JSON or TOML files, folders of them, or - for a pipe."),
 ]
 Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON schema of files of quotas, and stop.")]
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Final, Generic, TypeVar
 
 from kafka_quotas.cli.completion.values import complete_contexts
+from kafka_quotas.cli.framework.help_page import STORE_HEADING
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.stores import StoreOptions
@@ -21,14 +22,14 @@ EVERY_TYPE: Final = (*ENTITY_TYPES, *THRESHOLD_TYPES)
 StoreWithoutContext = Annotated[StoreOptions, Without("context")]
 
 
-@option_group
+@option_group(STORE_HEADING)
 class ContextsOptions:
     """The option that names one context or several."""
 
     contexts: list[str] | None = option(
         "--context NAME",
         help="The store and login of a context, see 'kafka-quotas context'; repeated: of several, one after the other. "
-        "Without it and without a store the variable KAFKA_QUOTAS_CONTEXT counts, else the context in use.",
+        "Default: the context in use. [env: KAFKA_QUOTAS_CONTEXT]",
         autocompletion=complete_contexts,
     )
 

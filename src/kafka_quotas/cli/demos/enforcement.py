@@ -8,6 +8,7 @@ from typing import Annotated, TextIO
 import typer
 
 from kafka_quotas.cli.charts.text_chart import print_chart
+from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.load_test.result_output import keep_result, make_folder
 from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.live import live_watcher
@@ -108,7 +109,15 @@ def _limit(quota: EffectiveQuota) -> list[Cell]:
 _INTERRUPTED = 130
 _TITLE = "kafka-quotas demo"
 
-Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where run.json and report.html go; made if need be.")]
+Out = Annotated[
+    Path,
+    typer.Option(
+        "--out",
+        rich_help_panel=OUTPUT_HEADING,
+        metavar="DIR",
+        help="Where run.json and report.html go; made if need be.",
+    ),
+]
 
 
 def demo(out: Out = Path("demo-output"), output: OutputForm = Output.TABLE) -> None:

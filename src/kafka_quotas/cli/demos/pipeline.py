@@ -14,6 +14,7 @@ import typer
 
 from kafka_quotas.cli.charts.html_page import require_jinja
 from kafka_quotas.cli.charts.plot import require_matplotlib
+from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.load_test.views.live import live_watcher
 from kafka_quotas.cli.load_test.views.view import print_load
@@ -112,12 +113,13 @@ class Recording:
     """Two defaults for bytes/s written: one that some clients exceed, one that few do."""
 
 
-@option_group
+@option_group(OPTIONS_HEADING)
 class DemoOptions:
     """The options of `pipeline demo`."""
 
     out: Path = option(
         "--out DIR",
+        rich_help_panel=OUTPUT_HEADING,
         default=Path("pipeline-demo-output"),
         help="Where everything goes; what an earlier demo left is replaced.",
     )

@@ -8,9 +8,22 @@ import inspect
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from kafka_quotas.cli.framework.commands import PassThroughCommand
+from kafka_quotas.cli.framework.help_page import (
+    ARGUMENTS_HEADING,
+    COMMANDS_HEADING,
+    OPTIONS_HEADING,
+    Parameter,
+    command_sections,
+    help_text,
+    parameter_sections,
+    shown_value,
+    spellings,
+    summary,
+    usage_name,
+)
 
 _ENVIRONMENT = (
     ("KAFKA_QUOTAS_STORE", "The store where no option names one."),
@@ -50,17 +63,15 @@ def escape(text: str) -> str:
 def _lines(command: TyperCommand | TyperGroup, context: Any) -> Iterator[str]:
     yield f'.TH "{escape(page_name(context).upper())}" "1" "" "kafka\\-quotas" "User Commands"'
     yield ".SH NAME"
-    yield f"{escape(page_name(context))} \\- {escape(_summary(command))}"
+    yield f"{escape(page_name(context))} \\- {escape(summary(command).rstrip('.'))}"
     yield ".SH SYNOPSIS"
     yield f".B {escape(str(context.command_path))}"
     yield escape(" ".join(command.collect_usage_pieces(context)))
     yield ".SH DESCRIPTION"
     yield from _paragraphs(command.help or "")
-    parameters = [each for each in command.get_params(context) if not getattr(each, "hidden", False)]
-    yield from _parameters("ARGUMENTS", (each for each in parameters if isinstance(each, TyperArgument)), context)
-    yield from _parameters("OPTIONS", (each for each in parameters if isinstance(each, TyperOption)), context)
     if isinstance(command, TyperGroup):
-        yield from _section("COMMANDS", ((name, each.get_short_help_str(200)) for name, each in _children(command)))
+        yield from _commands(command)
+    yield from _parameters(command, context)
     if not isinstance(command, PassThroughCommand):
         yield from _section("ENVIRONMENT", _ENVIRONMENT)
     yield from _section("EXIT STATUS", command.exit_codes if isinstance(command, PassThroughCommand) else _EXIT_CODES)
@@ -69,11 +80,6 @@ def _lines(command: TyperCommand | TyperGroup, context: Any) -> Iterator[str]:
 
 def _children(group: TyperGroup) -> Iterator[tuple[str, Any]]:
     return ((name, command) for name, command in group.commands.items() if not command.hidden)
-
-
-def _summary(command: TyperCommand | TyperGroup) -> str:
-    first = inspect.cleandoc(command.help or "").split("\n\n")[0]
-    return " ".join(first.split()).rstrip(".")
 
 
 def _paragraphs(text: str) -> Iterator[str]:
@@ -86,29 +92,43 @@ def _paragraphs(text: str) -> Iterator[str]:
             yield escape(" ".join(paragraph.split()))
 
 
-def _parameters(title: str, parameters: Iterable[TyperArgument | TyperOption], context: Any) -> Iterator[str]:
-    listed = list(parameters)
-    if listed:
-        yield f".SH {title}"
-    for parameter in listed:
-        _, help_text = parameter.get_help_record(context) or ("", "")
-        yield ".TP"
-        yield _heading(parameter, context)
-        yield escape(" ".join(help_text.split()))
+def _commands(group: TyperGroup) -> Iterator[str]:
+    yield ".SH COMMANDS"
+    for heading, rows in command_sections(group):
+        if heading != COMMANDS_HEADING:
+            yield f".SS {escape(heading)}"
+        yield from _rows(rows)
 
 
-def _heading(parameter: TyperArgument | TyperOption, context: Any) -> str:
+def _parameters(command: TyperCommand | TyperGroup, context: Any) -> Iterator[str]:
+    """Yield the arguments, then the options with a subsection for each heading but the first."""
+    under_options = False
+    for section in parameter_sections(command.get_params(context)):
+        if section.heading == ARGUMENTS_HEADING:
+            yield ".SH ARGUMENTS"
+        elif not under_options:
+            yield ".SH OPTIONS"
+            under_options = True
+        if section.heading not in (ARGUMENTS_HEADING, OPTIONS_HEADING):
+            yield f".SS {escape(section.heading)}"
+        for parameter in section.parameters:
+            yield from (".TP", _heading(parameter, context), escape(help_text(parameter, context)))
+
+
+def _heading(parameter: Parameter, context: Any) -> str:
     if isinstance(parameter, TyperArgument):
-        return f"\\fI{escape(parameter.display_name_raw.upper())}\\fR"
-    spellings = sorted((*parameter.opts, *parameter.secondary_opts), key=len)  # Typer keeps those of --help in a set
-    names = ", ".join(f"\\fB{escape(name)}\\fR" for name in spellings)
-    if parameter.is_flag or parameter.count:
-        return names
-    return f"{names} \\fI{escape(parameter.metavar or parameter.display_type(context))}\\fR"
+        return f"\\fI{escape(usage_name(parameter))}\\fR"
+    names = ", ".join(f"\\fB{escape(name)}\\fR" for name in spellings(parameter))
+    value = shown_value(parameter, context)
+    return names if value is None else f"{names} \\fI{escape(value)}\\fR"
 
 
 def _section(title: str, rows: Iterable[tuple[str, str]]) -> Iterator[str]:
     yield f".SH {title}"
+    yield from _rows(rows)
+
+
+def _rows(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
     for name, text in rows:
         yield from (".TP", f"\\fB{escape(name)}\\fR", escape(text))
 

@@ -12,8 +12,9 @@ from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperOption
 
+from kafka_quotas.cli.framework.help_page import PagedCommand
 from kafka_quotas.core.errors import UsageError
 
 ORDER = "kafka_quotas.option_order"
@@ -26,7 +27,7 @@ _DEFAULTS = {
 }
 
 
-class EntityCommand(TyperCommand):
+class EntityCommand(PagedCommand):
     """A command with entity options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -68,7 +69,7 @@ class PassThroughOption:
     help: str
 
 
-class PassThroughCommand(TyperCommand):
+class PassThroughCommand(PagedCommand):
     """A command that leaves all its arguments unparsed in the context's `args`.
 
     Subclasses set what the manual page documents.

@@ -7,6 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from kafka_quotas.cli.framework.help_page import Parameter, argument_name, parameter_sections, shown_value, spellings
 from kafka_quotas.cli.framework.lazy_group import walk_commands
 from kafka_quotas.cli.output.json_text import Json, json_text
 from kafka_quotas.cli.output.render import SCHEMA_PREFIX, View
@@ -28,19 +29,20 @@ def _command(command: TyperCommand | TyperGroup, context: Any) -> dict[str, Json
         "help": _one_line(command.help),
         "usage": " ".join(command.collect_usage_pieces(context)),
         "parameters": [
-            _parameter(each, context)
-            for each in command.get_params(context)
-            if isinstance(each, TyperArgument | TyperOption) and not getattr(each, "hidden", False)
+            _parameter(each, section.heading, context)
+            for section in parameter_sections(command.get_params(context))
+            for each in section.parameters
         ],
         "commands": [f"{path} {name}" for name in children],
     }
 
 
-def _parameter(parameter: TyperArgument | TyperOption, context: Any) -> dict[str, Json]:
+def _parameter(parameter: Parameter, heading: str, context: Any) -> dict[str, Json]:
     return {
+        "heading": heading,
         "kind": "option" if isinstance(parameter, TyperOption) else "argument",
         "names": _names(parameter),
-        "value": _value(parameter, context),
+        "value": shown_value(parameter, context) if isinstance(parameter, TyperOption) else argument_name(parameter),
         "required": bool(parameter.required),
         "repeatable": bool(getattr(parameter, "multiple", False) or parameter.nargs == -1),
         "default": _default(parameter.default),
@@ -48,21 +50,10 @@ def _parameter(parameter: TyperArgument | TyperOption, context: Any) -> dict[str
     }
 
 
-def _names(parameter: TyperArgument | TyperOption) -> list[str]:
+def _names(parameter: Parameter) -> list[str]:
     if isinstance(parameter, TyperArgument):
         return [parameter.name or ""]
-    return sorted((*parameter.opts, *parameter.secondary_opts), key=lambda name: (len(name), name))
-
-
-def _value(parameter: TyperArgument | TyperOption, context: Any) -> str | None:
-    """Return how a help text writes the value: `FILE`, or the choices.
-
-    Returns:
-        None for an option without a value.
-    """
-    if isinstance(parameter, TyperOption) and (parameter.is_flag or parameter.count):
-        return None
-    return str(parameter.metavar or parameter.display_type(context))
+    return spellings(parameter)
 
 
 def _one_line(text: str | None) -> str:

@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from kafka_quotas.cli.framework.commands import PassThroughCommand
 from kafka_quotas.cli.framework.converters import use_plain_values
+from kafka_quotas.cli.framework.help_page import GENERAL_HEADING, PagedCommand, PagedGroup
 from kafka_quotas.cli.framework.listing_options import selection_options, takes_selection
 from kafka_quotas.core.errors import KafkaQuotasError
 
@@ -37,7 +38,7 @@ def lazy_commands(package: str, rows: Mapping[str, tuple[str, str]]) -> tuple[La
     )
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(PagedGroup):
     """A Typer group over a table of `LazyCommand`.
 
     Subclasses set the table.
@@ -86,6 +87,8 @@ def _real_command(row: LazyCommand) -> Command:
         target = app
     for registered in target.registered_commands:
         registered.callback = registered.callback and expand_groups(registered.callback)
+        if registered.cls is TyperCommand:
+            registered.cls = PagedCommand
     target._add_completion = False  # noqa: SLF001 - Typer offers it in its constructor only; the top level completes for all
     command = typer.main.get_command(target)
     assert isinstance(command, TyperCommand | TyperGroup)
@@ -147,7 +150,7 @@ def verbose_option() -> list[TyperOption]:
     """Return the option that every command takes and only the error boundary reads."""
     from kafka_quotas.cli.framework.option_groups import option, option_group, typer_options  # noqa: PLC0415 - as above
 
-    @option_group
+    @option_group(GENERAL_HEADING)
     class Verbosity:
         """What to show of an error."""
 

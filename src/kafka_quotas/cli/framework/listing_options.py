@@ -6,6 +6,7 @@ from typing import Any
 import typer
 from typer.core import TyperOption
 
+from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.output.view import Output, View
 from kafka_quotas.core.errors import UsageError
 
@@ -61,7 +62,7 @@ def selection_options(names: set[str]) -> list[TyperOption]:
         typer_options,
     )
 
-    @option_group
+    @option_group(OUTPUT_HEADING)
     class SelectionOptions:
         """The options that choose a part of a listing."""
 

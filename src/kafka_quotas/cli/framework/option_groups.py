@@ -6,6 +6,7 @@ gets the group as one value. A group may hold other groups, and may be extended 
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -21,6 +22,7 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 _INFO = "typer"
 _ANNOTATED: Any = Annotated
+_HEADINGS: dict[type[Any], str] = {}
 
 
 def option(*names: str, default: Any = None, **settings: Any) -> Any:
@@ -39,10 +41,19 @@ def required(*names: str, **settings: Any) -> Any:
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(required,))
-def option_group(cls: type[_T]) -> type[_T]:
-    """Make the class a group: a frozen dataclass whose fields are options, other groups or plain values."""
-    # Making a repr takes longer than all the rest, at every start, and nothing shows one.
-    return dataclass(frozen=True, slots=True, kw_only=True, repr=False)(cls)
+def option_group(heading: str) -> Callable[[type[_T]], type[_T]]:
+    """Return a decorator that makes a class a group whose options stand below a heading in help.
+
+    The group is a frozen dataclass whose fields are options, other groups or plain values.
+    """
+
+    def make(cls: type[_T]) -> type[_T]:
+        # Making a repr takes longer than all the rest, at every start, and nothing shows one.
+        made = dataclass(frozen=True, slots=True, kw_only=True, repr=False)(cls)
+        _HEADINGS[made] = heading
+        return made
+
+    return make
 
 
 class Without:
@@ -103,7 +114,7 @@ class _Group:
     def parameters(self) -> Iterator[Parameter]:
         for each in fields(self.kind):
             nested = self._nested(each)
-            annotation = _annotation(each)
+            annotation = _annotation(each, _HEADINGS.get(self.kind))
             if nested is not None:
                 yield from nested.parameters()
             elif annotation is not None and each.name not in self.without:
@@ -139,11 +150,18 @@ def _group_of(annotation: Any, default: object, without: frozenset[str]) -> _Gro
     return _Group(kind=kind, default=default, without=left_out)
 
 
-def _annotation(each: Field[Any]) -> Any:
-    """Return the annotation by which Typer knows a field as an option, None for a plain value."""
-    if _INFO in each.metadata:
-        return _ANNOTATED[each.type, each.metadata[_INFO]]
-    return each.type if any(isinstance(note, ParameterInfo) for note in get_args(each.type)[1:]) else None
+def _annotation(each: Field[Any], heading: str | None = None) -> Any:
+    """Return the annotation by which Typer knows a field as an option, None for a plain value.
+
+    The option stands below the heading unless it names one itself.
+    """
+    kind, *notes = (each.type, each.metadata[_INFO]) if _INFO in each.metadata else get_args(each.type) or (each.type,)
+    infos = [note for note in notes if isinstance(note, ParameterInfo)]
+    if not infos:
+        return None
+    info = copy(infos[0])
+    info.rich_help_panel = info.rich_help_panel or heading
+    return _ANNOTATED[kind, info]
 
 
 def _refuse_shared(command: str, parameters: list[Parameter]) -> None:

@@ -37,7 +37,7 @@ _MINUTE_TITLES = ("throttled_times", "throttled_total_ms", "throttled_share")
 _RECORDS = plain_columns((*_RECORD_TITLES, *_MINUTE_TITLES))
 
 
-@option_group
+@option_group("Live table")
 class TopOptions:
     """The options of `top` about the table."""
 

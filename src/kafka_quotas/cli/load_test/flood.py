@@ -35,7 +35,7 @@ from kafka_quotas.loadtest.plan.workload import ClientKind
 from kafka_quotas.loadtest.scenario.model import Scenario, ScenarioQuota, Security
 
 
-@option_group
+@option_group("Clients")
 class FloodClientOptions(ClientOptions):
     """The options about the clients of a flood."""
 
@@ -51,7 +51,7 @@ class FloodClientOptions(ClientOptions):
 OneConnection = Annotated[FloodClientOptions, Without("connections")]
 
 
-@option_group
+@option_group("Verdict")
 class FloodVerdictOptions:
     """The options about what is judged in a flood."""
 

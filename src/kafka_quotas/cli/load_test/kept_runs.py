@@ -9,6 +9,7 @@ import typer
 
 from kafka_quotas.cli.charts.html_page import page_html
 from kafka_quotas.cli.charts.plot import require_matplotlib, save_plot
+from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.load_test.result_output import PLOT_FILE, REPORT_FILE, written_together
 from kafka_quotas.cli.load_test.views.charts import load_series
@@ -35,7 +36,7 @@ Runs = Annotated[Path, typer.Argument(help="Folder that load-test wrote with --o
 def report(
     folder: Run,
     *,
-    png: Annotated[bool, typer.Option("--png", help="Draw run.png as well.")] = False,
+    png: Annotated[bool, typer.Option("--png", rich_help_panel=OUTPUT_HEADING, help="Draw run.png as well.")] = False,
     output: OutputForm = Output.TABLE,
 ) -> None:
     """Draw a kept run's report again, and tell its verdict.
@@ -67,7 +68,7 @@ def end_with_verdict(result: LoadResult) -> None:
         raise typer.Exit(1)
 
 
-@option_group
+@option_group("Tolerances")
 class ComparisonOptions:
     """The options about by how much a second run may be worse."""
 

@@ -12,7 +12,7 @@ from kafka_quotas.loadtest.judge.merge import merge_shards
 from kafka_quotas.loadtest.result.shard_file import read_shard
 
 Folders = Annotated[
-    list[Path], typer.Argument(metavar="DIR...", help="The folders that all shards wrote with --out, in any order.")
+    list[Path], typer.Argument(metavar="DIR", help="The folders that all shards wrote with --out, in any order.")
 ]
 
 

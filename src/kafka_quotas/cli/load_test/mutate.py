@@ -29,7 +29,7 @@ _TOPICS_TO_CHANGE: Final = 100
 _CLIENTS: Final = (ClientKind.RAW, ClientKind.KAFKA_PYTHON)
 
 
-@option_group
+@option_group("Topics")
 class MutationOptions:
     """The options about what the requests of a flood do to topics."""
 

@@ -91,7 +91,7 @@ HonorThrottle = Annotated[
 ]
 
 
-@option_group
+@option_group("Clients")
 class ClientOptions:
     """The options about the clients of a run, and the load that each of them is."""
 
@@ -165,7 +165,7 @@ class ClientOptions:
         return tuple(map(parse_entity_name, self.entity or (_DEFAULT_CLIENT,)))
 
 
-@option_group
+@option_group("Duration")
 class LengthOptions:
     """The options about how long a run takes."""
 
@@ -238,7 +238,7 @@ def aborts(texts: list[str] | None) -> tuple[Expectation, ...]:
     return tuple(map(parse_abort, texts or ()))
 
 
-@option_group
+@option_group("Shards")
 class ShardOptions:
     """The options about a load that several processes share."""
 

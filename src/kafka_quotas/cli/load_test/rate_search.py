@@ -17,7 +17,7 @@ _NOUN = "load-rate"
 _TIME = "15min"
 
 
-@option_group
+@option_group("Search for a rate")
 class SearchOptions:
     """The options of the search for the highest rate that keeps a target."""
 

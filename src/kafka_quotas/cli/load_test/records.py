@@ -53,7 +53,7 @@ from kafka_quotas.loadtest.scenario.model import Scenario, ScenarioClient
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-@option_group
+@option_group("Target")
 class RecordTargetOptions:
     """The options about the target of records."""
 
@@ -68,7 +68,7 @@ class RecordTargetOptions:
     change: ChangeOptions
 
 
-@option_group
+@option_group("Records")
 class RecordOptions:
     """The options about the records that clients move."""
 
@@ -104,7 +104,7 @@ class RecordOptions:
         )
 
 
-@option_group
+@option_group("Verdict")
 class RecordVerdictOptions:
     """The options about what is judged where records move."""
 
@@ -139,7 +139,7 @@ class RecordVerdictOptions:
     command_config: CommandConfig = None
 
 
-@option_group
+@option_group("Load")
 class LoadOptions:
     """The options of `produce` and `consume`."""
 

@@ -40,7 +40,7 @@ RequestQuota = Annotated[
 ]
 
 
-@option_group
+@option_group("Topic")
 class TopicOptions:
     """The options about the topic of the requests."""
 
@@ -56,7 +56,7 @@ class TopicOptions:
     )
 
 
-@option_group
+@option_group("Requests")
 class FloodRequestOptions:
     """The options about the requests."""
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from kafka_quotas.cli.charts.html_page import page_html
 from kafka_quotas.cli.charts.plot import check_plot_targets, save_plot
+from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.view import load_listing, print_load
@@ -97,14 +98,17 @@ def _move_all(scratch: Path, folder: Path) -> dict[str, OSError]:
     return errors
 
 
-@option_group
+@option_group(OUTPUT_HEADING)
 class ResultOutput:
     """The output of a result: its form on standard output, its plots, and its folder."""
 
     output: OutputForm = Output.TABLE
-    plot: list[Path] | None = option("--plot FILE", help="Draw the run into FILE, .png or .svg; may be repeated.")
+    plot: list[Path] | None = option(
+        "--plot FILE", rich_help_panel=OUTPUT_HEADING, help="Draw the run into FILE, .png or .svg; may be repeated."
+    )
     out: Path | None = option(
         "--out DIR",
+        rich_help_panel=OUTPUT_HEADING,
         help="Keep run.json, report.html, samples.parquet and .hgrm files in DIR, which is made if need be.",
     )
     junit: Path | None = option(

@@ -63,7 +63,7 @@ Scale = Annotated[
 ]
 
 
-@option_group
+@option_group("Verdict")
 class VerdictOptions:
     """The options about what of a scenario is run and judged."""
 

@@ -34,7 +34,7 @@ Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON schema of
 MaybeScenario = Annotated[
     str | None,
     typer.Argument(
-        metavar="[SCENARIO]",
+        metavar="SCENARIO",
         help="A file (with its .yaml), or the name of a scenario that is shipped.",
         show_default=False,
         autocompletion=complete_scenarios,
@@ -51,7 +51,7 @@ AskedQuestion = Annotated[
 ]
 NewFile = Annotated[
     Path | None,
-    typer.Argument(metavar="[FILE]", help="The file to write, which must not exist. Without it standard output."),
+    typer.Argument(metavar="FILE", help="The file to write, which must not exist. Without it standard output."),
 ]
 _ANY_JARS = Path("jars")
 """Stands for jars where a broker would be started: nothing is started here, so it does not matter where they are."""

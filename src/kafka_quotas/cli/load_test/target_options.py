@@ -29,7 +29,7 @@ JournalFolder = Annotated[
 ]
 
 
-@option_group
+@option_group("Cluster")
 class ClusterOptions:
     """The options that name the cluster to put under load."""
 
@@ -70,7 +70,7 @@ class ClusterOptions:
         return bool(names)
 
 
-@option_group
+@option_group("Connection and login")
 class CredentialOptions:
     """The options about how clients connect and log in."""
 
@@ -95,7 +95,7 @@ class CredentialOptions:
         return properties
 
 
-@option_group
+@option_group("What a run may change")
 class ChangeOptions:
     """The options about what a run may change, and where it notes what to put back."""
 
@@ -108,7 +108,7 @@ class ChangeOptions:
         return self.journal_dir or default_journal_folder()
 
 
-@option_group
+@option_group("Target")
 class TargetOptions:
     """The options about the target of a run."""
 
@@ -150,7 +150,7 @@ class TargetOptions:
         )
 
 
-@option_group
+@option_group("Quota windows")
 class LoadWindowOptions(WindowOptions):
     """The options about the quota window of the target."""
 

@@ -29,7 +29,7 @@ Selectors = Annotated[
 ]
 
 
-@option_group
+@option_group("Desired state")
 class DesiredOptions:
     """The options that say what a store should hold, beside the files."""
 

@@ -24,7 +24,7 @@ _SHORT_NAMES = {USER: "--user", CLIENT_ID: "--client", IP: "--ip", TOPIC: "--top
 _UNSET = "is the shell variable behind it set? the default is a flag: {option}-default"
 
 
-@option_group
+@option_group("Client")
 class ClientNames:
     """The options that name a client."""
 
@@ -45,7 +45,7 @@ class ClientNames:
                 checked_name(name, value)
 
 
-@option_group
+@option_group("Entity")
 class EntityOptions(ClientNames):
     """The options that name an entity, or all entities that fit."""
 

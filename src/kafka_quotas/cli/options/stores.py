@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.completion.values import complete_contexts, complete_forms, complete_stores
+from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING, STORE_HEADING
 from kafka_quotas.cli.framework.listing_options import parse_view, with_selection
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_store
@@ -16,12 +17,20 @@ CommandConfig = Annotated[
     typer.Option(
         "--command-config",
         metavar="FILE",
+        rich_help_panel=STORE_HEADING,
         help="A file of client properties by Kafka's own names (security.protocol, sasl.jaas.config, ...). "
-        "Without it the variable KAFKA_QUOTAS_COMMAND_CONFIG counts.",
+        "[env: KAFKA_QUOTAS_COMMAND_CONFIG]",
     ),
 ]
 OutputForm = Annotated[
-    Output, typer.Option("--output", "-o", metavar="FORM", help="table, json, yaml, csv or markdown.")
+    Output,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FORM",
+        help="table, json, yaml, csv or markdown.",
+        rich_help_panel=OUTPUT_HEADING,
+    ),
 ]
 """For what is no listing: a report or a calculation."""
 ListingView = Annotated[
@@ -31,6 +40,7 @@ ListingView = Annotated[
         "-o",
         metavar="FORM",
         help="table, json, yaml, csv or markdown.",
+        rich_help_panel=OUTPUT_HEADING,
         parser=parse_view,
         callback=with_selection,
         autocompletion=complete_forms,
@@ -39,21 +49,20 @@ ListingView = Annotated[
 """For a listing; with it come --columns and --limit, see `selection`."""
 
 
-@option_group
+@option_group(STORE_HEADING)
 class StoreOptions:
     """The options that choose a store."""
 
     store: str | None = option(
         "--store URL",
-        help="Where quotas live: local:PATH, zk://HOST:PORT/CHROOT, kafka://HOST:PORT or static:FILE. "
-        "Without it the variable KAFKA_QUOTAS_STORE counts, then the context in use, else the local store in your "
-        "data folder.",
+        help="local:PATH, zk://HOST:PORT/CHROOT, kafka://HOST:PORT or static:FILE. Default: the context in use, else "
+        "the local store in your data folder. [env: KAFKA_QUOTAS_STORE]",
         autocompletion=complete_stores,
     )
     context: str | None = option(
         "--context NAME",
-        help="The store and login of a context, see 'kafka-quotas context'. Without it and without a store the "
-        "variable KAFKA_QUOTAS_CONTEXT counts, else the context in use.",
+        help="The store and login of a context, see 'kafka-quotas context'. Default: the context in use. "
+        "[env: KAFKA_QUOTAS_CONTEXT]",
         autocompletion=complete_contexts,
     )
     bootstrap_server: str | None = option(

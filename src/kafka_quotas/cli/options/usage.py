@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kafka_quotas.commands.insight.usage_source import UsageReading
 
 
-@option_group
+@option_group("Measured usage")
 class UsageOptions:
     """The options that name the source of rates and throttle times."""
 

@@ -13,7 +13,7 @@ from kafka_quotas.core.model.quota_window import (
 )
 
 
-@option_group
+@option_group("Quota windows")
 class WindowOptions:
     """The options of both quota windows, that of controller mutations and that of everything else."""
 
@@ -55,7 +55,7 @@ class WindowOptions:
         return window_settings(given, sources=tuple(sources))
 
 
-@option_group
+@option_group("Quota windows")
 class BrokerWindowOptions(WindowOptions):
     """The options of quota windows where the brokers of a cluster may be asked for them."""
 

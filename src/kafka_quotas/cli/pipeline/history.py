@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.output.render import Listing, Output, Table, columns, print_listing, write
 from kafka_quotas.cli.pipeline.options import Data
@@ -20,7 +21,12 @@ from kafka_quotas.pipeline.engine.progress import JobProgress
 _WEEK_HOURS = 168
 
 Old = Annotated[Path, typer.Argument(metavar="OLD", help="A data folder with _layout.json in it.")]
-Out = Annotated[str, typer.Option("--out", metavar="DATA", help="The folder or URL of Delta tables to write.")]
+Out = Annotated[
+    str,
+    typer.Option(
+        "--out", rich_help_panel=OUTPUT_HEADING, metavar="DATA", help="The folder or URL of Delta tables to write."
+    ),
+]
 Retention = Annotated[
     int,
     typer.Option(

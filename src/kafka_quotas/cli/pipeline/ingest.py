@@ -43,7 +43,7 @@ Files = Annotated[
 ]
 
 
-@option_group
+@option_group("Input")
 class IngestOptions:
     """The options about what is read, and where to."""
 

@@ -20,7 +20,7 @@ from kafka_quotas.pipeline.recommend.capacity import read_capacities
 Data = Annotated[str, typer.Argument(metavar="DATA", help="The folder or URL that ingest wrote to.")]
 
 
-@option_group
+@option_group("Engine")
 class EngineOptions:
     """The options about where a job runs: on this machine, or on Spark with these settings."""
 
@@ -94,7 +94,7 @@ def _default_log() -> Path:
     return user_log_path("kafka-quotas") / "spark.log"
 
 
-@option_group
+@option_group("Recommendation")
 class AdviceOptions:
     """The options about what a recommendation is for, and what it tolerates."""
 

@@ -4,6 +4,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.options.windows import WindowOptions
@@ -15,7 +16,7 @@ from kafka_quotas.commands.pipeline.recommend import recommend as run_recommend
 from kafka_quotas.pipeline.engine.choice import require_libraries
 
 
-@option_group
+@option_group(OUTPUT_HEADING)
 class AdviceOutputOptions:
     """The options about what becomes of a recommendation."""
 
@@ -25,7 +26,9 @@ class AdviceOutputOptions:
         "USER/CLIENT-ID, as --default-of says.",
     )
     file: Path | None = option("--file FILE", help="Write the quotas there, as diff and apply take them.")
-    out: str | None = option("--out DIR", help="Write the Delta table recommendation there, a folder or URL.")
+    out: str | None = option(
+        "--out DIR", rich_help_panel=OUTPUT_HEADING, help="Write the Delta table recommendation there, a folder or URL."
+    )
 
 
 def recommend(

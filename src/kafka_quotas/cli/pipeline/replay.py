@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
 from kafka_quotas.cli.options.windows import WindowOptions
@@ -50,12 +51,15 @@ class Models(StrEnum):
     BOTH = "both"
 
 
-MoreFiles = Annotated[
-    list[str] | None, typer.Argument(metavar="[FILE]...", help="More files of quotas, as after --quotas.")
-]
+MoreFiles = Annotated[list[str] | None, typer.Argument(metavar="FILE", help="More files of quotas, as after --quotas.")]
 Out = Annotated[
     str | None,
-    typer.Option("--out", metavar="DIR", help="Write the Delta tables entities and whatif there, a folder or URL."),
+    typer.Option(
+        "--out",
+        rich_help_panel=OUTPUT_HEADING,
+        metavar="DIR",
+        help="Write the Delta tables entities and whatif there, a folder or URL.",
+    ),
 ]
 Spans = Annotated[
     bool,
@@ -70,7 +74,7 @@ _COLUMNS = columns(
 )
 
 
-@option_group
+@option_group("Replay")
 class ReplayOptions:
     """The options about what is proposed, and how it is replayed."""
 

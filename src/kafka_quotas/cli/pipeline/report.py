@@ -10,6 +10,7 @@ import typer
 
 from kafka_quotas.cli.charts.html_page import require_jinja, save_page
 from kafka_quotas.cli.charts.plot import require_matplotlib
+from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.options.stores import StoreOrContext
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.render import write
@@ -22,8 +23,15 @@ from kafka_quotas.commands.pipeline.report import report as run_report
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.engine.choice import require_libraries
 
-Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="The page: one HTML file that needs nothing else.")]
-Title = Annotated[str, typer.Option("--title", metavar="TEXT", help="The page's heading.")]
+Out = Annotated[
+    Path,
+    typer.Option(
+        "--out", rich_help_panel=OUTPUT_HEADING, metavar="FILE", help="The page: one HTML file that needs nothing else."
+    ),
+]
+Title = Annotated[
+    str, typer.Option("--title", rich_help_panel=OUTPUT_HEADING, metavar="TEXT", help="The page's heading.")
+]
 Quotas = Annotated[
     str | None, typer.Option("--quotas", metavar="FILE", help="The quotas in force; without it those in the store.")
 ]

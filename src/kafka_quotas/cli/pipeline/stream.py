@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.options.stores import StoreOrContext
 from kafka_quotas.cli.options.windows import ClientWindow
@@ -45,12 +46,15 @@ SourceText = Annotated[
 ]
 
 
-@option_group
+@option_group("Stream")
 class StreamTargetOptions:
     """The options about where a stream goes, and the quotas that it is held against."""
 
     out: str = option(
-        "--out TARGET", default=CONSOLE, help="A folder for Parquet, kafka://HOST:PORT/TOPIC, or - to show batches."
+        "--out TARGET",
+        rich_help_panel=OUTPUT_HEADING,
+        default=CONSOLE,
+        help="A folder for Parquet, kafka://HOST:PORT/TOPIC, or - to show batches.",
     )
     checkpoint: Path | None = option(
         "--checkpoint DIR",
@@ -61,7 +65,7 @@ class StreamTargetOptions:
     )
 
 
-@option_group
+@option_group("Batches")
 class BatchOptions:
     """The options about the batches of a stream."""
 

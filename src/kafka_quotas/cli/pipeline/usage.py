@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
 from kafka_quotas.cli.options.windows import ClientWindow
 from kafka_quotas.cli.output.render import (
@@ -34,7 +35,10 @@ Quotas = Annotated[
 Out = Annotated[
     str | None,
     typer.Option(
-        "--out", metavar="DIR", help="Write the Delta tables entities, usage and usage_profile there, a folder or URL."
+        "--out",
+        rich_help_panel=OUTPUT_HEADING,
+        metavar="DIR",
+        help="Write the Delta tables entities, usage and usage_profile there, a folder or URL.",
     ),
 ]
 

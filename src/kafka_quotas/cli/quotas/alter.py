@@ -43,7 +43,7 @@ _COLUMNS = columns("key, old>, new>")
 _FEW = 5
 
 
-@option_group
+@option_group("Change")
 class AlterOptions:
     """The options of `alter` about what changes, and how."""
 

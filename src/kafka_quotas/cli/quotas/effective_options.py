@@ -24,7 +24,7 @@ _KINDS: dict[str, LevelKind] = {kind.value: kind for kind in LevelKind} | {
 }
 
 
-@option_group
+@option_group("Effective quotas")
 class EffectiveOptions:
     """The options that go with `--effective`, and `--topic`, which alone names a topic's threshold."""
 

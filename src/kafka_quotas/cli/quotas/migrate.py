@@ -24,7 +24,7 @@ _QUIET = (MigrationOutcome.MIGRATED, MigrationOutcome.SAME)
 _WOULD = {MigrationOutcome.MIGRATED: "would be migrated", MigrationOutcome.REFUSED: "would be refused"}
 
 
-@option_group
+@option_group("Source and target")
 class MigrateOptions:
     """The options of `migrate` about the two stores."""
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import choose_known_store
 from kafka_quotas.cli.options.journal import Reason, open_journal, recorder_for
@@ -35,21 +36,23 @@ from kafka_quotas.system_clock import SystemClock
 EntryId = Annotated[
     str | None,
     typer.Argument(
-        metavar="[ID]",
+        metavar="ID",
         help="The entry of the journal to undo: its id, how the id begins, or 'last'.",
         show_default=False,
     ),
 ]
 
 
-@option_group
+@option_group(OPTIONS_HEADING)
 class RevertOptions:
     """The options of `revert` about what is undone, and how."""
 
     list_: bool = option("--list", default=False, help="Show the journal, oldest entries first.")
     due: bool = option("--due", default=False, help="Undo everything that 'alter --for' said was to last until now.")
     yes: bool = option("--yes", "-y", default=False, help="Undo it now. Without this it is only shown.")
-    out: Path | None = option("--out FILE", help="Write the opposite change into a plan file, for 'apply'.")
+    out: Path | None = option(
+        "--out FILE", rich_help_panel=OUTPUT_HEADING, help="Write the opposite change into a plan file, for 'apply'."
+    )
     force: bool = option("--force", default=False, help="Go back also where a quota has another value by now.")
     allow_invalid: bool = option(
         "--allow-invalid",

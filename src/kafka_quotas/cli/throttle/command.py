@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING, PagedGroup
 from kafka_quotas.cli.framework.option_groups import option, option_group, required
 from kafka_quotas.cli.options.figures import (
     FigureUnit,
@@ -37,7 +38,9 @@ from kafka_quotas.core.quotas.simulation import Algorithm
 KIP_599_WINDOW = QuotaWindow(samples=100, window_s=1)
 """The window of KIP-599's example."""
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Calculate rates, delays and bursts as Kafka does.")
+app = typer.Typer(
+    cls=PagedGroup, add_completion=False, no_args_is_help=True, help="Calculate rates, delays and bursts as Kafka does."
+)
 app.command(name="simulate")(simulate)
 
 
@@ -50,7 +53,7 @@ class AlgorithmChoice(StrEnum):
     SPREAD_FILL = Algorithm.SPREAD_FILL.value
 
 
-@option_group
+@option_group("Burst")
 class BurstOptions:
     """The options that describe a burst of controller mutations."""
 
@@ -86,7 +89,7 @@ _EXAMPLE = BurstOptions(quota="5", burst="560")
 """The burst of KIP-599's example."""
 
 
-@option_group
+@option_group("Traffic")
 class RateOptions:
     """The options of `throttle rate` about the traffic."""
 
@@ -126,7 +129,7 @@ def rate(
     print_answer("throttle-rate", throttle_rate(traffic, window), output, window=window, window_origin=origin)
 
 
-@option_group
+@option_group("Load")
 class RequestLoadOptions:
     """The options of `throttle request` about the load."""
 
@@ -215,10 +218,18 @@ def compare(
     *,
     burst: BurstOptions = _EXAMPLE,
     windows: Annotated[BrokerWindowOptions, ONLY_CONTROLLER],
-    chart: Annotated[bool, typer.Option("--chart", help="Draw the states over time below the tables.")] = False,
+    chart: Annotated[
+        bool,
+        typer.Option("--chart", rich_help_panel=OUTPUT_HEADING, help="Draw the states over time below the tables."),
+    ] = False,
     plot: Annotated[
         list[Path] | None,
-        typer.Option("--plot", metavar="FILE", help="Draw the states into a .png or .svg file; may be repeated."),
+        typer.Option(
+            "--plot",
+            rich_help_panel=OUTPUT_HEADING,
+            metavar="FILE",
+            help="Draw the states into a .png or .svg file; may be repeated.",
+        ),
     ] = None,
     output: OutputForm = Output.TABLE,
 ) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from kafka_quotas.cli.charts.plot import check_plot_targets, show_chart
 from kafka_quotas.cli.charts.text_chart import Series, Style
+from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group, required
 from kafka_quotas.cli.options.figures import GenericQuota, client_window, controller_window, generic_quota
 from kafka_quotas.cli.options.stores import OutputForm
@@ -32,7 +33,7 @@ from kafka_quotas.core.quotas.simulation import (
 )
 
 
-@option_group
+@option_group("Simulation")
 class SimulateOptions:
     """The options of `throttle simulate` about the algorithm, the events and what is shown."""
 
@@ -51,8 +52,12 @@ class SimulateOptions:
     )
     form: EventFormat | None = option("--format", help="jsonl or csv. Default: by the name, else by the content.")
     summary: bool = option("--summary", default=False, help="Only the totals, not each decision.")
-    chart: bool = option("--chart", default=False, help="Draw rate, bound and delay over time.")
-    plot: list[Path] | None = option("--plot FILE", help="Draw the same into a .png or .svg file; may be repeated.")
+    chart: bool = option(
+        "--chart", rich_help_panel=OUTPUT_HEADING, default=False, help="Draw rate, bound and delay over time."
+    )
+    plot: list[Path] | None = option(
+        "--plot FILE", rich_help_panel=OUTPUT_HEADING, help="Draw the same into a .png or .svg file; may be repeated."
+    )
 
 
 def simulate(

@@ -7,7 +7,14 @@ import pytest
 import typer
 from typer.core import TyperCommand, TyperOption
 
-from kafka_quotas.cli.framework.option_groups import Without, expand_groups, option, option_group, required
+from kafka_quotas.cli.framework.option_groups import (
+    Without,
+    expand_groups,
+    option,
+    option_group,
+    required,
+    typer_options,
+)
 
 
 def _complete(incomplete: str) -> list[str]:
@@ -21,7 +28,7 @@ def _doubled(value: int) -> int:
 Single = Annotated[Path | None, typer.Option("--file", metavar="FILE", help="A file.")]
 
 
-@option_group
+@option_group("Names")
 class Names:
     """Options that name something."""
 
@@ -32,7 +39,7 @@ class Names:
     note: str = "unset"
 
 
-@option_group
+@option_group("More names")
 class MoreNames(Names):
     """The same with a count, of which the tags have another help text."""
 
@@ -40,7 +47,7 @@ class MoreNames(Names):
     count: int = option("--count", default=3, min=1, callback=_doubled, help="How many.")
 
 
-@option_group
+@option_group("All names")
 class Everything:
     """A group that holds groups."""
 
@@ -72,6 +79,13 @@ def test_typer_sees_the_options_of_a_group_in_its_place() -> None:
     assert (loud.opts, loud.secondary_opts, loud.is_flag, loud.default) == (["--loud"], ["--quiet"], True, False)
     assert (tags.multiple, tags.default, tags.envvar, tags.help) == (True, None, "TAGS", "Which.")
     assert (file.required, file.default) == (False, None)
+    assert [each.rich_help_panel for each in options] == [None, *["Names"] * 4, None]
+
+
+def test_options_stand_below_the_heading_of_the_innermost_group() -> None:
+    headings = {each.name: each.rich_help_panel for each in typer_options(Everything)}
+    assert headings == {"user": "Names", "loud": "Names", "tags": "Names", "file": "Names", "more": "All names"}
+    assert {each.rich_help_panel for each in typer_options(MoreNames)} == {"More names"}
 
 
 def test_a_command_gets_its_groups_as_values(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +150,7 @@ def test_completion_asks_the_function_of_the_option() -> None:
 
 @pytest.mark.parametrize("other", ["--tag", "-u", "--quiet"])
 def test_groups_that_share_a_spelling_are_refused(other: str) -> None:
-    @option_group
+    @option_group("Names")
     class Rival:
         """A group with one option."""
 
