@@ -1,1 +1,1 @@
-"""Programs that write source files from the protocol's message definitions, and pages from what scenarios measure."""
+"""Programs that write files of this repository: sources from the message definitions, pages from what commands print or runs measure."""
