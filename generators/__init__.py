@@ -1,1 +1,1 @@
-"""Programs that write files of this repository: sources from the message definitions, pages from what commands print or runs measure."""
+"""Programs that write files of this repository: sources from definitions, pages from outputs and measurements."""
