@@ -6,6 +6,8 @@ Every run has the embedded cluster, with the daemon in front of it.
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from tests.support.brokers.java_process import free_port
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.load_test import run as load_run_command
@@ -38,14 +41,23 @@ class Bench:
         self._monkeypatch = monkeypatch
         self.daemon_pid = 0
         """The process id of the daemon of the run under way."""
-        self.store_url = self.cluster = ""
-        """The store of that daemon, and the cluster behind it."""
+        self.store_url = self.cluster = self.address = ""
+        """The store of that daemon, the cluster behind it, and its own address."""
+        self._others: list[subprocess.Popen[bytes]] = []
         monkeypatch.setattr(load_target, "running_daemon", self._noted_daemon)
 
     def run(
-        self, *options: str, at: float = 0.5, sabotage: Sabotage = lambda: None, seconds: int = 4
+        self,
+        *options: str,
+        at: float = 0.5,
+        sabotage: Sabotage = lambda: None,
+        seconds: int = 4,
+        scenario: Path | None = None,
     ) -> tuple[int, dict[str, Any]]:
-        """The exit code and the result of a run of `seconds`, after `sabotage` at the share `at` of it."""
+        """The exit code and the result of a run after `sabotage` at the share `at` of it.
+
+        Without a scenario it is a producer for `seconds`.
+        """
         is_done = False
 
         def look(progress: RunProgress) -> None:
@@ -60,8 +72,10 @@ class Bench:
 
         self._monkeypatch.setattr(load_run_command, "live_watcher", watching)
         code, out, err = run_cli(
-            *("load-test", "produce", "--embedded", "--through-daemon", "--duration", f"{seconds}s", *WINDOW),
-            *("--journal-dir", str(self._folder / "journals"), "--output", "json", *options),
+            *(("load-test", "produce", "--duration", f"{seconds}s", *WINDOW) if scenario is None else ()),
+            *(() if scenario is None else ("load-test", "run", str(scenario), "--experiment", "0s")),
+            *("--embedded", "--through-daemon", "--journal-dir", str(self._folder / "journals")),
+            *("--output", "json", *options),
         )
         assert out, err
         assert is_done
@@ -93,6 +107,19 @@ class Bench:
         writer.produce(DEFAULT_TOPIC, message.value())
         assert writer.flush(60) == 0
 
+    def restart_daemon(self, *more: str) -> None:
+        """Kill the daemon, and start another at its address with the same store, without waiting for it."""
+        self.signal_daemon(signal.SIGKILL)
+        options = (*more, "--listen", self.address, "--upstream", self.cluster, "--store", self.store_url)
+        command = [sys.executable, "-m", "kafka_quotas", "daemon", "run", *options]
+        self._others.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+    def close(self) -> None:
+        """End what was started in place of a daemon."""
+        for process in self._others:
+            process.kill()
+            process.wait()
+
     def signal_daemon(self, number: int) -> None:
         """Send a signal to the daemon."""
         os.kill(self.daemon_pid, number)
@@ -100,13 +127,15 @@ class Bench:
     @contextmanager
     def _noted_daemon(self, **given: Any) -> Iterator[RunningDaemon]:
         with running_daemon(**given) as daemon:
-            self.daemon_pid, self.store_url, self.cluster = daemon.pid, given["store_url"], given["upstream"]
+            self.daemon_pid, self.address = daemon.pid, daemon.bootstrap
+            self.store_url, self.cluster = given["store_url"], given["upstream"]
             yield daemon
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    return Bench(tmp_path, monkeypatch)
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    with closing(Bench(tmp_path, monkeypatch)) as bench:
+        yield bench
 
 
 def reasons(document: Mapping[str, Any], aspect: str, *, state: str) -> Sequence[str]:
@@ -125,6 +154,32 @@ def test_a_killed_daemon_voids_the_run(bench: Bench, share: float) -> None:
     assert (code, document["state"]) == (1, "void")
     (reason,) = reasons(document, "run", state="void")
     assert "did not answer any more from" in reason
+
+
+def test_a_planned_restart_of_the_daemon_is_part_of_the_run(bench: Bench, tmp_path: Path) -> None:
+    file, at_broker = tmp_path / "scenario.yaml", ("--broker-address", f"1={free_port()}")
+    file.write_text(
+        f"""
+schema: kafka-quotas.scenario/1
+name: restarted
+title: a daemon that is restarted loses no records
+window: {{samples: 1, seconds: 1}}
+duration: 14s
+warmup: 1s
+topics: [{{name: written}}]
+daemon: {{options: ["{at_broker[0]}", "{at_broker[1]}"]}}
+restarts: [{{server: "1", at: 1s, within: 13s}}]
+entities:
+  - {{client-id: app, does: produce, topic: written, rate: 20rec/s, judged: false,
+     properties: {{enable.idempotence: "true"}}}}
+""",
+        encoding="utf-8",
+    )
+    code, document = bench.run(at=0.15, sabotage=lambda: bench.restart_daemon(*at_broker), scenario=file)
+
+    assert (code, document["state"]) == (0, "met"), document["judgements"]
+    assert all(each.endswith("as planned") for each in reasons(document, "run", state="met"))
+    assert document["restarts"]
 
 
 def test_a_clock_that_is_set_voids_the_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,6 +89,8 @@ class RunFacts:
     title: str = "load-test"
     outages: tuple[str, ...] = ()
     """Outages and restarts of the target, steps of the clock, and standstills of this process, one line each."""
+    restarts: tuple[str, ...] = ()
+    """Planned restarts of the target that took place, one line each."""
 
 
 class MeasuredClient(Protocol):
@@ -133,6 +135,7 @@ def load_result(plan: LoadPlan, clients: Sequence[MeasuredClient], facts: RunFac
         cpu=facts.cpu,
         interrupted=facts.interrupted,
         outages=facts.outages,
+        restarts=facts.restarts,
         entities=tuple(
             _entity_result(plan, client, facts, verdict)
             for client, verdict in zip(clients, _verdicts(plan, clients, facts), strict=True)

@@ -139,6 +139,8 @@ def _of_run(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
         reasons.insert(0, f"the run was ended after {result.elapsed_s:.0f} s")
     for reason in reasons:
         yield Judgement(aspect=Aspect.RUN, state=State.VOID, evidence=reason)
+    for restart in result.restarts:
+        yield Judgement(aspect=Aspect.RUN, state=State.MET, evidence=restart)
 
 
 def _of_entities(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:

@@ -63,6 +63,7 @@ def merge_shards(shards: Sequence[Shard]) -> LoadResult:
         interrupted=any(result.interrupted for result in results),
         title=results[0].title,
         outages=tuple(_void(ordered)),
+        restarts=results[0].restarts,
     )
     whole = load_result(plan, clients, facts)
     return judge_run(

@@ -155,6 +155,23 @@ class ClientLoad(ClientSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRestart:
+    """A restart of a server of the target that belongs to the experiment, and does not make the run void.
+
+    A broker that stays away for longer, is restarted at another time, or is not restarted does.
+    """
+
+    server: str
+    """The id of a broker, as clients see it, or its HOST:PORT."""
+    at_s: float
+    """When the server may be gone at the earliest: seconds since the start of the load, in a scenario since the end of
+    the warm-up.
+    """
+    within_s: float
+    """Seconds after which it answers again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
     """A whole run."""
 
@@ -167,6 +184,8 @@ class LoadPlan:
     window: QuotaWindow
     enforcers: int | None = None
     """The number of brokers that keep the quota, each for itself, None for those that lead a client's topic."""
+    restarts: tuple[PlannedRestart, ...] = ()
+    """The restarts of its target that somebody makes during the run."""
     connect_timeout_s: float = 5.0
     run_id: int = 0
     """The number in every record, which distinguishes the records of this run from those of earlier ones."""

@@ -64,6 +64,7 @@ def run_document(result: LoadResult) -> dict[str, JsonValue]:
         ],
         "warnings": list(result.warnings),
         "outages": list(result.outages),
+        "restarts": list(result.restarts),
         "entities": [_entity(entity) for entity in result.entities],
         "broker_metrics": _columns(result.broker_samples, BROKER_COLUMNS),
         "probes": _columns(result.probes, PROBE_COLUMNS),

@@ -122,6 +122,7 @@ def result_of(data: Mapping[str, Any]) -> LoadResult:
         ),
         warnings=tuple(data["warnings"]),
         outages=tuple(data["outages"]),
+        restarts=tuple(data["restarts"]),
         broker_samples=tuple(_rows(BrokerSample, data["broker_metrics"], BROKER_COLUMNS)),
         probes=tuple(_rows(ProbeResult, data["probes"], PROBE_COLUMNS)),
     )

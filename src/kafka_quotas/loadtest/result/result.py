@@ -178,6 +178,8 @@ class LoadResult:
     """Warnings about the run itself, such as a machine that was too slow for it."""
     outages: tuple[str, ...] = ()
     """Whatever interrupted the experiment itself, such as a restart of its target, one line each."""
+    restarts: tuple[str, ...] = ()
+    """The restarts of the target that were planned, and took place as planned, one line each."""
     broker_samples: tuple[BrokerSample, ...] = ()
     probes: tuple[ProbeResult, ...] = ()
 

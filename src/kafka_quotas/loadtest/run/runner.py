@@ -98,7 +98,7 @@ def run_load(
         end_ns=start_ns + int((plan.warmup_s + plan.duration_s) * 1e9),
     )
     run = _Run(plan=plan, instants=instants, engines=_engines(plan, instants, views), clock=clock)
-    with TargetWatch(plan) as target:
+    with TargetWatch(plan, start_s=start_ns / 1e9) as target:
         run.drive(watcher, abort)
     end_ns = min(run.ended_ns, instants.end_ns)
     for client in run.clients:
@@ -115,6 +115,7 @@ def run_load(
             late_ms=sum(run.lateness_s) / max(len(run.lateness_s), 1) * 1000,
         ),
         interrupted=run.interrupted,
+        restarts=target.restarts,
         outages=(*target.findings, *run.clocks.findings, *run.standstills, *run.aborted),
     )
     return load_result(plan, run.clients, facts)

@@ -5,10 +5,13 @@ client has no responses for seconds, so its silence shows no outage. This connec
 bytes holds it back. It names itself as the first client of the run, so that the target sees nobody that is not part of
 the run.
 
-A target that was restarted has lost its quota windows. It shows by the end of the connection.
+A target that was restarted has lost its quota windows. It shows by the end of the connection. A plan may name servers
+that somebody restarts within a stated time: that alone is no outage, and a planned restart that nobody made is one.
 """
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
@@ -16,7 +19,7 @@ from kafka_quotas.loadtest.clients.raw.access import client_access
 from kafka_quotas.loadtest.clients.raw.connection import RawConnection
 from kafka_quotas.loadtest.clients.raw.leaders import Address, Leaders
 from kafka_quotas.loadtest.clients.raw.login import CONTACT_S, opened
-from kafka_quotas.loadtest.plan.plan import LoadPlan
+from kafka_quotas.loadtest.plan.plan import LoadPlan, PlannedRestart
 from kafka_quotas.loadtest.run.watches import RunWatch
 from kafka_quotas.stores.kafka.properties import KafkaAccess
 from kafka_quotas.wire.client.metadata import MetadataRequest
@@ -28,25 +31,59 @@ _VERSION: Final = 8
 _MOST_BROKERS: Final = 50
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """One outage of a server, in seconds since the start of the load."""
+
+    since_s: float
+    until_s: float | None
+    """None for one that lasts."""
+    text: str
+
+    def is_within(self, planned: PlannedRestart) -> bool:
+        """Return whether it is part of a planned restart, to the interval in which servers are asked."""
+        is_over = self.until_s is not None and self.until_s <= planned.at_s + planned.within_s + INTERVAL_S
+        return is_over and self.since_s >= planned.at_s - INTERVAL_S
+
+
 class Outages:
     """The outages of one server, from the answers and failures of its watch in order of time.
 
     There is no outage before the first answer: the client may have no login there.
     """
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, planned: Sequence[PlannedRestart] = ()) -> None:
         self._server = server
+        self._planned = tuple(planned)
         self._has_answered = False
         self._since_s: float | None = None
         self._is_silence = False
-        self._past: list[str] = []
+        self._past: list[Outage] = []
+
+    @property
+    def all(self) -> tuple[Outage, ...]:
+        """All outages in order, planned or not."""
+        if self._since_s is None:
+            return tuple(self._past)
+        text = f"{self._server} did not answer any more from {self._since_s:.0f} s on"
+        return (*self._past, Outage(since_s=self._since_s, until_s=None, text=text))
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """The outages, one line each."""
-        if self._since_s is None:
-            return tuple(self._past)
-        return (*self._past, f"{self._server} did not answer any more from {self._since_s:.0f} s on")
+        """The outages that nobody planned, and the planned restarts that did not take place, one line each."""
+        outages = self.all
+        unplanned = [each.text for each in outages if not any(map(each.is_within, self._planned))]
+        unseen = [
+            f"{self._server} was not restarted from {each.at_s:.0f} s to {each.at_s + each.within_s:.0f} s, as planned"
+            for each in self._planned
+            if not any(outage.is_within(each) for outage in outages)
+        ]
+        return (*unplanned, *unseen)
+
+    @property
+    def restarts(self) -> tuple[str, ...]:
+        """The outages that were planned, one line each."""
+        return tuple(f"{each.text}, as planned" for each in self.all if any(map(each.is_within, self._planned)))
 
     def answered(self, now_s: float) -> None:
         """Record an answer, which ends an outage."""
@@ -54,12 +91,13 @@ class Outages:
         if self._since_s is None:
             return
         if self._is_silence or now_s - self._since_s >= INTERVAL_S:
-            self._past.append(f"{self._server} did not answer from {self._since_s:.0f} s to {now_s:.0f} s")
+            text = f"{self._server} did not answer from {self._since_s:.0f} s to {now_s:.0f} s"
         else:
-            self._past.append(
+            text = (
                 f"{self._server} closed a connection after {self._since_s:.0f} s and took another at once: "
                 "it was restarted, or cut off"
             )
+        self._past.append(Outage(since_s=self._since_s, until_s=now_s, text=text))
         self._since_s = None
 
     def failed(self, asked_s: float, *, is_silence: bool) -> None:
@@ -75,17 +113,35 @@ class TargetWatch(RunWatch):
     leaves the ports alone to watch.
     """
 
-    def __init__(self, plan: LoadPlan, *, interval_s: float = INTERVAL_S, patience_s: float = PATIENCE_S) -> None:
-        super().__init__(interval_s=interval_s)
+    def __init__(
+        self,
+        plan: LoadPlan,
+        *,
+        interval_s: float = INTERVAL_S,
+        patience_s: float = PATIENCE_S,
+        start_s: float | None = None,
+    ) -> None:
+        super().__init__(interval_s=interval_s, start_s=start_s)
         self._plan = plan
         self._patience_s = patience_s
         self._client_id = plan.entities[0].name.client_id
         self._outages: dict[Address, Outages] = {}
+        self._names: dict[Address, tuple[str, ...]] = {}
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """The outages of all servers, one line each."""
-        return tuple(finding for each in self._outages.values() for finding in each.findings)
+        """What makes the run void: outages of all servers, and restarts that were planned in vain, one line each."""
+        known = {name for names in self._names.values() for name in names}
+        unknown = dict.fromkeys(each.server for each in self._plan.restarts if each.server not in known)
+        return (
+            *(finding for each in self._outages.values() for finding in each.findings),
+            *(f"no server of the target is {name}, which was to be restarted" for name in unknown),
+        )
+
+    @property
+    def restarts(self) -> tuple[str, ...]:
+        """The planned restarts of all servers that took place, one line each."""
+        return tuple(restart for each in self._outages.values() for restart in each.restarts)
 
     def watch(self) -> None:
         """Ask every server until the end, and once more then."""
@@ -97,11 +153,13 @@ class TargetWatch(RunWatch):
         except UsageError:
             access = None
         servers = Leaders(self._plan.bootstrap).servers
-        found = servers if access is None else await self._brokers(servers, access)
-        self._outages = {address: Outages(f"{address[0]}:{address[1]}") for address in found[:_MOST_BROKERS]}
+        self._names = _named(servers) if access is None else await self._brokers(servers, access)
+        for (host, port), names in self._names.items():
+            planned = [each for each in self._plan.restarts if each.server in names]
+            self._outages[host, port] = Outages(f"{host}:{port}", planned)
         await asyncio.gather(*(self._watch_one(address, access) for address in self._outages))
 
-    async def _brokers(self, servers: tuple[Address, ...], access: KafkaAccess) -> tuple[Address, ...]:
+    async def _brokers(self, servers: tuple[Address, ...], access: KafkaAccess) -> dict[Address, tuple[str, ...]]:
         """Return the brokers that the first server with an answer names, else the servers themselves."""
         for server in servers:
             try:
@@ -112,12 +170,16 @@ class TargetWatch(RunWatch):
                 metadata = await connection.ask(
                     MetadataRequest(), _VERSION, client_id=self._client_id, within_s=self._patience_s
                 )
-                return tuple(dict.fromkeys((broker.host, broker.port) for broker in metadata.brokers)) or servers
+                ids: dict[Address, tuple[str, ...]] = {}
+                for broker in metadata.brokers[:_MOST_BROKERS]:
+                    address = broker.host, broker.port
+                    ids[address] = (*ids.get(address, ()), str(broker.node_id))
+                return _named(ids) if ids else _named(servers)
             except (OSError, KafkaQuotasError):
                 continue
             finally:
                 connection.close()
-        return servers
+        return _named(servers)
 
     async def _watch_one(self, address: Address, access: KafkaAccess | None) -> None:
         outages = self._outages[address]
@@ -126,7 +188,7 @@ class TargetWatch(RunWatch):
         while not is_ending:
             is_ending = self.stop.is_set()
             asked_s = self.now_s()
-            is_down = False
+            was_open, is_down = connection is not None, False
             try:
                 if access is None:
                     await _knock(address)
@@ -139,8 +201,8 @@ class TargetWatch(RunWatch):
             except KafkaQuotasError:
                 return
             except OSError as error:
-                # A connection that ended is made again at once: a restart of a moment must not look like an outage.
-                is_down = connection is None
+                # A connection that lasted is made again at once: a restart of a moment must not look like an outage.
+                is_down = not was_open
                 if connection is not None:
                     connection.close()
                 connection = None
@@ -150,6 +212,12 @@ class TargetWatch(RunWatch):
                 await asyncio.to_thread(self.stop.wait, self.interval_s)
         if connection is not None:
             connection.close()
+
+
+def _named(servers: Sequence[Address] | Mapping[Address, tuple[str, ...]]) -> dict[Address, tuple[str, ...]]:
+    """Return the names of servers: HOST:PORT, and the ids of brokers where they are known."""
+    ids = servers if isinstance(servers, Mapping) else dict.fromkeys(servers, ())
+    return {address: (f"{address[0]}:{address[1]}", *each) for address, each in ids.items()}
 
 
 async def _knock(address: Address) -> None:

@@ -20,22 +20,22 @@ _QUOTAS_EVERY_S: Final = 2.0
 class RunWatch(ABC):
     """A watch in a thread of its own, while the context lasts."""
 
-    def __init__(self, *, interval_s: float) -> None:
+    def __init__(self, *, interval_s: float, start_s: float | None = None) -> None:
         self.interval_s = interval_s
         self.stop = threading.Event()
         self._thread = threading.Thread(target=self.watch, daemon=True)
-        self._start_s = 0.0
+        self._start_s = start_s
 
     @abstractmethod
     def watch(self) -> None:
         """Look every `interval_s` seconds until `stop` is set."""
 
     def now_s(self) -> float:
-        """Return the seconds since the start of the watch."""
-        return time.monotonic() - self._start_s
+        """Return the seconds since the given start, or else since the start of the watch."""
+        return time.monotonic() - (self._start_s or 0.0)
 
     def __enter__(self) -> Self:
-        self._start_s = time.monotonic()
+        self._start_s = time.monotonic() if self._start_s is None else self._start_s
         self._thread.start()
         return self
 

@@ -11,7 +11,7 @@ from typing import Final
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.loadtest.plan.offered_rate import AS_FAST_AS_POSSIBLE, OfferedRate, Stage
-from kafka_quotas.loadtest.plan.plan import ClientSettings
+from kafka_quotas.loadtest.plan.plan import ClientSettings, PlannedRestart
 from kafka_quotas.loadtest.plan.workload import MutationFlood, RequestFlood, Workload
 
 SCENARIO_SCHEMA: Final = "kafka-quotas.scenario/1"
@@ -159,6 +159,8 @@ class Scenario:
     """Thresholds, as for `--expect`."""
     abort_on: tuple[str, ...] = ()
     """Thresholds that end the run as soon as they are broken."""
+    restarts: tuple[PlannedRestart, ...] = ()
+    """Restarts of the target that somebody makes during the run, counted from the end of the warm-up."""
     scaling: Scaling = field(default_factory=Scaling)
     daemon_policy: str = ""
     """The text of a policy file (TOML) for the daemon, with PREFIX as placeholder for the start of its topics' names.

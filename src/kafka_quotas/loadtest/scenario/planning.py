@@ -58,6 +58,7 @@ def scenario_plan(scenario: Scenario, in_force: InForce, environment: Environmen
         warmup_s=scenario.unjudged_s,
         window=scenario.window,
         enforcers=environment.enforcers,
+        restarts=tuple(replace(each, at_s=each.at_s + scenario.unjudged_s) for each in scenario.restarts),
         connect_timeout_s=environment.connect_timeout_s,
         run_id=run_id,
         properties=tuple(environment.properties.items()),
@@ -86,7 +87,8 @@ def solo_plan(plan: LoadPlan, *, duration_s: float) -> LoadPlan | None:
     controls = tuple(replace(entity, start_s=0.0, stop_s=None) for entity in plan.entities if entity.control)
     if not controls:
         return None
-    return replace(plan, entities=controls, duration_s=duration_s, warmup_s=min(plan.warmup_s, duration_s / 5))
+    warmup_s = min(plan.warmup_s, duration_s / 5)
+    return replace(plan, entities=controls, duration_s=duration_s, warmup_s=warmup_s, restarts=())
 
 
 def _expanded(scenario: Scenario) -> Iterator[tuple[ScenarioClient, int]]:

@@ -68,6 +68,7 @@ def preflight(scenario: Scenario, target: TargetCapabilities, *, is_typed: bool 
         *_of_target(scenario, target),
         *_of_limits(scenario, target),
         *_of_times(scenario),
+        *_of_restarts(scenario),
         *_of_topics(scenario, target),
         *(each for entity in scenario.entities for each in _of_entity(entity, scenario, is_typed=is_typed)),
         *_of_expectations(scenario),
@@ -136,6 +137,16 @@ def _of_times(scenario: Scenario) -> Iterator[Mismatch]:
             )
         if entity.stop_s is not None and entity.stop_s <= entity.start_s:
             yield Mismatch(message=f"{entity.client_id} leaves at {entity.stop_s:g} s, before it joins")
+
+
+def _of_restarts(scenario: Scenario) -> Iterator[Mismatch]:
+    for restart in scenario.restarts:
+        if restart.at_s + restart.within_s > scenario.duration_s:
+            yield Mismatch(
+                message=f"{restart.server} is to be restarted until {restart.at_s + restart.within_s:g} s, and the run "
+                f"ends at {scenario.duration_s:g} s",
+                hint="a restart belongs into the measured time",
+            )
 
 
 def _of_topics(scenario: Scenario, target: TargetCapabilities) -> Iterator[Mismatch]:

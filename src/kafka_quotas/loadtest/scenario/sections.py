@@ -13,6 +13,7 @@ from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.units import parse_bytes, parse_quota_value
 from kafka_quotas.loadtest.plan.offered_rate import NO_LOAD, Stage, parse_offered_rate, parse_stage_target
+from kafka_quotas.loadtest.plan.plan import PlannedRestart
 from kafka_quotas.loadtest.plan.workload import (
     Arrival,
     ClientKind,
@@ -224,6 +225,23 @@ ENTITY: Final = Section(
     ),
     build=_entity,
 )
+RESTART: Final = Section(
+    what="a restart",
+    fields=(
+        Field("server", Text(pattern=r"[^\s]+", example="1"), "the id of a broker, or HOST:PORT", required=True),
+        Field(
+            "at",
+            Duration(),
+            "when it goes at the earliest, from the end of the warm-up",
+            required=True,
+            attribute="at_s",
+        ),
+        Field(
+            "within", Duration(zero=False), "how long after that it answers again", required=True, attribute="within_s"
+        ),
+    ),
+    build=PlannedRestart,
+)
 PROBE: Final = Section(
     what="a probe",
     fields=(
@@ -276,6 +294,7 @@ SCENARIO: Final = Section(
         Field("variants", ListOf(_words(Variant)), "with the quotas, and for comparison without them"),
         Field("expect", ListOf(_LINE), "thresholds of its own, each as for --expect"),
         Field("abort-on", ListOf(_LINE), "thresholds that end the run as soon as they are broken, as for --abort-on"),
+        Field("restarts", ListOf(RESTART), "restarts of its target that somebody makes, and that don't void it"),
         Field("scale", SCALE, "what --scale multiplies", attribute="scaling"),
         Field("daemon", DAEMON, "settings of the daemon, where one is started"),
         Field(
