@@ -33,11 +33,12 @@ class DaemonProcess:
         *,
         environment: Mapping[str, str] | None = None,
         program: Sequence[str] = ("-m", "kafka_quotas"),
+        command: str = "run",
     ) -> None:
         self._lines: list[str] = []
         self._changed = threading.Condition()
         self._process = subprocess.Popen(
-            [sys.executable, *program, "daemon", "run", *arguments],
+            [sys.executable, *program, "daemon", command, *arguments],
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
             text=True,
@@ -158,6 +159,7 @@ def running_daemon(
     options: Sequence[str] = (),
     store: str | None = None,
     environment: Mapping[str, str] | None = None,
+    command: str = "run",
 ) -> Iterator[DaemonProcess]:
     """A daemon in front of `upstream`, with a local store in `folder` unless `store` names another.
 
@@ -176,6 +178,7 @@ def running_daemon(
             *options,
         ],
         environment=environment,
+        command=command,
     )
     try:
         yield daemon

@@ -7,7 +7,7 @@ import typer
 from kafka_quotas.cli.daemon.calibrate import calibrate
 from kafka_quotas.cli.daemon.decide import decide
 from kafka_quotas.cli.daemon.options import AskedDaemon
-from kafka_quotas.cli.daemon.run import run
+from kafka_quotas.cli.daemon.run import run, upgrade
 from kafka_quotas.cli.daemon.status_view import reload_listing, status_listing, unmuted_listing
 from kafka_quotas.cli.framework.help_page import PagedGroup
 from kafka_quotas.cli.options.stores import ListingView
@@ -36,6 +36,7 @@ def _group() -> None:
 
 
 app.command()(run)
+app.command()(upgrade)
 app.command()(decide)
 app.command()(calibrate)
 

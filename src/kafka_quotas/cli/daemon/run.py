@@ -24,7 +24,7 @@ from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.enforcement.config.address import parse_addresses
 from kafka_quotas.enforcement.config.listener_file import all_listeners
 from kafka_quotas.enforcement.config.settings import DaemonSettings
-from kafka_quotas.enforcement.daemon import run_daemon
+from kafka_quotas.enforcement.daemon.run import run_daemon
 from kafka_quotas.enforcement.monitoring.metrics import require_metrics
 
 _INTERRUPTED = 130
@@ -52,8 +52,11 @@ class DaemonOptions:
     fleet: FleetOptions
     timeouts: TimeoutOptions
 
-    def settings(self) -> DaemonSettings:
+    def settings(self, *, takes_over: bool = False) -> DaemonSettings:
         """Parse all options, once, into settings.
+
+        Args:
+            takes_over: Whether to take the place of the daemon that runs.
 
         Raises:
             UsageError: An option has no value that it takes, two contradict each other, or an extra is not installed.
@@ -94,6 +97,7 @@ class DaemonOptions:
             drain_timeout_s=self.timeouts.drain_timeout,
             event_log=self.event_log.settings(servers),
             fleet=self.fleet.settings(),
+            takes_over=takes_over,
         )
 
 
@@ -102,7 +106,22 @@ def run(*, asked: DaemonOptions) -> int:
 
     It stays in the foreground and writes its log to standard error.
     """
-    settings = asked.settings()
+    return _run(asked, takes_over=False)
+
+
+def upgrade(*, asked: DaemonOptions) -> int:
+    """Take the place of the daemon that runs, without a refused client.
+
+    The new process takes the listening sockets and all that was measured, over the control socket of the daemon that
+    runs: --control names it. That one answers what it has begun, keeps the clients it throttles until their throttle
+    times are over, and ends. If the new process can't start, the old one continues. All options of run may be given,
+    the same ones or others.
+    """
+    return _run(asked, takes_over=True)
+
+
+def _run(asked: DaemonOptions, *, takes_over: bool) -> int:
+    settings = asked.settings(takes_over=takes_over)
     choice = asked.store.choose()
     if asked.static_quotas is not None and choice.address.kind.is_static:
         raise UsageError("--static-quotas goes below another store", hint="leave it out: --store names such a file")

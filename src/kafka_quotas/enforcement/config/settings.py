@@ -96,6 +96,8 @@ class DaemonSettings:
     """Destination of a line per charge, None for no event log."""
     fleet: FleetSettings | None = None
     """The fleet with which limits are shared, None for none."""
+    takes_over: bool = False
+    """Whether to take the place of the daemon that runs."""
     state_file: Path | None = None
     """File that keeps charges across a restart, None for no such file."""
     max_connections: int | None = None

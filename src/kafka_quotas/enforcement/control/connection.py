@@ -6,6 +6,7 @@ peer that sends neither form gets an error and is disconnected.
 
 import asyncio
 import json
+import os
 import socket
 import struct
 from collections.abc import Awaitable, Callable
@@ -145,13 +146,25 @@ class ControlConnection(asyncio.Protocol):
                 if len(self._buffer) - start > MAX_LINE_BYTES:
                     raise ProtocolError(f"a line is longer than {MAX_LINE_BYTES} bytes")
                 break
-            answer = self._handler.answer_line(bytes(self._buffer[start:end]), may_reload=self._may_reload)
+            line = bytes(self._buffer[start:end])
+            if self._may_reload and self._handler.is_upgrade(line):
+                self._hand_over()
+                return len(self._buffer)
+            answer = self._handler.answer_line(line, may_reload=self._may_reload)
             start = end + 1
             if isinstance(answer, bytes):
                 cast("asyncio.Transport", self._transport).write(answer)
             else:
                 self._waiting = asyncio.get_running_loop().create_task(self._answer_later(answer))
         return start
+
+    def _hand_over(self) -> None:
+        """Leave the connection to the upgrade that its peer requested."""
+        transport = cast("asyncio.Transport", self._transport)
+        # The transport closes its own descriptor; the connection lives on by the copy.
+        sock = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+        transport.close()
+        self._handler.upgrade(sock)
 
     async def _answer_later(self, answer: Awaitable[bytes]) -> None:
         content = await answer

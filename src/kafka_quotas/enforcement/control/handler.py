@@ -2,11 +2,13 @@
 
 Contract: `{"op": "status"}` is answered with `{"ok": true, "status": {...}}`, `{"op": "reload"}` with its result once
 that is known, `{"op": "unmute", "client_id": "app"}` (or `user`, or both) with the clients that were let go,
+`{"op": "upgrade"}` leaves the connection to the upgrade,
 requests about quotas as `docs/reference/decision-api.md` describes, anything else with
 `{"ok": false, "error": "..."}`. An `id` in a request is in its response.
 """
 
 import json
+import socket
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeAlias
@@ -20,9 +22,12 @@ from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted
 from kafka_quotas.enforcement.telemetry.log import error_text
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced, status_text
 
-_OPS: Final = "status, reload, unmute, record, check, unrecord, batch"
-_OWNERS_OPS: Final = {"reload": "reload it", "unmute": "end throttle times"}
+_OPS: Final = "status, reload, unmute, upgrade (version 1), record, check, unrecord, batch"
+_OWNERS_OPS: Final = {"reload": "reload it", "unmute": "end throttle times", "upgrade": "take its place"}
 """Operations that only the daemon's own user and root may request."""
+
+UPGRADE_REQUEST: Final = b'{"op": "upgrade", "v": 1}\n'
+"""What a successor sends first; the version is that of all that follows."""
 
 Answer: TypeAlias = dict[str, Any]
 
@@ -35,6 +40,12 @@ class ControlHandler:
     decide: Callable[[DecisionRequest], Decision | DecisionError]
     reload: Callable[[], Awaitable[Reloaded]]
     unmute: Callable[[ClientChoice], Unmuted]
+    upgrade: Callable[[socket.socket], None]
+    """Takes over a connection whose peer wants to take the daemon's place."""
+
+    def is_upgrade(self, line: bytes) -> bool:
+        """Return whether a line requests an upgrade, which no response in a line can answer."""
+        return line.strip() == UPGRADE_REQUEST.strip()
 
     def answer_line(self, line: bytes, *, may_reload: bool) -> bytes | Awaitable[bytes]:
         """Return the response to one line, with its line break.

@@ -67,13 +67,17 @@ class ControlServer:
 
     def __init__(self, path: Path, handler: ControlHandler, *, access: ControlAccess | None = None) -> None:
         self.path = path
+        self._inode: int | None = None
         self._handler = handler
         self._access = access or ControlAccess()
         self._server: asyncio.Server | None = None
         self._connections: set[ControlConnection] = set()
 
-    async def start(self) -> None:
+    async def start(self, *, replaces: bool = False) -> None:
         """Serve the socket.
+
+        Args:
+            replaces: Whether to put the socket in the place of one that answers, so that the path always has one.
 
         Raises:
             UsageError: The path can't be one of a socket.
@@ -84,9 +88,10 @@ class ControlServer:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             check_folder(self.path.parent)
-            if self.path.is_socket():
+            if self.path.is_socket() and not replaces:
                 self._take_over()
-            sock = self._bound()
+            sock = self._bound_in_place() if replaces else self._bound(self.path)
+            self._inode = self.path.stat().st_ino
             self._server = await asyncio.get_running_loop().create_unix_server(self._accept, sock=sock)
         except OSError as error:
             raise ControlError(
@@ -101,17 +106,34 @@ class ControlServer:
             for connection in list(self._connections):
                 connection.close()
             with contextlib.suppress(OSError):
-                self.path.unlink()
+                if self.is_in_place:
+                    self.path.unlink()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
                     await self._server.wait_closed()
 
-    def _bound(self) -> socket.socket:
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the path leads to this socket, and not to a successor's."""
+        try:
+            return self.path.stat().st_ino == self._inode
+        except OSError:
+            return False
+
+    def _bound_in_place(self) -> socket.socket:
+        """Return a listening socket that was moved to the path, so that at no time there is none."""
+        new = self.path.with_name(f".{os.getpid()}.new")
+        sock = self._bound(new)
+        sock.listen()
+        new.rename(self.path)
+        return sock
+
+    def _bound(self, path: Path) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         # The umask gives the file its mode at once, so no other user can open it before a `chmod`.
         before = os.umask(0o777 & ~self._access.mode)
         try:
-            sock.bind(str(self.path))
+            sock.bind(str(path))
         except BaseException:
             sock.close()
             raise

@@ -7,12 +7,13 @@ makes it no less ready, for its last content stays in force.
 import asyncio
 import contextlib
 import json
+import socket
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from dataclasses import asdict, dataclass
 from typing import Final
 
 from kafka_quotas.enforcement.config.address import Address
-from kafka_quotas.enforcement.proxy.acceptor import bind
+from kafka_quotas.enforcement.proxy.inherited_sockets import METRICS, InheritedSockets
 from kafka_quotas.enforcement.proxy.upstream_health import UpstreamHealth
 from kafka_quotas.enforcement.telemetry.status import StoreRow, run_sliced
 
@@ -68,14 +69,17 @@ class MetricsServer:
         self._exposition = exposition
         self._readiness = readiness
         self._server: asyncio.Server | None = None
+        self.socket: socket.socket | None = None
+        """Listening socket, None before `start`."""
 
-    async def start(self) -> int:
-        """Start serving and return the port.
+    async def start(self, inherited: InheritedSockets | None = None) -> int:
+        """Start serving, at the socket of a predecessor where there is one, and return the port.
 
         Raises:
             ListenError: The address can't be listened on.
         """
-        sock = bind(self._address.host, [self._address.port])
+        sock = (inherited or InheritedSockets()).bind(METRICS, self._address.host, [self._address.port])
+        self.socket = sock
         self._server = await asyncio.start_server(self._serve, sock=sock, limit=MAX_HEAD_BYTES)
         port: int = sock.getsockname()[1]
         return port

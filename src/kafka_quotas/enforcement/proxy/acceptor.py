@@ -25,6 +25,17 @@ Accept: TypeAlias = Callable[[socket.socket, Address], None]
 """Takes an accepted connection and its peer's address."""
 
 
+def resolved(host: str, port: int) -> tuple[int, tuple[str, int]]:
+    """Return the address family and the address that a host is listened on with this port.
+
+    Raises:
+        OSError: The host is unknown.
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, address = found[0]
+    return family, (str(address[0]), port)
+
+
 def bind(host: str, ports: Iterable[int]) -> socket.socket:
     """Open a listening, non-blocking socket on the first of these ports that is free.
 
@@ -36,11 +47,9 @@ def bind(host: str, ports: Iterable[int]) -> socket.socket:
     last: OSError | None = None
     for port in ports:
         try:
-            family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
-                0
-            ]
+            family, address = resolved(host, port)
             is_dual = address[0] == _ANY_IPV6 and socket.has_dualstack_ipv6()
-            sock = socket.create_server(address[:2], family=family, backlog=BACKLOG, dualstack_ipv6=is_dual)
+            sock = socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=is_dual)
         except OSError as error:
             last = error
             if error.errno != errno.EADDRINUSE:
@@ -74,6 +83,11 @@ class Acceptor:
         self._pause: asyncio.TimerHandle | None = None
         self._is_held = False
         loop.add_reader(sock.fileno(), self._readable)
+
+    @property
+    def listening(self) -> socket.socket:
+        """The listening socket."""
+        return self._socket
 
     @property
     def port(self) -> int:

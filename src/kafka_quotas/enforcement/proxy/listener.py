@@ -5,9 +5,10 @@ quotas go by node id, so it is the same broker whichever listener, name or addre
 bootstrap servers a connection gets to one that takes connections.
 """
 
+import contextlib
 import socket
 import ssl
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -17,10 +18,10 @@ from kafka_quotas.enforcement.config.address import Address, ListenError, addres
 from kafka_quotas.enforcement.config.broker_ports import BrokerPorts
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.principal_mapping import PrincipalMapping
-from kafka_quotas.enforcement.proxy.acceptor import bind
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection, ConnectionAdmission
 from kafka_quotas.enforcement.proxy.broker_registry import BootstrapAlias, BrokerRegistry
 from kafka_quotas.enforcement.proxy.connection_quotas import BrokerConnectionQuotas
+from kafka_quotas.enforcement.proxy.inherited_sockets import listener_role
 from kafka_quotas.enforcement.proxy.proxied_connection import ProxyContext
 from kafka_quotas.enforcement.proxy.tls_reload import ReloadingTlsContext
 from kafka_quotas.enforcement.proxy.upstream import UpstreamConfig
@@ -57,7 +58,7 @@ class Listener:
         self._is_shadow = is_shadow
         self._connections = connections
         self._serve = partial(serve, self)
-        self._admissions: list[ConnectionAdmission] = []
+        self._admissions: dict[str, ConnectionAdmission] = {}
         self._tls = self._keeper(settings.tls, is_server=True)
         self._upstream_tls = self._keeper(settings.upstream_tls, is_server=False)
         self._ports = ports
@@ -78,7 +79,7 @@ class Listener:
             owner=owner,
         )
         self._aliases = [(route, BootstrapAlias(route.upstream, context.loop)) for route in bootstraps]
-        port = self._open(self._preferred, settings.listen.host, [settings.listen.port], is_bootstrap=True)
+        port = self._open(None, self._preferred, settings.listen.host, settings.listen.port, is_bootstrap=True)
         for route in bootstraps:
             route.port = port
         for each in settings.broker_addresses:
@@ -89,7 +90,7 @@ class Listener:
         """Apply these settings, but for those that `refuse_restart` guards, from the next connection on."""
         self.settings = settings
         self.mapping = PrincipalMapping(settings.principal_mapping)
-        for admission in self._admissions:
+        for admission in self._admissions.values():
             admission.settings = settings
         for route in self.brokers.routes:
             self._connections(route).look_again()
@@ -122,9 +123,36 @@ class Listener:
 
         return translate
 
+    def sockets(self) -> dict[str, socket.socket]:
+        """Return the listening sockets by their roles."""
+        return {role: admission.listening for role, admission in self._admissions.items()}
+
+    def hold(self) -> None:
+        """Stop accepting until `release`, while new connections wait in the kernel's backlog."""
+        for admission in self._admissions.values():
+            admission.hold()
+
+    def release(self) -> None:
+        """Accept connections again after `hold`."""
+        for admission in self._admissions.values():
+            admission.release()
+
+    def meet(self, node_id: int, upstream: Address, *, is_bootstrap: bool) -> None:
+        """Take up a route of the daemon's predecessor: open a broker's listener, or name a bootstrap server.
+
+        A broker that the settings have no port for any more is logged and left out.
+        """
+        if not is_bootstrap:
+            with contextlib.suppress(ListenError):
+                self.brokers.route(node_id, upstream)
+            return
+        for route in self.brokers.bootstraps:
+            if route.upstream == upstream:
+                self.brokers.name(route, node_id)
+
     def close(self) -> None:
         """Stop accepting connections and stop all lookups."""
-        for admission in self._admissions:
+        for admission in self._admissions.values():
             admission.close()
         self._admissions.clear()
         for _, alias in self._aliases:
@@ -160,7 +188,7 @@ class Listener:
         if settings.host_pattern is not None:
             host = settings.broker_host(node_id) or host
         try:
-            return self._open(lambda: route, host, [port], is_bootstrap=not route.is_located)
+            return self._open(node_id, lambda: route, host, port, is_bootstrap=not route.is_located)
         except ListenError as error:
             raise ListenError(
                 f"broker {node_id} has no listener: {error.message}, port {port}",
@@ -178,10 +206,13 @@ class Listener:
                 LogEvent(event="clients can't be sent to a broker", level=LogLevel.ERROR, fields=fields)
             )
 
-    def _open(self, route: Callable[[], Route], host: str, ports: Iterable[int], *, is_bootstrap: bool) -> int:
+    def _open(
+        self, node_id: int | None, route: Callable[[], Route], host: str, port: int, *, is_bootstrap: bool
+    ) -> int:
+        role = listener_role(self.settings.name, node_id)
         admission = ConnectionAdmission(
             self._context,
-            bind(host, ports),
+            self._context.sockets.bind(role, host, [port]),
             settings=self.settings,
             route=route,
             route_by_host=self._route_by_host,
@@ -191,7 +222,7 @@ class Listener:
             timeout_s=self._connect_timeout_s,
             is_shadow=self._is_shadow,
         )
-        self._admissions.append(admission)
+        self._admissions[role] = admission
         return admission.port
 
     def _route_by_host(self, host: str | None) -> Route:

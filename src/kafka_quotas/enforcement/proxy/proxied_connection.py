@@ -17,6 +17,7 @@ from typing import Final
 
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
+from kafka_quotas.enforcement.proxy.inherited_sockets import InheritedSockets
 from kafka_quotas.enforcement.proxy.transport import PeerCloseWatcher, Transport
 from kafka_quotas.enforcement.proxy.upstream import Reroute, UpstreamConfig, UpstreamError, connect_any
 from kafka_quotas.enforcement.session.gathering import GATHER_MS
@@ -35,12 +36,14 @@ _LOST: Final = KafkaQuotasError("nothing was acknowledged for minutes")
 
 @dataclass(slots=True, kw_only=True)
 class ProxyContext:
-    """The loop, clock, counters and watchers that all connections of a daemon share."""
+    """The loop, clock, counters, sockets and watchers that all connections of a daemon share."""
 
     loop: asyncio.AbstractEventLoop
     clock: Clock
     counters: Counters
     notify: Notify
+    sockets: InheritedSockets = field(default_factory=InheritedSockets)
+    """Listening sockets of the daemon's predecessor."""
     close_watcher: PeerCloseWatcher = field(init=False)
 
     def __post_init__(self) -> None:
@@ -93,6 +96,7 @@ class ProxiedConnection:
         self._watched_fd: int | None = None
         self._is_unsteady = False
         """Whether a side was paused, or the connection drained, at the last `_follow`: it may have to change back."""
+        self._outlasts_mute = False
 
     def open(self, client: socket.socket, config: UpstreamConfig, reroute: Reroute) -> None:
         """Serve an accepted connection."""
@@ -115,8 +119,14 @@ class ProxiedConnection:
         self.abort()
         return True
 
-    def drain(self) -> None:
-        """Close the connection after its last request is answered."""
+    def drain(self, *, outlasts_mute: bool = False) -> None:
+        """Close the connection after its last request is answered.
+
+        Args:
+            outlasts_mute: Whether a throttled client is waited for, so that a new connection is no way around its
+                throttle time.
+        """
+        self._outlasts_mute = outlasts_mute
         self._state.drain()
         self._follow()
 
@@ -261,13 +271,14 @@ class ProxiedConnection:
         self._upstream.pause(wanted=state.client_is_full or state.waiting_response_bytes > 0)
         # A client that is left unread for a long time may leave unnoticed. Not so one whose response is awaited: it may
         # have sent requests after it that ask for no response, and the broker has to get them although it has left.
-        waits_long = state.phase is THROTTLED or state.is_at_max_in_flight
-        self._watch(wanted=self._client.is_paused and waits_long and state.expects_all_responses)
         is_draining = state.phase is DRAINING
+        is_muted = state.phase is THROTTLED or (is_draining and self._outlasts_mute and state.mute is not None)
+        waits_long = is_muted or state.is_at_max_in_flight
+        self._watch(wanted=self._client.is_paused and waits_long and state.expects_all_responses)
         self._is_unsteady = self._client.is_paused or self._upstream.is_paused or is_draining
         if state.wake_at_ms != self._timer_ms:
             self._arm(state.wake_at_ms)
-        if is_draining and state.is_drained:
+        if is_draining and state.is_drained and not is_muted:
             self.close()
 
     def _watch(self, *, wanted: bool) -> None:

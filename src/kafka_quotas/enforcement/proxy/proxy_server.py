@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import itertools
+import socket
 import ssl
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -36,6 +37,8 @@ from kafka_quotas.wire.connection.distinguished_name import subject_name
 
 MOVE_GRACE_S: Final = 5.0
 """Seconds that connections stay with a broker's old address: the other brokers may not all know the new one yet."""
+MUTE_GRACE_S: Final = 600.0
+"""Longest time for which a throttled client keeps its connection to a daemon that has a successor."""
 
 
 class ProxyServer:
@@ -59,7 +62,8 @@ class ProxyServer:
         self._connection_quotas = connection_quotas
         self.topics = topics
         self.throttle_stats = throttle_stats
-        self._served = 0
+        self.served = 0
+        """Number of the latest connection."""
         self.gathering = GatherBudget(settings.queued_max_request_bytes)
         self._rules = {listener.name: _rules(settings.rules, listener) for listener in settings.listeners}
         self.connections: dict[ProxiedConnection, Route] = {}
@@ -132,25 +136,48 @@ class ProxyServer:
             if channel is not None:
                 yield channel
 
-    async def drain(self, timeout_s: float) -> int:
+    def sockets(self) -> dict[str, socket.socket]:
+        """Return every listening socket by its role."""
+        return {role: each for listener in self.listeners for role, each in listener.sockets().items()}
+
+    def hold(self) -> None:
+        """Stop accepting until `release`, while new connections wait in the kernel's backlog."""
+        for listener in self.listeners:
+            listener.hold()
+
+    def release(self) -> None:
+        """Accept connections again after `hold`."""
+        for listener in self.listeners:
+            listener.release()
+
+    async def drain(self, timeout_s: float, *, outlasts_mutes: bool = False) -> int:
         """Stop listening and close each connection after its last response.
 
         Args:
             timeout_s: Time after which connections that are still open are cut.
+            outlasts_mutes: Whether throttled clients keep their connections until their throttle times are over, for
+                `MUTE_GRACE_S` at most.
 
         Returns:
             The number of connections that were cut.
         """
         self._stop_listening()
         for connection in list(self.connections):
-            connection.drain()
+            connection.drain(outlasts_mute=outlasts_mutes)
+        cut = await self._emptied(timeout_s, spares_muted=outlasts_mutes)
+        return cut + (await self._emptied(MUTE_GRACE_S, spares_muted=False) if outlasts_mutes else 0)
+
+    async def _emptied(self, timeout_s: float, *, spares_muted: bool) -> int:
+        """Wait until every connection has ended, cut those left after a time, and return their number."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._empty.wait()
         except TimeoutError:
-            cut = len(self.connections)
-            self.close()
-            return cut
+            muted = [each for each in self.connections if spares_muted and each.session.state.mute is not None]
+            left = [each for each in self.connections if each not in muted]
+            for connection in left:
+                connection.abort()
+            return len(left)
         return 0
 
     def close(self) -> None:
@@ -170,8 +197,8 @@ class ProxyServer:
     def _serve(self, listener: Listener, accepted: AcceptedConnection) -> None:
         rules = self._rules[listener.settings.name]
         tracker = PrincipalTracker(rules=rules, counters=self._context.counters, notify=self._context.notify)
-        self._served += 1
-        number = self._served
+        self.served += 1
+        number = self.served
         connection = ProxiedConnection(
             self._context,
             self._session(listener, accepted, tracker, rules, number),

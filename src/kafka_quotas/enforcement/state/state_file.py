@@ -132,14 +132,31 @@ def read_state(path: Path) -> SavedState | None:
         StateError: The file can't be read or understood.
     """
     try:
-        data = json.loads(path.read_text(encoding="ascii"))
+        text = path.read_text(encoding="ascii")
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise StateError(f"can't read the state in {path}: {error}") from error
+    return parse_state(text, str(path))
+
+
+def parse_state(text: str, source: str) -> SavedState:
+    """Return the state in a text.
+
+    Args:
+        text: The output of `state_text`.
+        source: The file or process it comes from, for error messages.
+
+    Raises:
+        StateError: The text can't be understood.
+    """
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise StateError(f"can't read the state in {source}: {error}") from error
     try:
         if data["v"] not in READABLE:
-            raise StateError(f"the state in {path} is of version {data['v']}, not {' or '.join(map(str, READABLE))}")
+            raise StateError(f"the state in {source} is of version {data['v']}, not {' or '.join(map(str, READABLE))}")
         return SavedState(
             saved_ms=int(data["saved_ms"]),
             settings=tuple(data["settings"]),
@@ -151,7 +168,7 @@ def read_state(path: Path) -> SavedState | None:
             ),
         )
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise StateError(f"what is in {path} is no state of a daemon") from error
+        raise StateError(f"what is in {source} is no state of a daemon") from error
 
 
 def _to_json(saved: Saved) -> dict[str, Any]:

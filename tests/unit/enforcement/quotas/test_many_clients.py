@@ -32,6 +32,7 @@ from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
 from kafka_quotas.enforcement.session.produce_template import ProduceTemplate
 from kafka_quotas.enforcement.state import snapshotter as snapshotter_module
+from kafka_quotas.enforcement.state.measured_state import MeasuredState
 from kafka_quotas.enforcement.state.snapshotter import StateSnapshotter
 from kafka_quotas.enforcement.state.state_file import read_state
 from kafka_quotas.enforcement.telemetry import status as status_module
@@ -290,12 +291,15 @@ def keeper(policy: QuotaRegistry, path: Path, clock: VirtualClock, said: list[Lo
     thresholds = ThresholdRegistry(cache=TopicCache(), counters=Counters(), notify=said.append, clock=clock)
     return StateSnapshotter(
         path,
-        policy,
-        connections=ConnectionQuotas(WINDOW),
-        thresholds=thresholds,
-        clock=clock,
-        settings=("3 x 1 s",),
-        bootstrap=lambda: None,
+        MeasuredState(
+            policy,
+            connections=ConnectionQuotas(WINDOW),
+            thresholds=thresholds,
+            clock=clock,
+            settings=("3 x 1 s",),
+            bootstrap=lambda: None,
+            notify=said.append,
+        ),
         notify=said.append,
     )
 

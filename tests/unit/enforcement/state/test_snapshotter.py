@@ -18,6 +18,7 @@ from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.client_policy import EntityPolicy, Mode, PolicyTable, Scope
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
+from kafka_quotas.enforcement.state.measured_state import MeasuredState
 from kafka_quotas.enforcement.state.snapshotter import StateSnapshotter
 from kafka_quotas.enforcement.state.state_file import read_state
 from kafka_quotas.enforcement.telemetry.counters import Counters
@@ -101,12 +102,15 @@ class Kept:
         self.thresholds.apply_file(ThresholdSettings(topics={"busy": 600.0}, totals={None: 1000.0}))
         self.keeper = StateSnapshotter(
             path,
-            self.policy,
-            connections=self.connections,
-            thresholds=self.thresholds,
-            clock=self.clock,
-            settings=(f"{window.samples} x {window.window_s} s",),
-            bootstrap=lambda: self.bootstrap,
+            MeasuredState(
+                self.policy,
+                connections=self.connections,
+                thresholds=self.thresholds,
+                clock=self.clock,
+                settings=(f"{window.samples} x {window.window_s} s",),
+                bootstrap=lambda: self.bootstrap,
+                notify=self.said.append,
+            ),
             notify=self.said.append,
         )
 
