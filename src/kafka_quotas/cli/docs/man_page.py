@@ -17,6 +17,7 @@ from kafka_quotas.cli.framework.help_page import (
     OPTIONS_HEADING,
     Parameter,
     command_sections,
+    example_lines,
     help_text,
     parameter_sections,
     shown_value,
@@ -72,6 +73,7 @@ def _lines(command: TyperCommand | TyperGroup, context: Any) -> Iterator[str]:
     if isinstance(command, TyperGroup):
         yield from _commands(command)
     yield from _parameters(command, context)
+    yield from _examples(str(context.command_path))
     if not isinstance(command, PassThroughCommand):
         yield from _section("ENVIRONMENT", _ENVIRONMENT)
     yield from _section("EXIT STATUS", command.exit_codes if isinstance(command, PassThroughCommand) else _EXIT_CODES)
@@ -90,6 +92,12 @@ def _paragraphs(text: str) -> Iterator[str]:
             yield from (".nf", *(escape(line) for line in paragraph.lstrip("\b\n").splitlines()), ".fi")
         else:
             yield escape(" ".join(paragraph.split()))
+
+
+def _examples(path: str) -> Iterator[str]:
+    lines = example_lines(path)
+    if lines:
+        yield from (".SH EXAMPLES", ".nf", *map(escape, lines), ".fi")
 
 
 def _commands(group: TyperGroup) -> Iterator[str]:

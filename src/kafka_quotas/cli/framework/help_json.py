@@ -7,6 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from kafka_quotas.cli.framework.command_examples import examples_of
 from kafka_quotas.cli.framework.help_page import Parameter, argument_name, parameter_sections, shown_value, spellings
 from kafka_quotas.cli.framework.lazy_group import walk_commands
 from kafka_quotas.cli.output.json_text import Json, json_text
@@ -33,6 +34,7 @@ def _command(command: TyperCommand | TyperGroup, context: Any) -> dict[str, Json
             for section in parameter_sections(command.get_params(context))
             for each in section.parameters
         ],
+        "examples": [{"purpose": each.purpose, "commands": [*each.commands]} for each in examples_of(path)],
         "commands": [f"{path} {name}" for name in children],
     }
 

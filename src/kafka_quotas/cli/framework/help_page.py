@@ -51,6 +51,13 @@ class HelpPage:
             with formatter.section(section.heading):
                 formatter.write_dl([(shown_name(each, ctx), help_text(each, ctx)) for each in section.parameters])
 
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples."""
+        lines = example_lines(str(ctx.command_path))
+        if lines:
+            with formatter.section("Examples"):
+                formatter.write("".join(f"  {line}\n" for line in lines))
+
 
 class PagedCommand(HelpPage, TyperCommand):
     """A command with help in this layout."""
@@ -71,6 +78,13 @@ def parameter_sections(parameters: Iterable[Any]) -> list[HelpSection]:
             found.setdefault(_heading(each), []).append(each)
     order = sorted(found, key=lambda heading: _LAST.index(heading) if heading in _LAST else -1)  # stable
     return [HelpSection(heading=name, parameters=tuple(found[name])) for name in order if found[name]]
+
+
+def example_lines(path: str) -> list[str]:
+    """Return the examples of a command as the lines of a shell script, none for a command without any."""
+    from kafka_quotas.cli.framework.command_examples import examples_of  # noqa: PLC0415 - most runs show no help
+
+    return [line for each in examples_of(path) for line in (f"# {each.purpose}", *each.lines)]
 
 
 def command_sections(group: TyperGroup) -> Iterator[tuple[str, list[tuple[str, str]]]]:
