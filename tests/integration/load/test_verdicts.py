@@ -5,22 +5,23 @@ Every run has the embedded cluster, with the daemon in front of it.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
 from tests.support.brokers.java_process import free_port
+from tests.support.load.lying_proxy import Lie, lying_proxy
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.load_test import run as load_run_command
 from kafka_quotas.commands.load_test import target as load_target
-from kafka_quotas.commands.load_test.typed_scenario import DEFAULT_TOPIC
 from kafka_quotas.commands.testbed.daemon_process import RunningDaemon, running_daemon
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.model.entity import Entity
@@ -43,6 +44,9 @@ class Bench:
         """The process id of the daemon of the run under way."""
         self.store_url = self.cluster = self.address = ""
         """The store of that daemon, the cluster behind it, and its own address."""
+        self.lie: Lie | None = None
+        """What the network does between the clients and the daemon."""
+        self._hides_quota = False
         self._others: list[subprocess.Popen[bytes]] = []
         monkeypatch.setattr(load_target, "running_daemon", self._noted_daemon)
 
@@ -81,31 +85,19 @@ class Bench:
         assert is_done
         return code, json.loads(out)
 
-    def remove_quota(self) -> None:
-        """Remove the quota of the client `app`."""
+    def set_quota(self, value: float | None) -> None:
+        """Set the quota of the client `app` in the daemon's store, or remove it."""
         with closing(open_store(self.store_url)) as store:
             (result,) = store.alter(
-                [Alteration(entity=Entity.of(client_id="app"), changes={"producer_byte_rate": None})]
+                [Alteration(entity=Entity.of(client_id="app"), changes={"producer_byte_rate": value})]
             )
         assert result.error is None
 
-    def store_twice(self) -> None:
-        """Write a further copy of the first record of the run."""
-        reader = Consumer(
-            {"bootstrap.servers": self.cluster, "group.id": "copy", "auto.offset.reset": "earliest", "log_level": 0}
-        )
-        try:
-            reader.subscribe([DEFAULT_TOPIC])
-            message = None
-            for _ in range(100):
-                message = message or reader.poll(0.1)
-            assert message is not None
-            assert message.error() is None
-        finally:
-            reader.close()
-        writer = Producer({"bootstrap.servers": self.cluster, "log_level": 0})
-        writer.produce(DEFAULT_TOPIC, message.value())
-        assert writer.flush(60) == 0
+    def hides_quota(self, value: float) -> None:
+        """Give the daemon a store of its own with this quota, which the run does not see."""
+        self.store_url = f"local:{self._folder / 'hidden.db'}"
+        self.set_quota(value)
+        self._hides_quota = True
 
     def restart_daemon(self, *more: str) -> None:
         """Kill the daemon, and start another at its address with the same store, without waiting for it."""
@@ -126,10 +118,21 @@ class Bench:
 
     @contextmanager
     def _noted_daemon(self, **given: Any) -> Iterator[RunningDaemon]:
-        with running_daemon(**given) as daemon:
+        with ExitStack() as stack:
+            proxy = None
+            if self.lie is not None:
+                port = free_port()
+                at_proxy, at_daemon = ("127.0.0.2", port), ("127.0.0.1", port)
+                given["options"] += ["--advertised-host", at_proxy[0], "--broker-address", f"1={port}"]
+                proxy = stack.enter_context(lying_proxy(self.lie, address=at_proxy, upstream=at_daemon))
+            if self._hides_quota:
+                given["store_url"] = self.store_url
+            daemon = stack.enter_context(running_daemon(**given))
+            daemon = replace(daemon, bootstrap=daemon.bootstrap.replace("127.0.0.2", "127.0.0.1"))
             self.daemon_pid, self.address = daemon.pid, daemon.bootstrap
             self.store_url, self.cluster = given["store_url"], given["upstream"]
             yield daemon
+            assert proxy is None or proxy.has_lied
 
 
 @pytest.fixture
@@ -260,7 +263,7 @@ expect: ["{expect}"]
 def test_a_quota_that_is_removed_during_the_run_voids_it(bench: Bench) -> None:
     code, document = bench.run(
         *("--entity", "/app", "--rate", "2x-quota", "--set-quota", "1MB/s", "--no-read-back"),
-        sabotage=bench.remove_quota,
+        sabotage=lambda: bench.set_quota(None),
         seconds=3,
     )
 
@@ -268,12 +271,32 @@ def test_a_quota_that_is_removed_during_the_run_voids_it(bench: Bench) -> None:
     assert any(each.startswith("the quotas changed during the run") for each in reasons(document, "run", state="void"))
 
 
-def test_a_record_that_is_stored_twice_is_found(bench: Bench) -> None:
-    code, document = bench.run("--entity", "/app", "--rate", "100rec/s", sabotage=bench.store_twice, seconds=4)
+@pytest.mark.parametrize("factor", [2.0, 0.5], ids=["doubled", "halved"])
+def test_a_quota_that_the_daemon_alone_changes_during_the_run_is_not_held(bench: Bench, factor: float) -> None:
+    """The store of the run still says 1 MB/s, so that the watch sees no change: the rate has to."""
+    bench.hides_quota(1e6)
+    code, document = bench.run(
+        *("--entity", "/app", "--rate", "4x-quota", "--set-quota", "1MB/s", "--no-read-back"),
+        at=0.3,
+        sabotage=lambda: bench.set_quota(1e6 * factor),
+        seconds=8,
+    )
+
+    assert (code, document["state"]) == (1, "not met"), document["judgements"]
+    assert reasons(document, "rate", state="not met")
+    assert not reasons(document, "run", state="void")
+
+
+@pytest.mark.parametrize(
+    ("lie", "found"), [(Lie.LOSE, r"[1-9]\d* lost, 0 duplicated$"), (Lie.DOUBLE, r" 0 lost, [1-9]\d* duplicated$")]
+)
+def test_records_that_the_network_loses_or_doubles_are_found(bench: Bench, lie: Lie, found: str) -> None:
+    bench.lie = lie
+    code, document = bench.run("--entity", "/app", "--rate", "50rec/s", "--client", "raw", seconds=3)
 
     assert code == 1
-    (found,) = reasons(document, "delivery", state="not met")
-    assert found.endswith("0 lost, 1 duplicated")
+    (evidence,) = reasons(document, "delivery", state="not met")
+    assert re.search(found, evidence), evidence
 
 
 def test_a_run_that_nobody_disturbs_is_met_on_a_busy_machine(bench: Bench) -> None:

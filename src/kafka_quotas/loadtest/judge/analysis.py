@@ -221,6 +221,9 @@ def _seen(clients: Sequence[MeasuredClient], *, from_s: float, elapsed_s: float,
         patience_ms=max(map(_patience_ms, clients)),
         workload=entity.workload,
         limited_from_ms=min(limited_ms, default=None) if entity.workload is Workload.MUTATE else None,
+        mean_over_ms=(from_s * 1000, end_s * 1000)
+        if end_s > from_s and any(client.entity.ramp for client in clients)
+        else None,
         offer_slack=max(_offer_slack(client.entity, elapsed_s) for client in clients),
     )
 

@@ -72,6 +72,8 @@ class Observation:
     """When the quota began to throttle, None where unknown, as a bucket of tokens may last for longer than a window."""
     patience_ms: float | None = None
     """The longest silence at the end that shows nothing: a throttle time, and a moment. None for one window."""
+    mean_over_ms: tuple[float, float] | None = None
+    """The time of which `offered` is the mean, where stages change the rate, None for any part of the run."""
     offer_slack: float = 0.0
     """The share by which random arrivals, or bursts, may have been fewer than `offered`."""
 
@@ -124,7 +126,14 @@ def _greedy(seen: Observation, quota: float, *, window_ms: int, warmup_ms: float
 
 
 def _average(seen: Observation, *, window_ms: int, skip_ms: float) -> CycleMeasurement:
-    """Return the plain average, over a silence at the end as well where it is longer than it may be."""
+    """Return the plain average, over a silence at the end as well where it is longer than it may be.
+
+    An offer that changes is a mean of its whole time, which any silence belongs to.
+    """
+    if seen.mean_over_ms is not None:
+        from_ms, to_ms = seen.mean_over_ms
+        amount = sum(amount for t_ms, amount in seen.acks if t_ms >= from_ms)
+        return CycleMeasurement(per_second=amount / (to_ms - from_ms) * 1000, cycles=0, span_ms=to_ms - from_ms)
     end_ms = seen.end_ms if _silence_ms(seen, window_ms) else None
     return average(seen.acks, window_ms=window_ms, skip_ms=skip_ms, end_ms=end_ms)
 

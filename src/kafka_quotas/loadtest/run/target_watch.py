@@ -130,7 +130,7 @@ class TargetWatch(RunWatch):
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What makes the run void: outages of all servers, and restarts that were planned in vain, one line each."""
+        """The outages of all servers, and the restarts that were planned in vain, one line each."""
         known = {name for names in self._names.values() for name in names}
         unknown = dict.fromkeys(each.server for each in self._plan.restarts if each.server not in known)
         return (

@@ -120,6 +120,30 @@ def test_a_run_too_short_to_judge_says_so_and_is_no_success() -> None:
     assert not short(seconds=30, quota=4e6).ok
 
 
+@pytest.mark.parametrize(("served", "ok"), [(1.0, True), (0.95, False)])
+@pytest.mark.parametrize("quota", [None, 2e6])
+@pytest.mark.parametrize("runs_s", [(0.0, 18.5), (11.5, 30.0)], ids=["goes to 0", "comes from 0"])
+def test_a_rate_that_stages_lead_to_0_or_from_there_is_the_mean_of_all_its_time(
+    runs_s: tuple[float, float], quota: float | None, served: float, ok: bool
+) -> None:
+    """The silence is shorter than a client may be without an answer, and still part of what the offer is a mean of."""
+    from_s, to_s = max(runs_s[0], 10.0), 20.0 if runs_s[0] == 0 else 30.0
+    acks = [(t_ms, int(size * served)) for t_ms, size in steady(1e6, seconds=30)]
+    seen = Observation(
+        acks=[(t_ms, size) for t_ms, size in acks if runs_s[0] * 1000 <= t_ms < runs_s[1] * 1000],
+        offered=1e6 * (runs_s[1] - from_s) / (to_s - 10.0),
+        throttle_count=0,
+        elapsed_ms=to_s * 1000,
+        end_ms=to_s * 1000,
+        patience_ms=2000,
+        mean_over_ms=(10_000.0, to_s * 1000),
+    )
+
+    verdict = entity_verdict(seen, quota=quota, window_ms=3000, warmup_ms=10_000)
+
+    assert (verdict.ok, verdict.achieved) == (ok, pytest.approx(seen.offered * served if seen.offered else 0, rel=1e-3))
+
+
 @pytest.mark.parametrize(("silent_s", "ok"), [(1, True), (7, False)])
 @pytest.mark.parametrize(("offered", "quota"), [(1e6, None), (1e6, 2e6), (None, 1e6)])
 def test_an_outage_at_the_end_counts_within_the_last_window_as_well(
