@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.daemon.calibrate import calibrate
+from kafka_quotas.cli.daemon.config_command import check, config
 from kafka_quotas.cli.daemon.decide import decide
 from kafka_quotas.cli.daemon.options import AskedDaemon
 from kafka_quotas.cli.daemon.run import run, upgrade
@@ -37,6 +38,8 @@ def _group() -> None:
 
 app.command()(run)
 app.command()(upgrade)
+app.command()(check)
+app.command()(config)
 app.command()(decide)
 app.command()(calibrate)
 

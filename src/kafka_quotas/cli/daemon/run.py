@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+from kafka_quotas.cli.daemon.config_file import take_config
 from kafka_quotas.cli.daemon.enforcement_options import EnforcementOptions, PrincipalOptions, UpstreamWindowOptions
 from kafka_quotas.cli.daemon.options import (
     BootstrapOptions,
@@ -18,6 +19,7 @@ from kafka_quotas.cli.daemon.options import (
 )
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
+from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.stores import StoreOptions
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.units import parse_bytes
@@ -34,6 +36,12 @@ _INTERRUPTED = 130
 class DaemonOptions:
     """All options of `daemon run`."""
 
+    config: Path | None = option(
+        "--config FILE",
+        help="A TOML file with these options in sections, see `daemon config`. Options and variables beat it.",
+        is_eager=True,
+        callback=take_config,
+    )
     bootstrap: BootstrapOptions
     store: Annotated[StoreOptions, Without("context", "bootstrap_server", "zookeeper")]
     static_quotas: Path | None = option(
@@ -101,6 +109,19 @@ class DaemonOptions:
         )
 
 
+def checked_settings(asked: DaemonOptions, *, takes_over: bool = False) -> tuple[DaemonSettings, StoreChoice]:
+    """Return the settings and the store that the options make.
+
+    Raises:
+        UsageError: As `DaemonOptions.settings` does, or two options name properties of quotas.
+        StoreError: The brokers can't be asked for their windows.
+    """
+    settings, choice = asked.settings(takes_over=takes_over), asked.store.choose()
+    if asked.static_quotas is not None and choice.address.kind.is_static:
+        raise UsageError("--static-quotas goes below another store", hint="leave it out: --store names such a file")
+    return settings, choice
+
+
 def run(*, asked: DaemonOptions) -> int:
     """Run the daemon until a signal ends it: SIGTERM and Ctrl-C drain, SIGHUP reads the quotas again.
 
@@ -121,9 +142,6 @@ def upgrade(*, asked: DaemonOptions) -> int:
 
 
 def _run(asked: DaemonOptions, *, takes_over: bool) -> int:
-    settings = asked.settings(takes_over=takes_over)
-    choice = asked.store.choose()
-    if asked.static_quotas is not None and choice.address.kind.is_static:
-        raise UsageError("--static-quotas goes below another store", hint="leave it out: --store names such a file")
+    settings, choice = checked_settings(asked, takes_over=takes_over)
     result = run_daemon(settings, choice.open, log=sys.stderr)
     return _INTERRUPTED if result.signal_name == "SIGINT" else int(result.cut_connections > 0)

@@ -1,4 +1,4 @@
-"""Manual pages and completion files, made from the command tree.
+"""Manual pages, completion files and the page of the daemon's configuration, made from the command tree.
 
 Run it by `python -m kafka_quotas.cli.docs.documentation`. `--write` writes the files into a checkout, `--check` reports
 what would change, left-over files included. `--write` draws the README's pictures as well, but `--check` ignores them,
@@ -13,6 +13,7 @@ from typing import Any
 
 from kafka_quotas.cli.completion import COMPLETE_VARIABLE
 from kafka_quotas.cli.completion.command import completion_script
+from kafka_quotas.cli.docs.config_page import config_documents
 from kafka_quotas.cli.docs.man_page import man_page, page_name
 from kafka_quotas.cli.framework.lazy_group import Command, walk_commands
 from kafka_quotas.cli.main import PROGRAM, app
@@ -31,13 +32,18 @@ def commands() -> Iterator[tuple[Command, Any]]:
 
 def documents() -> dict[Path, str]:
     """Return the text of every generated file by its path below the root of the repository."""
+    run = next(command for command, context in commands() if context.command_path == f"{PROGRAM} daemon run")
     pages = {MAN_FOLDER / f"{page_name(context)}.1": man_page(command, context) for command, context in commands()}
-    return pages | {
-        COMPLETIONS_FOLDER / f"{PROGRAM}.bash": completion_script("bash"),
-        COMPLETIONS_FOLDER / f"{PROGRAM}.fish": completion_script("fish"),
-        # Typer's own script for zsh does nothing on the first Tab when the shell loads it by itself.
-        COMPLETIONS_FOLDER / f"_{PROGRAM}": _ZSH,
-    }
+    return (
+        pages
+        | config_documents(run)
+        | {
+            COMPLETIONS_FOLDER / f"{PROGRAM}.bash": completion_script("bash"),
+            COMPLETIONS_FOLDER / f"{PROGRAM}.fish": completion_script("fish"),
+            # Typer's own script for zsh does nothing on the first Tab when the shell loads it by itself.
+            COMPLETIONS_FOLDER / f"_{PROGRAM}": _ZSH,
+        }
+    )
 
 
 def drift(root: Path) -> list[str]:
@@ -47,7 +53,7 @@ def drift(root: Path) -> list[str]:
     present = {path.relative_to(root) for folder in folders for path in folder.iterdir()}
     found = [f"left over: {path}" for path in sorted(present - set(expected))]
     for path, text in expected.items():
-        if path not in present:
+        if not (root / path).exists():
             found.append(f"missing: {path}")
         elif (root / path).read_text(encoding="utf-8") != text:
             found.append(f"out of date: {path}")
@@ -63,6 +69,7 @@ def write(root: Path) -> None:
             if path.relative_to(root) not in expected:
                 path.unlink()
     for path, text in expected.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")
 
 

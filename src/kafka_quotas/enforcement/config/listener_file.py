@@ -33,6 +33,7 @@ from kafka_quotas.enforcement.config.api_access import ALLOW, DENY, parse_api_ac
 from kafka_quotas.enforcement.config.broker_ports import ports_of
 from kafka_quotas.enforcement.config.listener_settings import NODE_ID_MARK, ListenerSettings, Network
 from kafka_quotas.enforcement.config.principal_mapping import PROPERTY, PrincipalMapping
+from kafka_quotas.enforcement.config.toml_table import names_table, properties_in, table_name
 from kafka_quotas.stores.files.property_file import read_properties
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -60,13 +61,13 @@ def read_listener(path: Path) -> ListenerSettings:
     Raises:
         UsageError: The file can't be read, or a property is unknown, missing or not valid.
     """
-    properties = read_properties(path)
+    properties = _properties(path)
     missing = [name for name in _ADDRESSES if name not in properties]
     if missing:
         raise UsageError(f"{path}: {' and '.join(missing)} missing", hint="a listener needs both, as HOST:PORT")
     return _completed(
         ListenerSettings(
-            name=path.stem,
+            name=table_name(path) if names_table(path) else path.stem,
             listen=parse_address(properties["listen"], may_be_zero=True),
             upstreams=parse_addresses([properties["upstream"]]),
         ),
@@ -81,11 +82,15 @@ def complete_listener(settings: ListenerSettings, path: Path) -> ListenerSetting
     Raises:
         UsageError: The file can't be read, a property is unknown or not valid, or it names `listen` or `upstream`.
     """
-    properties = read_properties(path)
+    properties = _properties(path)
     twice = [name for name in _ADDRESSES if name in properties]
     if twice:
         raise UsageError(f"{path}: {' and '.join(twice)} can't be given here", hint="--listen and --upstream say it")
     return _completed(settings, properties, path)
+
+
+def _properties(path: Path) -> dict[str, str]:
+    return properties_in(path) if names_table(path) else read_properties(path)
 
 
 def _completed(settings: ListenerSettings, properties: Mapping[str, str], path: Path) -> ListenerSettings:

@@ -31,6 +31,7 @@ from kafka_quotas.core.model.entity import ABSENT, Absent, Entity
 from kafka_quotas.core.model.threshold import ThresholdSettings
 from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.enforcement.config.client_policy import EntityPolicy, FetchOverQuota, Mode, OnViolation, Scope
+from kafka_quotas.enforcement.config.toml_table import read_toml
 
 _TOP: Final = ("internal_principals", "entity", "thresholds")
 _WHO: Final = ("user", "user_default", "client_id", "client_id_default")
@@ -52,31 +53,14 @@ class PolicyFile:
 
 
 def read_policy_file(path: Path) -> PolicyFile:
-    """Read the policy in a file.
+    """Read the policy in a file, or in a table of one as `toml_table.table_path` names it.
 
     Raises:
         UsageError: The file can't be read or understood.
     """
+    document = read_toml(path, "the daemon's policy")
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise UsageError(f"cannot read {path}: {reason}", hint="it holds the daemon's policy") from error
-    return parse_policy_file(text, path=path)
-
-
-def parse_policy_file(text: str, *, path: Path) -> PolicyFile:
-    """Return the policy in the text of the file at `path`.
-
-    Raises:
-        UsageError: The text is not understood.
-    """
-    import tomllib  # noqa: PLC0415 - only who has a policy file pays for it
-
-    try:
-        return _policy(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not TOML: {error}", hint="it holds the daemon's policy") from None
+        return _policy(document)
     except UsageError as error:
         raise UsageError(f"{path}: {error.message}", hint=error.hint) from None
 

@@ -248,6 +248,22 @@ def test_a_reload_keeps_connections_and_what_was_measured(broker: FakeBroker, tm
         assert 50_000 < throttle_of(receive_frame(client), -4) < 100_000
 
 
+def test_a_reload_reads_the_tables_of_the_configuration_file_again(broker: FakeBroker, tmp_path: Path) -> None:
+    file = tmp_path / "daemon.toml"
+    file.write_text("[enforcement]\nmode = 'kafka'\n[policy]\n[[policy.entity]]\nclient_id = 'app'\nexempt = true\n")
+    set_quota(tmp_path, APP, producer_byte_rate=1000.0)
+    options = ["--config", str(file), *WINDOW]
+    with (
+        running_daemon(tmp_path, upstream=broker.address, options=options) as daemon,
+        DecisionClient(daemon.control) as program,
+    ):
+        assert program.record("produce", 200_000, client_id="app").delay_ms == 0, "exempt by the table"
+        file.write_text("[enforcement]\nmode = 'kafka'\n[policy]\n")
+        code, out, _ = run_cli("daemon", "reload", "--control", str(daemon.control), "--output", "json")
+        assert (code, json.loads(out)["files"]) == (0, [f"{file}#policy"])
+        assert program.record("produce", 200_000, client_id="app").delay_ms > 100_000
+
+
 def test_a_killed_daemon_remembers_what_was_charged(broker: FakeBroker, tmp_path: Path) -> None:
     set_quota(tmp_path, APP, producer_byte_rate=1000.0)
     set_quota(tmp_path, Entity.of(ip="192.0.2.7"), connection_creation_rate=1.0)

@@ -162,3 +162,16 @@ def test_what_cannot_be_meant_is_said_with_the_file(tmp_path: Path, text: str, s
     with pytest.raises(UsageError, match=said) as refused:
         read_listener(written(tmp_path, text))
     assert "external.properties" in refused.value.message
+
+
+def test_a_listener_may_be_a_table_of_another_file(tmp_path: Path) -> None:
+    (tmp_path / "daemon.toml").write_text(
+        "[listener.internal]\nlisten = '0.0.0.0:19094'\nupstream = 'broker-1:9094'\n"
+        "port.range = '19095-19099'\n'max.connections' = 7\n'apis.allow' = ['Produce', 'Fetch']\n"
+    )
+    found = read_listener(tmp_path / "daemon.toml#listener.internal")
+    assert (found.name, found.port_range, found.max_connections) == ("internal", (19095, 19099), 7)
+    assert found.apis == parse_api_access(allow="Produce,Fetch", deny=None)
+    (tmp_path / "daemon.toml").write_text("[listener.internal]\nlisten = [1]\n")
+    with pytest.raises(UsageError, match=r"daemon\.toml#listener\.internal: listen is neither a text"):
+        read_listener(tmp_path / "daemon.toml#listener.internal")

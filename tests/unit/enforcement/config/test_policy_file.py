@@ -12,11 +12,15 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.threshold import ThresholdSettings
 from kafka_quotas.enforcement.config.client_policy import EntityPolicy, FetchOverQuota, Mode, OnViolation, Scope
-from kafka_quotas.enforcement.config.policy_file import PolicyFile, parse_policy_file, read_policy_file
+from kafka_quotas.enforcement.config.policy_file import PolicyFile, read_policy_file
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "daemon" / "policy.toml"
 MIB = 1024.0 * 1024.0
-HERE = Path("policy.toml")
+
+
+@pytest.fixture(autouse=True)
+def _folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
 
 
 REFUSED = [
@@ -83,9 +87,14 @@ REFUSED = [
 SAID_BY_THE_READER_ALONE = ("is not TOML", "has an [[entity]] already", "would sum to", "not a size", "not nan")
 
 
+def parsed(text: str) -> PolicyFile:
+    Path("policy.toml").write_text(text, encoding="utf-8")
+    return read_policy_file(Path("policy.toml"))
+
+
 def refused(text: str) -> str:
     with pytest.raises(UsageError) as caught:
-        parse_policy_file(text, path=HERE)
+        parsed(text)
     assert "\n" not in caught.value.message
     return caught.value.message
 
@@ -112,7 +121,7 @@ def test_the_example_says_what_its_comments_say() -> None:
 
 
 def test_an_empty_file_says_nothing() -> None:
-    assert parse_policy_file("# nothing\n", path=HERE) == PolicyFile()
+    assert parsed("# nothing\n") == PolicyFile()
 
 
 @pytest.mark.parametrize(("text", "told"), REFUSED)
@@ -130,6 +139,18 @@ def test_the_published_schema_is_ours_and_takes_the_example() -> None:
     schema = json.loads((EXAMPLE.parent / "policy.schema.json").read_text(encoding="utf-8"))
     assert schema == policy_schema()
     jsonschema.validate(tomllib.loads(EXAMPLE.read_text(encoding="utf-8")), schema)
+
+
+def test_a_policy_may_be_a_table_of_another_file() -> None:
+    table = Path("daemon.toml#policy")
+    Path("daemon.toml").write_text("[policy]\ninternal_principals = ['broker']\n")
+    assert read_policy_file(table).internal_principals == {"broker"}
+    Path("daemon.toml").write_text("[policy]\nquotas = 1\n")
+    with pytest.raises(UsageError, match=r"daemon\.toml#policy: unknown setting 'quotas'"):
+        read_policy_file(table)
+    Path("daemon.toml").write_text("policy = 1\n")
+    with pytest.raises(UsageError, match=r"daemon\.toml has no table policy"):
+        read_policy_file(table)
 
 
 def test_a_file_that_can_not_be_read_is_named(tmp_path: Path) -> None:

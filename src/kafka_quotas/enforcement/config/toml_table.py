@@ -1,0 +1,82 @@
+"""Tables of a TOML file in place of files of their own, named as `daemon.toml#listener.internal`.
+
+The daemon's configuration file may hold the policy and the listeners in its own tables. A reload reads them again by
+these names, as it reads the files again that they stand for.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from kafka_quotas.core.errors import UsageError
+
+_MARK: Final = ".toml#"
+
+
+def table_path(file: Path, table: str) -> Path:
+    """Return the path that names a table, such as `listener.internal`, in a file that ends in `.toml`."""
+    return file.with_name(f"{file.name}#{table}")
+
+
+def names_table(path: Path) -> bool:
+    """Return whether a path names a table in a file."""
+    return _MARK in path.name
+
+
+def table_name(path: Path) -> str:
+    """Return the last part of a table's name: `internal` for `daemon.toml#listener.internal`."""
+    return path.name.rpartition(_MARK)[2].rpartition(".")[2]
+
+
+def read_toml(path: Path, what: str) -> Mapping[str, Any]:
+    """Return the content of a TOML file, or of one table in it, as `table_path` names it.
+
+    Args:
+        path: The file or the table.
+        what: Says what it holds, for the hint of an error.
+
+    Raises:
+        UsageError: The file can't be read, is not TOML, or has no such table.
+    """
+    import tomllib  # noqa: PLC0415 - only who has such a file pays for it
+
+    head, _, table = path.name.rpartition("#") if names_table(path) else (path.name, "", "")
+    try:
+        content: Any = tomllib.loads(path.with_name(head).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise UsageError(f"cannot read {path}: {reason}", hint=f"it holds {what}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not TOML: {error}", hint=f"it holds {what}") from None
+    for name in table.split(".") if table else ():
+        content = content.get(name) if isinstance(content, dict) else None
+    if not isinstance(content, dict):
+        raise UsageError(f"{path.with_name(head)} has no table {table}", hint=f"it holds {what}")
+    return content
+
+
+def properties_in(path: Path) -> dict[str, str]:
+    """Return the entries of a table as properties, each with its value as text.
+
+    Raises:
+        UsageError: As `read_toml` does, or an entry is neither a text, a number nor a flag.
+    """
+    return {name: _property(path, name, value) for name, value in _flat(read_toml(path, "properties of a listener"))}
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Return the entries by their whole names: TOML reads a bare `port.range` as a table `port`."""
+    found: list[tuple[str, Any]] = []
+    for name, value in table.items():
+        found += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
+    return found
+
+
+def _property(path: Path, name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int):
+        return str(value)
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return ",".join(value)
+    raise UsageError(f"{path}: {name} is neither a text, a whole number, a flag nor a list of texts")

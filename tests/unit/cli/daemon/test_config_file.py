@@ -1,0 +1,147 @@
+"""daemon.toml: every setting has its place, everything wrong is named at once, and the strongest source wins."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from tests.support.processes.run_cli import run_cli
+from typer.core import TyperOption
+
+from kafka_quotas.cli.daemon.config_sections import SECTIONS, setting_name
+from kafka_quotas.cli.docs.documentation import commands
+
+EXAMPLES = Path(__file__).parents[4] / "examples" / "daemon"
+NO_SETTINGS = {"config", "verbose"}
+"""Options of `daemon run` that say where settings come from, or what to show of an error."""
+
+WHOLE = """
+[upstream]
+upstream = ["b1:9092", "b2:9092"]
+[listeners]
+listen = "127.0.0.1:19092"
+[listeners.properties]
+"max.connections" = 7
+[listener.internal]
+listen = "127.0.0.1:29092"
+upstream = "b1:9092"
+[store]
+store = "local:quotas.db"
+[enforcement]
+mode = "smooth"
+max_throttle_ms = 2000
+upstream_windows = false
+[policy]
+internal_principals = ["broker"]
+[telemetry]
+metrics_port = 9404
+metrics_user = "alice"
+[operation]
+state_file = "state.bin"
+drain_timeout = 2.5
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "daemon.toml").write_text(WHOLE)
+    return tmp_path / "daemon.toml"
+
+
+def in_force(file: Path, *options: str, **environment: str) -> dict[str, tuple[Any, str, str | None]]:
+    argv = ("daemon", "config", "--config", str(file), *options, "-o", "json")
+    code, out, err = run_cli(*argv, environment=environment)
+    assert code == 0, err
+    return {each["setting"]: (each["value"], each["origin"], each["from"]) for each in json.loads(out)["settings"]}
+
+
+def test_every_option_of_the_daemon_has_its_place_in_the_file() -> None:
+    run = next(command for command, context in commands() if context.command_path.endswith("daemon run"))
+    options = {setting_name(each) for each in run.params if isinstance(each, TyperOption)} - NO_SETTINGS
+    settings = [name for names in SECTIONS.values() for name in names]
+    assert sorted(options) == sorted(settings)
+
+
+def test_settings_come_from_the_file_with_their_lines(file: Path) -> None:
+    found = in_force(file)
+    assert found["upstream"] == (["b1:9092", "b2:9092"], "file", f"{file}:3")
+    assert found["mode"] == ("smooth", "file", f"{file}:14")
+    assert found["metrics_user"] == (["alice"], "file", f"{file}:21")
+    assert found["drain_timeout"] == (2.5, "file", f"{file}:24")
+    assert found["state_file"] == (str(file.parent / "state.bin"), "file", f"{file}:23"), "relative to the file"
+    assert found["policy"] == (f"{file}#policy", "file", f"{file}:17")
+    assert found["listener"] == ([f"{file}#listener.internal"], "file", f"{file}:8")
+    assert found["scope"] == ("broker", "default", None)
+
+
+def test_an_option_beats_the_file_and_so_does_a_variable(file: Path) -> None:
+    found = in_force(file, "--mode", "shadow", KAFKA_QUOTAS_STORE="local:/other.db")
+    assert found["mode"] == ("shadow", "option", "--mode")
+    assert found["store"] == ("local:/other.db", "variable", "KAFKA_QUOTAS_STORE")
+    assert in_force(file)["store"] == ("local:quotas.db", "file", f"{file}:12")
+
+
+def test_a_store_that_no_file_names_is_the_one_of_the_variable(file: Path) -> None:
+    file.write_text("[upstream]\nupstream = 'b:1'\n")
+    found = in_force(file, KAFKA_QUOTAS_STORE="local:/other.db")
+    assert found["store"] == ("local:/other.db", "variable", "KAFKA_QUOTAS_STORE")
+
+
+def test_everything_that_is_wrong_is_named_at_once(file: Path) -> None:
+    file.write_text(
+        "mode = 'smooth'\n[upstream]\nupstream = 'b:1'\n[listeners]\nscope = 'broker'\nlisten = {}\n"
+        "[enforcment]\n[enforcement]\nmode = 'smoth'\nmax_throttle_ms = '2s'\nupstream_windows = 'yes'\n"
+        "scop = 'broker'\npolicy = 'p.toml'\n[policy]\n[operation]\ndrain_timeout = true\n"
+    )
+    code, out, err = run_cli("daemon", "check", "--config", str(file))
+    assert (code, out) == (2, "")
+    assert err.splitlines() == [
+        f"error: {file}:1: there is no section mode (mode belongs in [enforcement])",
+        f"error: {file}:5: [listeners] has no scope (scope belongs in [enforcement])",
+        f"error: {file}:6: listen: a table is no value for it",
+        f"error: {file}:7: there is no section enforcment (did you mean enforcement?)",
+        f"error: {file}:9: mode: 'smoth' is not one of kafka, smooth, shadow",
+        f"error: {file}:10: max_throttle_ms: '2s' is not a whole number",
+        f"error: {file}:11: upstream_windows: 'yes' is neither true nor false",
+        f"error: {file}:12: [enforcement] has no scop (did you mean scope?)",
+        f"error: {file}:14: policy is given twice (by the setting and by a table; keep one of them)",
+        f"error: {file}:16: drain_timeout: true is no value for it",
+        f"error: {file} can't be used: 10 problems",
+    ]
+
+
+def test_check_reads_every_file_that_is_named(file: Path) -> None:
+    code, out, err = run_cli("daemon", "check", "--config", str(file))
+    assert (code, out) == (0, "The configuration is in order: 127.0.0.1:19092, 127.0.0.1:29092.\n")
+    assert err == f"note: read {file}, {file}#policy\n"
+    file.write_text(WHOLE.replace("internal_principals", "internal_principal"))
+    code, _, err = run_cli("daemon", "check", "--config", str(file))
+    assert (code, err.splitlines()[0]) == (2, f"error: {file}#policy: unknown setting 'internal_principal'")
+    file.write_text(WHOLE.replace('"max.connections" = 7', '"max.connection" = 7'))
+    code, _, err = run_cli("daemon", "check", "--config", str(file))
+    assert (code, err.splitlines()[0]) == (2, f"error: {file}#listeners.properties: unknown property max.connection")
+
+
+def test_a_file_that_is_not_there_or_no_toml_is_one_line(tmp_path: Path) -> None:
+    code, _, err = run_cli("daemon", "run", "--config", str(tmp_path / "none.toml"))
+    assert (code, err.splitlines()[0]) == (2, f"error: cannot read {tmp_path}/none.toml: No such file or directory")
+    (tmp_path / "broken.toml").write_text("[upstream\n")
+    code, _, err = run_cli("daemon", "config", "--config", str(tmp_path / "broken.toml"))
+    assert (code, err.startswith(f"error: {tmp_path}/broken.toml is not TOML")) == (2, True)
+
+
+def test_the_published_schema_takes_the_example_and_refuses_what_the_reader_refuses() -> None:
+    schema = json.loads((EXAMPLES / "daemon.schema.json").read_text(encoding="utf-8"))
+    assert json.loads(run_cli("daemon", "config", "--schema")[1]) == schema
+    validator = jsonschema.Draft202012Validator(schema)
+    assert validator.is_valid(tomllib.loads((EXAMPLES / "daemon.toml").read_text(encoding="utf-8")))
+    assert validator.is_valid(tomllib.loads(WHOLE))
+    for wrong in ("[enforcement]\nmode = 'smoth'", "[upstrem]", "[limits]\nmax_connections = 0", "[limits]\nx = 1"):
+        assert not validator.is_valid(tomllib.loads(wrong)), wrong
+
+
+def test_the_example_is_in_order() -> None:
+    code, _, err = run_cli("daemon", "check", "--config", str(EXAMPLES / "daemon.toml"))
+    assert code == 0, err
