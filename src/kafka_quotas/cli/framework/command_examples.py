@@ -17,7 +17,7 @@ class CommandExample:
     purpose: str
     """One sentence that says what they do."""
     lines: tuple[str, ...]
-    """Their lines; where a command goes on in the next line there is a backslash at the end."""
+    """Their lines; a backslash at the end joins a line to the next."""
 
     @property
     def commands(self) -> list[str]:

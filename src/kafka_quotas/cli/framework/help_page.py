@@ -81,7 +81,7 @@ def parameter_sections(parameters: Iterable[Any]) -> list[HelpSection]:
 
 
 def example_lines(path: str) -> list[str]:
-    """Return the examples of a command as the lines of a shell script, none for a command without any."""
+    """Return the examples of a command as lines of a shell script."""
     from kafka_quotas.cli.framework.command_examples import examples_of  # noqa: PLC0415 - most runs show no help
 
     return [line for each in examples_of(path) for line in (f"# {each.purpose}", *each.lines)]
