@@ -1,4 +1,4 @@
-"""Manual pages, completion files and the README's picture, made from the command tree.
+"""Manual pages, the reference of all commands and completion files, made from the command tree.
 
 Imports `cli.main`; the product imports nothing from here.
 """

@@ -1,8 +1,7 @@
-"""Manual pages, completion files and the page of the daemon's configuration, made from the command tree.
+"""Manual pages, references of commands and the daemon's configuration, and completions, made from the command tree.
 
 Run it by `python -m kafka_quotas.cli.docs.documentation`. `--write` writes the files into a checkout, `--check` reports
-what would change, left-over files included. `--write` draws the README's pictures as well, but `--check` ignores them,
-because they depend on Rich's drawing.
+what would change, left-over files included.
 """
 
 import argparse
@@ -15,11 +14,14 @@ from kafka_quotas.cli.completion import COMPLETE_VARIABLE
 from kafka_quotas.cli.completion.command import completion_script
 from kafka_quotas.cli.docs.config_page import config_documents
 from kafka_quotas.cli.docs.man_page import man_page, page_name
+from kafka_quotas.cli.docs.reference_page import reference_pages
 from kafka_quotas.cli.framework.lazy_group import Command, walk_commands
 from kafka_quotas.cli.main import PROGRAM, app
 
 MAN_FOLDER = Path("man/man1")
 COMPLETIONS_FOLDER = Path("completions")
+REFERENCE_FOLDER = Path("docs/reference/commands")
+_FOLDERS = (MAN_FOLDER, COMPLETIONS_FOLDER, REFERENCE_FOLDER)
 _ZSH = f"""#compdef {PROGRAM}
 eval $(env _TYPER_COMPLETE_ARGS="${{words[1,$CURRENT]}}" {COMPLETE_VARIABLE}=complete_zsh {PROGRAM})
 """
@@ -34,8 +36,10 @@ def documents() -> dict[Path, str]:
     """Return the text of every generated file by its path below the root of the repository."""
     run = next(command for command, context in commands() if context.command_path == f"{PROGRAM} daemon run")
     pages = {MAN_FOLDER / f"{page_name(context)}.1": man_page(command, context) for command, context in commands()}
+    reference = {REFERENCE_FOLDER / name: text for name, text in reference_pages(commands()).items()}
     return (
         pages
+        | reference
         | config_documents(run)
         | {
             COMPLETIONS_FOLDER / f"{PROGRAM}.bash": completion_script("bash"),
@@ -49,8 +53,7 @@ def documents() -> dict[Path, str]:
 def drift(root: Path) -> list[str]:
     """Return one line for each file below `root` that differs from what would be written."""
     expected = documents()
-    folders = (root / MAN_FOLDER, root / COMPLETIONS_FOLDER)
-    present = {path.relative_to(root) for folder in folders for path in folder.iterdir()}
+    present = {path.relative_to(root) for folder in _FOLDERS for path in (root / folder).iterdir()}
     found = [f"left over: {path}" for path in sorted(present - set(expected))]
     for path, text in expected.items():
         if not (root / path).exists():
@@ -63,7 +66,7 @@ def drift(root: Path) -> list[str]:
 def write(root: Path) -> None:
     """Write every generated file below `root` and remove left-over ones."""
     expected = documents()
-    for folder in (MAN_FOLDER, COMPLETIONS_FOLDER):
+    for folder in _FOLDERS:
         (root / folder).mkdir(parents=True, exist_ok=True)
         for path in (root / folder).iterdir():
             if path.relative_to(root) not in expected:
@@ -75,17 +78,16 @@ def write(root: Path) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Return the exit code, 1 where `--check` finds a difference."""
-    parser = argparse.ArgumentParser(description="Write or check manual pages and completion files.")
+    parser = argparse.ArgumentParser(
+        description="Write or check manual pages, the reference of commands and completion files."
+    )
     parser.add_argument("--root", type=Path, default=Path(), help="the root of the repository")
     action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--write", action="store_true", help="write the files and the README's picture")
-    action.add_argument("--check", action="store_true", help="tell which files are out of date")
+    action.add_argument("--write", action="store_true", help="write the files")
+    action.add_argument("--check", action="store_true", help="list the files that are out of date")
     arguments = parser.parse_args(argv)
     if arguments.write:
-        from kafka_quotas.cli.docs.screenshots import draw  # noqa: PLC0415 - loads Rich
-
         write(arguments.root)
-        draw(arguments.root)
         return 0
     found = drift(arguments.root)
     for line in found:

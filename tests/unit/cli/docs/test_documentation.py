@@ -1,4 +1,4 @@
-"""Manual pages and completion files: complete, well-formed, and as committed."""
+"""Manual pages, reference and completion files: complete, well-formed, and as committed."""
 
 import re
 from pathlib import Path
@@ -7,9 +7,17 @@ from typing import Any
 import pytest
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from kafka_quotas.cli.docs.documentation import COMPLETIONS_FOLDER, MAN_FOLDER, commands, documents, drift, main, write
+from kafka_quotas.cli.docs.documentation import (
+    COMPLETIONS_FOLDER,
+    MAN_FOLDER,
+    REFERENCE_FOLDER,
+    commands,
+    documents,
+    drift,
+    main,
+    write,
+)
 from kafka_quotas.cli.docs.man_page import escape, man_page, page_name
-from kafka_quotas.cli.docs.screenshots import IMAGES_FOLDER, RUNS, screen_text, svg
 from kafka_quotas.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[4]
@@ -104,13 +112,18 @@ def test_completion_files_are_those_of_each_shell() -> None:
     assert "_KAFKA_QUOTAS_COMPLETE=complete_zsh kafka-quotas" in command
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_the_picture_shows_what_the_command_prints_today(name: str) -> None:
-    committed = (ROOT / IMAGES_FOLDER / name).read_text(encoding="utf-8")
-    assert shown(committed) == shown(svg(screen_text(RUNS[name]), title="kafka-quotas"))
-    assert "@font-face" not in committed
+def test_the_reference_has_every_command_and_option_once() -> None:
+    texts = {path.name: text for path, text in documents().items() if path.parent == REFERENCE_FOLDER}
+    index = texts.pop("README.md")
+    headings = re.findall(r"^## (.+)$", "".join(texts.values()), re.MULTILINE)
+    assert sorted(headings) == sorted(str(context.command_path) for _, context in ALL[1:])
+    links = re.findall(r"\]\(([\w-]+\.md)#([\w-]+)\)", index)
+    assert [anchor.replace("kafka-quotas-", "", 1) for _, anchor in links] == [name[13:] for name in IDS[1:]]
+    assert {file for file, _ in links} == set(texts)
+    assert "| `--add-config KEY=VALUE,...` | Quotas to set, with units: producer_byte_rate=10MiB" in texts["quotas.md"]
 
 
-def shown(picture: str) -> list[str]:
-    """The texts in a picture, whatever their places and colours."""
-    return re.findall(r"<text [^>]*>([^<]*)</text>", picture)
+def test_text_in_the_reference_is_shown_as_it_stands() -> None:
+    texts = "".join(text for path, text in documents().items() if path.parent == REFERENCE_FOLDER)
+    prose = re.sub(r"```(?:text|sh)\n.*?```|`[^`\n]*`", "", texts, flags=re.DOTALL)
+    assert re.findall(r"(?<!\\)[<*]", prose) == []
