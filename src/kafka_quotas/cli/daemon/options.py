@@ -13,7 +13,7 @@ from kafka_quotas.cli.framework.option_groups import option, option_group, requi
 from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.units import parse_bytes
-from kafka_quotas.enforcement.config.address import Address, parse_address, parse_broker_addresses
+from kafka_quotas.enforcement.config.address import Address, parse_address, parse_broker_addresses, parse_local_address
 from kafka_quotas.enforcement.config.fleet_settings import FLEET, Fallback, FleetSettings
 from kafka_quotas.enforcement.config.listener_file import ListenerFiles, parse_port_range
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
@@ -170,7 +170,8 @@ class MetricsOptions:
 
     metrics: str | None = option(
         "--metrics-port [HOST:]PORT",
-        help="Serve Prometheus metrics, /healthz and /readyz there, on 127.0.0.1 without a host.",
+        help="Serve Prometheus metrics, /healthz and /readyz there, and at / a page for browsers, on 127.0.0.1 without "
+        "a host.",
     )
     metrics_top: int = option(
         "--metrics-top N",
@@ -187,10 +188,7 @@ class MetricsOptions:
     @property
     def address(self) -> Address | None:
         """The address to serve metrics at, on 127.0.0.1 for a port alone, None to serve none."""
-        if self.metrics is None:
-            return None
-        text = f"127.0.0.1:{self.metrics}" if self.metrics.strip().isdigit() else self.metrics
-        return parse_address(text, may_be_zero=True)
+        return None if self.metrics is None else parse_local_address(self.metrics)
 
     @property
     def choice(self) -> MetricsChoice:

@@ -20,7 +20,9 @@ from kafka_quotas.cli.daemon.options import (
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.framework.store_choice import StoreChoice
+from kafka_quotas.cli.options.journal import open_journal
 from kafka_quotas.cli.options.stores import StoreOptions
+from kafka_quotas.commands.web.daemon_quotas import daemon_pages
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.enforcement.config.address import parse_addresses
@@ -28,6 +30,7 @@ from kafka_quotas.enforcement.config.listener_file import all_listeners
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.daemon.run import run_daemon
 from kafka_quotas.enforcement.monitoring.metrics import require_metrics
+from kafka_quotas.system_clock import SystemClock
 
 _INTERRUPTED = 130
 
@@ -143,5 +146,6 @@ def upgrade(*, asked: DaemonOptions) -> int:
 
 def _run(asked: DaemonOptions, *, takes_over: bool) -> int:
     settings, choice = checked_settings(asked, takes_over=takes_over)
-    result = run_daemon(settings, choice.open, log=sys.stderr)
+    pages = daemon_pages(open_journal(), SystemClock())
+    result = run_daemon(settings, choice.open, log=sys.stderr, pages=pages)
     return _INTERRUPTED if result.signal_name == "SIGINT" else int(result.cut_connections > 0)

@@ -9,7 +9,7 @@ from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_known_st
 from kafka_quotas.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from kafka_quotas.commands.insight.usage_source import UsageReading
+    from kafka_quotas.commands.insight.usage_source import UsageReading, UsageSource
 
 
 @option_group("Measured usage")
@@ -49,6 +49,16 @@ class UsageOptions:
         """
         from kafka_quotas.commands.insight import usage_source  # noqa: PLC0415 - most runs of describe ask nobody
 
+        return usage_source.read_usage(self.source())
+
+    def source(self) -> "UsageSource":
+        """Return the source that the options name.
+
+        Raises:
+            UsageError: The options contradict each other, or the file of metric names can't be used.
+        """
+        from kafka_quotas.commands.insight import usage_source  # noqa: PLC0415 - as above
+
         if self.control is not None and self.prometheus:
             raise UsageError(
                 "--control and --prometheus exclude each other", hint="each names the source of the figures"
@@ -62,9 +72,14 @@ class UsageOptions:
             if not urls:
                 raise UsageError("--metric-names goes with --prometheus")
             source = replace(source, names=usage_source.read_metric_names(self.metric_names))
-        return usage_source.read_usage(source)
+        return source
 
 
 def store_for(choice: StoreChoice, reading: "UsageReading") -> StoreChoice:
     """Return the chosen store, or else the one that the daemon follows."""
-    return choice if choice.chosen or reading.store_url is None else choose_known_store(reading.store_url)
+    return store_followed(choice, reading.store_url)
+
+
+def store_followed(choice: StoreChoice, store_url: str | None) -> StoreChoice:
+    """Return the chosen store, or else the one with the address that a daemon follows, None without a daemon."""
+    return choice if choice.chosen or store_url is None else choose_known_store(store_url)

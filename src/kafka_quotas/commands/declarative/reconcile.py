@@ -21,8 +21,9 @@ from kafka_quotas.core.changes.revert import due_undos
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.config.address import Address
-from kafka_quotas.enforcement.monitoring.http_server import MetricsServer
+from kafka_quotas.enforcement.monitoring.http_server import HttpServer
 from kafka_quotas.enforcement.monitoring.metrics import require_metrics
+from kafka_quotas.enforcement.monitoring.probes import probe_routes
 from kafka_quotas.enforcement.telemetry.status import one_slice
 from kafka_quotas.stores.store import Store
 
@@ -165,7 +166,7 @@ def run_reconciler(
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
         async with contextlib.AsyncExitStack() as stack:
             if metrics is not None and exposition is not None:
-                server = MetricsServer(metrics, partial(one_slice, exposition))
+                server = HttpServer(metrics, routes=probe_routes(partial(one_slice, exposition)))
                 port = await server.start()
                 stack.push_async_callback(server.close)
                 serving(Address(host=metrics.host, port=port))

@@ -72,7 +72,7 @@ def top(store: Store, reading: UsageReading, *, sort: SortBy = SortBy.SHARE, lim
     entries = store.describe(EVERYTHING)
     resolver = resolver_of(entries, static=store.kind.is_static)
     other = SyntheticNames(entry.entity for entry in entries).text(OTHER)
-    rows = sorted((_row(usage, resolver, other) for usage in reading.usages), key=lambda row: _order(row, sort))
+    rows = sorted((top_row(usage, resolver, other) for usage in reading.usages), key=lambda row: _order(row, sort))
     kept = rows if limit is None else rows[:limit]
     return TopResult(
         store_url=store.url,
@@ -107,7 +107,8 @@ def why_there_are_none(entries: Iterable[QuotaEntry]) -> list[str]:
     return notes
 
 
-def _row(usage: Usage, resolver: EffectiveQuotas, other: str) -> TopRow:
+def top_row(usage: Usage, resolver: EffectiveQuotas, other: str) -> TopRow:
+    """Return the row of a bucket, where `other` is a user that nothing is stored for."""
     quota = _quota_of(usage, resolver, other)
     if quota is None or quota.limit is None:
         return TopRow(usage=usage, limit=usage.limit, level=None, entity=None)

@@ -92,13 +92,18 @@ def read_usage(source: UsageSource) -> UsageReading:
         UsageError: An address is invalid.
     """
     if not source.metrics_urls:
-        return usage_of_daemon(_status(source.control))
+        return usage_of_daemon(read_status(source.control))
     usages = [usage for url in source.metrics_urls for usage in _of_address(url, source.names)]
     return UsageReading(origin=", ".join(source.metrics_urls), usages=tuple(usages))
 
 
-def _status(control: Path | None) -> "DaemonStatus":
-    """Return the status of the daemon at a control socket, None for the only daemon of this user."""
+def read_status(control: Path | None) -> "DaemonStatus":
+    """Return the status of the daemon at a control socket, None for the only daemon of this user.
+
+    Raises:
+        KafkaQuotasError: No daemon answers, or not so that it can be understood.
+        UsageError: None is given, and several daemons are running.
+    """
     from kafka_quotas.enforcement.control.client import (  # noqa: PLC0415 - only what asks a daemon
         ask_status,
         find_control_path,

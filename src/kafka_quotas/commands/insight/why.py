@@ -67,7 +67,7 @@ def why(store: Store, reading: UsageReading, *, user: str | None, client_id: str
     entries = store.describe(EVERYTHING)
     resolver = resolver_of(entries, static=store.kind.is_static)
     asked = (ANONYMOUS if user is None else user, client_id or "")
-    answers = tuple(_answer(quota, reading) for quota in resolver.for_client(*asked))
+    answers = tuple(key_answer(quota, reading) for quota in resolver.for_client(*asked))
     held = [answer for answer in answers if answer.ends_at is not None]
     notes = [*_notes(user, client_id)]
     if not reading.usages:
@@ -89,7 +89,8 @@ def _how_much(answer: KeyAnswer) -> tuple[int, float, float]:
     return (0 if recent is None else recent.held_ms, answer.throttle_ms, answer.share or 0.0)
 
 
-def _answer(quota: EffectiveQuota, reading: UsageReading) -> KeyAnswer:
+def key_answer(quota: EffectiveQuota, reading: UsageReading) -> KeyAnswer:
+    """Return the answer for one effective quota, with the usage of its bucket at each broker."""
     usages = usage_under(quota, reading.usages)
     reported = [usage.limit for usage in usages if usage.limit is not None]
     limit = min(reported, default=quota.limit)

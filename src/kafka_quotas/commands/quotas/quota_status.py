@@ -59,7 +59,7 @@ def quota_statuses(entries: Sequence[QuotaEntry], *, static: bool = False) -> tu
         each
         for entry in sorted(entries, key=lambda entry: entry.entity.sort_key)
         if not is_threshold_entity(entry.entity)
-        for each in _of_entry(entry, resolver, probes, static=static)
+        for each in entry_statuses(entry, resolver, probes, static=static)
     ]
     order = {name: index for index, name in enumerate(QUOTA_KEYS)}
     return tuple(sorted(found, key=lambda each: (order.get(each.key, len(order)), each.key)))
@@ -99,9 +99,10 @@ def resolver_of(entries: Iterable[QuotaEntry], *, static: bool, history: Sequenc
     return EffectiveQuotas(pairs, history_levels=history)
 
 
-def _of_entry(
+def entry_statuses(
     entry: QuotaEntry, resolver: EffectiveQuotas, probes: SyntheticNames, *, static: bool
 ) -> Iterator[StoredQuotaStatus]:
+    """Yield the status of each quota of one entity, by key; `probes` makes names that nothing is stored for."""
     entity = entry.entity
     of_ip = entity.ip is not ABSENT
     clients = [] if of_ip else _clients(entity, probes)

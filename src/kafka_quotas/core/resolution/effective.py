@@ -61,6 +61,13 @@ class EffectiveQuotas:
             for name, limit in quotas.items():
                 self._by_key[QUOTA_KEYS[name]].update_static(entity, limit)
 
+    @classmethod
+    def over(cls, resolvers: Mapping[QuotaKey, QuotaResolver], others: Entries = ()) -> "EffectiveQuotas":
+        """Return the resolution over resolvers that keep changing, and over the quotas of addresses in `others`."""
+        found = cls((entity, quotas) for entity, quotas in others if entity.ip is not ABSENT)
+        found._by_key = dict(resolvers)
+        return found
+
     def _store(self, entity: Entity, quotas: Mapping[str, float]) -> None:
         """Store the quotas of an entity but unknown keys and those of other entities, which brokers skip."""
         of_ip = entity.ip is not ABSENT

@@ -47,6 +47,15 @@ def parse_address(text: str, *, may_be_zero: bool = False) -> Address:
     return Address(host=match["bracketed"] or match["host"], port=port)
 
 
+def parse_local_address(text: str) -> Address:
+    """Return the address that [HOST:]PORT means, on 127.0.0.1 without a host; port 0 is any free port.
+
+    Raises:
+        UsageError: The text is no such address.
+    """
+    return parse_address(f"127.0.0.1:{text.strip()}" if text.strip().isdigit() else text, may_be_zero=True)
+
+
 def parse_addresses(texts: Iterable[str]) -> tuple[Address, ...]:
     """Return the addresses in texts of HOST:PORT[,HOST:PORT...], in their order and each once.
 

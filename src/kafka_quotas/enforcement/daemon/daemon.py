@@ -23,6 +23,7 @@ from kafka_quotas.enforcement.daemon.quota_content import QuotaContent
 from kafka_quotas.enforcement.event_log.writer import EventLogWriter
 from kafka_quotas.enforcement.fleet.daemon_buckets import DaemonBuckets
 from kafka_quotas.enforcement.fleet.membership import FleetMembership
+from kafka_quotas.enforcement.monitoring.daemon_view import Pages
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, connections_for
 from kafka_quotas.enforcement.proxy.inherited_sockets import InheritedSockets
@@ -66,7 +67,13 @@ class Daemon:
     """The parts of one daemon, in its event loop."""
 
     def __init__(
-        self, settings: DaemonSettings, open_store: OpenStore, log: TextIO, *, on_started: Callable[[], None]
+        self,
+        settings: DaemonSettings,
+        open_store: OpenStore,
+        log: TextIO,
+        *,
+        pages: Pages,
+        on_started: Callable[[], None],
     ) -> None:
         """Make the parts that need no other process.
 
@@ -74,6 +81,7 @@ class Daemon:
             settings: The settings.
             open_store: Opens the store, in any thread.
             log: The log.
+            pages: Makes the pages for browsers.
             on_started: Called when everything that lives as long as the daemon is made.
         """
         self._settings = settings
@@ -124,7 +132,7 @@ class Daemon:
         self._reloading: asyncio.Task[None] | None = None
         self._fleet: FleetMembership | None = None
         self._snapshotter: StateSnapshotter | None = None
-        self._endpoints = Endpoints(settings, notify=self._notify)
+        self._endpoints = Endpoints(settings, self._content, pages, notify=self._notify)
 
     async def run(self) -> DaemonResult:
         """Run all parts until a signal ends the daemon, then stop them and return how it ended."""

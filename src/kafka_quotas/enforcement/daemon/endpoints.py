@@ -1,4 +1,4 @@
-"""What operators reach of a daemon: its control socket and its metrics."""
+"""What operators reach of a daemon: its control socket, its metrics, and its pages for browsers."""
 
 import socket
 from pathlib import Path
@@ -9,21 +9,24 @@ from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.control.client import control_path, find_control_path
 from kafka_quotas.enforcement.control.handler import ControlHandler
 from kafka_quotas.enforcement.control.server import ControlServer
-from kafka_quotas.enforcement.monitoring.http_server import MetricsServer
-from kafka_quotas.enforcement.monitoring.metrics import exposition
+from kafka_quotas.enforcement.daemon.quota_content import QuotaContent
+from kafka_quotas.enforcement.monitoring.daemon_view import DaemonView, Pages, daemon_server
+from kafka_quotas.enforcement.monitoring.http_server import HttpServer
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.inherited_sockets import METRICS, InheritedSockets
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 
 
 class Endpoints:
-    """The control socket and the metrics endpoint of one daemon."""
+    """The control socket and the HTTP server of one daemon."""
 
-    def __init__(self, settings: DaemonSettings, *, notify: Notify) -> None:
+    def __init__(self, settings: DaemonSettings, content: QuotaContent, pages: Pages, *, notify: Notify) -> None:
         self._settings = settings
+        self._content = content
+        self._pages = pages
         self._notify = notify
         self._control: ControlServer | None = None
-        self._metrics: MetricsServer | None = None
+        self._metrics: HttpServer | None = None
 
     def control_path(self, port: int | None = None) -> Path:
         """Return the path of the control socket.
@@ -40,14 +43,17 @@ class Endpoints:
         return control_path(port) if port else find_control_path()
 
     async def serve_metrics(self, reporter: Reporter, sockets: InheritedSockets) -> None:
-        """Serve metrics where they are wanted.
+        """Serve metrics and pages where they are wanted.
 
         Raises:
             ListenError: The address can't be listened on.
         """
         if self._settings.metrics is None:
             return
-        metrics = MetricsServer(self._settings.metrics, exposition(reporter.figures), reporter.readiness)
+        view = DaemonView(
+            status=reporter.status, entries=self._content.entries, resolver=lambda: self._content.resolver
+        )
+        metrics = daemon_server(self._settings.metrics, reporter, self._pages(view), notify=self._notify)
         await metrics.start(sockets)
         self._metrics = metrics
 

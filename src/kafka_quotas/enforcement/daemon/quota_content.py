@@ -21,6 +21,7 @@ from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 from kafka_quotas.enforcement.topics.filters import TopicFilters
 from kafka_quotas.stores.static import read_static_quotas
+from kafka_quotas.stores.store import QuotaEntry
 
 STATIC_SCHEME: Final = "static:"
 
@@ -52,6 +53,9 @@ class QuotaContent:
         self._proxy = proxy
         self._notify = notify
         self._applied: str | None = None
+        self._other_entries: tuple[QuotaEntry, ...] = ()
+        self.resolver = policy.resolver(())
+        """The resolution of clients and addresses to what is in force."""
         self.changed = 0
         """Number of limits that changes of the store have altered so far."""
 
@@ -66,10 +70,16 @@ class QuotaContent:
         self._applied = None  # should the rest fail, all of the next content is applied
         self.changed += changed
         self._connections.ip_limits.apply(snapshot.other_entries)
+        self._other_entries = snapshot.other_entries
+        self.resolver = self._policy.resolver(snapshot.other_entries)
         self._topics.apply_store((entry.entity, entry.quotas) for entry in snapshot.other_entries)
         self._applied = snapshot.revision
         fields: dict[str, str | float] = {"store": url, "changed": changed, "limits": self._policy.limit_count}
         self._notify(LogEvent(event="quotas applied", fields=fields))
+
+    def entries(self) -> list[QuotaEntry]:
+        """Return the quotas in force, those of addresses, topics and brokers last."""
+        return [*self._policy.entries(), *self._other_entries]
 
     def files(self) -> Iterator[ReloadedFile]:
         """Yield the files of quotas and rules that the start, and each reload, reads."""

@@ -8,6 +8,7 @@ from typing import Final, TextIO
 
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.daemon.daemon import Daemon, DaemonResult
+from kafka_quotas.enforcement.monitoring.daemon_view import Pages
 from kafka_quotas.enforcement.quotas.store_watcher import OpenStore
 
 GC_THRESHOLD: Final = 50_000
@@ -18,7 +19,9 @@ SWITCH_S: Final = 0.0005
 """Longest time that a thread waits for the interpreter."""
 
 
-def run_daemon(settings: DaemonSettings, open_store: OpenStore, *, log: TextIO) -> DaemonResult:
+def run_daemon(
+    settings: DaemonSettings, open_store: OpenStore, *, log: TextIO, pages: Pages = lambda _: {}
+) -> DaemonResult:
     """Run a daemon until a signal or its successor ends it, and return how it ended.
 
     Raises:
@@ -27,7 +30,7 @@ def run_daemon(settings: DaemonSettings, open_store: OpenStore, *, log: TextIO) 
     """
 
     async def daemon() -> DaemonResult:
-        return await Daemon(settings, open_store, log, on_started=_make_collections_rare).run()
+        return await Daemon(settings, open_store, log, pages=pages, on_started=_make_collections_rare).run()
 
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(daemon())

@@ -1,73 +1,95 @@
-"""A small HTTP server for `/metrics`, `/healthz` and `/readyz`, in the daemon's own event loop.
+"""A small HTTP server in an event loop: metrics and probes for machines, pages for browsers.
 
-Alive is a daemon that answers at all. Ready is one that takes connections and reaches any broker; a store that is lost
-makes it no less ready, for its last content stays in force.
+Contract: it answers GET and HEAD alone and changes nothing. Every response forbids a browser to load anything from
+elsewhere, to run a script that is no file of ours, or to show the page inside another one.
+A page answers only a browser that asked for an address, for `localhost`, or for a name of this machine. The page of a
+stranger whose own name was made to lead here (DNS rebinding) could read it otherwise. Metrics and probes answer to any
+name, because orchestrators make names up.
 """
 
 import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import Awaitable, Callable, Generator, Iterable
-from dataclasses import asdict, dataclass
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
 
-from kafka_quotas.enforcement.config.address import Address
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.enforcement.config.address import Address, parse_address
 from kafka_quotas.enforcement.proxy.inherited_sockets import METRICS, InheritedSockets
-from kafka_quotas.enforcement.proxy.upstream_health import UpstreamHealth
-from kafka_quotas.enforcement.telemetry.status import StoreRow, run_sliced
+from kafka_quotas.enforcement.telemetry.log import error_text
 
 IDLE_S: Final = 10.0
+"""Longest time that a request may take to arrive."""
+ANSWER_S: Final = 60.0
+"""Longest time that an answer may take, its way to the client included."""
 MAX_HEAD_BYTES: Final = 16 * 1024
-PATHS: Final = b"/metrics\n/healthz\n/readyz\n"
-_TEXT: Final = "text/plain; charset=utf-8"
-_METRICS: Final = "text/plain; version=1.0.0; charset=utf-8"
-_JSON: Final = "application/json"
+MAX_FIELDS: Final = 16
+"""Most fields of a query."""
+MAX_CONNECTIONS: Final = 256
+"""Most connections at a time: a further one is closed at once."""
+TEXT: Final = "text/plain; charset=utf-8"
+JSON: Final = "application/json"
+_OK: Final = "200 OK"
+_SECURITY: Final = (
+    "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
+    "X-Content-Type-Options: nosniff\r\n"
+    "Referrer-Policy: no-referrer\r\n"
+    "Cross-Origin-Resource-Policy: same-origin\r\n"
+    "Cache-Control: no-store\r\n"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Readiness:
-    """The answer to a readiness probe: whether clients should connect, and why not."""
+class HttpReply:
+    """The answer to a request."""
 
-    ready: bool
-    draining: bool
-    upstream_reachable: bool
-    store_trouble: str | None
-    """Error of the last access to the store, None without one."""
-    store_age_ms: int
-    """Time since the store's content was last confirmed."""
+    body: bytes
+    content_type: str
+    status: str = _OK
+    """Number and reason, as in the first line of a response."""
 
 
-async def readiness(
-    upstreams: Iterable[Address], health: UpstreamHealth, store: StoreRow, *, draining: bool
-) -> Readiness:
-    """Return the readiness of a daemon, for which brokers are tried unless it is draining."""
-    reachable = not draining and await health.first_answering(upstreams) is not None
-    return Readiness(
-        ready=reachable,
-        draining=draining,
-        upstream_reachable=reachable,
-        store_trouble=store.trouble,
-        store_age_ms=store.age_ms,
-    )
+Query: TypeAlias = Mapping[str, str]
+"""The fields of a request's query, the last of each name."""
+HttpHandler: TypeAlias = Callable[[Query], Awaitable[HttpReply]]
+"""Makes the answer. A `KafkaQuotasError` becomes error 503 with its message and hint as JSON, any other 500."""
+HttpRoutes: TypeAlias = Mapping[str, HttpHandler]
+"""Handlers by path."""
 
 
-class MetricsServer:
-    """The HTTP server of the metrics in `exposition`, and of the daemon's health.
+def json_reply(value: object, *, status: str = _OK) -> HttpReply:
+    """Return an answer of JSON on one line."""
+    return HttpReply(body=json.dumps(value, separators=(",", ":")).encode() + b"\n", content_type=JSON, status=status)
+
+
+class HttpServer:
+    """The HTTP server at an address.
 
     Args:
-        readiness: Returns the readiness of the daemon, None in a process that is no daemon.
+        routes: Paths that answer to any host name.
+        pages: Paths that answer only to addresses and names of this machine.
+        on_defect: Takes an exception that is no `KafkaQuotasError`.
     """
 
     def __init__(
         self,
         address: Address,
-        exposition: Callable[[], Generator[None, None, bytes]],
-        readiness: Callable[[], Awaitable[Readiness]] | None = None,
+        *,
+        routes: HttpRoutes | None = None,
+        pages: HttpRoutes | None = None,
+        on_defect: Callable[[Exception], None] = lambda _: None,
     ) -> None:
         self._address = address
-        self._exposition = exposition
-        self._readiness = readiness
+        self._routes = routes or {}
+        self._pages = pages or {}
+        self._on_defect = on_defect
+        self._names = {"localhost", socket.gethostname().lower(), address.host.lower()}
+        self._connections = 0
         self._server: asyncio.Server | None = None
         self.socket: socket.socket | None = None
         """Listening socket, None before `start`."""
@@ -78,7 +100,9 @@ class MetricsServer:
         Raises:
             ListenError: The address can't be listened on.
         """
-        sock = (inherited or InheritedSockets()).bind(METRICS, self._address.host, [self._address.port])
+        sock = (inherited or InheritedSockets()).bind(
+            METRICS, self._address.host, [self._address.port], hint="choose another address or port"
+        )
         self.socket = sock
         self._server = await asyncio.start_server(self._serve, sock=sock, limit=MAX_HEAD_BYTES)
         port: int = sock.getsockname()[1]
@@ -93,36 +117,78 @@ class MetricsServer:
                     await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections += 1
         try:
+            if self._connections > MAX_CONNECTIONS:
+                return
             async with asyncio.timeout(IDLE_S):
-                writer.write(await self._answer(await reader.readuntil(b"\r\n\r\n")))
+                head = await reader.readuntil(b"\r\n\r\n")
+            async with asyncio.timeout(ANSWER_S):
+                writer.write(await self._answer(head))
                 await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
             pass  # no HTTP, or gone: the peer sees the connection end
         finally:
+            self._connections -= 1
             writer.close()
 
     async def _answer(self, head: bytes) -> bytes:
-        words = head.split(b"\r\n", 1)[0].split(b" ")
-        if len(words) != 3 or words[0] not in (b"GET", b"HEAD"):
-            return _response("405 Method Not Allowed", b"GET " + PATHS, _TEXT)
-        status, body, content_type = await self._content(words[1].split(b"?", 1)[0])
-        return _response(status, body if words[0] == b"GET" else b"", content_type)
+        first, *lines = head.decode("latin-1").split("\r\n")
+        words = first.split(" ")
+        if len(words) != 3 or words[0] not in ("GET", "HEAD"):
+            return _response(self._paths("405 Method Not Allowed"), has_body=True)
+        reply = await self._reply(words[1], [line.partition(":") for line in lines])
+        return _response(reply, has_body=words[0] == "GET")
 
-    async def _content(self, path: bytes) -> tuple[str, bytes, str]:
-        if path == b"/metrics":
-            return "200 OK", await run_sliced(self._exposition()), _METRICS
-        if path == b"/healthz":
-            return "200 OK", b"alive\n", _TEXT
-        if path == b"/readyz" and self._readiness is not None:
-            found = await self._readiness()
-            body = json.dumps(asdict(found)).encode() + b"\n"
-            return "200 OK" if found.ready else "503 Service Unavailable", body, _JSON
-        return "404 Not Found", PATHS, _TEXT
+    async def _reply(self, target: str, headers: list[tuple[str, str, str]]) -> HttpReply:
+        try:
+            parts = urlsplit(target)
+        except ValueError:
+            return HttpReply(body=b"not a path\n", content_type=TEXT, status="400 Bad Request")
+        page = self._pages.get(parts.path)
+        hosts = [value.strip() for name, _, value in headers if name.strip().lower() == "host"]
+        if page is not None and not (len(hosts) == 1 and self._is_ours(hosts[0])):
+            return HttpReply(
+                body=b"this page answers to an address of its machine, to localhost and to the machine's own name\n",
+                content_type=TEXT,
+                status="421 Misdirected Request",
+            )
+        handler = page or self._routes.get(parts.path)
+        if handler is None:
+            return self._paths("404 Not Found")
+        return await self._answer_of(handler, parts.query)
+
+    async def _answer_of(self, handler: HttpHandler, query: str) -> HttpReply:
+        try:
+            return await handler(dict(parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_FIELDS)))
+        except KafkaQuotasError as error:
+            return json_reply({"error": error.message, "hint": error.hint}, status="503 Service Unavailable")
+        except ValueError as error:  # more fields, or a value that is no text
+            return json_reply({"error": str(error), "hint": None}, status="400 Bad Request")
+        except Exception as error:  # noqa: BLE001 - one request's defect must not reach the event loop
+            self._on_defect(error)
+            return json_reply({"error": error_text(error), "hint": None}, status="500 Internal Server Error")
+
+    def _is_ours(self, host: str) -> bool:
+        """Return whether a browser asked for an address or a name that nobody else can make lead here."""
+        try:
+            name = parse_address(host if host.rpartition(":")[2].isdigit() else f"{host}:80").host.lower()
+            ip_address(name)
+        except KafkaQuotasError:
+            return False
+        except ValueError:
+            return name in self._names or name.endswith(".localhost")
+        return True
+
+    def _paths(self, status: str) -> HttpReply:
+        """Return an error that names the paths there are."""
+        body = "".join(f"{path}\n" for path in (*self._pages, *self._routes))
+        return HttpReply(body=body.encode(), content_type=TEXT, status=status)
 
 
-def _response(status: str, body: bytes, content_type: str) -> bytes:
+def _response(reply: HttpReply, *, has_body: bool) -> bytes:
     head = (
-        f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        f"HTTP/1.1 {reply.status}\r\nContent-Type: {reply.content_type}\r\nContent-Length: {len(reply.body)}\r\n"
+        f"{_SECURITY}Connection: close\r\n\r\n"
     )
-    return head.encode() + body
+    return head.encode() + (reply.body if has_body else b"")

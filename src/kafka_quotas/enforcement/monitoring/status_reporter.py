@@ -11,7 +11,7 @@ from kafka_quotas.core.clock import Clock
 from kafka_quotas.enforcement.config.settings import DaemonSettings, MetricsChoice
 from kafka_quotas.enforcement.event_log.writer import EventLogWriter
 from kafka_quotas.enforcement.fleet.membership import FleetMembership
-from kafka_quotas.enforcement.monitoring.http_server import Readiness, readiness
+from kafka_quotas.enforcement.monitoring.probes import Readiness, readiness
 from kafka_quotas.enforcement.monitoring.top_buckets import top_buckets
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED
@@ -74,7 +74,8 @@ class Reporter:
         """Return the status with at most `MAX_ROWS` buckets, clients and throttle counts each."""
         buckets = yield from self._bucket_rows(replace(self._settings.metrics_choice, top=MAX_ROWS))
         throttles = yield from self._throttle_rows()
-        return self._status(buckets=buckets, throttles=throttles)
+        last_hour = yield from self._throttle_stats.last_hour.rows(self._clock.now_ms())
+        return replace(self._status(buckets=buckets, throttles=throttles), last_hour=last_hour)
 
     def figures(self) -> Generator[None, None, DaemonStatus]:
         """Return the part of the status that metrics need.

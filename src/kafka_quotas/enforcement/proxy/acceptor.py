@@ -19,6 +19,7 @@ ACCEPTED_AT_ONCE: Final = 64
 PAUSE_S: Final = 0.5
 """Pause in accepting when the process has no file descriptor left."""
 _ANY_IPV6: Final = "::"
+LISTEN_HINT: Final = "choose another --listen address, or widen --port-range"
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 Accept: TypeAlias = Callable[[socket.socket, Address], None]
@@ -36,7 +37,7 @@ def resolved(host: str, port: int) -> tuple[int, tuple[str, int]]:
     return family, (str(address[0]), port)
 
 
-def bind(host: str, ports: Iterable[int]) -> socket.socket:
+def bind(host: str, ports: Iterable[int], *, hint: str = LISTEN_HINT) -> socket.socket:
     """Open a listening, non-blocking socket on the first of these ports that is free.
 
     `::` listens on every address of this machine, IPv4 included, as it does in the JVM of a broker.
@@ -59,7 +60,7 @@ def bind(host: str, ports: Iterable[int]) -> socket.socket:
         return sock
     raise ListenError(
         f"can't listen on {host}: {last.strerror or last if last else 'no port left'}",
-        hint="choose another --listen address, or widen --port-range",
+        hint=hint,
     ) from last
 
 

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kafka_quotas.enforcement.proxy.acceptor import bind, resolved
+from kafka_quotas.enforcement.proxy.acceptor import LISTEN_HINT, bind, resolved
 
 METRICS: Final = "metrics"
 """Role of the socket of the metrics endpoint."""
@@ -24,7 +24,7 @@ class InheritedSockets:
     def __init__(self, by_role: Mapping[str, socket.socket] | None = None) -> None:
         self._by_role = dict(by_role or {})
 
-    def bind(self, role: str, host: str, ports: Iterable[int]) -> socket.socket:
+    def bind(self, role: str, host: str, ports: Iterable[int], *, hint: str = LISTEN_HINT) -> socket.socket:
         """Return the predecessor's socket for an address, or a new listening socket where it left none.
 
         Port 0 is that of the predecessor's socket of the same role.
@@ -37,7 +37,7 @@ class InheritedSockets:
             found = self._taken(role, host, port)
             if found is not None:
                 return found
-        return bind(host, wanted)
+        return bind(host, wanted, hint=hint)
 
     def close(self) -> None:
         """Close the sockets that are not used."""

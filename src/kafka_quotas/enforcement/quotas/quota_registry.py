@@ -17,6 +17,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.core.quotas.mutation_bucket import MutationAlgorithm
 from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.core.resolution.effective import EffectiveQuotas
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.client_policy import ClientPolicy, PolicyTable
 from kafka_quotas.enforcement.config.cost_model_file import DEFAULT_COSTS
@@ -114,6 +115,19 @@ class QuotaRegistry:
         """Move the quotas and buckets of a placeholder to the node id of its bootstrap server."""
         if placeholder in self.brokers and node_id not in self.brokers:
             self.brokers[node_id] = self.brokers.pop(placeholder)
+
+    def entries(self) -> list[QuotaEntry]:
+        """Return the limits in force, those of the store first; an entity may have several entries."""
+        return [
+            QuotaEntry(entity=entity, quotas={quota_type.key.name: limit for quota_type, limit in quotas.items()})
+            for stated in self._stated.values()
+            for entity, quotas in stated.items()
+        ]
+
+    def resolver(self, others: Iterable[QuotaEntry]) -> EffectiveQuotas:
+        """Return the resolution of clients to the limits in force, and of addresses to those in `others`."""
+        resolvers = {quota_type.key: limits for quota_type, limits in self._limits.items()}
+        return EffectiveQuotas.over(resolvers, ((entry.entity, entry.quotas) for entry in others))
 
     def apply(self, entries: Iterable[QuotaEntry], *, static: bool = False) -> int:
         """Replace all limits of a store.

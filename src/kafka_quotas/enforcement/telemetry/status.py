@@ -10,11 +10,12 @@ Sliced work is a generator that knows nothing of event loops: between two of its
 import asyncio
 import json
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, TypeVar
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
+from kafka_quotas.enforcement.telemetry.throttle_history import HourRow
 
 T = TypeVar("T")
 
@@ -206,6 +207,8 @@ class DaemonStatus:
     """Number of buckets, with and without a limit."""
     fleet: FleetRow | None = None
     """The fleet with which limits are shared, None without one."""
+    last_hour: tuple[HourRow, ...] = ()
+    """The buckets throttled longest in the last hour, minute by minute."""
 
 
 _ROWS: Final[dict[str, type]] = {
@@ -215,6 +218,7 @@ _ROWS: Final[dict[str, type]] = {
     "throttles": ThrottleRow,
     "thresholds": ThresholdRow,
     "quota_totals": QuotaTotals,
+    "last_hour": HourRow,
 }
 _SLICE: Final = 100
 """Rows written at a time: less than a millisecond's work."""
@@ -268,6 +272,7 @@ def status_from_json(data: object) -> DaemonStatus:
             values["fleet"] = FleetRow(**row)
         for name, kind in _ROWS.items():
             values[name] = tuple(kind(**_known(kind, each)) for each in values.get(name, ()))
+        values["last_hour"] = tuple(replace(row, minutes_ms=tuple(row.minutes_ms)) for row in values["last_hour"])
         return DaemonStatus(**values)
     except (KeyError, TypeError) as error:
         raise ProtocolError("the daemon's status can't be read", hint="is it of another version?") from error

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from kafka_quotas.core.quotas.quota_manager import Limiter, QuotaType
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
+from kafka_quotas.enforcement.telemetry.throttle_history import ThrottleHistory
 
 MAX_BUCKETS: Final = 10_000
 """Most buckets counted apart. A further one moves the one throttled longest ago to the others."""
@@ -83,10 +84,13 @@ class ThrottleStats:
         """Throttle times that would have been set for clients in shadow mode."""
         self.refused_here = ThrottleTable()
         """Throttle times in place of which clients got an error."""
+        self.last_hour = ThrottleHistory()
+        """Throttle times that this daemon set in the last hour."""
 
     def throttled(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int, now_ms: int) -> None:
         """Count a throttle time, and log the first of a bucket."""
         limiter.throttled(throttle_ms, now_ms)
+        self.last_hour.add((quota_type.key.name, *(limiter.bucket or OTHERS)), throttle_ms, now_ms)
         self._count(self.set_here, "client throttled", quota_type, limiter, throttle_ms)
 
     def shadowed(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int) -> None:
