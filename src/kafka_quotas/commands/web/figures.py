@@ -9,7 +9,6 @@ from kafka_quotas.core.model.recent_throttling import RecentThrottling
 from kafka_quotas.core.model.value_format import (
     format_duration_ms,
     format_limit,
-    format_quota,
     format_rate,
     format_share,
 )
@@ -40,7 +39,7 @@ def limit_text(key: str, limit: float | None) -> str:
     """Return a limit in the unit of its quota key."""
     if key in QUOTA_KEYS:
         return format_limit(key, limit)
-    return "unlimited" if limit is None else format_quota(key, limit)
+    return "unlimited" if limit is None else f"{limit:g}/s"
 
 
 def finite(value: float | None) -> float | None:

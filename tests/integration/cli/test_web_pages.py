@@ -1,0 +1,143 @@
+"""The pages in a real browser: a daemon's own, with a client-id that is a script, in light, dark and on a phone."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver import Keys
+from selenium.webdriver.common.by import By
+from tests.support.brokers.fake_broker import connected, fake_broker, receive_frame
+from tests.support.browser.chromium import chromium, looks, messages
+from tests.support.daemon.pinged import throttling_broker
+from tests.support.daemon.process import DaemonProcess, running_daemon, store_url
+from tests.support.frames.enforcement import produce
+from tests.support.processes.awaiting import await_true
+from tests.support.processes.run_cli import run_cli
+
+HOSTILE = "<script>document.title=1</script><svg/onload=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pages")
+
+
+@pytest.fixture(scope="module")
+def environment(folder: Path) -> dict[str, str]:
+    return {"KAFKA_QUOTAS_STORE": store_url(folder), "KAFKA_QUOTAS_JOURNAL": str(folder / "journal.jsonl")}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Chrome]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def daemon(browser: webdriver.Chrome, folder: Path, environment: dict[str, str]) -> Iterator[DaemonProcess]:
+    """A daemon at which a client with a hostile name waits for the end of a long throttle time."""
+    for names, quota in (
+        (("--client", HOSTILE), "1kB"),
+        (("--user", "alice", "--client", HOSTILE), "5MB"),
+        (("--client-default",), "1GB"),
+    ):
+        changed = run_cli(
+            "alter", *names, "--add-config", f"producer_byte_rate={quota}", "--reason", HOSTILE, environment=environment
+        )
+        assert changed[0] == 0, changed
+    with ExitStack() as stack:
+        broker = stack.enter_context(fake_broker(throttling_broker))
+        running = stack.enter_context(
+            running_daemon(
+                folder, upstream=broker.address, options=["--metrics-port", "127.0.0.1:0"], environment=environment
+            )
+        )
+        client = stack.enter_context(connected(running.bootstrap))
+        client.sendall(produce(1, size=100_000, client_id=HOSTILE))
+        receive_frame(client)
+        running.wait_until(lambda status: bool(status.throttled))
+        yield running
+
+
+def opened(browser: webdriver.Chrome, url: str) -> None:
+    """Open a page and wait until it has its figures."""
+    messages(browser)
+    browser.get(url)
+    await_true(lambda: "daemon " in text(browser, "origin"), "the page shows its figures", timeout_s=60)
+
+
+def text(browser: webdriver.Chrome, part: str) -> str:
+    shown: str = browser.execute_script("return document.getElementById(arguments[0])?.innerText ?? ''", part)
+    return shown
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1200, False), (1200, True), (400, False), (400, True)])
+def test_the_page_shows_who_is_throttled_by_which_quota(
+    browser: webdriver.Chrome, daemon: DaemonProcess, width: int, dark: bool
+) -> None:
+    looks(browser, width=width, dark=dark)
+    opened(browser, daemon.metrics_url.removesuffix("metrics"))
+    for part in ("waiting", "hour", "rows"):
+        shown = " ".join(text(browser, part).split())
+        assert HOSTILE in shown, part
+        assert f"set on client-id {HOSTILE}" in shown, part
+    await_true(lambda: HOSTILE in text(browser, "entries"), "the journal is there")
+    assert "no trouble" in text(browser, "daemon")
+    assert browser.title == "Kafka quotas", "a client-id is no script"
+    assert browser.find_elements(By.CSS_SELECTOR, "main [onload], main script") == []
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width, "nothing sticks out"
+    paper = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+    brightness = sum(map(int, re.findall(r"\d+", paper)[:3]))
+    assert (brightness < 200) is dark
+    assert messages(browser) == []
+
+
+def test_the_effective_answer_is_had_by_keyboard_alone(browser: webdriver.Chrome, daemon: DaemonProcess) -> None:
+    looks(browser)
+    opened(browser, daemon.metrics_url.removesuffix("metrics"))
+    for _ in range(40):
+        browser.switch_to.active_element.send_keys(Keys.TAB)
+        if browser.switch_to.active_element.get_attribute("id") == "user":
+            break
+    browser.switch_to.active_element.send_keys("alice", Keys.TAB)
+    browser.switch_to.active_element.send_keys(HOSTILE, Keys.ENTER)
+    await_true(lambda: "5 MB/s" in text(browser, "effective"), "the answer")
+    assert f"goes before client-id {HOSTILE} (1 kB/s)" in text(browser, "effective")
+
+
+def test_quotas_are_found_by_a_part_of_a_name(browser: webdriver.Chrome, daemon: DaemonProcess) -> None:
+    opened(browser, daemon.metrics_url.removesuffix("metrics"))
+    await_true(lambda: "1 GB/s" in text(browser, "stored"), "all quotas")
+    browser.find_element(By.ID, "text").send_keys("ALICE")
+    await_true(lambda: "1 GB/s" not in text(browser, "stored"), "some quotas")
+    assert "user alice" in text(browser, "stored")
+
+
+def test_the_command_serves_the_same_page_and_outlives_the_daemon(
+    browser: webdriver.Chrome, folder: Path, environment: dict[str, str], daemon: DaemonProcess
+) -> None:
+    """Last, for it ends the daemon."""
+    command = [sys.executable, "-m", "kafka_quotas", "ui", "--listen", "0", "--control", str(daemon.control)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}) as page:
+        try:
+            assert page.stderr is not None
+            match = re.search(r"http://127\.0\.0\.1:\d+/", page.stderr.readline())
+            assert match is not None
+            opened(browser, match[0])
+            assert HOSTILE in " ".join(text(browser, "waiting").split())
+            daemon.send(signal.SIGKILL)
+            await_true(lambda: "no daemon answers" in text(browser, "trouble"), "what is wrong")
+            assert "user alice" in text(browser, "stored"), "the store is read all the same"
+            page.terminate()
+            await_true(lambda: "does not answer" in text(browser, "trouble"), "that nothing answers")
+            assert page.wait(60) == 0
+            assert page.stderr.read() == ""
+        finally:
+            page.kill()
