@@ -38,7 +38,7 @@ COMMANDS = lazy_commands(
         "doctor": ("insight.doctor:doctor", "Tell what is odd in a store, and what to do about it."),
         "why": ("insight.why:app", "Tell whether a client is slow because of quotas."),
         "top": ("insight.top:top", "Show who uses how much of which quota, live."),
-        "ui": ("insight.ui:ui", "Serve a page for browsers: who is throttled, by which quota, and what changed."),
+        "ui": ("insight.ui:ui", "Serve a page for browsers: who is throttled, and what changed."),
         "throttle": ("throttle.command:app", "Calculate rates, delays and bursts as Kafka does."),
         "daemon": ("daemon.command:app", "Enforce quotas in a proxy in front of brokers."),
         "load-test": ("load_test.group:app", "Put load on a cluster and judge whether the quotas hold."),
@@ -62,7 +62,7 @@ class ProgramCommands(LazyGroup):
     headings: ClassVar[Mapping[str, Sequence[str]]] = {
         "Quotas": ("alter", "describe", "revert", "tree", "doctor", "kafka-configs"),
         "Files and stores": ("export", "validate", "diff", "apply", "migrate", "context"),
-        "Live": ("watch", "top", "why"),
+        "Live": ("watch", "top", "why", "ui"),
         "Enforce": ("daemon", "throttle"),
         "Prove": ("load-test", "demo"),
         "Plan": ("pipeline",),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafka_quotas.stores.store import Store
 
 
-@option_group
+@option_group("Page")
 class PageOptions:
     """The options of `ui` about the page."""
 
@@ -49,7 +49,7 @@ def ui(*, page: PageOptions, source: UsageOptions, store: StoreOptions) -> None:
 
     serve_quotas(
         parse_local_address(page.listen),
-        source=source.source(),
+        source=source.source(choice),
         open_store=open_store,
         journal=open_journal(),
         clock=SystemClock(),

@@ -41,18 +41,18 @@ class UsageOptions:
     def read(self, choice: StoreChoice) -> "UsageReading":
         """Read the usage from the source that the options name, or else the context in force.
 
-        A context may name both sources: its daemon is asked, which counts what it holds back.
-
         Raises:
             UsageError: The options contradict each other, or as `read_usage` does.
             KafkaQuotasError: As `read_usage` does.
         """
         from kafka_quotas.commands.insight import usage_source  # noqa: PLC0415 - most runs of describe ask nobody
 
-        return usage_source.read_usage(self.source())
+        return usage_source.read_usage(self.source(choice))
 
-    def source(self) -> "UsageSource":
-        """Return the source that the options name.
+    def source(self, choice: StoreChoice) -> "UsageSource":
+        """Return the source that the options name, or else the context in force.
+
+        A context may name both sources: its daemon is asked, which counts what it holds back.
 
         Raises:
             UsageError: The options contradict each other, or the file of metric names can't be used.
@@ -81,5 +81,5 @@ def store_for(choice: StoreChoice, reading: "UsageReading") -> StoreChoice:
 
 
 def store_followed(choice: StoreChoice, store_url: str | None) -> StoreChoice:
-    """Return the chosen store, or else the one with the address that a daemon follows, None without a daemon."""
+    """Return the chosen store, or else the one with the address that a daemon follows."""
     return choice if choice.chosen or store_url is None else choose_known_store(store_url)

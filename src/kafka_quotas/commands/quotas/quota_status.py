@@ -102,7 +102,10 @@ def resolver_of(entries: Iterable[QuotaEntry], *, static: bool, history: Sequenc
 def entry_statuses(
     entry: QuotaEntry, resolver: EffectiveQuotas, probes: SyntheticNames, *, static: bool
 ) -> Iterator[StoredQuotaStatus]:
-    """Yield the status of each quota of one entity, by key; `probes` makes names that nothing is stored for."""
+    """Yield the status of each quota of one entity, by key.
+
+    `probes` makes names that nothing is stored for.
+    """
     entity = entry.entity
     of_ip = entity.ip is not ABSENT
     clients = [] if of_ip else _clients(entity, probes)

@@ -8,12 +8,14 @@ from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.recent_throttling import RecentThrottling
 from kafka_quotas.core.model.value_format import (
     format_duration_ms,
+    format_duration_s,
     format_limit,
     format_rate,
     format_share,
 )
 from kafka_quotas.core.resolution.usage import Usage
 
+_LONG_MS: Final = 120_000
 _MOST_LETTERS: Final = 300
 """Longest name that a page gets: a client may call itself anything of up to 32 kB."""
 
@@ -48,7 +50,9 @@ def finite(value: float | None) -> float | None:
 
 
 def duration_text(total_ms: float) -> str:
-    """Return a length of time with at most three digits."""
+    """Return a length of time with at most three digits, from two minutes on in larger units."""
+    if total_ms >= _LONG_MS:
+        return format_duration_s(round(total_ms / 1000))
     return format_duration_ms(float(f"{total_ms:.3g}"))
 
 

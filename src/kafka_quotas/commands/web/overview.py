@@ -69,7 +69,7 @@ def _sliced(rows: Iterable[object]) -> Iterator[list]:  # type: ignore[type-arg]
 
 
 def _largest(usages: tuple[Usage, ...]) -> list[Usage]:
-    """Return the usages to resolve: all where some limits are still to be found in the store, else the largest."""
+    """Return the largest usages, or all where some limits are still to be found in the store."""
     if any(usage.limit is None for usage in usages):
         return list(usages)
 

@@ -19,6 +19,8 @@ MAX_QUOTAS: Final = 200
 """Most quotas of one answer: who looks for others types a part of their name."""
 MAX_CHANGES: Final = 20
 """Most changes shown of one entry of the journal."""
+MAX_STORES: Final = 3
+"""Most other stores of the journal that are named."""
 _SLICE: Final = 500
 
 
@@ -115,7 +117,8 @@ def changes_document(journal: JournalPage) -> Document:
     return {
         "journal": journal.path,
         "entries": [_journal_document(entry) for entry in journal.entries],
-        "other_stores": list(journal.other_stores),
+        "other_stores": list(journal.other_stores[:MAX_STORES]),
+        "more_stores": max(0, len(journal.other_stores) - MAX_STORES),
     }
 
 

@@ -63,7 +63,7 @@ class EffectiveQuotas:
 
     @classmethod
     def over(cls, resolvers: Mapping[QuotaKey, QuotaResolver], others: Entries = ()) -> "EffectiveQuotas":
-        """Return the resolution over resolvers that keep changing, and over the quotas of addresses in `others`."""
+        """Return the resolution over resolvers that keep changing, and over addresses in `others`."""
         found = cls((entity, quotas) for entity, quotas in others if entity.ip is not ABSENT)
         found._by_key = dict(resolvers)
         return found

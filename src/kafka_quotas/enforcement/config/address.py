@@ -48,7 +48,9 @@ def parse_address(text: str, *, may_be_zero: bool = False) -> Address:
 
 
 def parse_local_address(text: str) -> Address:
-    """Return the address that [HOST:]PORT means, on 127.0.0.1 without a host; port 0 is any free port.
+    """Return the address that [HOST:]PORT means, on 127.0.0.1 without a host.
+
+    Port 0 is any free port.
 
     Raises:
         UsageError: The text is no such address.

@@ -55,7 +55,7 @@ class ThrottleHistory:
         self._minutes: deque[_Minute] = deque(maxlen=MINUTES)
 
     def add(self, bucket: ThrottledBucket, throttle_ms: int, now_ms: int) -> None:
-        """Count a throttle time. A time before the last one counts to that one's minute."""
+        """Count a throttle time, one before the last one in that one's minute."""
         number = now_ms // MINUTE_MS
         if not self._minutes or self._minutes[-1].number < number:
             self._minutes.append(_Minute(number))
@@ -73,11 +73,11 @@ class ThrottleHistory:
         times: dict[ThrottledBucket, int] = {}
         oldest = now_ms // MINUTE_MS - MINUTES + 1
         for minute in list(self._minutes):
-            place = min(minute.number - oldest, MINUTES - 1)
-            if place < 0:
+            minute_index = min(minute.number - oldest, MINUTES - 1)
+            if minute_index < 0:
                 continue
             for bucket, (count, total_ms) in minute.sums.items():
-                found.setdefault(bucket, [0] * MINUTES)[place] += total_ms
+                found.setdefault(bucket, [0] * MINUTES)[minute_index] += total_ms
                 times[bucket] = times.get(bucket, 0) + count
             yield
         longest = nlargest(MAX_ROWS, found, key=lambda bucket: (sum(found[bucket]), bucket))

@@ -88,7 +88,7 @@ class FixedQuotas:
         made = JournalEntry(
             entry_id="x", time_ms=5, command="apply", user="ops", store_url="local:/q.db", changes=changes, reason="why"
         )
-        return JournalPage(path="/j", entries=(made,), other_stores=("zk://other",))
+        return JournalPage(path="/j", entries=(made,), other_stores=("zk://1", "zk://2", "zk://3", "zk://4"))
 
 
 def document(path: str, quotas: FixedQuotas | None = None, **query: str) -> Any:
@@ -168,6 +168,10 @@ def test_the_effective_answer_names_winner_losers_and_usage() -> None:
 
 def test_changes_say_when_who_why_and_how_many_more() -> None:
     (made,) = document("changes")["entries"]
+    assert (document("changes")["other_stores"], document("changes")["more_stores"]) == (
+        ["zk://1", "zk://2", "zk://3"],
+        1,
+    )
     assert (made["at_ms"], made["by"], made["reason"]) == (5, "ops", "why")
     assert (len(made["changes"]), made["more"]) == (MAX_CHANGES, 25 - MAX_CHANGES)
     assert made["changes"][0] == {"entity": "user u0", "quota": PRODUCE, "old": "not set", "new": "1 MB/s"}

@@ -5,6 +5,10 @@ import { SECONDS, ask, el, figure, fill, moment, notice, poll, svg, table, time 
 const MINUTES = 60;
 let paused = false;
 
+function count(number, noun) {
+  return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+}
+
 function who(row) {
   return [row.user ? `user ${row.user}` : "", row.client_id ? `client-id ${row.client_id}` : ""].filter(Boolean).join(", ") || "any client";
 }
@@ -49,9 +53,9 @@ function showOverview(found) {
   const isOver = closest !== null && closest.share >= 0.9;
   const connections = found.waiting.reduce((sum, row) => sum + row.connections, 0);
   fill("figures",
-    figure("Waiting at this instant", found.health ? String(found.waiting.length) : "not known", found.health ? `clients, on ${connections} connections` : "only a daemon knows", found.waiting.length ? "bad" : ""),
-    figure("Throttled lately", String(found.held), `of ${found.buckets} buckets, in the last minute`, found.held ? "bad" : found.buckets ? "good" : ""),
-    figure("Throttled in the last hour", String(found.hour.length), "buckets", found.hour.length ? "watch" : ""),
+    figure("Waiting at this instant", found.health ? String(found.waiting.length) : "not known", found.health ? `${found.waiting.length === 1 ? "client" : "clients"}, on ${count(connections, "connection")}` : "only a daemon knows", found.waiting.length ? "bad" : ""),
+    figure("Throttled lately", String(found.held), `of ${count(found.buckets, "bucket")}, in the last minute`, found.held ? "bad" : found.buckets ? "good" : ""),
+    figure("Throttled in the last hour", String(found.hour.length), found.hour.length === 1 ? "bucket" : "buckets", found.hour.length ? "watch" : ""),
     figure("Closest to its limit", closest ? `${Math.round(closest.share * 100)}%` : "nobody", closest ? who(closest) : "no bucket has a limit", isOver ? "watch" : ""),
   );
   fill("waiting", table([
@@ -148,7 +152,7 @@ function change(each) {
 
 function showChanges(found) {
   fill("changes-note", `From the journal ${found.journal}, which holds what kafka-quotas changed on this machine.`,
-    found.other_stores.length ? ` It has changes of other stores too: ${found.other_stores.join(", ")}.` : "");
+    found.other_stores.length ? ` It has changes of other stores too: ${found.other_stores.join(", ")}${found.more_stores ? `, and ${found.more_stores} more` : ""}.` : "");
   fill("entries", table([
     { title: "When", cell: (row) => moment(row.at_ms) },
     { title: "By", cell: (row) => row.by },
