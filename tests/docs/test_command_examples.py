@@ -19,7 +19,21 @@ PATHS = list(TREE)
 LINES = [(path, line) for path, examples in all_examples().items() for each in examples for line in each.commands]
 ELSEWHERE = ("broker-1", "zookeeper-1", "/var/lib/", "demo", "eval ")
 """In command lines that need a server, a folder of a server, or half a minute."""
-ASKING = {"daemon", "top", "why", "stream", "watch", "run", "report", "compare", "merge", "convert", "use", "test"}
+ASKING = {
+    "daemon",
+    "top",
+    "why",
+    "ui",
+    "stream",
+    "watch",
+    "run",
+    "report",
+    "compare",
+    "merge",
+    "convert",
+    "use",
+    "test",
+}
 """Commands about a daemon, a stream, a cluster in a context or an earlier run."""
 
 
@@ -60,7 +74,7 @@ def test_examples_without_a_server_run_in_order(tmp_path: Path, monkeypatch: pyt
         code, _, err = run_cli(*shlex.split(line)[1:], environment=environment)
         assert code == 0, (line, err)
     assert {path.split()[1] for path, _ in ran if " " in path} >= {row.name for row in COMMANDS} - {
-        *("daemon", "top", "why", "watch", "demo", "completion", "kafka-configs")
+        *("daemon", "top", "why", "ui", "watch", "demo", "completion", "kafka-configs")
     }
     assert any((tmp_path / "my-quotas").iterdir())
 
