@@ -144,7 +144,7 @@ kafka-quotas top --once --sort throttle --output json
 ## kafka-quotas ui
 # Look at your daemon and its quotas in a browser, at http://127.0.0.1:9480/.
 kafka-quotas ui
-# Look at the quotas of a cluster and its brokers' own metrics, on another port.
+# Look at a cluster and its brokers' own metrics, on another port.
 kafka-quotas ui --listen 8080 --bootstrap-server broker-1:9092 \
   --prometheus http://broker-1:7071/metrics
 
