@@ -173,9 +173,10 @@ class HttpServer:
         """Return whether a browser asked for an address or a name that nobody else can make lead here."""
         try:
             name = parse_address(host if host.rpartition(":")[2].isdigit() else f"{host}:80").host.lower()
-            ip_address(name)
         except KafkaQuotasError:
             return False
+        try:
+            ip_address(name)
         except ValueError:
             return name in self._names or name.endswith(".localhost")
         return True

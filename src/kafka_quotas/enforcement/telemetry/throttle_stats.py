@@ -90,7 +90,8 @@ class ThrottleStats:
     def throttled(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int, now_ms: int) -> None:
         """Count a throttle time, and log the first of a bucket."""
         limiter.throttled(throttle_ms, now_ms)
-        self.last_hour.add((quota_type.key.name, *(limiter.bucket or OTHERS)), throttle_ms, now_ms)
+        user, client_id = limiter.bucket or OTHERS
+        self.last_hour.add((quota_type.key.name, user, client_id), throttle_ms, now_ms)
         self._count(self.set_here, "client throttled", quota_type, limiter, throttle_ms)
 
     def shadowed(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int) -> None:
