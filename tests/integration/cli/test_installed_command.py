@@ -78,6 +78,8 @@ def test_the_wheel_ships_pages_completions_and_types_and_nothing_beside(wheel: P
         "share/fish/vendor_completions.d/kafka-quotas.fish",
     }
     assert "kafka_quotas/py.typed" in names
+    assets = ROOT / "src" / "kafka_quotas" / "commands" / "web" / "assets"
+    assert {f"kafka_quotas/commands/web/assets/{path.name}" for path in assets.iterdir()} <= set(names)
     scenarios = [PurePosixPath(name) for name in names if name.startswith("kafka_quotas/loadtest/scenarios/")]
     assert sorted(path.stem for path in scenarios) == sorted(shipped_names())
     assert {name.split("/")[0] for name in names} == {"kafka_quotas", f"{stem}.dist-info", f"{stem}.data"}

@@ -1,6 +1,7 @@
 """A report as one HTML file that needs nothing else: no network, no script, its charts drawn into it.
 
-Invariants: every text is escaped by the template; the same page gives the same file.
+Invariants: every text is escaped by the template; the same page gives the same file. The style sheet is that of the
+pages for browsers, so that both follow the reader's light or dark colours.
 """
 
 from dataclasses import dataclass
@@ -94,6 +95,8 @@ def page_html(page: ReportPage) -> str:
     require_jinja()
     import jinja2  # noqa: PLC0415 - a report is drawn seldom
 
+    from kafka_quotas.commands.web.asset_files import STYLE, asset_text  # noqa: PLC0415 - as above
+
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("kafka_quotas.cli.charts", "."),
         autoescape=True,
@@ -101,7 +104,7 @@ def page_html(page: ReportPage) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(_TEMPLATE).render(page=page)
+    return environment.get_template(_TEMPLATE).render(page=page, style=asset_text(STYLE))
 
 
 def save_page(page: ReportPage, path: Path) -> None:
