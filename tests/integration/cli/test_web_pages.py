@@ -21,6 +21,12 @@ from tests.support.frames.enforcement import produce
 from tests.support.processes.awaiting import await_true
 from tests.support.processes.run_cli import run_cli
 
+from kafka_quotas.commands.web.load_page import LoadPage, served
+from kafka_quotas.enforcement.config.address import Address
+from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName
+from kafka_quotas.loadtest.plan.workload import Workload
+from kafka_quotas.loadtest.run.runner import ClientProgress, RunProgress
+
 HOSTILE = "<script>document.title=1</script><svg/onload=alert(1)>"
 
 
@@ -141,3 +147,22 @@ def test_the_command_serves_the_same_page_and_outlives_the_daemon(
             assert page.stderr.read() == ""
         finally:
             page.kill()
+
+
+def test_a_load_test_shows_rates_against_their_bounds_and_then_that_it_has_ended(browser: webdriver.Chrome) -> None:
+    page = LoadPage(f"load-test {HOSTILE}")
+    load = ClientLoad(name=ClientName(user=None, client_id=HOSTILE), workload=Workload.PRODUCE, topic="t", quota=2e6)
+    looks(browser, width=400)
+    with served(page, Address(host="127.0.0.1", port=0)) as address:
+        browser.get(f"http://{address}/")
+        await_true(lambda: "preparing" in text(browser, "phase"), "the run is prepared", timeout_s=60)
+        for elapsed_s, rate in ((1.0, 9e6), (2.0, 2e6), (3.0, 1.9e6)):
+            client = ClientProgress(entity=load, rate=rate, acked=1, waiting=0, throttle_count=3, throttle_sum_ms=900.0)
+            page.update(RunProgress(elapsed_s=elapsed_s, total_s=10.0, warming_up=False, entities=(client,)))
+        await_true(lambda: "3 of 10 s" in text(browser, "phase"), "the load runs", timeout_s=60)
+        shown = " ".join(text(browser, "charts").split())
+        assert f"{HOSTILE} produces 1.9 MB/s, 95% of its bound of 2 MB/s" in shown
+        assert len(browser.find_elements(By.CSS_SELECTOR, "svg.chart circle title")) == 3, "each point has a tooltip"
+        assert browser.find_elements(By.CSS_SELECTOR, "main [onload], main script") == []
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 400
+    await_true(lambda: "has ended" in text(browser, "trouble"), "that it has ended", timeout_s=60)

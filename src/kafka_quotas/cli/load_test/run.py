@@ -1,7 +1,8 @@
 """`kafka-quotas load-test run`: a scenario from its file or by its name."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -29,9 +30,12 @@ from kafka_quotas.commands.load_test.request import RunRequest, ready_scenario
 from kafka_quotas.commands.load_test.run import RunObserver, find_rate, run_scenario
 from kafka_quotas.commands.load_test.scenarios import needs_broker
 from kafka_quotas.commands.load_test.target import LoadTarget
+from kafka_quotas.commands.web.load_page import LoadPage, served
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.units import parse_duration_ms
+from kafka_quotas.enforcement.config.address import parse_local_address
+from kafka_quotas.loadtest.run.runner import Watcher
 from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import Scenario
 from kafka_quotas.system_clock import SystemClock
@@ -88,12 +92,25 @@ class VerdictOptions:
     otlp: Otlp = None
 
 
+@option_group("Page")
+class LivePageOptions:
+    """The options about a page for browsers."""
+
+    ui: bool = option("--ui", default=False, help="Serve a live page for browsers while it runs.")
+    ui_listen: str = option(
+        "--ui-listen [HOST:]PORT",
+        default="9480",
+        help="With --ui: where the page is, on 127.0.0.1 without a host; port 0 is any free one.",
+    )
+
+
 def run(
     scenario: ScenarioName,
     *,
     target: TargetOptions,
     verdict: VerdictOptions,
     windows: Annotated[LoadWindowOptions, ONLY_CLIENTS],
+    page: LivePageOptions,
     output: ResultOutput,
 ) -> int:
     """Run a scenario: set its quotas, make its topics, put its load on, judge, and put everything back.
@@ -122,14 +139,34 @@ def run(
         check_search_output(output)
     output.check()
     _ask_first(order, yes=target.change.yes)
-    return run_and_keep(order, output, step=note_step) if goal is None else _find(order, goal, output)
+    with _served(page, order) as shown:
+        if goal is not None:
+            return _find(order, goal, output, shown)
+        return run_and_keep(order, output, step=note_step, page=shown)
 
 
-def _find(order: RunRequest, goal: RateGoal, output: ResultOutput) -> int:
+@contextmanager
+def _served(page: LivePageOptions, order: RunRequest) -> Iterator[LoadPage | None]:
+    """Serve the live page for the block, and yield what it shows, None where no page is wanted."""
+    if not page.ui:
+        yield None
+        return
+    shown = LoadPage(f"load-test {order.scenario.name}")
+    with served(shown, parse_local_address(page.ui_listen)) as address:
+        note_step(f"the page is at http://{address}/")
+        yield shown
+
+
+def _observer(watcher: Watcher | None, step: Callable[[str], None], page: LoadPage | None) -> RunObserver:
+    if page is None:
+        return RunObserver(warn=note_step, step=step, watcher=watcher)
+    return RunObserver(warn=note_step, step=page.step(step), watcher=page.watcher(watcher))
+
+
+def _find(order: RunRequest, goal: RateGoal, output: ResultOutput, page: LoadPage | None) -> int:
     """Search for a rate with a live view, print what was found, and return the exit code."""
     with live_watcher(f"load-test {order.scenario.name}") as watcher:
-        observer = RunObserver(warn=note_step, step=note_step, watcher=watcher)
-        found = find_rate(order, goal, clock=SystemClock(), observer=observer)
+        found = find_rate(order, goal, clock=SystemClock(), observer=_observer(watcher, note_step, page))
     print_found(found, output.output)
     if found.interrupted:
         return _INTERRUPTED
@@ -150,16 +187,17 @@ def _check_alone(verdict: VerdictOptions) -> None:
         )
 
 
-def run_and_keep(order: RunRequest, output: ResultOutput, *, step: Callable[[str], None]) -> int:
+def run_and_keep(
+    order: RunRequest, output: ResultOutput, *, step: Callable[[str], None], page: LoadPage | None = None
+) -> int:
     """Run a scenario with a live view, print and keep its results, and return the worst exit code.
 
-    `step` receives a line for each step.
+    `step` receives a line for each step, and `page` is the live page for browsers.
     """
     codes: list[int] = []
     for kept in output.repeats():
         with live_watcher(f"load-test {order.scenario.name}") as watcher:
-            observer = RunObserver(warn=note_step, step=step, watcher=watcher)
-            result = run_scenario(order, clock=SystemClock(), observer=observer)
+            result = run_scenario(order, clock=SystemClock(), observer=_observer(watcher, step, page))
         keep_runs(result, kept)
         if result.interrupted:
             return _INTERRUPTED
