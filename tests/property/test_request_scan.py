@@ -17,6 +17,7 @@ from kafka_quotas.pipeline.formats.timestamp import LocalClock, TimestampReader
 pytest.importorskip("numba", reason="without numba every line is read by the line's parser")
 
 from kafka_quotas.pipeline.ingest.request_columns import ScannedLines, scan_request_lines
+from kafka_quotas.pipeline.ingest.request_scan import scan_lines
 
 ORIGIN = LogOrigin(cluster="c", broker_id=1, src_file="f")
 OFFSET = 70_000
@@ -176,3 +177,15 @@ def test_followers_of_both_generations_are_exempt() -> None:
     scanned = check(lines)
     assert scanned.odd == ()
     assert scanned.events["is_exempt"].to_pylist() == [True, True, False]
+
+
+def test_the_same_machine_code_reads_what_may_be_written_and_what_may_not() -> None:
+    content = SAMPLES[0] + b"\n"
+    clock = LocalClock(ZoneInfo("UTC"))
+    scans = [
+        scan_request_lines(each, offset=0, clock=clock, origin=ORIGIN)
+        for each in (content, memoryview(content), memoryview(bytearray(content)))
+    ]
+    assert scans[0].events.num_rows > 0
+    assert all(each.events.equals(scans[0].events) for each in scans)
+    assert len(scan_lines.signatures) == 1  # type: ignore[attr-defined] - numba's own
