@@ -23,10 +23,9 @@ _DELTA: Final = MappingProxyType(
     {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.databricks.delta.snapshotPartitions": "2",
     }
 )
-"""Properties by which Spark knows Delta tables; the last spares small tables fifty tasks to list a few files."""
+"""Properties by which Spark knows Delta tables."""
 _S3A_OF_VARIABLES: Final = MappingProxyType(
     {
         "AWS_ENDPOINT_URL": "endpoint",
@@ -156,6 +155,7 @@ def runtime_properties(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(partitions),
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ARROW_BATCH_ROWS),
+        "spark.databricks.delta.snapshotPartitions": "2",  # fifty by default, for a table of a few files
     }
 
 

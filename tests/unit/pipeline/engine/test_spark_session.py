@@ -157,6 +157,12 @@ def test_a_stream_at_a_connect_server_is_refused_with_the_reason(tmp_path: Path)
     assert err.startswith("error: a stream keeps its state in this process, which a Spark Connect server can't reach\n")
 
 
+def test_a_session_of_either_kind_lists_a_tables_files_in_few_tasks() -> None:
+    here = spark_properties(SparkSettings(log_file=LOG, master="local[2]"))
+    at_connect = connect_properties(SparkSettings(log_file=LOG, master="sc://127.0.0.1:15002"))
+    assert [each["spark.databricks.delta.snapshotPartitions"] for each in (here, at_connect)] == ["2", "2"]
+
+
 def test_the_users_properties_win(tmp_path: Path) -> None:
     given = {"spark.sql.shuffle.partitions": "7", "spark.driver.memory": "9g"}
     found = spark_properties(SparkSettings(log_file=LOG, properties=given))
