@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Where Python may not keep compiled modules, each of the many programs that tests start would compile its own.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo pipeline-demo test check docs site clean
+.PHONY: demo pipeline-demo test check mypy pyright style docs site clean
 
 $(VENV)/.user: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -33,10 +33,14 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses 4 --durations 25
 
 check: $(VENV)/.dev
+	$(MAKE) --no-print-directory --jobs 2 --output-sync mypy pyright style
+
+mypy pyright: $(VENV)/.dev
+	$(BIN)/$@
+
+style: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/python -m kafka_quotas.cli.docs.documentation --check
 
