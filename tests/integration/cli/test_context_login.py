@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.brokers.servers import USERS, Kafka
+from tests.support.brokers.broker_properties import USERS
+from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import run_cli
 
 RATE = "producer_byte_rate"

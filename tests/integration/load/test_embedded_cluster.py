@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from tests.support.brokers.broker_properties import USERS
 from tests.support.brokers.java_process import free_port
-from tests.support.brokers.servers import USERS, Kafka
+from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.load_test import run as load_run_command

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from tests.support.brokers.broker_properties import USERS
 from tests.support.brokers.java_process import free_port
-from tests.support.brokers.servers import USERS, Kafka
+from tests.support.brokers.servers import Kafka
 from tests.support.load.raw_load import raw, run_raw
 from tests.support.processes.run_cli import run_cli
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
+from tests.support.brokers.broker_properties import USERS
 from tests.support.brokers.fake_broker import fake_broker
 from tests.support.brokers.java_process import java
-from tests.support.brokers.servers import USERS, Kafka, secured_zookeeper, zookeeper_process
+from tests.support.brokers.servers import Kafka, secured_zookeeper, zookeeper_process
 from tests.support.brokers.tls_leaks import leaked_sockets_collected
 
 from kafka_quotas.core.errors import InvalidQuotaError, StoreError, StoreRefusedError, StoreUnreachableError

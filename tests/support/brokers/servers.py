@@ -20,32 +20,28 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from subprocess import CompletedProcess
 
 from kazoo.client import KazooClient
+from tests.support.brokers.broker_properties import (
+    SCRAM_MECHANISMS,
+    USERS,
+    BrokerPorts,
+    common_properties,
+    kraft_properties,
+    write_properties,
+)
 from tests.support.brokers.certificates import make_certificates
 from tests.support.brokers.java_process import JavaServer, free_port, run_tool
 from tests.support.brokers.log import log_options
 from tests.support.brokers.maven import KAFKA_3, KAFKA_4, MissingServerError, jars
 from tests.support.brokers.probes import accepts_connections, kafka_brokers, zookeeper_serves
 
-USERS: Mapping[str, str] = {name: f"{name}-secret" for name in ("admin", "alice", "bob", "carol", "mallory")}
-"""The users of the SASL listener with their passwords, the same for every mechanism."""
-
-SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-
-QUOTA_WINDOW = {
-    "quota.window.num": "3",
-    "quota.window.size.seconds": "1",
-    "controller.quota.window.num": "3",
-    "controller.quota.window.size.seconds": "1",
-}
 _CHROOT = "/kafka"
 _QUICK_START = ("-XX:TieredStopAtLevel=1",)
-"""For brokers that live for minutes under little load: they start with 40 % less work, and lose less later on."""
-_PROTOCOL_MAP = "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL"
+"""For servers that live for minutes under little load: they start with 40 % less work, and lose less later on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,16 +107,16 @@ def kafka_4(
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode()
         make_certificates(work)
         controllers = {node_id: free_port() for node_id in range(1, (brokers if is_quorum else 1) + 1)}
-        nodes = {node_id: _Ports() for node_id in range(1, brokers + 1)}
+        nodes = {node_id: BrokerPorts() for node_id in range(1, brokers + 1)}
 
         def formatted(node_id: int) -> Path:
             settings = {
-                **_common_properties(work, f"data-{node_id}", nodes[node_id]),
-                **_kraft_properties(node_id, controllers, nodes[node_id]),
+                **common_properties(work, f"data-{node_id}", nodes[node_id]),
+                **kraft_properties(node_id, controllers, nodes[node_id]),
                 "advertised.listeners": nodes[node_id].listeners.replace("127.0.0.1", advertised_host),
                 **(properties or {}),
             }
-            configuration = _write_properties(work / f"broker-{node_id}.properties", settings)
+            configuration = write_properties(work / f"broker-{node_id}.properties", settings)
             _format_storage(folder, configuration, cluster_id, first=node_id == 1, is_quorum=is_quorum)
             return configuration
 
@@ -160,15 +156,15 @@ def kafka_3(
         address = zookeeper_address or stack.enter_context(zookeeper())
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-3-")))
         make_certificates(work)
-        ports = _Ports()
+        ports = BrokerPorts()
         settings = {
-            **_common_properties(work, "data", ports),
+            **common_properties(work, "data", ports),
             "broker.id": "1",
             "zookeeper.connect": f"{address}{_CHROOT}",
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
             **(properties or {}),
         }
-        configuration = _write_properties(work / "broker.properties", settings)
+        configuration = write_properties(work / "broker.properties", settings)
         server = _start_broker(stack, folder, configuration, name="Kafka 3.9 broker", quick_start=quick_start)
         server.wait_ready(lambda: kafka_brokers(f"127.0.0.1:{ports.plain}") == 1)
         _add_scram_users(f"127.0.0.1:{ports.plain}")
@@ -258,105 +254,15 @@ def closing_server(server: JavaServer) -> Iterator[JavaServer]:
 
 def _start_zookeeper(work: Path, settings: Mapping[str, str], *, options: Sequence[str]) -> JavaServer:
     common = {"dataDir": str(work / "data"), "admin.enableServer": "false", "maxClientCnxns": "0"}
-    configuration = _write_properties(work / "zoo.cfg", {**common, **settings})
+    configuration = write_properties(work / "zoo.cfg", {**common, **settings})
     return JavaServer(
         "ZooKeeper",
         jars(KAFKA_3),
         "org.apache.zookeeper.server.quorum.QuorumPeerMain",
         [str(configuration)],
         log=work / "zookeeper.log",
-        options=[*log_options(work), "-Dzookeeper.forceSync=no", *options],
+        options=[*log_options(work), "-Dzookeeper.forceSync=no", *_QUICK_START, *options],
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Ports:
-    """The ports of one broker's listeners."""
-
-    plain: int = field(default_factory=free_port)
-    sasl: int = field(default_factory=free_port)
-    sasl_tls: int = field(default_factory=free_port)
-    tls: int = field(default_factory=free_port)
-
-    @property
-    def listeners(self) -> str:
-        """The listeners, as `listeners` and `advertised.listeners` want them."""
-        places = {"PLAINTEXT": self.plain, "SASL_PLAINTEXT": self.sasl, "SSL": self.tls, "SASL_SSL": self.sasl_tls}
-        return ",".join(f"{name}://127.0.0.1:{port}" for name, port in places.items())
-
-
-def _common_properties(work: Path, data: str, ports: _Ports) -> dict[str, str]:
-    """What every broker is given, of either version.
-
-    Certificates and data lie in `work`.
-    """
-    plain_users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
-    package = "org.apache.kafka.common.security"
-    logins = {
-        "plain": f"{package}.plain.PlainLoginModule required {plain_users};",
-        "scram-sha-256": f"{package}.scram.ScramLoginModule required;",
-        "scram-sha-512": f"{package}.scram.ScramLoginModule required;",
-        "oauthbearer": f'{package}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="admin";',
-    }
-    return {
-        **QUOTA_WINDOW,
-        "log.dirs": str(work / data),
-        "listeners": ports.listeners,
-        "advertised.listeners": ports.listeners,
-        "listener.security.protocol.map": _PROTOCOL_MAP,
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(work / "server.pem"),
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(work / "authority.pem"),
-        "ssl.client.auth": "requested",
-        "inter.broker.listener.name": "PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
-        **{
-            f"listener.name.{listener}.{mechanism}.sasl.jaas.config": login
-            for listener in ("sasl_plaintext", "sasl_ssl")
-            for mechanism, login in logins.items()
-        },
-        "connections.max.reauth.ms": "3600000",  # without it a second login on one connection is refused
-        "super.users": "User:ANONYMOUS;User:admin",
-        "allow.everyone.if.no.acl.found": "true",
-        "num.partitions": "1",
-        "offsets.topic.num.partitions": "1",
-        "offsets.topic.replication.factor": "1",
-        "transaction.state.log.num.partitions": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "group.initial.rebalance.delay.ms": "0",
-        "log.cleaner.dedupe.buffer.size": "8388608",
-        "message.max.bytes": "2097152",
-    }
-
-
-def _kraft_properties(node_id: int, controllers: Mapping[int, int], ports: _Ports) -> dict[str, str]:
-    """What a node of a KRaft cluster is given on top.
-
-    `controllers` are ports by node id.
-    """
-    listeners = ports.listeners
-    if node_id in controllers:
-        listeners += f",CONTROLLER://127.0.0.1:{controllers[node_id]}"
-    quorum = {"controller.quorum.bootstrap.servers": f"127.0.0.1:{controllers[1]}"}
-    if len(controllers) > 1:
-        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in controllers.items())
-        quorum = {"controller.quorum.voters": voters}
-    return {
-        **quorum,
-        "process.roles": "broker,controller" if node_id in controllers else "broker",
-        "node.id": str(node_id),
-        "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": f"{_PROTOCOL_MAP},CONTROLLER:PLAINTEXT",
-        "listeners": listeners,
-        "advertised.listeners": listeners,
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "controller.quorum.append.linger.ms": "0",
-        "share.coordinator.state.topic.num.partitions": "1",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
-    }
 
 
 def _format_storage(folder: Path, configuration: Path, cluster_id: str, *, first: bool, is_quorum: bool) -> None:
@@ -399,8 +305,3 @@ def _start_broker(stack: ExitStack, folder: Path, configuration: Path, *, name: 
     server = JavaServer(name, folder, "kafka.Kafka", [str(configuration)], log=log, options=options)
     stack.callback(server.stop)
     return server
-
-
-def _write_properties(path: Path, properties: Mapping[str, str]) -> Path:
-    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-    return path

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from tests.support.brokers.broker_properties import USERS
 from tests.support.brokers.fake_broker import connected, is_closed, receive_frame
-from tests.support.brokers.servers import USERS, Kafka, kafka_4
+from tests.support.brokers.servers import Kafka, kafka_4
 from tests.support.daemon.process import running_daemon, set_quota
 from tests.support.frames.enforcement import CLIENT_ID, fetch, produce, request
 from tests.support.frames.sasl_frames import authenticate, handshake
@@ -30,7 +31,8 @@ ILLEGAL_SASL_STATE = ErrorCode.ILLEGAL_SASL_STATE
 def small_kafka() -> Iterator[Kafka]:
     """A broker with room for few fetch sessions, where nobody authenticates twice."""
     with kafka_4(
-        properties={"max.incremental.fetch.session.cache.slots": "8", "connections.max.reauth.ms": "0"}
+        quick_start=True,
+        properties={"max.incremental.fetch.session.cache.slots": "8", "connections.max.reauth.ms": "0"},
     ) as kafka:
         yield kafka
 

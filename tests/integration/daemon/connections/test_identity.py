@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from tests.support.brokers.broker_properties import USERS
 from tests.support.brokers.fake_broker import connected, is_closed, receive_frame
-from tests.support.brokers.servers import USERS, Kafka
+from tests.support.brokers.servers import Kafka
 from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota
 from tests.support.frames.enforcement import framed, request
 

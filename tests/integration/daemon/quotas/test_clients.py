@@ -12,7 +12,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
-from tests.support.brokers.servers import USERS, Kafka
+from tests.support.brokers.broker_properties import USERS
+from tests.support.brokers.servers import Kafka
 from tests.support.daemon.greedy_producer import acknowledgements
 from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota
 
