@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
+from typer.core import TyperGroup
 
-from kafka_quotas.cli.docs.documentation import commands
+from kafka_quotas.cli.framework.lazy_group import LazyGroup
+from kafka_quotas.cli.main import app
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "daemon"
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
@@ -73,11 +76,11 @@ def options() -> set[str]:
     return {name for parameter in COMMANDS["run"].params for name in parameter.opts}
 
 
-COMMANDS = {
-    context.info_name: command
-    for command, context in commands()
-    if context.command_path.startswith("kafka-quotas daemon ")
-}
+PROGRAM = typer.main.get_command(app)
+assert isinstance(PROGRAM, LazyGroup)
+GROUP = PROGRAM.load("daemon")
+assert isinstance(GROUP, TyperGroup)
+COMMANDS = GROUP.commands
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -215,15 +215,16 @@ class TestAlter:
 def _sample_of_every_category() -> list[str]:
     """A character of every Unicode category but surrogates, which are no characters."""
     found: dict[str, str] = {}
-    for code in range(0x110000):
+    for code in range(0xE001):  # where private use begins, the last of them
         found.setdefault(unicodedata.category(chr(code)), chr(code))
     found.pop("Cs")
     return list(found.values())
 
 
+_SAMPLE = _sample_of_every_category()
 ODD_NAMES = [
-    *(f"a{character}b" for character in _sample_of_every_category()),
-    *_sample_of_every_category(),
+    *(f"a{character}b" for character in _SAMPLE),
+    *_SAMPLE,
     "<default>", "line\nbreak", "a/b", "/", "a=b", "a,b", 'CN=Alice, OU="R&D", C=DE', "a b", " a", "*", "~", "+", "%41",
     "%", "\\", "'", '"', "`$(true)`", "null", "None", "ALICE", "alice", "Alice", "\x00", "\U0010ffff",
     "e\u0301", "\u00e9", "...", "clients", "x" * 200,
