@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient
-from tests.support.brokers.servers import Kafka
+from tests.support.brokers.java_process import java
+from tests.support.brokers.servers import kafka_4
 from tests.support.packaging.container import Image, build_image, obstacle
 
 pytestmark = pytest.mark.skipif(bool(obstacle()), reason=obstacle() or "it can be built")
@@ -43,13 +44,14 @@ def test_the_image_is_small_and_holds_no_source_and_no_pip(image: Image, tmp_pat
         assert (files / "opt/kafka-quotas/share/man/man1/kafka-quotas.1").is_file()
 
 
-def test_a_daemon_of_the_image_serves_a_producer_without_root(
-    image: Image, kafka4: Kafka, unique_name: str, tmp_path: Path
-) -> None:
+@pytest.mark.integration
+@pytest.mark.skipif(java() is None, reason="needs Java to start a broker, and there is no java on the path")
+def test_a_daemon_of_the_image_serves_a_producer_without_root(image: Image, unique_name: str, tmp_path: Path) -> None:
     settings = image.settings()
     assert settings["User"] == f"{USER_ID}:{USER_ID}"
-    with image.container(tmp_path) as container:
-        options = ["--upstream", kafka4.bootstrap, "--listen", "127.0.0.1:0", "--metrics-port", "127.0.0.1:0"]
+    # A broker of this test alone: with the one that others share the image would wait for all of them.
+    with image.container(tmp_path) as container, kafka_4(quick_start=True) as kafka:
+        options = ["--upstream", kafka.bootstrap, "--listen", "127.0.0.1:0", "--metrics-port", "127.0.0.1:0"]
         with container.entry_point(*options) as daemon:
             listening = daemon.wait_for_event("daemon listening", TIMEOUT_S)
             bootstrap = str(listening["listen"])

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.support.brokers.servers import Kafka
+from tests.support.brokers.java_process import java
+from tests.support.brokers.servers import Kafka, kafka_4
 from tests.support.daemon.process import running_daemon, set_quota
 from tests.support.processes.awaiting import await_true
 
@@ -26,7 +27,11 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.pipeline.stream.sink import TopicSink
 from kafka_quotas.pipeline.stream.source import TopicSource
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(java() is None, reason="Spark and Kafka need Java, and there is none here"),
+    pytest.mark.timeout(900),
+]
 _DEADLINE_S = 600.0
 _EVENTS = 1200
 _BATCH = 200
@@ -34,6 +39,13 @@ _LATE = 5
 _WINDOW = ("--quota-window-num", "2", "--quota-window-size-seconds", "1")
 _START_MS = 1_795_262_400_000
 _BAD = b'{"v":1,"ts_ms":"rubbish"}'
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Kafka]:
+    """A broker of this file alone: with the one that others share it would wait for all of them."""
+    with kafka_4(quick_start=True) as kafka:
+        yield kafka
 
 
 def event(number: int, *, ts_ms: int | None = None) -> bytes:
@@ -112,8 +124,8 @@ def produce_through_a_daemon(bootstrap: str, topic: str, folder: Path) -> tuple[
     return throttled.times, throttled.total_ms
 
 
-def test_every_event_of_a_topic_counts_once_through_kill_9(kafka4: Kafka, unique_name: str, tmp_path: Path) -> None:
-    fill(kafka4.bootstrap, unique_name)
+def test_every_event_of_a_topic_counts_once_through_kill_9(broker: Kafka, unique_name: str, tmp_path: Path) -> None:
+    fill(broker.bootstrap, unique_name)
     quotas = tmp_path / "quotas.yaml"
     quotas.write_text(
         "entries:\n"
@@ -122,11 +134,11 @@ def test_every_event_of_a_topic_counts_once_through_kill_9(kafka4: Kafka, unique
     )
     out = tmp_path / "live"
     options = ["--out", str(out), "--quotas", str(quotas), "--master", "local[2]", "--spark-log", str(tmp_path / "log")]
-    arguments = command(f"kafka://{kafka4.bootstrap}/{unique_name}", *options, *_WINDOW)
+    arguments = command(f"kafka://{broker.bootstrap}/{unique_name}", *options, *_WINDOW)
     killed_once(lambda: len(list(out.glob("batch=*"))) >= 2, [*arguments, "--interval", "10ms"])
     assert len(list(out.glob("batch=*"))) < _EVENTS / _BATCH  # it was in the middle
-    send_late_events(kafka4.bootstrap, unique_name)
-    throttled = produce_through_a_daemon(kafka4.bootstrap, unique_name, tmp_path)
+    send_late_events(broker.bootstrap, unique_name)
+    throttled = produce_through_a_daemon(broker.bootstrap, unique_name, tmp_path)
     told = run_to_the_end(arguments)
     rows = live_rows(out)
     each_user = {f"u{number}": [row for row in rows if row["user"] == f"u{number}"] for number in range(4)}
@@ -148,23 +160,23 @@ def test_every_event_of_a_topic_counts_once_through_kill_9(kafka4: Kafka, unique
     assert [row["raw"] for row in live_rows(unreadable)] == [_BAD.decode()]
 
 
-def test_live_rows_are_in_a_topic_once_through_kill_9(kafka4: Kafka, unique_name: str, tmp_path: Path) -> None:
+def test_live_rows_are_in_a_topic_once_through_kill_9(broker: Kafka, unique_name: str, tmp_path: Path) -> None:
     folder = tmp_path / "events"
     folder.mkdir()
     for number in range(6):
         lines = [event(each) for each in range(number * 100, number * 100 + 100)]
         lines += [event(0, ts_ms=_START_MS - 60_000)] * (number == 5)  # far too late
         (folder / f"events-{number}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    create(kafka4.bootstrap, unique_name)
-    target = f"kafka://{kafka4.bootstrap}/{unique_name}"
+    create(broker.bootstrap, unique_name)
+    target = f"kafka://{broker.bootstrap}/{unique_name}"
     options = ["--out", target, "--checkpoint", str(tmp_path / "state"), "--master", "local[1]"]
     arguments = [*command(str(folder), *options), "--batch-size", "1", "--spark-log", str(tmp_path / "log")]
     killed_once(
-        lambda: {row["batch_id"] for row in records(kafka4.bootstrap, unique_name)} >= {0, 1},
+        lambda: {row["batch_id"] for row in records(broker.bootstrap, unique_name)} >= {0, 1},
         [*arguments, "--interval", "10ms"],
     )
     run_to_the_end(arguments)
-    found = records(kafka4.bootstrap, unique_name)
+    found = records(broker.bootstrap, unique_name)
     assert sorted((row["batch_id"], row["user"], row["events"]) for row in found) == [
         (batch, f"u{user}", 25) for batch in range(6) for user in range(4)
     ]
@@ -177,9 +189,9 @@ def live_table(batch_id: int) -> pa.Table:
     return pa.table({**keys, "batch_id": [batch_id] * 2})
 
 
-def test_a_batch_that_a_topic_has_is_not_written_again(kafka4: Kafka, unique_name: str) -> None:
-    create(kafka4.bootstrap, unique_name)
-    topic = TopicSource(bootstrap=kafka4.bootstrap, topic=unique_name)
+def test_a_batch_that_a_topic_has_is_not_written_again(broker: Kafka, unique_name: str) -> None:
+    create(broker.bootstrap, unique_name)
+    topic = TopicSource(bootstrap=broker.bootstrap, topic=unique_name)
 
     def sink() -> TopicSink:
         return TopicSink(topic, name=f"stream-{unique_name}")
@@ -188,12 +200,12 @@ def test_a_batch_that_a_topic_has_is_not_written_again(kafka4: Kafka, unique_nam
     first.write(live_table(0), batch_id=0)
     first.write(live_table(1), batch_id=1)
     first.close()  # and now the checkpoint is not written: both batches come again
-    dying = Producer({"bootstrap.servers": kafka4.bootstrap, "transactional.id": f"stream-{unique_name}"})
+    dying = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"stream-{unique_name}"})
     dying.init_transactions(60)
     dying.begin_transaction()
     dying.produce(unique_name, b'{"batch_id": 2}')
     dying.flush(60)  # it is in the topic, and never committed
-    others = Producer({"bootstrap.servers": kafka4.bootstrap})
+    others = Producer({"bootstrap.servers": broker.bootstrap})
     for _ in range(30):
         others.produce(unique_name, b'{"batch_id": -1}')
     others.flush(60)
@@ -204,7 +216,7 @@ def test_a_batch_that_a_topic_has_is_not_written_again(kafka4: Kafka, unique_nam
     anew = TopicSink(topic, name=f"another-{unique_name}")  # a checkpoint that begins with batch 0 again
     anew.write(live_table(0), batch_id=0)
     anew.close()
-    found = [row["batch_id"] for row in records(kafka4.bootstrap, unique_name)]
+    found = [row["batch_id"] for row in records(broker.bootstrap, unique_name)]
     assert sorted(number for number in found if number >= 0) == [0, 0, 0, 0, 1, 1, 2, 2]
 
 

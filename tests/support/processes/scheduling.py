@@ -17,8 +17,11 @@ from xdist.scheduler import LoadScopeScheduling
 
 MEASURING = "measuring"
 LONGEST = (
-    "integration/daemon/operation/test_rolling_restart.py",
+    "integration/pipeline/test_stream_kafka.py",
     "integration/pipeline/test_engines.py",
+    "integration/daemon/operation/test_rolling_restart.py",
+    "integration/packaging/test_container_image.py",
+    "integration/cli/test_compiled_wheel.py",
     "chaos/test_kills.py",
     "chaos/test_network_faults.py",
     "integration/daemon/operation/test_kills.py",
