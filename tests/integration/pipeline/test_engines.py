@@ -31,6 +31,12 @@ _EXECUTOR = b"CoarseGrainedExecutorBackend"
 _WINDOW = ("--quota-window-num", "3")
 _QUICK_START = ("--spark-conf", "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1")
 """For executors that live for seconds; a Connect server has none, and does not let its settings be changed."""
+_SMALL = (
+    *("--spark-conf", "spark.sql.shuffle.partitions=2"),
+    *("--spark-conf", "spark.sql.codegen.wholeStage=false"),
+    *("--spark-conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
+)
+"""For data so small that Java would be busy with compiling each query for most of the time."""
 TABLES = {
     "usage": ("entities", "usage", "usage_profile"),
     "replay": ("entities", "whatif", "throttle_spans"),
@@ -135,7 +141,7 @@ def test_jobs_on_spark_give_the_rows_of_the_local_engine(
 ) -> None:
     master, _ = request.getfixturevalue(server)
     quick = _QUICK_START if server == "standalone" else ()
-    engine = ("--master", master, "--spark-log", str(tmp_path / "spark.log"), *quick)
+    engine = ("--master", master, "--spark-log", str(tmp_path / "spark.log"), *quick, *_SMALL)
     series = [each for each in commands(recorded.logs, recorded.quotas, tmp_path, engine) if each[1] in jobs]
     if server == "standalone":  # Java runs already, and on this machine alone the tables of random events are equal too
         series.append(("compare", str(tmp_path / "compared")))
@@ -171,6 +177,7 @@ def test_a_killed_executor_and_one_without_numba_change_no_row(
         "--env-archive",
         str(packed_environment(tmp_path)),
         *_QUICK_START,
+        *_SMALL,
     )
     usage = ("usage", str(recorded.tables / "data"), *_WINDOW, "--quotas", str(recorded.quotas))
     process = started([("pipeline", *usage, "--out", str(tmp_path / "usage"), *engine)])

@@ -22,7 +22,7 @@ ENTITIES = 1_000
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Kafka]:
-    with kafka_4(brokers=2, properties=STAYS_LISTED) as kafka:
+    with kafka_4(brokers=2, quick_start=True, properties=STAYS_LISTED) as kafka:
         yield kafka
 
 

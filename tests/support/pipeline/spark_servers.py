@@ -58,7 +58,7 @@ def spark_connect(folder: Path) -> Iterator[str]:
     port = free_port()
     settings = {
         **{name: spark_properties(SparkSettings(log_file=folder))[name] for name in DELTA},
-        "spark.master": "local[2]",
+        "spark.master": "local[1]",  # each Python worker of a session compiles the kernels anew
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
         "spark.ui.enabled": "false",

@@ -200,7 +200,7 @@ def test_what_cannot_be_meant_is_refused_at_the_start(arguments: Sequence[str], 
 
 @pytest.fixture(scope="module")
 def two_brokers() -> Iterator[Kafka]:
-    with kafka_4(brokers=2) as running:
+    with kafka_4(brokers=2, quick_start=True) as running:
         yield running
 
 
@@ -255,7 +255,7 @@ def write_and_read(bootstrap: str, topic: str) -> None:
 
 
 def test_windows_of_upstreams_are_read_while_one_broker_that_is_listed_is_silent(tmp_path: Path) -> None:
-    with kafka_4(brokers=2, properties={"broker.session.timeout.ms": "3600000"}) as kafka:
+    with kafka_4(brokers=2, quick_start=True, properties={"broker.session.timeout.ms": "3600000"}) as kafka:
         os.kill(kafka.servers[1].pid, signal.SIGSTOP)
         try:
             options = ["--upstream-windows"]
