@@ -9,7 +9,8 @@ refused before any work is done.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -18,11 +19,15 @@ from kafka_quotas.cli.charts.text_chart import Panel, Series, Style, panels, pri
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import require_extra
-from kafka_quotas.core.model.value_format import format_axis_value
+from kafka_quotas.core.model.value_format import format_axis_value, format_value_with_unit
 
 PLOT_SUFFIXES: Final = (".png", ".svg")
 
 INK: Final = "#2b3440"
+TIP: Final = "tip:"
+"""How the id of something drawn begins that has a tip."""
+_MOST_TIPS: Final = 60
+"""Most points of a line that have tips."""
 _FAINT: Final = "#d9dee5"
 COLOURS: Final = ("#1f77b4", "#8c4bb8", "#2a9d5c", "#d6701c", "#0fa3b1", "#b5446e")
 _LIMIT_COLOUR: Final = "#c0392b"
@@ -94,10 +99,10 @@ def save_plot(series: Sequence[Series], path: Path, *, title: str) -> None:
             ) from error
 
 
-def draw_panels(figure: Any, drawn: Sequence[Panel]) -> None:
+def draw_panels(figure: Any, drawn: Sequence[Panel], *, tips: bool = False) -> None:
     """Draw the panels one above the other into a matplotlib figure.
 
-    The first panel is higher than the others.
+    The first panel is higher than the others. `tips` gives points and bars a text each, see `set_tip`.
     """
     if not drawn:
         figure.text(0.5, 0.5, "nothing to draw: no points", ha="center")
@@ -106,16 +111,38 @@ def draw_panels(figure: Any, drawn: Sequence[Panel]) -> None:
     rows = figure.subplots(len(drawn), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights})
     start, end = time_range(drawn)
     for panel, (axes,) in zip(drawn, rows, strict=True):
-        _draw_panel(axes, panel, span_s=end - start)
+        _draw_panel(axes, panel, span_s=end - start, tips=tips)
     figure.align_ylabels()
     margin = (end - start) * 0.01
     rows[-1][0].set_xlim(start - margin, end + margin)
     rows[-1][0].set_xlabel("time (s)", color=INK)
 
 
-def _draw_panel(axes: Any, panel: Panel, *, span_s: float) -> None:
+def set_tip(artist: Any, text: str) -> None:
+    """Give something drawn a text that a browser shows when the pointer is on it, where the drawing becomes SVG."""
+    artist.set_gid(TIP + text)
+
+
+def add_point_tips(axes: Any, points: Sequence[tuple[float, float]], text: Callable[[float, float], str]) -> None:
+    """Lay circles that can't be seen on some points of a line, so that each has its tip."""
+    step = max(1, -(-len(points) // _MOST_TIPS))
+    for x, y in points[::step]:
+        (circle,) = axes.plot([x], [y], marker="o", markersize=9, linestyle="none", alpha=0)
+        set_tip(circle, text(x, y))
+
+
+def _draw_panel(axes: Any, panel: Panel, *, span_s: float, tips: bool) -> None:
+    def text(series: Series, time_s: float, value: float) -> str:
+        return f"{series.name}, {time_s:.4g} s: {format_value_with_unit(value, panel.unit)}"
+
     for index, series in enumerate(panel.series):
-        _draw_series(axes, series, COLOURS[index % len(COLOURS)], span_s=span_s)
+        bars = _draw_series(axes, series, COLOURS[index % len(COLOURS)], span_s=span_s)
+        if not tips:
+            continue
+        if series.style is not Style.BARS:
+            add_point_tips(axes, series.points, partial(text, series))
+        for bar, (time_s, value) in zip(bars, series.points, strict=False):
+            set_tip(bar, text(series, time_s, value))
     room = (panel.high - panel.low) * 0.08
     axes.set_ylim(panel.low - (room if panel.low < 0 else 0), panel.high + room)
     label = f"{panel.series[0].name} ({panel.unit})" if len(panel.series) == 1 else panel.unit
@@ -136,7 +163,8 @@ def plain_axes(axes: Any, *, grid: str) -> None:
     axes.spines["bottom"].set_color(_FAINT)
 
 
-def _draw_series(axes: Any, series: Series, colour: str, *, span_s: float) -> None:
+def _draw_series(axes: Any, series: Series, colour: str, *, span_s: float) -> Sequence[Any]:
+    """Draw a series and return its bars, none where it is a line."""
     times = [point[0] for point in series.points]
     values = [point[1] for point in series.points]
     match series.style:
@@ -152,12 +180,14 @@ def _draw_series(axes: Any, series: Series, colour: str, *, span_s: float) -> No
             )
         case Style.BARS:
             width = min(span_s * _LARGEST_SHARE, max(_nearest_s(times) * 0.8, span_s * 0.004))
-            axes.bar(times, values, width=width, color=_BARS_COLOUR, label=series.name)
+            bars: Sequence[Any] = axes.bar(times, values, width=width, color=_BARS_COLOUR, label=series.name)
+            return bars
         case Style.AREA:
             axes.fill_between(times, values, color=colour, alpha=0.18, linewidth=0)
             axes.plot(times, values, color=colour, linewidth=1.8, label=series.name)
         case Style.LINE:
             axes.plot(times, values, color=colour, linewidth=1.8, label=series.name)
+    return ()
 
 
 def _nearest_s(times: Sequence[float]) -> float:

@@ -4,13 +4,24 @@ Invariants: the same figures give the same text; letters stay letters, so that t
 """
 
 import io
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
-from kafka_quotas.cli.charts.plot import COLOURS, INK, draw_panels, plain_axes, require_matplotlib
+from kafka_quotas.cli.charts.plot import (
+    COLOURS,
+    INK,
+    TIP,
+    add_point_tips,
+    draw_panels,
+    plain_axes,
+    require_matplotlib,
+    set_tip,
+)
 from kafka_quotas.cli.charts.text_chart import Series, panels
-from kafka_quotas.core.model.value_format import format_axis_value
+from kafka_quotas.core.model.value_format import format_axis_value, format_value_with_unit, names_itself
 
 _BAR: Final = "#3d7fb8"
 _OVER: Final = "#c0392b"
@@ -20,6 +31,7 @@ _NARROW_RANGE: Final = 10
 """Up to this ratio it has more round values than 1, 2 and 5."""
 _LETTERS_ACROSS: Final = 110
 """How many letters of names fit below a heat map."""
+_TIPPED: Final = re.compile(f'<g id="{TIP}([^"]*)">')
 _LINE_STYLES: Final = ("-", "--", "-.", ":")
 
 
@@ -56,7 +68,7 @@ def series_svg(series: Sequence[Series]) -> str:
         KafkaQuotasError: matplotlib is not installed.
     """
     drawn = panels(series)
-    return _svg(lambda figure: draw_panels(figure, drawn), height=2.4 + 1.5 * max(len(drawn) - 1, 0))
+    return _svg(lambda figure: draw_panels(figure, drawn, tips=True), height=2.4 + 1.5 * max(len(drawn) - 1, 0))
 
 
 def bars_svg(bars: Sequence[Bar], *, unit: str) -> str:
@@ -105,7 +117,7 @@ def _svg(draw: Callable[[Any], None], *, height: float) -> str:
         target = io.StringIO()
         figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
     text = target.getvalue()
-    return text[text.index("<svg") :]
+    return _TIPPED.sub(r"<g><title>\1</title>", text[text.index("<svg") :])
 
 
 def _draw_bars(axes: Any, bars: Sequence[Bar], unit: str) -> None:
@@ -116,12 +128,15 @@ def _draw_bars(axes: Any, bars: Sequence[Bar], unit: str) -> None:
         if is_over:
             rectangle.set_hatch("///")
             rectangle.set_edgecolor("white")
-    for place, each in zip(places, bars, strict=True):
+    for place, rectangle, each in zip(places, drawn, bars, strict=True):
+        bound = "" if each.limit is None else f" of {format_value_with_unit(each.limit, unit)}"
+        set_tip(rectangle, f"{each.name}: {format_value_with_unit(each.value, unit)}{bound}")
         if each.limit is not None:
             axes.plot([each.limit, each.limit], [place - 0.42, place + 0.42], color=INK, linewidth=2.2)
     axes.set_yticks(list(places), [_short(each.name) for each in bars])
     axes.invert_yaxis()
     axes.xaxis.set_major_formatter(lambda value, _: format_axis_value(value, unit))
+    _label_x(axes, unit)
     plain_axes(axes, grid="x")
 
 
@@ -135,14 +150,26 @@ def _draw_curves(axes: Any, curves: Sequence[Curve], x_unit: str, y_name: str, *
             linewidth=1.9,
             label=_short(curve.name),
         )
+        add_point_tips(axes, curve.points, partial(_curve_tip, curve, x_unit, y_name))
     if log_x:
         axes.set_xscale("log", subs=())  # a label at each minor tick is too many, and they'd be powers
         axes.xaxis.set_major_locator(_log_ticks(curves))
     axes.xaxis.set_major_formatter(lambda value, _: format_axis_value(value, x_unit))
+    _label_x(axes, x_unit)
     axes.set_ylabel(y_name, color=INK)
     plain_axes(axes, grid="both")
     if curves:
         axes.legend(frameon=False, fontsize=9)
+
+
+def _label_x(axes: Any, unit: str) -> None:
+    """Name the unit below the axis, unless the values on it show it already."""
+    if not names_itself(unit):
+        axes.set_xlabel(unit, color=INK)
+
+
+def _curve_tip(curve: Curve, x_unit: str, y_name: str, x: float, y: float) -> str:
+    return f"{curve.name}: {format_value_with_unit(x, x_unit)}, {y:.3g} {y_name}"
 
 
 def _log_ticks(curves: Sequence[Curve]) -> Any:
@@ -158,9 +185,15 @@ def _log_ticks(curves: Sequence[Curve]) -> Any:
 def _draw_heat(
     figure: Any, rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float]], unit: str
 ) -> None:
+    from matplotlib.patches import Rectangle  # noqa: PLC0415 - loaded by now
+
     axes = figure.subplots()
     mesh = axes.pcolormesh([list(row) for row in values], cmap="YlOrBr", vmin=0, edgecolors="white", linewidth=0.6)
     axes.set_yticks([place + 0.5 for place in range(len(rows))], [_short(row) for row in rows])
+    for row, (name, figures) in enumerate(zip(rows, values, strict=True)):
+        for place, value in enumerate(figures):
+            cell = Rectangle((place, row), 1, 1, alpha=0)
+            set_tip(axes.add_patch(cell), f"{name}, {columns[place]}: {format_value_with_unit(value, unit)}")
     step = max(1, -(-sum(len(column) + 2 for column in columns) // _LETTERS_ACROSS))
     shown = range(0, len(columns), step)
     axes.set_xticks([place + 0.5 for place in shown], [columns[place] for place in shown])

@@ -51,7 +51,7 @@ def format_amount(value: float, unit: str) -> str:
     """Return a value with its unit and at most six digits: `60 MB`, `2 s`, `0.1 %`, `500 partitions`."""
     if unit == MS:
         return format_duration_ms(value)
-    if unit in (BYTES, BYTES_PER_SECOND):
+    if names_itself(unit):
         return format_bytes(value) + unit.removeprefix(BYTES)
     return f"{format_rounded(value, 6)} {unit}"
 
@@ -143,3 +143,14 @@ def format_axis_value(value: float, unit: str) -> str:
         return format_bytes(value) + unit.removeprefix(BYTES)
     rounded = float(f"{value:.4g}")
     return f"{rounded:.4g}" if abs(rounded) >= 1e6 else format_number(rounded)
+
+
+def format_value_with_unit(value: float, unit: str) -> str:
+    """Return a value as `format_axis_value` does, with its unit where the prefix does not show it."""
+    text = format_axis_value(value, unit)
+    return text if names_itself(unit) else f"{text} {unit}"
+
+
+def names_itself(unit: str) -> bool:
+    """Return whether the text of a value of this unit shows the unit, as that of bytes does."""
+    return unit in (BYTES, BYTES_PER_SECOND)

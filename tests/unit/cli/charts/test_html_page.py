@@ -112,3 +112,29 @@ def test_a_chart_is_well_formed_and_its_words_stay_words(drawn: Callable[[], str
 
     for word in said:
         assert word in words
+
+
+def test_what_is_drawn_has_tips_with_units() -> None:
+    line = Series(name="rate", unit="bytes/s", points=((0.0, 1e6), (1.0, 2e6)), style=Style.LINE)
+    bars = Series(name="throttled", unit="ms", points=((1.0, 250.0),), style=Style.BARS)
+    assert tips(series_svg([line, bars])) == ["rate, 0 s: 1 MB/s", "rate, 1 s: 2 MB/s", "throttled, 1 s: 250 ms"]
+    assert tips(bars_svg([Bar(name=HOSTILE, value=2e6, limit=1e6)], unit="bytes/s")) == [f"{HOSTILE}: 2 MB/s of 1 MB/s"]
+    curve = Curve(name="app", points=((1.0, 50.0),))
+    assert tips(curves_svg([curve], x_unit="ms", y_name="% answered")) == ["app: 1 ms, 50 % answered"]
+    assert tips(heat_svg(["app"], ["08:00"], [[3e6]], unit="bytes/s")) == ["app, 08:00: 3 MB/s"]
+
+
+def test_every_axis_has_its_unit() -> None:
+    assert ">ms</text>" in bars_svg([Bar(name="app", value=20.0)], unit="ms")
+    assert ">ms</text>" in curves_svg([Curve(name="a", points=((1.0, 2.0),))], x_unit="ms", y_name="% answered")
+    assert ">bytes/s</text>" not in bars_svg([Bar(name="app", value=2e6)], unit="bytes/s"), "2 MB/s says it"
+
+
+def test_a_line_of_many_points_has_a_bounded_number_of_tips() -> None:
+    many = Series(name="rate", unit="ms", points=tuple((float(x), 1.0) for x in range(1000)), style=Style.LINE)
+    assert 30 <= len(tips(series_svg([many]))) <= 60
+
+
+def tips(svg: str) -> list[str]:
+    """The tips of a drawing, and that it is well formed."""
+    return [str(title.text) for title in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}title")]
