@@ -1,9 +1,10 @@
-"""Whether a second process would pay: `python benchmarks/daemon_workers.py`.
+"""What two workers cost beside one process: `python benchmarks/daemon_workers.py`.
 
-Two producers of 100-byte records, first both through one daemon, then each through a daemon of its own: what two
-workers could do at best, for they would share every bucket under a lock on top of it. Printed: requests per second, and
-the CPU time of the daemons per request. With as many cores as worker processes, clients and brokers need, the second
-figure would be the same and the first one twice as large.
+Two producers of 100-byte records, five requests in flight, through one process, through a daemon with two workers, and
+each through a daemon of its own, which share nothing: what two processes could do at best. Every request is charged to
+one bucket. Printed: requests per second, and the CPU time of all processes of the daemons per request; then what they
+take while nothing happens. On two cores, which clients and broker use as well, the first figure can't double; the other
+one shows what sharing costs. `python benchmarks/workers_simulation.py` shows how closely 16 processes hold one limit.
 """
 
 import argparse
@@ -22,11 +23,14 @@ import daemon
 import proxy_load
 
 from kafka_quotas.commands.testbed.daemon_process import running_daemon
+from kafka_quotas.enforcement.control.client import ask_status
+
+IDLE_S = 5.0
 
 
-def through(ports: list[int], pids: list[int], workload: proxy_load.Workload) -> tuple[float, float]:
+def through(ports: list[int], pids: set[int], workload: proxy_load.Workload) -> tuple[float, float]:
     """Return (requests per second, CPU us per request) of one load per port."""
-    before = sum(map(daemon.cpu_ns, set(pids)))
+    before = sum(map(daemon.cpu_ns, pids))
     begin = time.monotonic()
     loads = [multiprocessing.Process(target=proxy_load.run, args=(port, workload)) for port in ports]
     for load in loads:
@@ -35,7 +39,7 @@ def through(ports: list[int], pids: list[int], workload: proxy_load.Workload) ->
         load.join()
     spent_s = time.monotonic() - begin
     requests = workload.count * len(ports)
-    return requests / spent_s, (sum(map(daemon.cpu_ns, set(pids))) - before) / 1000 / requests
+    return requests / spent_s, (sum(map(daemon.cpu_ns, pids)) - before) / 1000 / requests
 
 
 def main() -> None:
@@ -46,28 +50,39 @@ def main() -> None:
     workload = replace(daemon.WORKLOADS[3], count=arguments.count)
     with ExitStack() as stack:
         upstream = stack.enter_context(proxy_load.broker())
-        daemons = []
-        for _ in range(2):
+        ports: dict[str, list[int]] = {}
+        pids: dict[str, set[int]] = {}
+        for name, options in (("one", ()), ("other", ()), ("workers", ("--workers", "2"))):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             store_url = f"local:{folder / 'quotas.db'}"
             daemon.set_quota(store_url, producer_byte_rate=daemon.NEVER_REACHED)
-            daemons.append(
-                stack.enter_context(
-                    running_daemon(
-                        upstream=f"127.0.0.1:{upstream}", store_url=store_url, window=daemon.WINDOW, folder=folder
-                    )
+            running = stack.enter_context(
+                running_daemon(
+                    upstream=f"127.0.0.1:{upstream}",
+                    store_url=store_url,
+                    window=daemon.WINDOW,
+                    folder=folder,
+                    options=options,
                 )
             )
-        ports = [int(running.bootstrap.rpartition(":")[2]) for running in daemons]
-        pids = [running.pid for running in daemons]
-        rows: dict[str, list[tuple[float, float]]] = {"one": [], "two": []}
+            workers = ask_status(folder / "control.sock").workers
+            ports[name] = [int(running.bootstrap.rpartition(":")[2])]
+            pids[name] = {running.pid, *(row.pid for row in workers)}
+        rows: dict[str, list[tuple[float, float]]] = {"one process": [], "two workers": [], "two daemons": []}
         for _ in range(arguments.rounds):
-            rows["one"].append(through([ports[0]] * 2, [pids[0]] * 2, workload))
-            rows["two"].append(through(ports, pids, workload))
+            rows["one process"].append(through(ports["one"] * 2, pids["one"], workload))
+            rows["two workers"].append(through(ports["workers"] * 2, pids["workers"], workload))
+            rows["two daemons"].append(through(ports["one"] + ports["other"], pids["one"] | pids["other"], workload))
+        before, begin = {name: sum(map(daemon.cpu_ns, each)) for name, each in pids.items()}, time.monotonic()
+        time.sleep(IDLE_S)
+        spent_s = time.monotonic() - begin
+        idle = {name: (sum(map(daemon.cpu_ns, pids[name])) - before[name]) / 1e7 / spent_s for name in pids}
+    print(f"idle: one process {idle['one']:.2f} % of a core, two workers and their parent {idle['workers']:.2f} %")
     for name, measured in rows.items():
         rate = statistics.median(rate for rate, _ in measured)
         cpu = statistics.median(cpu for _, cpu in measured)
-        print(f"{name} daemon{'s' if name == 'two' else ''}: {rate:.0f} requests/s, {cpu:.1f} us of CPU per request")
+        least = min(cpu for _, cpu in measured)
+        print(f"{name}: {rate:.0f} requests/s, {cpu:.1f} us of CPU per request (least {least:.1f})")
 
 
 if __name__ == "__main__":

@@ -17,9 +17,11 @@ class MonotonicClock:
     It never goes back and never jumps. An adjusted wall clock distorts no quota window.
     """
 
-    def __init__(self) -> None:
-        self._offset_ns = time.time_ns() - time.monotonic_ns()
+    def __init__(self, offset_ns: int | None = None) -> None:
+        """Start at the time of day, or with another process's offset from the monotonic clock."""
+        self.offset_ns = time.time_ns() - time.monotonic_ns() if offset_ns is None else offset_ns
+        """Difference of this clock from the monotonic one, which all processes of a machine share."""
 
     def now_ms(self) -> int:
         """Return milliseconds since the epoch."""
-        return (time.monotonic_ns() + self._offset_ns) // 1_000_000
+        return (time.monotonic_ns() + self.offset_ns) // 1_000_000

@@ -216,6 +216,13 @@ class OperationOptions:
         "--state-file FILE",
         help="Remember what was charged, so that a restart forgives nobody. Saved every 5 seconds and at the end.",
     )
+    workers: int = option(
+        "--workers N",
+        default=1,
+        min=1,
+        max=64,
+        help="How many processes serve connections. They hold every limit together, for machines with many cores.",
+    )
     max_bucket_memory: str = option(
         "--max-bucket-memory SIZE",
         default="256MiB",

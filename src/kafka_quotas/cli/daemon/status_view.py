@@ -12,7 +12,7 @@ from kafka_quotas.core.model.value_format import format_byte_rate, format_bytes,
 from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER
 from kafka_quotas.enforcement.quotas.reload import Reloaded
 from kafka_quotas.enforcement.session.unmute import Unmuted
-from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, FleetRow
+from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, FleetRow, WorkerRow
 
 _COLUMNS = columns("quota, entity, user, client-id, broker, limit>, observed>, connections>, throttle>, remaining>")
 
@@ -102,6 +102,16 @@ def _fleet(fleet: FleetRow | None) -> list[str]:
     return lines
 
 
+def _workers(workers: tuple[WorkerRow, ...]) -> list[str]:
+    """Return one line about the processes that serve connections, none where the daemon itself does."""
+    if not workers:
+        return []
+    rows = sorted(workers, key=lambda row: row.number)
+    shown = ", ".join(f"{row.pid} with {format_count(row.connections, 'connection')}" for row in rows)
+    again = sum(row.starts - 1 for row in rows)
+    return [f"workers: {len(rows)}, processes {shown}; started again: {again}"]
+
+
 def _last_minute(status: DaemonStatus) -> list[str]:
     """Return one line for each of the buckets that were throttled longest in the last minute."""
     held = sorted(
@@ -143,6 +153,7 @@ def _summary(status: DaemonStatus) -> str:
         *estimates,
         f"store: {store.url}, {limits}, confirmed {store.age_ms / 1000:.1f} s ago{trouble}",
         *_fleet(status.fleet),
+        *_workers(status.workers),
         f"listeners: {listeners}",
         f"connections: {status.connections} open, {accepted} accepted, {failed} failed",
         f"requests: {counters['requests']}, {received} in, {sent} out",

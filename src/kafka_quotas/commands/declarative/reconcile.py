@@ -24,7 +24,7 @@ from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.monitoring.http_server import HttpServer
 from kafka_quotas.enforcement.monitoring.metrics import require_metrics
 from kafka_quotas.enforcement.monitoring.probes import probe_routes
-from kafka_quotas.enforcement.telemetry.status import one_slice
+from kafka_quotas.enforcement.telemetry.status import one_slice, run_sliced
 from kafka_quotas.stores.store import Store
 
 _END_OF_TIME_MS: Final = 2**62
@@ -166,7 +166,8 @@ def run_reconciler(
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
         async with contextlib.AsyncExitStack() as stack:
             if metrics is not None and exposition is not None:
-                server = HttpServer(metrics, routes=probe_routes(partial(one_slice, exposition)))
+                text = exposition
+                server = HttpServer(metrics, routes=probe_routes(lambda: run_sliced(one_slice(text))))
                 port = await server.start()
                 stack.push_async_callback(server.close)
                 serving(Address(host=metrics.host, port=port))

@@ -9,9 +9,8 @@ from kafka_quotas.commands.web.quota_page import quota_routes
 from kafka_quotas.commands.web.store_quotas import USAGE_MS
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.resolution.client import SyntheticNames
-from kafka_quotas.enforcement.daemon.quota_content import STATIC_SCHEME
+from kafka_quotas.enforcement.content.quota_content import STATIC_SCHEME
 from kafka_quotas.enforcement.monitoring.daemon_view import DaemonView, Pages
-from kafka_quotas.enforcement.telemetry.status import run_sliced
 from kafka_quotas.stores.files.journal import Journal
 
 
@@ -30,7 +29,7 @@ class DaemonQuotas:
         async with self._reading:
             now_ms = self._clock.now_ms()
             if self._usage is None or not 0 <= now_ms - self._usage.at_ms < USAGE_MS:
-                status = await run_sliced(self._view.status())
+                status = await self._view.status()
                 self._usage = LiveReading(
                     at_ms=now_ms,
                     reading=usage_of_daemon(status),

@@ -276,9 +276,12 @@ class ClientQuotaManager:
         bucket.recorded_ms = snapshot.recorded_ms + shift_ms
         bucket.generation = NEVER
 
-    def record_of(self, name: Bucket, value: float, now_ms: int) -> None:
-        """Record a value without a check in the bucket of a name, which this makes where there is none."""
-        self._bucket(name).record(value, now_ms)
+    def bucket_of(self, name: Bucket) -> QuotaBucket:
+        """Return the bucket of a name with its current bound, making one if there is none."""
+        bucket = self._buckets.get(name)
+        if bucket is None:
+            bucket = self._keep(self._new_bucket(name))
+        return self.renewed(bucket)
 
     def expire_idle(self, now_ms: int) -> int:
         """Remove the pool's buckets without a record for more than an hour, and return their number."""
@@ -325,13 +328,7 @@ class ClientQuotaManager:
 
     def _bucket_of(self, user: str, client_id: str) -> QuotaBucket:
         """Return the bucket of a user's client-id with its current bound, making one if there is none."""
-        return self._bucket(self._resolver.bucket(user, client_id))
-
-    def _bucket(self, name: Bucket) -> QuotaBucket:
-        bucket = self._buckets.get(name)
-        if bucket is None:
-            bucket = self._keep(self._new_bucket(name))
-        return self.renewed(bucket)
+        return self.bucket_of(self._resolver.bucket(user, client_id))
 
     def _keep(self, bucket: QuotaBucket) -> QuotaBucket:
         bucket.generation = NEVER

@@ -96,6 +96,8 @@ class DaemonSettings:
     """Destination of a line per charge, None for no event log."""
     fleet: FleetSettings | None = None
     """The fleet with which limits are shared, None for none."""
+    workers: int = 1
+    """Processes that serve connections; one serves them itself."""
     takes_over: bool = False
     """Whether to take the place of the daemon that runs."""
     state_file: Path | None = None

@@ -9,7 +9,7 @@ requests about quotas as `docs/reference/decision-api.md` describes, anything el
 
 import json
 import socket
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeAlias
 
@@ -36,10 +36,10 @@ Answer: TypeAlias = dict[str, Any]
 class ControlHandler:
     """The responses to requests on the control socket, in lines and in frames."""
 
-    status: Callable[[], Generator[None, None, DaemonStatus]]
+    status: Callable[[], Awaitable[DaemonStatus]]
     decide: Callable[[DecisionRequest], Decision | DecisionError]
     reload: Callable[[], Awaitable[Reloaded]]
-    unmute: Callable[[ClientChoice], Unmuted]
+    unmute: Callable[[ClientChoice], Awaitable[Unmuted]]
     upgrade: Callable[[socket.socket], None]
     """Takes over a connection whose peer wants to take the daemon's place."""
 
@@ -53,7 +53,7 @@ class ControlHandler:
         `may_reload` lets the peer reload and unmute, as the daemon's owner may.
 
         Returns:
-            The response, to be awaited for a reload or the status.
+            The response, to be awaited for what concerns other processes or takes its time.
         """
         try:
             message = json.loads(line)
@@ -65,11 +65,16 @@ class ControlHandler:
         op = message.get("op")
         if isinstance(op, str) and op in _OWNERS_OPS and not may_reload:
             return _line({"ok": False, "error": f"only the daemon's own user may {_OWNERS_OPS[op]}", **number})
-        if op == "reload":
-            return self._answer_reload(number)
-        if op == "status":
-            return self._answer_status(number)
-        return _line(self._answer(message) | number)
+        match op:
+            case "reload":
+                answer: bytes | Awaitable[bytes] = self._answer_reload(number)
+            case "status":
+                answer = self._answer_status(number)
+            case "unmute":
+                answer = self._answer_unmute(message, number)
+            case _:
+                answer = _line(self._answer(message) | number)
+        return answer
 
     def answer_frame(self, data: bytes | bytearray, start: int, end: int) -> bytes:
         """Return the response to one frame of the binary form.
@@ -85,8 +90,6 @@ class ControlHandler:
 
     def _answer(self, message: Answer) -> Answer:
         op = message.get("op")
-        if op == "unmute":
-            return self._answer_unmute(message)
         if not decision_json.is_decision(op):
             return {"ok": False, "error": f"unknown request; those there are: {_OPS}"}
         try:
@@ -98,14 +101,15 @@ class ControlHandler:
         answer = {"answers": answers, "ok": True} if op == decision_json.BATCH else answers[0]
         return {"v": PROTOCOL_VERSION, **answer}
 
-    def _answer_unmute(self, message: Answer) -> Answer:
+    async def _answer_unmute(self, message: Answer, number: Answer) -> bytes:
         user, client_id = message.get("user"), message.get("client_id")
         if (user is None and client_id is None) or not all(isinstance(name, str | None) for name in (user, client_id)):
-            return {"ok": False, "error": "unmute names a user, a client_id, or both"}
-        return {"ok": True, **asdict(self.unmute(ClientChoice(user=user, client_id=client_id)))}
+            return _line({"ok": False, "error": "unmute names a user, a client_id, or both", **number})
+        unmuted = await self.unmute(ClientChoice(user=user, client_id=client_id))
+        return _line({"ok": True, **asdict(unmuted), **number})
 
     async def _answer_status(self, number: Answer) -> bytes:
-        status = await run_sliced(self.status())
+        status = await self.status()
         text = await run_sliced(status_text(status))
         return _line({"ok": True, **number})[:-2] + b',"status":' + text.encode() + b"}\n"
 

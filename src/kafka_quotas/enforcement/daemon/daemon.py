@@ -16,10 +16,11 @@ from typing import Final, TextIO
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.content.quota_content import QuotaContent
 from kafka_quotas.enforcement.control.decision_service import DecisionService
 from kafka_quotas.enforcement.control.handler import ControlHandler
 from kafka_quotas.enforcement.daemon.endpoints import Endpoints
-from kafka_quotas.enforcement.daemon.quota_content import QuotaContent
+from kafka_quotas.enforcement.daemon.operator_view import OperatorView
 from kafka_quotas.enforcement.event_log.writer import EventLogWriter
 from kafka_quotas.enforcement.fleet.daemon_buckets import DaemonBuckets
 from kafka_quotas.enforcement.fleet.membership import FleetMembership
@@ -32,8 +33,9 @@ from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.proxy.quiet_connections import QuietConnections
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.quotas.reload import Reloader
+from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot
 from kafka_quotas.enforcement.quotas.store_watcher import OpenStore, StoreWatcher
-from kafka_quotas.enforcement.state.measured_state import MeasuredState
+from kafka_quotas.enforcement.state.measured_state import MeasuredState, measured_state
 from kafka_quotas.enforcement.state.snapshotter import StateSnapshotter
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import Log, LogEvent
@@ -43,6 +45,8 @@ from kafka_quotas.enforcement.topics.filters import TopicFilters
 from kafka_quotas.enforcement.upgrade.charges_since import record_charged
 from kafka_quotas.enforcement.upgrade.handover import Handover
 from kafka_quotas.enforcement.upgrade.takeover import Takeover
+from kafka_quotas.enforcement.workers.pool import WorkerPool
+from kafka_quotas.enforcement.workers.shared_charges import SharedCharges
 from kafka_quotas.system_clock import MonotonicClock
 
 EXPIRY_S: Final = 60.0
@@ -99,7 +103,9 @@ class Daemon:
             pool=BucketPool(settings.max_bucket_bytes, self._clock),
         )
         self._topics = TopicFilters(rules, counters=self._counters, notify=self._notify, clock=self._clock)
-        self._max_connections = settings.max_connections or connections_for(getrlimit(RLIMIT_NOFILE)[0])
+        self._max_connections = settings.max_connections or settings.workers * connections_for(
+            getrlimit(RLIMIT_NOFILE)[0]
+        )
         self._connections = ConnectionQuotas(
             rules.window, broker_rate=settings.connection_rate, max_connections=self._max_connections
         )
@@ -120,7 +126,7 @@ class Daemon:
             clock=self._clock,
             counters=self._counters,
             notify=self._notify,
-            on_snapshot=self._content.apply,
+            on_snapshot=self._apply,
         )
         self._reloader = Reloader(
             files=list(self._content.files()),
@@ -133,6 +139,7 @@ class Daemon:
         self._fleet: FleetMembership | None = None
         self._snapshotter: StateSnapshotter | None = None
         self._endpoints = Endpoints(settings, self._content, pages, notify=self._notify)
+        self._workers = WorkerPool(settings, clock=self._clock, notify=self._notify) if settings.workers > 1 else None
 
     async def run(self) -> DaemonResult:
         """Run all parts until a signal ends the daemon, then stop them and return how it ended."""
@@ -140,22 +147,28 @@ class Daemon:
             self._reloader.start()
             first = self._watcher.start()
             stack.callback(self._watcher.stop)
-            self._content.apply(first)
+            self._apply(first)
             events = self._open_event_log(stack)
             self._fleet = await self._join_fleet(stack)
             takeover = self._take_over(stack)
             sockets = InheritedSockets() if takeover is None else takeover.sockets
             proxy = self._proxy = self._proxy_server(events, sockets)
-            measured = self._measured(proxy)
+            measured = measured_state(
+                proxy, self._policy, self._connections, self._settings.rules, self._clock, notify=self._notify
+            )
             self._keep_state(stack, proxy, measured, takeover)
             stack.callback(proxy.close)
             reporter = self._reporter(proxy, events)
+            if self._workers is not None:
+                stack.push_async_callback(self._workers.close)
+                await self._workers.start(proxy, measured, SharedCharges(self._policy, self._topics.thresholds))
             self._listen_to_signals(stack)
             self._on_started()
             handover = self._handover(stack, proxy, measured)
             stack.push_async_callback(self._endpoints.close)
-            await self._endpoints.serve_metrics(reporter, sockets)
-            handler = self._handler(proxy, reporter, events, handover)
+            view = OperatorView(reporter, self._reloader, proxy, self._workers)
+            await self._endpoints.serve_metrics(view.status, view.figures, reporter.readiness, sockets)
+            handler = self._handler(proxy, view, events, handover)
             port = proxy.routes()[0][0].port
             await self._endpoints.serve_control(handler, port, replaces=takeover is not None)
             if takeover is not None:
@@ -170,7 +183,7 @@ class Daemon:
             )
             for work in background:
                 stack.callback(self._loop.create_task(self._restarted(work)).cancel)
-            return await self._until_end(proxy, reporter)
+            return await self._until_end(proxy, reporter, view)
 
     def _take_over(self, stack: contextlib.AsyncExitStack) -> Takeover | None:
         """Request the sockets of the daemon whose place to take, where there is to be one."""
@@ -192,19 +205,15 @@ class Daemon:
             connection_quotas=self._connections,
             topics=self._topics,
             charges=None if events is None else events.charges,
+            dispatch=None if self._workers is None else self._workers.dispatch,
+            on_route=None if self._workers is None else self._workers.route_changed,
         )
 
-    def _measured(self, proxy: ProxyServer) -> MeasuredState:
-        rules = self._settings.rules
-        return MeasuredState(
-            self._policy,
-            connections=self._connections,
-            thresholds=self._topics.thresholds,
-            clock=self._clock,
-            settings=tuple(f"{each.samples} x {each.window_s} s" for each in (rules.window, rules.mutation_window)),
-            bootstrap=lambda: proxy.listeners[0].brokers.routes[0].node_id,
-            notify=self._notify,
-        )
+    def _apply(self, snapshot: ChangedSnapshot) -> None:
+        """Put a content of the store in force, here and in all workers."""
+        self._content.apply(snapshot)
+        if self._workers is not None:
+            self._workers.apply(snapshot, self._watcher.state.url)
 
     def _keep_state(
         self,
@@ -304,7 +313,7 @@ class Daemon:
         record_charged(self._policy, rows, self._clock.now_ms())
 
     def _handler(
-        self, proxy: ProxyServer, reporter: Reporter, events: EventLogWriter | None, handover: Handover
+        self, proxy: ProxyServer, view: OperatorView, events: EventLogWriter | None, handover: Handover
     ) -> ControlHandler:
         _, bootstrap = proxy.routes()[0]
         decisions = DecisionService(
@@ -316,10 +325,10 @@ class Daemon:
             on_charged=None if events is None else events.charges.record_requested,
         )
         return ControlHandler(
-            status=reporter.status,
+            status=view.status,
             decide=decisions.decide,
-            reload=lambda: self._reloader.reload("control socket"),
-            unmute=proxy.unmute,
+            reload=partial(view.reload, "control socket"),
+            unmute=view.unmute,
             upgrade=handover.begin,
         )
 
@@ -339,23 +348,32 @@ class Daemon:
             self._loop.add_signal_handler(number, self._ends.put_nowait, number.name)
             stack.callback(self._loop.remove_signal_handler, number)
 
-    async def _until_end(self, proxy: ProxyServer, reporter: Reporter) -> DaemonResult:
+    async def _until_end(self, proxy: ProxyServer, reporter: Reporter, view: OperatorView) -> DaemonResult:
         """Wait for a signal or a successor that ends the daemon, drain, and return how it ended."""
         while (received := await self._ends.get()) == _HANGUP:
-            self._reloading = self._loop.create_task(self._reload())
+            self._reloading = self._loop.create_task(self._reload(view))
         reporter.draining = True
-        fields: dict[str, str | float] = {"signal": received, "connections": len(proxy.connections)}
+        served = len(proxy.connections) if self._workers is None else self._workers.connections
+        fields: dict[str, str | float] = {"signal": received, "connections": served}
         self._notify(LogEvent(event="daemon draining", fields=fields))
         # A client that connects to the successor must not escape its throttle time; to nobody it can't connect.
         outlasts_mutes = received == UPGRADE
-        draining = self._loop.create_task(proxy.drain(self._settings.drain_timeout_s, outlasts_mutes=outlasts_mutes))
+        draining = self._loop.create_task(self._drain(proxy, outlasts_mutes=outlasts_mutes))
         again = self._loop.create_task(self._second_signal())
         await asyncio.wait((draining, again), return_when=asyncio.FIRST_COMPLETED)
         again.cancel()
-        cut = len(proxy.connections) if not draining.done() else draining.result()
+        left = len(proxy.connections) if self._workers is None else self._workers.connections
+        cut = draining.result() if draining.done() else left
         draining.cancel()
         self._notify(LogEvent(event="daemon stopped", fields={"signal": received, "cut_connections": cut}))
         return DaemonResult(signal_name=received, cut_connections=cut)
+
+    async def _drain(self, proxy: ProxyServer, *, outlasts_mutes: bool) -> int:
+        timeout_s = self._settings.drain_timeout_s
+        cut = await proxy.drain(timeout_s, outlasts_mutes=outlasts_mutes)
+        if self._workers is not None:
+            cut += await self._workers.drain(timeout_s, outlasts_mutes=outlasts_mutes)
+        return cut
 
     async def _second_signal(self) -> None:
         while await self._ends.get() in (_HANGUP, UPGRADE):
@@ -376,6 +394,6 @@ class Daemon:
             await run_sliced(self._policy.expiry(self._clock.now_ms()))
             await run_sliced(self._connections.expiry(self._clock.now_ms()))
 
-    async def _reload(self) -> None:
+    async def _reload(self, view: OperatorView) -> None:
         with contextlib.suppress(KafkaQuotasError):  # in the log already
-            await self._reloader.reload("SIGHUP")
+            await view.reload("SIGHUP")

@@ -1,20 +1,22 @@
 """What operators reach of a daemon: its control socket, its metrics, and its pages for browsers."""
 
 import socket
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.content.quota_content import QuotaContent
 from kafka_quotas.enforcement.control.client import control_path, find_control_path
 from kafka_quotas.enforcement.control.handler import ControlHandler
 from kafka_quotas.enforcement.control.server import ControlServer
-from kafka_quotas.enforcement.daemon.quota_content import QuotaContent
 from kafka_quotas.enforcement.monitoring.daemon_view import DaemonView, Pages, daemon_server
 from kafka_quotas.enforcement.monitoring.http_server import HttpServer
-from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
+from kafka_quotas.enforcement.monitoring.probes import Readiness
 from kafka_quotas.enforcement.proxy.inherited_sockets import METRICS, InheritedSockets
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
+from kafka_quotas.enforcement.telemetry.status import DaemonStatus
 
 
 class Endpoints:
@@ -42,18 +44,28 @@ class Endpoints:
         port = self._settings.listeners[0].listen.port if port is None else port
         return control_path(port) if port else find_control_path()
 
-    async def serve_metrics(self, reporter: Reporter, sockets: InheritedSockets) -> None:
+    async def serve_metrics(
+        self,
+        status: Callable[[], Awaitable[DaemonStatus]],
+        figures: Callable[[], Awaitable[DaemonStatus]],
+        readiness: Callable[[], Awaitable[Readiness]],
+        sockets: InheritedSockets,
+    ) -> None:
         """Serve metrics and pages where they are wanted.
+
+        Args:
+            status: Returns the status, for pages.
+            figures: Returns the status that metrics are made of.
+            readiness: Returns whether clients should connect.
+            sockets: Those of a predecessor.
 
         Raises:
             ListenError: The address can't be listened on.
         """
         if self._settings.metrics is None:
             return
-        view = DaemonView(
-            status=reporter.status, entries=self._content.entries, resolver=lambda: self._content.resolver
-        )
-        metrics = daemon_server(self._settings.metrics, reporter, self._pages(view), notify=self._notify)
+        view = DaemonView(status=status, entries=self._content.entries, resolver=lambda: self._content.resolver)
+        metrics = daemon_server(self._settings.metrics, figures, readiness, self._pages(view), notify=self._notify)
         await metrics.start(sockets)
         self._metrics = metrics
 

@@ -10,6 +10,7 @@ from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.daemon.daemon import Daemon, DaemonResult
 from kafka_quotas.enforcement.monitoring.daemon_view import Pages
 from kafka_quotas.enforcement.quotas.store_watcher import OpenStore
+from kafka_quotas.enforcement.workers.worker import main
 
 GC_THRESHOLD: Final = 50_000
 """Objects made before the collector looks at them: its default of 700 is reached within a few hundred requests."""
@@ -34,6 +35,11 @@ def run_daemon(
 
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(daemon())
+
+
+def run_worker() -> None:
+    """Run a worker of a daemon, whose parent started this process."""
+    main(_loop_factory(), _make_collections_rare)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -1,6 +1,6 @@
 """The HTTP server of a daemon: metrics, probes, and pages made of a view of the daemon."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -8,10 +8,9 @@ from kafka_quotas.core.resolution.effective import EffectiveQuotas
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.monitoring.http_server import HttpRoutes, HttpServer
 from kafka_quotas.enforcement.monitoring.metrics import exposition
-from kafka_quotas.enforcement.monitoring.probes import probe_routes
-from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
+from kafka_quotas.enforcement.monitoring.probes import Readiness, probe_routes
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
-from kafka_quotas.enforcement.telemetry.status import DaemonStatus
+from kafka_quotas.enforcement.telemetry.status import DaemonStatus, one_slice, run_sliced
 from kafka_quotas.stores.store import QuotaEntry
 
 
@@ -19,8 +18,8 @@ from kafka_quotas.stores.store import QuotaEntry
 class DaemonView:
     """A running daemon, for pages in its own event loop."""
 
-    status: Callable[[], Generator[None, None, DaemonStatus]]
-    """Returns the status, one slice of the work at a time."""
+    status: Callable[[], Awaitable[DaemonStatus]]
+    """Returns the status, while clients are served."""
     entries: Callable[[], list[QuotaEntry]]
     """Returns the quotas in force, those of a static file and of the policy file too."""
     resolver: Callable[[], EffectiveQuotas]
@@ -31,15 +30,29 @@ Pages: TypeAlias = Callable[[DaemonView], HttpRoutes]
 """Makes the pages of a daemon, once, when it starts."""
 
 
-def daemon_server(address: Address, reporter: Reporter, pages: HttpRoutes, *, notify: Notify) -> HttpServer:
+def daemon_server(
+    address: Address,
+    figures: Callable[[], Awaitable[DaemonStatus]],
+    readiness: Callable[[], Awaitable[Readiness]],
+    pages: HttpRoutes,
+    *,
+    notify: Notify,
+) -> HttpServer:
     """Return the server of a daemon's metrics, probes and pages, which is yet to be started.
 
     Raises:
         UsageError: prometheus-client is not installed.
     """
+    current: list[DaemonStatus] = []
+    text_of = exposition(lambda: one_slice(current.pop))
+
+    async def text() -> bytes:
+        current.append(await figures())
+        return await run_sliced(text_of())
+
     return HttpServer(
         address,
-        routes=probe_routes(exposition(reporter.figures), reporter.readiness),
+        routes=probe_routes(text, readiness),
         pages=pages,
         on_defect=lambda error: notify(LogEvent.failure("a page could not be made", error)),
     )

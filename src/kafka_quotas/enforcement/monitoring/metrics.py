@@ -88,6 +88,10 @@ def families(status: DaemonStatus) -> Iterator[Family]:
     yield from _store_families(status)
     if status.fleet is not None:
         yield from _fleet_families(status.fleet)
+    if status.workers:
+        yield _gauge("kafka_quotas_workers", "Processes that serve connections.", [({}, len(status.workers))])
+        again = sum(row.starts - 1 for row in status.workers)
+        yield _counter("kafka_quotas_worker_restarts", "Workers that were started again after their end.", again)
     yield _gauge("kafka_quotas_connections", "Open client connections.", [({}, status.connections)])
     yield _gauge("kafka_quotas_buckets", "Buckets that are kept.", [({}, status.bucket_count)])
     yield _gauge("kafka_quotas_draining", "1 while the daemon ends.", [({}, float(status.draining))])

@@ -5,14 +5,14 @@ makes it no less ready, for its last content stays in force.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Final
 
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.monitoring.http_server import JSON, TEXT, HttpHandler, HttpReply, Query
 from kafka_quotas.enforcement.proxy.upstream_health import UpstreamHealth
-from kafka_quotas.enforcement.telemetry.status import StoreRow, run_sliced
+from kafka_quotas.enforcement.telemetry.status import StoreRow
 
 _METRICS: Final = "text/plain; version=1.0.0; charset=utf-8"
 
@@ -45,13 +45,13 @@ async def readiness(
 
 
 def probe_routes(
-    exposition: Callable[[], Generator[None, None, bytes]],
+    exposition: Callable[[], Awaitable[bytes]],
     readiness: Callable[[], Awaitable[Readiness]] | None = None,
 ) -> dict[str, HttpHandler]:
     """Return the paths of metrics and health, without `/readyz` in a process that is no daemon."""
 
     async def metrics(_: Query) -> HttpReply:
-        return HttpReply(body=await run_sliced(exposition()), content_type=_METRICS)
+        return HttpReply(body=await exposition(), content_type=_METRICS)
 
     async def healthz(_: Query) -> HttpReply:
         return HttpReply(body=b"alive\n", content_type=TEXT)

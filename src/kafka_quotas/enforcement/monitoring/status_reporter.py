@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import asdict, replace
 from heapq import nlargest
 from typing import Final
@@ -105,13 +105,13 @@ class Reporter:
             throttled=tuple(nlargest(MAX_ROWS, throttled, key=lambda row: row.remaining_ms)),
             buckets=buckets,
             throttles=throttles,
-            counters=self._totals(),
+            counters=self.totals(),
             mode=rules.mode.value,
             scope=rules.scope.value,
             on_violation=rules.on_violation.value,
             cost_model=self._policy.costs.source,
             thresholds=self._threshold_rows(now_ms),
-            quota_totals=self._quota_totals(throttled),
+            quota_totals=self.quota_totals(throttled),
             bucket_count=len(self._policy.pool),
             fleet=None if self._fleet is None else self._fleet.status(),
         )
@@ -189,7 +189,8 @@ class Reporter:
                 rows.append(_throttle_row((quota_type, OTHERS), others))
         return tuple(sorted(rows, key=lambda row: (row.user, row.client_id, row.quota)))
 
-    def _quota_totals(self, throttled: list[ThrottledClient]) -> tuple[QuotaTotals, ...]:
+    def quota_totals(self, throttled: Iterable[ThrottledClient] = ()) -> tuple[QuotaTotals, ...]:
+        """Return the throttle times of each quota, with the connections of these clients as those that wait."""
         waiting: Counter[str] = Counter()
         for row in throttled:
             waiting[row.quota] += row.connections
@@ -207,7 +208,8 @@ class Reporter:
             for quota_type in ENFORCED
         )
 
-    def _totals(self) -> dict[str, int]:
+    def totals(self) -> dict[str, int]:
+        """Return the counters since the start by name."""
         totals: dict[str, int] = asdict(self._counters)
         totals["requests"] += sum(each.session.state.request_count for each in self._proxy.connections)
         totals["buckets_evicted"] = self._policy.pool.evicted

@@ -75,6 +75,7 @@ class Acceptor:
         accept: Accept,
         counters: Counters,
         notify: Notify,
+        accepts: bool = True,
     ) -> None:
         self._loop = loop
         self._socket = sock
@@ -82,8 +83,9 @@ class Acceptor:
         self._counters = counters
         self._notify = notify
         self._pause: asyncio.TimerHandle | None = None
-        self._is_held = False
-        loop.add_reader(sock.fileno(), self._readable)
+        self._is_held = not accepts
+        if accepts:
+            loop.add_reader(sock.fileno(), self._readable)
 
     @property
     def listening(self) -> socket.socket:

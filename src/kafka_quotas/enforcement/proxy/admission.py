@@ -80,7 +80,12 @@ class ConnectionAdmission:
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
         self._is_plain = settings.proxy_sources is None and not settings.shares_port and reached is None
         self._listener = Acceptor(
-            context.loop, sock, accept=self._accepted, counters=context.counters, notify=context.notify
+            context.loop,
+            sock,
+            accept=self._accepted,
+            counters=context.counters,
+            notify=context.notify,
+            accepts=context.accepts,
         )
 
     @property

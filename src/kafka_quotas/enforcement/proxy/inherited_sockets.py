@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.proxy.acceptor import LISTEN_HINT, bind, resolved
 
 METRICS: Final = "metrics"
@@ -24,14 +25,24 @@ class InheritedSockets:
     def __init__(self, by_role: Mapping[str, socket.socket] | None = None) -> None:
         self._by_role = dict(by_role or {})
 
-    def bind(self, role: str, host: str, ports: Iterable[int], *, hint: str = LISTEN_HINT) -> socket.socket:
+    def bind(
+        self,
+        role: str,
+        host: str,
+        ports: Iterable[int],
+        *,
+        upstream: Address | None = None,
+        hint: str = LISTEN_HINT,
+    ) -> socket.socket:
         """Return the predecessor's socket for an address, or a new listening socket where it left none.
 
-        Port 0 is that of the predecessor's socket of the same role.
+        Port 0 is that of the predecessor's socket of the same role. `upstream` is the address of the broker, None for
+        none.
 
         Raises:
             ListenError: No port is free, or the host can't be listened on.
         """
+        del upstream
         wanted = list(ports)
         for port in wanted:
             found = self._taken(role, host, port)

@@ -79,7 +79,7 @@ class Listener:
             owner=owner,
         )
         self._aliases = [(route, BootstrapAlias(route.upstream, context.loop)) for route in bootstraps]
-        port = self._open(None, self._preferred, settings.listen.host, settings.listen.port, is_bootstrap=True)
+        port = self._open(None, self._preferred, settings.listen.host, settings.listen.port)
         for route in bootstraps:
             route.port = port
         for each in settings.broker_addresses:
@@ -188,7 +188,9 @@ class Listener:
         if settings.host_pattern is not None:
             host = settings.broker_host(node_id) or host
         try:
-            return self._open(node_id, lambda: route, host, port, is_bootstrap=not route.is_located)
+            return self._open(
+                node_id, lambda: route, host, port, upstream=route.upstream, is_bootstrap=not route.is_located
+            )
         except ListenError as error:
             raise ListenError(
                 f"broker {node_id} has no listener: {error.message}, port {port}",
@@ -207,12 +209,19 @@ class Listener:
             )
 
     def _open(
-        self, node_id: int | None, route: Callable[[], Route], host: str, port: int, *, is_bootstrap: bool
+        self,
+        node_id: int | None,
+        route: Callable[[], Route],
+        host: str,
+        port: int,
+        *,
+        upstream: Address | None = None,
+        is_bootstrap: bool = True,
     ) -> int:
         role = listener_role(self.settings.name, node_id)
         admission = ConnectionAdmission(
             self._context,
-            self._context.sockets.bind(role, host, [port]),
+            self._context.sockets.bind(role, host, [port], upstream=upstream),
             settings=self.settings,
             route=route,
             route_by_host=self._route_by_host,

@@ -43,7 +43,9 @@ class ProxyContext:
     counters: Counters
     notify: Notify
     sockets: InheritedSockets = field(default_factory=InheritedSockets)
-    """Listening sockets of the daemon's predecessor."""
+    """Listening sockets of another process: of the daemon's predecessor, or of its main process."""
+    accepts: bool = True
+    """Whether connections are accepted here, rather than handed over by another process."""
     close_watcher: PeerCloseWatcher = field(init=False)
 
     def __post_init__(self) -> None:

@@ -5,10 +5,10 @@ import dataclasses
 import itertools
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.enforcement.config.address import Address
@@ -41,6 +41,10 @@ MUTE_GRACE_S: Final = 600.0
 """Longest time for which a throttled client keeps its connection to a daemon that has a successor."""
 
 
+Dispatch: TypeAlias = Callable[[Listener, AcceptedConnection, int], None]
+"""Takes an admitted connection of a listener, and its number."""
+
+
 class ProxyServer:
     """Every listener and every connection of a daemon."""
 
@@ -54,7 +58,27 @@ class ProxyServer:
         connection_quotas: ConnectionQuotas,
         topics: TopicFilters,
         charges: ChargeQueue | None = None,
+        dispatch: Dispatch | None = None,
+        on_closed: Callable[[int], None] | None = None,
+        on_route: Callable[[Listener, Route], None] | None = None,
     ) -> None:
+        """Open the listeners.
+
+        Args:
+            context: What all connections share.
+            settings: The daemon's settings.
+            registry: The quotas in force.
+            throttle_stats: Counts throttle times.
+            connection_quotas: Counts connections.
+            topics: Makes filters for topics.
+            charges: Takes charges for the event log, None without one.
+            dispatch: Hands admitted connections to another process, None to serve them here.
+            on_closed: Called with the number of each connection that has ended.
+            on_route: Called with each route whose broker became known, or moved.
+
+        Raises:
+            ListenError: An address can't be listened on.
+        """
         self._context = context
         self._charges = charges
         self._settings = settings
@@ -62,6 +86,9 @@ class ProxyServer:
         self._connection_quotas = connection_quotas
         self.topics = topics
         self.throttle_stats = throttle_stats
+        self._dispatch = dispatch
+        self._on_closed = on_closed
+        self._on_route = on_route
         self.served = 0
         """Number of the latest connection."""
         self.gathering = GatherBudget(settings.queued_max_request_bytes)
@@ -86,7 +113,7 @@ class ProxyServer:
                         connect_timeout_s=settings.connect_timeout_s,
                         is_shadow=settings.rules.mode is Mode.SHADOW,
                         connections=self._connections_of,
-                        serve=self._serve,
+                        serve=self._admitted,
                         on_named=self._named,
                         on_moved=self._moved,
                         on_located=self._located,
@@ -194,16 +221,19 @@ class ProxyServer:
     def _connections_of(self, route: Route) -> BrokerConnectionQuotas:
         return self._connection_quotas.broker(route.node_id)
 
-    def _serve(self, listener: Listener, accepted: AcceptedConnection) -> None:
+    def _admitted(self, listener: Listener, accepted: AcceptedConnection) -> None:
+        self.served += 1
+        (self._dispatch or self.serve)(listener, accepted, self.served)
+
+    def serve(self, listener: Listener, accepted: AcceptedConnection, number: int) -> None:
+        """Serve an admitted connection of a number."""
         rules = self._rules[listener.settings.name]
         tracker = PrincipalTracker(rules=rules, counters=self._context.counters, notify=self._context.notify)
-        self.served += 1
-        number = self.served
         connection = ProxiedConnection(
             self._context,
             self._session(listener, accepted, tracker, rules, number),
             peer=str(accepted.source),
-            on_closed=partial(self._closed, accepted),
+            on_closed=partial(self._closed, accepted, number),
             on_client=partial(_certified, listener, tracker),
         )
         connection.max_idle_ms = listener.settings.max_idle_ms
@@ -271,6 +301,13 @@ class ProxyServer:
         self.topics.thresholds.name_bootstrap(route.node_id, placeholder)
         if is_known:  # the broker has buckets already: who came in before would not be charged there
             self._context.loop.call_soon(self._drain_route, route)  # after the response that showed it has gone out
+        self._report(route)
+
+    def _report(self, route: Route) -> None:
+        """Have other processes hear of a route that has changed."""
+        for listener in self.listeners:
+            if self._on_route is not None and any(route is each for each in listener.brokers.routes):
+                self._on_route(listener, route)
 
     def _moved(self, route: Route) -> None:
         """End connections to a broker's old address after a grace period, so their clients connect again."""
@@ -278,6 +315,7 @@ class ProxyServer:
             LogEvent(event="broker moved", fields={"broker": str(route.node_id), "upstream": str(route.upstream)})
         )
         self._context.loop.call_later(MOVE_GRACE_S, self._drain_moved, route)
+        self._report(route)
 
     def _located(self, route: Route) -> None:
         """Drain connections that a bootstrap server took for a broker, so their clients connect again."""
@@ -285,6 +323,7 @@ class ProxyServer:
             LogEvent(event="broker found", fields={"broker": str(route.node_id), "upstream": str(route.upstream)})
         )
         self._context.loop.call_soon(self._drain_route, route)  # after the response that showed it has gone out
+        self._report(route)
 
     def _drain_route(self, route: Route) -> None:
         for connection, taken in list(self.connections.items()):
@@ -300,8 +339,10 @@ class ProxyServer:
             ):
                 connection.drain()
 
-    def _closed(self, accepted: AcceptedConnection, connection: ProxiedConnection) -> None:
+    def _closed(self, accepted: AcceptedConnection, number: int, connection: ProxiedConnection) -> None:
         accepted.slot.end()
+        if self._on_closed is not None:
+            self._on_closed(number)
         self.connections.pop(connection, None)
         self._context.counters.requests += connection.session.state.request_count
         if not self.connections:

@@ -143,6 +143,17 @@ class StoreRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRow:
+    """A process that serves a part of the connections."""
+
+    number: int
+    pid: int
+    connections: int
+    starts: int
+    """How often it was started, or started again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetRow:
     """The state of the daemon's fleet, as this member sees it."""
 
@@ -209,6 +220,8 @@ class DaemonStatus:
     """The fleet with which limits are shared, None without one."""
     last_hour: tuple[HourRow, ...] = ()
     """The buckets throttled longest in the last hour, minute by minute."""
+    workers: tuple[WorkerRow, ...] = ()
+    """The processes that serve connections, none where the daemon itself does."""
 
 
 _ROWS: Final[dict[str, type]] = {
@@ -219,6 +232,7 @@ _ROWS: Final[dict[str, type]] = {
     "thresholds": ThresholdRow,
     "quota_totals": QuotaTotals,
     "last_hour": HourRow,
+    "workers": WorkerRow,
 }
 _SLICE: Final = 100
 """Rows written at a time: less than a millisecond's work."""

@@ -79,7 +79,7 @@ def record_charged(policy: QuotaRegistry, rows: object, now_ms: int) -> int:
         for each in (Charged(**row) for row in rows):
             quotas = policy.cluster if each.broker == CLUSTER else policy.broker(_node_id(each.broker))
             manager = quotas.manager(QuotaType(each.quota_type), Mode(each.mode))
-            manager.record_of((each.user, each.client_id), float(each.amount), now_ms)
+            manager.bucket_of((each.user, each.client_id)).record(float(each.amount), now_ms)
     except (TypeError, ValueError) as error:
         raise ProtocolError("the charges of an upgrade can't be read") from error
     return len(rows)

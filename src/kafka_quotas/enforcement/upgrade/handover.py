@@ -8,14 +8,15 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any, Final
 
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
+from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
-from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
+from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry, Route
 from kafka_quotas.enforcement.state.measured_state import MeasuredState
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 from kafka_quotas.enforcement.upgrade.charges_since import ChargesSince
@@ -115,7 +116,9 @@ class Handover:
 
     async def _hand_over(self, sock: socket.socket) -> ChargesSince:
         sockets = self._proxy.sockets() | self._other_sockets()
-        offer = Offer(pid=os.getpid(), roles=tuple(sockets), routes=tuple(self._routes()), served=self._proxy.served)
+        offer = Offer(
+            pid=os.getpid(), roles=tuple(sockets), routes=offered_routes(self._proxy), served=self._proxy.served
+        )
         await self._loop.sock_sendall(sock, offer_message(offer))
         send_sockets(sock, list(sockets.values()))
         await self._expect(sock, STATE)
@@ -142,23 +145,30 @@ class Handover:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._drained.wait(), CHARGES_S)
 
-    def _routes(self) -> Iterator[OfferedRoute]:
-        for listener in self._proxy.listeners:
-            for route in listener.brokers.routes:
-                is_bootstrap = route in listener.brokers.bootstraps
-                if route.node_id is not None and route.is_named and (is_bootstrap or route.is_located):
-                    yield OfferedRoute(
-                        listener=listener.settings.name,
-                        node_id=route.node_id,
-                        host=route.upstream.host,
-                        port=route.upstream.port,
-                        is_bootstrap=is_bootstrap,
-                    )
-
     async def _expect(self, sock: socket.socket, wanted: str) -> None:
         message = await receive_later(self._loop, sock)
         if message != wanted:
             raise ProtocolError(f"the successor sent {message!r} where {wanted!r} belongs")
+
+
+def offered_routes(proxy: ProxyServer) -> tuple[OfferedRoute, ...]:
+    """Return all routes that another process can use."""
+    found = (offered_route(listener, route) for listener in proxy.listeners for route in listener.brokers.routes)
+    return tuple(route for route in found if route is not None)
+
+
+def offered_route(listener: Listener, route: Route) -> OfferedRoute | None:
+    """Return a route for another process, None while its broker is unknown."""
+    is_bootstrap = any(route is each for each in listener.brokers.bootstraps)
+    if route.node_id is None or not route.is_named or not (is_bootstrap or route.is_located):
+        return None
+    return OfferedRoute(
+        listener=listener.settings.name,
+        node_id=route.node_id,
+        host=route.upstream.host,
+        port=route.upstream.port,
+        is_bootstrap=is_bootstrap,
+    )
 
 
 async def receive_later(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> Any:

@@ -33,6 +33,7 @@ from kafka_quotas.enforcement.telemetry.status import (
     StoreRow,
     ThrottledClient,
     ThrottleRow,
+    WorkerRow,
     one_slice,
     status_from_json,
     status_text,
@@ -210,8 +211,11 @@ FLEET = FleetRow(
 )
 
 
+WORKER = WorkerRow(number=1, pid=7, connections=3, starts=2)
+
+
 def test_the_status_of_a_fleet_crosses_the_control_socket() -> None:
-    written = replace(status(), fleet=FLEET)
+    written = replace(status(), fleet=FLEET, workers=(WORKER,))
     work = status_text(written)
     text = ""
     try:
@@ -226,7 +230,7 @@ def served() -> dict[str, frozenset[str]]:
     """Every metric that is served, with its labels, when there is a bucket of every quota type."""
     (bucket,) = status().buckets
     buckets = tuple(replace(bucket, quota=quota) for quota in QUOTA_FAMILIES)
-    full = replace(status(), buckets=buckets, fleet=FLEET)
+    full = replace(status(), buckets=buckets, fleet=FLEET, workers=(WORKER,))
     return {
         f"{family.name}_total" if family.is_counter else family.name: frozenset(family.samples[0].labels)
         for family in families(full)

@@ -1,6 +1,8 @@
 """Ending throttle times by hand: who is let go, and that what was measured stays."""
 
+import asyncio
 import json
+from collections.abc import Awaitable
 
 import pytest
 from tests.support.daemon.decision_desk import Desk
@@ -60,20 +62,24 @@ def test_connections_of_one_client_are_one_row_with_the_longest_wait() -> None:
     assert {row.remaining_ms for row in result.unmuted} == {mutes[0].until_ms - pairs[0].now_ms}
 
 
+async def awaited(answer: bytes | Awaitable[bytes]) -> bytes:
+    assert not isinstance(answer, bytes)
+    return await answer
+
+
 def test_the_socket_lets_the_owner_end_throttle_times_and_nobody_else() -> None:
     asked: list[ClientChoice] = []
     row = UnmutedClient(
         user="alice", client_id="app", broker="1", quota="producer_byte_rate", connections=2, remaining_ms=700
     )
 
-    def unmute(choice: ClientChoice) -> Unmuted:
+    async def unmute(choice: ClientChoice) -> Unmuted:
         asked.append(choice)
         return Unmuted(unmuted=(row,))
 
     desk = ControlHandler(status=_never, decide=Desk().decider.decide, reload=_never, unmute=unmute, upgrade=_never)
     line = b'{"op":"unmute","client_id":"app","id":7}'
-    answer = desk.answer_line(line, may_reload=True)
-    assert isinstance(answer, bytes)
+    answer = asyncio.run(awaited(desk.answer_line(line, may_reload=True)))
     assert json.loads(answer)["id"] == 7
     assert unmuted_from_json(json.loads(answer)) == Unmuted(unmuted=(row,))
     refused = desk.answer_line(line, may_reload=False)
@@ -85,8 +91,7 @@ def test_the_socket_lets_the_owner_end_throttle_times_and_nobody_else() -> None:
 @pytest.mark.parametrize("names", ["", ',"client_id":7', ',"user":["alice"]'])
 def test_a_question_that_names_nobody_is_refused(names: str) -> None:
     desk = ControlHandler(status=_never, decide=Desk().decider.decide, reload=_never, unmute=_never, upgrade=_never)
-    answer = desk.answer_line(f'{{"op":"unmute"{names}}}'.encode(), may_reload=True)
-    assert isinstance(answer, bytes)
+    answer = asyncio.run(awaited(desk.answer_line(f'{{"op":"unmute"{names}}}'.encode(), may_reload=True)))
     assert json.loads(answer) == {"ok": False, "error": "unmute names a user, a client_id, or both"}
 
 

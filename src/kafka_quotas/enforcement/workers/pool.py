@@ -1,0 +1,368 @@
+"""The parent's end of its workers: they are started, get connections, hear of each other's charges, and are replaced.
+
+Invariants: a connection counts for its listener and address until its worker reports its end, or dies; a worker starts
+with all that was measured so far, and nothing reaches it twice; a worker that dies soon after its start is replaced
+after a pause, which doubles up to `LONGEST_PAUSE_S`.
+"""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Final
+
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
+from kafka_quotas.enforcement.proxy.listener import Listener
+from kafka_quotas.enforcement.proxy.proxy_server import MUTE_GRACE_S, ProxyServer
+from kafka_quotas.enforcement.quotas.quota_registry import Route
+from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot
+from kafka_quotas.enforcement.session.unmute import ClientChoice
+from kafka_quotas.enforcement.state.measured_state import MeasuredState
+from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
+from kafka_quotas.enforcement.telemetry.status import WorkerRow
+from kafka_quotas.enforcement.upgrade.handover import offered_route, offered_routes
+from kafka_quotas.enforcement.upgrade.messages import OfferedRoute
+from kafka_quotas.enforcement.workers.channel import packed
+from kafka_quotas.enforcement.workers.merged_status import sum_of
+from kafka_quotas.enforcement.workers.protocol import (
+    ChargesTaken,
+    Closed,
+    Drain,
+    Drained,
+    Handed,
+    Logged,
+    NoSocket,
+    Ready,
+    StoreChanged,
+    WantedSocket,
+    WorkerAnswer,
+    WorkerError,
+    WorkerReport,
+    WorkerRequest,
+    WorkerStart,
+    WorkerTotals,
+)
+from kafka_quotas.enforcement.workers.shared_charges import SharedCharge, SharedCharges
+from kafka_quotas.enforcement.workers.worker import IDLE_TICK_S, TICK_S, worker_settings
+from kafka_quotas.enforcement.workers.worker_process import WorkerProcess, start_process
+from kafka_quotas.system_clock import MonotonicClock
+
+START_S: Final = 120.0
+"""Longest time for the first start of all workers."""
+ANSWER_S: Final = 5.0
+"""Longest time to wait for a worker's answer."""
+END_S: Final = 5.0
+"""Seconds that a worker gets to end after it had to be drained."""
+SOON_S: Final = 10.0
+"""Life of a worker under which its end counts as a failed start."""
+FIRST_PAUSE_S: Final = 0.5
+LONGEST_PAUSE_S: Final = 30.0
+
+
+class WorkerPool:
+    """The workers of one daemon."""
+
+    def __init__(self, settings: DaemonSettings, *, clock: MonotonicClock, notify: Notify) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._notify = notify
+        self._proxy: ProxyServer | None = None
+        self._shared: SharedCharges | None = None
+        self._measured: MeasuredState | None = None
+        self._content: tuple[ChangedSnapshot, str] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._workers: dict[int, WorkerProcess] = {}
+        self.ended: list[WorkerTotals] = []
+        """Counters of the workers that have ended."""
+        self._early: list[tuple[Listener, AcceptedConnection, int]] = []
+        self._charges: list[tuple[int, list[SharedCharge]]] = []
+        self._requests = itertools.count()
+        self._is_ending = False
+        self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, proxy: ProxyServer, measured: MeasuredState, shared: SharedCharges) -> None:
+        """Start the workers and wait until all serve.
+
+        Args:
+            proxy: The parent's listeners.
+            measured: What the parent has measured, which is all.
+            shared: The parent's charges.
+
+        Raises:
+            WorkerError: One of them ends, or takes too long.
+        """
+        self._proxy, self._measured, self._shared = proxy, measured, shared
+        count = self._settings.workers
+        for number in range(1, count + 1):
+            self._spawn(number, starts=1)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(START_S):
+                while not self._all_ready and len(self._workers) == count:
+                    await self._wait_for_change()
+        if len(self._workers) < count or not self._all_ready:
+            raise WorkerError("a worker can't be started", hint="its error is above")
+        self._begin(self._share())
+
+    def apply(self, snapshot: ChangedSnapshot, store_url: str) -> None:
+        """Have the workers put a content of the store in force."""
+        self._content = (snapshot, store_url)
+        # They have all of it but what has changed.
+        changes = snapshot if snapshot.since is None else replace(snapshot, entries=())
+        self.broadcast(StoreChanged(store_url=store_url, snapshot=changes))
+
+    @property
+    def connections(self) -> int:
+        """The number of connections that workers serve."""
+        return sum(len(each.slots) for each in self._workers.values())
+
+    @property
+    def _all_ready(self) -> bool:
+        return all(each.is_ready for each in self._workers.values())
+
+    def rows(self) -> tuple[WorkerRow, ...]:
+        """Return the workers at this moment."""
+        return tuple(
+            WorkerRow(number=each.number, pid=each.process.pid, connections=len(each.slots), starts=each.starts)
+            for each in self._workers.values()
+        )
+
+    def dispatch(self, listener: Listener, accepted: AcceptedConnection, number: int) -> None:
+        """Hand an admitted connection to the worker that serves the fewest."""
+        ready = [each for each in self._workers.values() if each.is_ready]
+        if not ready:
+            self._early.append((listener, accepted, number))
+            return
+        worker = min(ready, key=lambda each: len(each.slots))
+        worker.slots[number] = accepted.slot
+        route = accepted.route
+        handed = Handed(
+            number=number,
+            listener=listener.settings.name,
+            node_id=route.node_id,
+            upstream=route.upstream,
+            is_bootstrap=any(route is each for each in listener.brokers.bootstraps),
+            is_located=route.is_located,
+            source=accepted.source,
+        )
+        worker.channel.send(handed, [accepted.client])
+
+    def broadcast(self, message: object) -> None:
+        """Send every worker a message."""
+        data = packed(message)
+        for worker in self._workers.values():
+            worker.channel.send_bytes(data)
+
+    def route_changed(self, listener: Listener, route: Route) -> None:
+        """Have the workers take up a route that has changed."""
+        offered = offered_route(listener, route)
+        if offered is not None:
+            self.broadcast(offered)
+
+    async def ask(self, of: WorkerReport | ClientChoice) -> list[object]:
+        """Return the answers of those workers that answer in time."""
+        number = next(self._requests)
+        futures = []
+        for worker in self._workers.values():
+            if worker.is_ready:
+                worker.answers[number] = future = self._loop.create_future()
+                futures.append(future)
+        self.broadcast(WorkerRequest(number=number, of=of))
+        if futures:
+            await asyncio.wait(futures, timeout=ANSWER_S)
+        for worker in self._workers.values():
+            worker.answers.pop(number, None)
+        return [each.result() for each in futures if each.done() and not each.cancelled()]
+
+    async def drain(self, timeout_s: float, *, outlasts_mutes: bool) -> int:
+        """Have the workers answer what has begun and end, and return how many connections they cut."""
+        self._is_ending = True
+        workers = list(self._workers.values())
+        for worker in workers:
+            if not worker.is_ready:
+                worker.process.kill()
+        self.broadcast(Drain(timeout_s=timeout_s, outlasts_mutes=outlasts_mutes))
+        longest_s = timeout_s + END_S + (MUTE_GRACE_S if outlasts_mutes else 0.0)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(longest_s):
+                while self._workers:
+                    await self._wait_for_change()
+        return sum(each.cut_connections for each in workers)
+
+    async def close(self) -> None:
+        """End every worker at once."""
+        self._is_ending = True
+        for task in self._tasks:
+            task.cancel()
+        for _, accepted, _ in self._early:
+            accepted.client.close()
+            accepted.slot.end()
+        for worker in list(self._workers.values()):
+            worker.channel.close()
+            worker.questions.close()
+            worker.process.kill()
+            await asyncio.to_thread(worker.process.wait)
+        self._workers.clear()
+
+    # One worker.
+
+    def _spawn(self, number: int, *, starts: int) -> None:
+        self._flush()  # what follows the first message must not be in it
+        worker = start_process(
+            self._loop,
+            number,
+            starts,
+            on_message=lambda worker, message, _: self._receive(worker, message),
+            on_question=lambda worker, message, _: self._answer(worker, message),
+            on_closed=self._lost,
+        )
+        self._workers[number] = worker
+        worker.channel.send(self._first_message(number))
+
+    def _first_message(self, number: int) -> WorkerStart:
+        assert self._proxy is not None
+        assert self._measured is not None
+        assert self._content is not None
+        snapshot, store_url = self._content
+        return WorkerStart(
+            worker=number,
+            settings=worker_settings(self._settings),
+            clock_offset_ns=self._clock.offset_ns,
+            store_url=store_url,
+            snapshot=snapshot,
+            state="".join(self._measured.text()),
+            routes=offered_routes(self._proxy),
+        )
+
+    def _receive(self, worker: WorkerProcess, message: object) -> None:
+        match message:
+            case ChargesTaken():
+                for _, charges in message.charges:
+                    self._record(charges)
+                self._charges.extend(message.charges)
+            case Closed():
+                if message.number in worker.slots:
+                    worker.slots.pop(message.number).end()
+            case Logged():
+                self._notify(message.event)
+            case OfferedRoute():
+                self._meet(message)
+            case WorkerAnswer():
+                self._take_answer(worker, message)
+            case Ready():
+                self._take_ready(worker)
+            case WorkerTotals():
+                worker.totals = message
+            case Drained():
+                worker.cut_connections = message.cut_connections
+
+    def _record(self, charges: list[SharedCharge]) -> None:
+        if self._shared is not None:
+            self._shared.record(charges, self._clock.now_ms())
+
+    def _take_answer(self, worker: WorkerProcess, answer: WorkerAnswer) -> None:
+        future = worker.answers.get(answer.number)
+        if future is not None and not future.done():
+            future.set_result(answer.result)
+
+    def _take_ready(self, worker: WorkerProcess) -> None:
+        worker.is_ready = True
+        early, self._early = self._early, []
+        for each in early:
+            self.dispatch(*each)
+        self._note_change()
+
+    @property
+    def _listeners(self) -> list[Listener]:
+        return [] if self._proxy is None else self._proxy.listeners
+
+    def _meet(self, route: OfferedRoute) -> None:
+        for listener in self._listeners:
+            if listener.settings.name == route.listener:
+                listener.meet(route.node_id, route.upstream, is_bootstrap=route.is_bootstrap)
+
+    def _answer(self, worker: WorkerProcess, question: object) -> None:
+        """Give a worker the socket of a listener, which is opened where there is none yet."""
+        assert isinstance(question, WantedSocket)
+        name, _, broker = question.role.rpartition("/")
+        listener = next(each for each in self._listeners if each.settings.name == name)
+        try:
+            if question.role not in listener.sockets() and question.upstream is not None:
+                listener.brokers.route(int(broker), question.upstream)
+            worker.questions.send(None, [listener.sockets()[question.role].dup()])
+        except (KafkaQuotasError, KeyError) as error:
+            message = error.message if isinstance(error, KafkaQuotasError) else f"{question.role} has no listener"
+            hint = error.hint if isinstance(error, KafkaQuotasError) else None
+            worker.questions.send(NoSocket(message=message, hint=hint))
+
+    def _lost(self, worker: WorkerProcess) -> None:
+        """Take note that a worker has ended, and start another one in its place."""
+        self._begin(self._replace(worker))
+
+    async def _replace(self, worker: WorkerProcess) -> None:
+        worker.questions.close()
+        served = len(worker.slots)
+        for slot in worker.slots.values():
+            slot.end()
+        worker.slots.clear()
+        self.ended.append(worker.totals)
+        self.ended = [sum_of(self.ended)]
+        for future in worker.answers.values():
+            future.cancel()
+        was_ready = worker.is_ready
+        worker.is_ready = False
+        code = await asyncio.to_thread(worker.process.wait)
+        self._workers.pop(worker.number, None)
+        self._note_change()
+        if self._is_ending:
+            return
+        fields: dict[str, str | float] = {
+            "worker": worker.number,
+            "pid": worker.process.pid,
+            "exit_code": code,
+            "connections": served,
+        }
+        lived_s = self._loop.time() - worker.started_s
+        pause_s = 0.0
+        if not was_ready or lived_s < SOON_S:
+            pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(worker.starts - 1, 10))
+        event = "a worker has ended; another one takes its place"
+        self._notify(LogEvent(event=event, level=LogLevel.ERROR, fields={**fields, "pause_s": pause_s}))
+        self._loop.call_later(pause_s, self._spawn_again, worker.number, worker.starts + 1)
+
+    def _spawn_again(self, number: int, starts: int) -> None:
+        if not self._is_ending:
+            self._spawn(number, starts=starts)
+
+    # What happens by the clock.
+
+    async def _share(self) -> None:
+        while True:
+            pause_s = TICK_S if self._flush() else IDLE_TICK_S
+            await asyncio.sleep(pause_s)
+
+    def _flush(self) -> bool:
+        """Send the workers what all processes have charged since the last time, and return whether any has."""
+        assert self._shared is not None
+        own = self._shared.take(self._clock.now_ms())
+        charges, self._charges = self._charges, []
+        if own:
+            charges.append((0, own))
+        if charges and self._workers:
+            self.broadcast(ChargesTaken(charges=tuple(charges)))
+        return bool(charges)
+
+    def _begin(self, work: Coroutine[object, object, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _note_change(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def _wait_for_change(self) -> None:
+        await self._changed.wait()

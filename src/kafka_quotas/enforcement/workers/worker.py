@@ -1,0 +1,397 @@
+"""A worker: a process that serves the connections its parent hands to it.
+
+It has no store, no state file and no socket that clients or operators reach. It ends when its parent is gone.
+"""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
+from typing import Final
+
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.quotas.bucket_pool import BucketPool
+from kafka_quotas.enforcement.config.address import Address, ListenError
+from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.content.quota_content import QuotaContent
+from kafka_quotas.enforcement.event_log.writer import EventLogWriter
+from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
+from kafka_quotas.enforcement.proxy.acceptor import LISTEN_HINT
+from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
+from kafka_quotas.enforcement.proxy.inherited_sockets import InheritedSockets
+from kafka_quotas.enforcement.proxy.listener import Listener
+from kafka_quotas.enforcement.proxy.proxied_connection import ProxyContext
+from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
+from kafka_quotas.enforcement.proxy.quiet_connections import QuietConnections
+from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry, Route
+from kafka_quotas.enforcement.quotas.store_watcher import StoreState
+from kafka_quotas.enforcement.session.unmute import ClientChoice
+from kafka_quotas.enforcement.state.measured_state import measured_state
+from kafka_quotas.enforcement.state.state_file import parse_state
+from kafka_quotas.enforcement.telemetry.counters import Counters
+from kafka_quotas.enforcement.telemetry.log import LogEvent, error_text
+from kafka_quotas.enforcement.telemetry.status import run_sliced
+from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
+from kafka_quotas.enforcement.topics.filters import TopicFilters
+from kafka_quotas.enforcement.upgrade.handover import offered_route
+from kafka_quotas.enforcement.upgrade.messages import OfferedRoute
+from kafka_quotas.enforcement.workers.channel import Channel, receive_blocking, send_blocking
+from kafka_quotas.enforcement.workers.protocol import (
+    ChargesTaken,
+    Closed,
+    Drain,
+    Drained,
+    Handed,
+    Logged,
+    NoSocket,
+    Ready,
+    StoreChanged,
+    WantedSocket,
+    WorkerAnswer,
+    WorkerReport,
+    WorkerRequest,
+    WorkerStart,
+    WorkerTotals,
+)
+from kafka_quotas.enforcement.workers.shared_charges import SharedCharges
+from kafka_quotas.system_clock import MonotonicClock
+
+TICK_S: Final = 0.01
+"""Pause between two messages about what was charged."""
+IDLE_TICK_S: Final = 0.05
+"""The same while nothing is charged."""
+BUSY_PART: Final = 20
+"""How many times as long as it takes to write them is waited until the next one."""
+TOTALS_S: Final = 1.0
+"""Pause between two messages with the counters: what a worker that is killed takes with it."""
+EXPIRY_S: Final = 60.0
+"""Seconds between two searches for idle buckets."""
+
+
+class ParentSockets(InheritedSockets):
+    """The listening sockets of the parent, of which a worker needs the ports and accepts from none."""
+
+    def __init__(self, questions: socket.socket) -> None:
+        super().__init__()
+        self._questions = questions
+
+    def bind(
+        self,
+        role: str,
+        host: str,
+        ports: Iterable[int],
+        *,
+        upstream: Address | None = None,
+        hint: str = LISTEN_HINT,
+    ) -> socket.socket:
+        """Return a copy of the parent's socket for a role, which the parent opens where it has none.
+
+        Raises:
+            ListenError: The parent can't open it, or is gone.
+        """
+        del host, ports, hint  # the parent has the same settings
+        try:
+            send_blocking(self._questions, WantedSocket(role=role, upstream=upstream))
+            answer, sockets = receive_blocking(self._questions)
+        except OSError as error:
+            raise ListenError("the daemon's main process is gone") from error
+        if isinstance(answer, NoSocket):
+            raise ListenError(answer.message, hint=answer.hint)
+        return sockets[0]
+
+
+class Worker:
+    """The parts of a worker, in its event loop."""
+
+    def __init__(self, start: WorkerStart, events: socket.socket, questions: socket.socket) -> None:
+        self._start = start
+        self._loop = asyncio.get_running_loop()
+        self._clock = MonotonicClock(start.clock_offset_ns)
+        self._counters = Counters()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        settings = self._settings = start.settings
+        rules = settings.rules
+        self._channel = Channel(self._loop, events, on_message=self._receive, on_closed=self._orphaned)
+        self._policy = QuotaRegistry(
+            rules.window,
+            mutation_window=rules.mutation_window,
+            mutations=rules.mutations.algorithm,
+            policies=rules.policies,
+            pool=BucketPool(settings.max_bucket_bytes, self._clock),
+        )
+        self._topics = TopicFilters(rules, counters=self._counters, notify=self._notify, clock=self._clock)
+        self._connections = ConnectionQuotas(rules.window)
+        self._store_url = start.store_url
+        self._content = QuotaContent(
+            settings,
+            self._policy,
+            connections=self._connections,
+            topics=self._topics,
+            store_url=lambda: self._store_url,
+            proxy=lambda: self._proxy,
+            notify=self._ignore,
+        )
+        self._proxy: ProxyServer | None = None
+        self._use_files()
+        self._content.apply(start.snapshot)
+        self._events = self._open_event_log()
+        sockets = ParentSockets(questions)
+        context = ProxyContext(
+            loop=self._loop,
+            clock=self._clock,
+            counters=self._counters,
+            notify=self._notify,
+            sockets=sockets,
+            accepts=False,
+        )
+        proxy = self._served = self._proxy = ProxyServer(
+            context,
+            settings=settings,
+            registry=self._policy,
+            throttle_stats=ThrottleStats(self._notify),
+            connection_quotas=self._connections,
+            topics=self._topics,
+            charges=None if self._events is None else self._events.charges,
+            on_closed=lambda number: self._channel.send(Closed(number=number)),
+            on_route=self._route_changed,
+        )
+        self._meet(start.routes)
+        measured = measured_state(proxy, self._policy, self._connections, rules, self._clock, notify=self._ignore)
+        measured.restore(parse_state(start.state, "the main process"), "the main process")
+        self._shared = SharedCharges(self._policy, self._topics.thresholds)
+        self._reporter = self._make_reporter(proxy)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Serve what the parent hands over, until it has drained or the parent is gone."""
+        self._channel.send(Ready())
+        proxy = self._served
+        quiet = QuietConnections(connections=lambda: proxy.connections, clock=self._clock, counters=self._counters)
+        for work in (quiet.watch(proxy.shortest_idle_ms), quiet.watch_gathering(proxy.gathering)):
+            self._begin(work)
+        for work in (self._share(), self._count(), self._expire()):
+            self._begin(work)
+        try:
+            await self._ended
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            proxy.close()
+            if self._events is not None:
+                self._events.close()
+            self._channel.close()
+
+    def _begin(self, work: Coroutine[object, object, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        # Without one of its parts a worker is no worker: its parent starts another one.
+        if not task.cancelled() and task.exception() is not None and not self._ended.done():
+            self._ended.set_exception(task.exception() or RuntimeError())
+
+    def _make_reporter(self, proxy: ProxyServer) -> Reporter:
+        state = StoreState(url=self._store_url, revision="", confirmed_ms=self._clock.now_ms())
+        return Reporter(
+            settings=self._settings,
+            clock=self._clock,
+            counters=self._counters,
+            proxy=proxy,
+            policy=self._policy,
+            throttle_stats=proxy.throttle_stats,
+            store=lambda: state,
+            events=self._events,
+            event_loop=type(self._loop).__module__.partition(".")[0],
+        )
+
+    def _open_event_log(self) -> EventLogWriter | None:
+        if self._settings.event_log is None:
+            return None
+
+        def notify(event: LogEvent) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._notify, event)
+
+        events = EventLogWriter(self._settings.event_log, notify=notify)
+        events.start()
+        return events
+
+    def _notify(self, event: LogEvent) -> None:
+        self._channel.send(Logged(event=event))
+
+    def _ignore(self, event: LogEvent) -> None:
+        """Log nothing: the parent has logged the same."""
+
+    def _use_files(self) -> None:
+        for use in [file.read() for file in self._content.files()]:
+            use()
+
+    # What the parent sends.
+
+    def _receive(self, message: object, sockets: list[socket.socket]) -> None:
+        match message:
+            case ChargesTaken():
+                now_ms = self._clock.now_ms()
+                for worker, charges in message.charges:
+                    if worker != self._start.worker:
+                        self._shared.record(charges, now_ms)
+            case Handed():
+                self._serve(message, sockets[0])
+            case OfferedRoute():
+                self._meet((message,))
+            case StoreChanged():
+                self._store_url = message.store_url
+                self._content.apply(message.snapshot)
+            case WorkerRequest():
+                self._begin(self._answer(message))
+            case Drain():
+                self._begin(self._drain(message))
+
+    def _serve(self, handed: Handed, client: socket.socket) -> None:
+        client.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
+        listener = next(each for each in self._served.listeners if each.settings.name == handed.listener)
+        try:
+            route = self._route(listener, handed)
+        except KafkaQuotasError as error:
+            self._notify(LogEvent.failure("connection closed: its broker has no listener here", error))
+            client.close()
+            self._channel.send(Closed(number=handed.number))
+            return
+        connections = self._connections.broker(route.node_id)
+        slot = connections.began(handed.listener, recorded=connections.rates)
+        slot.came_from(handed.source.host)
+        accepted = AcceptedConnection(client=client, route=route, source=handed.source, slot=slot)
+        self._served.serve(listener, accepted, handed.number)
+
+    def _route(self, listener: Listener, handed: Handed) -> Route:
+        """Return this process's route to the broker of a connection."""
+        brokers = listener.brokers
+        if handed.is_bootstrap or handed.node_id is None:
+            found = [route for route in brokers.bootstraps if route.upstream == handed.upstream]
+            return found[0] if found else brokers.bootstraps[0]
+        if handed.is_located:
+            return brokers.route(handed.node_id, handed.upstream)
+        brokers.announce(handed.node_id)
+        route = brokers.known(handed.node_id)
+        assert route is not None
+        if not route.is_located:
+            route.upstream = handed.upstream
+        return route
+
+    def _meet(self, routes: Iterable[OfferedRoute]) -> None:
+        for listener in self._served.listeners:
+            for route in routes:
+                if route.listener == listener.settings.name:
+                    listener.meet(route.node_id, route.upstream, is_bootstrap=route.is_bootstrap)
+
+    def _route_changed(self, listener: Listener, route: Route) -> None:
+        offered = offered_route(listener, route)
+        if offered is not None:
+            self._channel.send(offered)
+
+    async def _answer(self, request: WorkerRequest) -> None:
+        result: object
+        try:
+            match request.of:
+                case WorkerReport.STATUS:
+                    result = await run_sliced(self._reporter.status())
+                case WorkerReport.FIGURES:
+                    result = await run_sliced(self._reporter.figures())
+                case WorkerReport.RELOAD:
+                    self._use_files()
+                    result = None
+                case ClientChoice():
+                    result = self._served.unmute(request.of)
+        except Exception as error:  # noqa: BLE001 - the parent gets an answer in any case
+            result = KafkaQuotasError(error_text(error))
+        self._channel.send(WorkerAnswer(number=request.number, result=result))
+
+    async def _drain(self, drain: Drain) -> None:
+        self._reporter.draining = True
+        cut = await self._served.drain(drain.timeout_s, outlasts_mutes=drain.outlasts_mutes)
+        self._send_charges()
+        if self._events is not None:
+            await asyncio.to_thread(self._events.close)
+        self._send_totals()
+        self._channel.send(Drained(cut_connections=cut))
+        self._end()
+
+    def _orphaned(self) -> None:
+        """Answer what has begun, for clients connect again elsewhere."""
+        self._begin(self._drain(Drain(timeout_s=self._settings.drain_timeout_s, outlasts_mutes=False)))
+
+    def _end(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    # What happens by the clock.
+
+    async def _share(self) -> None:
+        while True:
+            began_s = self._loop.time()
+            pause_s = TICK_S if self._send_charges() else IDLE_TICK_S
+            await asyncio.sleep(max(pause_s, BUSY_PART * (self._loop.time() - began_s)))
+
+    def _send_charges(self) -> bool:
+        """Send the parent what was charged here, and return whether anything was."""
+        charges = self._shared.take(self._clock.now_ms())
+        if charges:
+            self._channel.send(ChargesTaken(charges=((self._start.worker, charges),)))
+        return bool(charges)
+
+    async def _count(self) -> None:
+        while True:
+            await asyncio.sleep(TOTALS_S)
+            self._send_totals()
+
+    def _send_totals(self) -> None:
+        self._channel.send(WorkerTotals(counters=self._reporter.totals(), quota_totals=self._reporter.quota_totals()))
+
+    async def _expire(self) -> None:
+        while True:
+            await asyncio.sleep(EXPIRY_S)
+            await run_sliced(self._policy.expiry(self._clock.now_ms()))
+            await run_sliced(self._connections.expiry(self._clock.now_ms()))
+
+
+def main(loop_factory: Callable[[], asyncio.AbstractEventLoop] | None, on_started: Callable[[], None]) -> None:
+    """Run a worker whose sockets are the descriptors that the command line names.
+
+    Args:
+        loop_factory: Makes the event loop, None for asyncio's own.
+        on_started: Called when everything that lives as long as the worker is made.
+    """
+    events, questions = (socket.socket(fileno=int(each)) for each in sys.argv[1:3])
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # its parent decides when it ends
+    start, _ = receive_blocking(events)
+    assert isinstance(start, WorkerStart)
+
+    async def run() -> None:
+        try:
+            worker = Worker(start, events, questions)
+        except KafkaQuotasError as error:
+            sys.stderr.write(f"a worker can't start: {error.message}\n")
+            sys.exit(1)
+        on_started()
+        await worker.run()
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(run())
+
+
+def worker_settings(settings: DaemonSettings) -> DaemonSettings:
+    """Return a daemon's settings as one of its workers has them."""
+    return replace(
+        settings,
+        workers=1,
+        connection_rate=None,
+        max_connections=None,
+        queued_max_request_bytes=max(1, settings.queued_max_request_bytes // settings.workers),
+    )

@@ -1,0 +1,75 @@
+"""The status of several processes is that of one daemon: nothing is missing and nothing counts twice."""
+
+from dataclasses import replace
+
+from kafka_quotas.enforcement.telemetry.status import (
+    BucketRow,
+    DaemonStatus,
+    ListenerRow,
+    QuotaTotals,
+    StoreRow,
+    ThresholdRow,
+    ThrottledClient,
+    ThrottleRow,
+    WorkerRow,
+)
+from kafka_quotas.enforcement.telemetry.throttle_history import HourRow
+from kafka_quotas.enforcement.workers.merged_status import merged, sum_of
+from kafka_quotas.enforcement.workers.protocol import WorkerTotals
+
+STORE = StoreRow(url="local:", revision="1", age_ms=0, trouble=None, limits=1)
+BUCKET = BucketRow(broker="1", quota="producer_byte_rate", user="", client_id="app", limit=10.0, observed=12.0)
+CLIENT = ThrottledClient(
+    broker="1", user="u", client_id="app", quota="producer_byte_rate", entity="e", limit=10.0, observed=12.0,
+    connections=1, throttle_ms=100, remaining_ms=50,
+)  # fmt: skip
+THROTTLE = ThrottleRow(
+    quota="producer_byte_rate", user="", client_id="app", times=2, total_ms=200, upstream_times=1, upstream_total_ms=5
+)
+LISTENER = ListenerRow(broker="1", listen="127.0.0.1:9093", upstream="b:9092", connections=0)
+
+
+def status(**fields: object) -> DaemonStatus:
+    empty = DaemonStatus(
+        pid=1, uptime_ms=1, event_loop="asyncio", upstream="b:9092", throttle_style="mute", fetch_over_quota="deliver",
+        window_num=11, window_size_seconds=1, max_throttle_ms=None, draining=False, connections=0, store=STORE,
+        listeners=(LISTENER,), throttled=(), buckets=(), throttles=(), counters={"requests": 1},
+    )  # fmt: skip
+    return replace(empty, **fields)  # type: ignore[arg-type]
+
+
+def test_rows_of_one_client_become_one_row() -> None:
+    totals = (QuotaTotals(quota="producer_byte_rate", waiting=1, times=2, total_ms=200),)
+    worker = status(
+        pid=2, connections=3, throttled=(CLIENT,), throttles=(THROTTLE,), quota_totals=totals,
+        buckets=(replace(BUCKET, observed=5.0, throttle_ms=100.0, last_minute_times=2, last_minute_held_ms=90),),
+        listeners=(replace(LISTENER, connections=3),),
+        thresholds=(ThresholdRow(broker="1", topic="t", threshold=5.0, observed=4.0),),
+        last_hour=(HourRow(quota="q", user="", client_id="app", times=2, total_ms=9, minutes_ms=(4, 5)),),
+    )  # fmt: skip
+    other = replace(
+        worker,
+        pid=3,
+        throttled=(replace(CLIENT, remaining_ms=70),),
+        thresholds=(ThresholdRow(broker="1", topic="t", threshold=5.0, observed=4.5),),
+    )
+    rows = (WorkerRow(number=1, pid=2, connections=3, starts=1), WorkerRow(number=2, pid=3, connections=3, starts=2))
+    ended = [WorkerTotals(counters={"requests": 10}, quota_totals=totals)]
+    whole = merged(status(buckets=(BUCKET,)), [worker, other], rows, ended)
+    assert (whole.pid, whole.connections, whole.workers) == (1, 6, rows)
+    assert whole.listeners == (replace(LISTENER, connections=6),)
+    assert whole.throttled == (replace(CLIENT, connections=2, remaining_ms=70),)
+    assert whole.buckets == (replace(BUCKET, throttle_ms=100.0, last_minute_times=4, last_minute_held_ms=90),)
+    (throttle,) = whole.throttles
+    assert (throttle.times, throttle.total_ms, throttle.upstream_times, throttle.upstream_total_ms) == (4, 400, 2, 10)
+    (hour,) = whole.last_hour
+    assert (hour.times, hour.total_ms, hour.minutes_ms) == (4, 18, (8, 10))
+    assert whole.counters == {"requests": 13}
+    assert [(row.waiting, row.times, row.total_ms) for row in whole.quota_totals] == [(3, 6, 600)]
+    assert [row.observed for row in whole.thresholds] == [4.5]
+
+
+def test_a_daemon_whose_workers_do_not_answer_reports_what_it_knows() -> None:
+    alone = status(buckets=(BUCKET,))
+    assert merged(alone, [], ()) == replace(alone, listeners=(LISTENER,))
+    assert sum_of([]) == WorkerTotals()

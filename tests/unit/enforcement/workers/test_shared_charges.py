@@ -1,0 +1,156 @@
+"""Processes that tell each other what they charge have the same buckets, and nothing is counted twice."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_quotas.core.clock import VirtualClock
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.model.threshold import ThresholdSettings
+from kafka_quotas.core.quotas.bucket_pool import BucketPool
+from kafka_quotas.enforcement.config.client_policy import EntityPolicy, Mode, PolicyTable, Scope
+from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
+from kafka_quotas.enforcement.telemetry.counters import Counters
+from kafka_quotas.enforcement.telemetry.log import LogEvent
+from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
+from kafka_quotas.enforcement.topics.topic_cache import TopicCache
+from kafka_quotas.enforcement.workers.shared_charges import SharedCharges
+from kafka_quotas.stores.store import QuotaEntry
+
+START_MS = 1_700_000_000_000
+WINDOW = QuotaWindow(samples=11, window_s=1)
+LIMIT = 100_000.0
+
+
+class Process:
+    """One process's quotas and what it shares of them."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        cluster = EntityPolicy(entity=Entity.of(client_id="wide"), settings={"scope": Scope.CLUSTER})
+        smooth = EntityPolicy(entity=Entity.of(client_id="smooth"), settings={"mode": Mode.SMOOTH})
+        self.policy = QuotaRegistry(WINDOW, policies=PolicyTable(entities=(cluster, smooth)), pool=BucketPool())
+        limits = {"producer_byte_rate": LIMIT, "request_percentage": 10.0}
+        self.policy.apply([QuotaEntry(entity=Entity.of(client_id=None), quotas=limits)])
+        said: list[LogEvent] = []
+        self.topics = TopicCache()
+        self.thresholds = ThresholdRegistry(cache=self.topics, counters=Counters(), notify=said.append, clock=clock)
+        self.thresholds.apply_file(ThresholdSettings(topics={"busy": 600.0}, totals={None: 1000.0}))
+        self.shared = SharedCharges(self.policy, self.thresholds)
+
+    def charge(self, client_id: str, amount: float, node_id: int = 1) -> int:
+        return self.policy.broker(node_id).client("u", client_id).produce.record(amount, self.clock.now_ms())
+
+    def used(self) -> dict[tuple[str, str], float]:
+        now_ms = self.clock.now_ms()
+        return {
+            bucket.name: round(bucket.used(now_ms), 3)
+            for pairs in self.policy.pool.walk()
+            for bucket, _ in pairs
+            if bucket.used(now_ms)
+        }
+
+
+def exchange(processes: list[Process], now_ms: int) -> int:
+    """Bring to each process what the others charged, and return the number of charges."""
+    taken = [each.shared.take(now_ms) for each in processes]
+    for at, process in enumerate(processes):
+        for other, charges in enumerate(taken):
+            if other != at:
+                process.shared.record(charges, now_ms)
+    return sum(map(len, taken))
+
+
+steps = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from(("app", "wide", "smooth")), st.integers(1, 5000), st.integers(0, 900)),
+    max_size=40,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=steps)
+def test_after_each_exchange_all_processes_have_the_buckets_of_one(steps: list[tuple[int, str, int, int]]) -> None:
+    clock = VirtualClock(START_MS)
+    processes, one = [Process(clock) for _ in range(3)], Process(clock)
+    for who, client_id, amount, pause_ms in steps:
+        processes[who].charge(client_id, amount)
+        one.charge(client_id, amount)
+        exchange(processes, clock.now_ms())
+        assert [each.used() for each in processes] == [one.used()] * 3
+        clock.advance(pause_ms)
+
+
+def test_fractions_are_not_sent_to_and_fro() -> None:
+    clock = VirtualClock(START_MS)
+    processes = [Process(clock) for _ in range(2)]
+    generator = random.Random(7)
+    for _ in range(200):
+        for each in processes:
+            each.charge("app", generator.random() * 1000)
+        clock.advance(37)
+        exchange(processes, clock.now_ms())
+    assert [exchange(processes, clock.now_ms()) for _ in range(3)] == [0, 0, 0]
+
+
+def test_what_was_measured_before_is_nobody_elses() -> None:
+    clock = VirtualClock(START_MS)
+    process = Process(clock)
+    process.charge("app", 1000)
+    assert SharedCharges(process.policy, process.thresholds).take(clock.now_ms()) == []
+
+
+def test_a_bootstrap_server_that_gets_its_node_id_keeps_its_buckets() -> None:
+    clock = VirtualClock(START_MS)
+    processes = [Process(clock) for _ in range(2)]
+    for node_id in (None, 1):
+        for each in processes:
+            if node_id is not None:
+                each.policy.name_bootstrap(1, None)
+            quotas = each.policy.broker(node_id)
+            quotas.client("u", "app").produce.record(1000, clock.now_ms())
+        exchange(processes, clock.now_ms())
+    assert [set(each.policy.brokers) for each in processes] == [{1}, {1}]
+    assert [list(each.used().values()) for each in processes] == [[4000.0], [4000.0]]
+
+
+@pytest.mark.parametrize("clients", [1, 5, 3000])
+def test_every_bucket_passes_however_many_there_are(clients: int) -> None:
+    clock = VirtualClock(START_MS)
+    process = Process(clock)
+    for number in range(clients):
+        process.charge(f"app-{number}", 10)
+    found = [charge for _ in range(2 * clients // 1000 + 2) for charge in process.shared.take(clock.now_ms())]
+    assert sum(charge.amount for charge in found) == 10 * clients
+    assert process.shared.take(clock.now_ms()) == []
+
+
+def test_a_quota_that_two_processes_hold_is_that_of_one_within_a_hundredth() -> None:
+    clock = VirtualClock(START_MS)
+    processes = [Process(clock) for _ in range(2)]
+    free_ms = [START_MS] * 8
+    sent = 0.0
+    for _ in range(60 * 100):
+        clock.advance(10)
+        now_ms = clock.now_ms()
+        for client, at_ms in enumerate(free_ms):
+            if at_ms <= now_ms:
+                throttle_ms = processes[client % 2].charge("app", 2000)
+                sent += 2000
+                free_ms[client] = now_ms + max(50, throttle_ms)
+        exchange(processes, now_ms)
+    burst = LIMIT * 10
+    assert sent == pytest.approx(60 * LIMIT + burst, rel=0.02, abs=burst)
+    assert sent <= 60 * LIMIT * 1.03 + burst
+
+
+def test_topics_count_for_their_thresholds_in_every_process() -> None:
+    clock = VirtualClock(START_MS)
+    processes = [Process(clock) for _ in range(2)]
+    first, second = (each.thresholds.broker(1).topics for each in processes)
+    first.record("busy", 30_000, clock.now_ms())
+    exchange(processes, clock.now_ms())
+    clock.advance(5000)
+    assert second.rates(clock.now_ms()) == first.rates(clock.now_ms())
