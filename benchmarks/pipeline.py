@@ -29,7 +29,7 @@ from kafka_quotas.core.quotas.simulation import replay as replay_in_core
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.job import run_tasks
 from kafka_quotas.pipeline.engine.progress import ignore_progress
-from kafka_quotas.pipeline.engine.spark import run_job, tables_by_task
+from kafka_quotas.pipeline.engine.spark import LeftTable, parts_of, run_job, tables_by_task
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.change import Change
@@ -149,7 +149,11 @@ def usage_spark(data: EventTable, timed: Timed) -> None:
     with session() as spark:
 
         def work() -> int:
-            usage_tables(tables_by_task(run_job(spark, data.snapshot, job, events_count=data.count).toArrow(), job))
+            left = LeftTable(run_job(spark, data, job), job.schemas["usage"], "usage")
+            found = left.others().toArrow()
+            left.parts = parts_of(found)
+            usage_tables(tables_by_task(found, job), left)
+            left.forget()
             return data.count
 
         timed(work)
@@ -184,7 +188,7 @@ def replay_spark(data: EventTable, timed: Timed, *, shared: bool = False) -> Non
     with session() as spark:
 
         def work() -> int:
-            frame = run_job(spark, data.snapshot, job, events_count=data.count)
+            frame = run_job(spark, data, job)
             return sum(replay_tables(tables_by_task(frame.toArrow(), job), plan).whatif["n"].to_pylist())
 
         timed(work)

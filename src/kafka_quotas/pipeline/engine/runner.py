@@ -135,8 +135,8 @@ class OpenEvents:
 
         session = self._spark()
         with spark_errors(f"running {job.name} over {self._request.data}", log_file=self._request.spark.log_file):
-            frame = spark.run_job(session, self._snapshot, job, events_count=self.recorded.count)
-            kept = None if left is None else spark.LeftTable(frame, job.schemas[left].names, left)
+            frame = spark.run_job(session, self._events, job)
+            kept = None if left is None else spark.LeftTable(frame, job.schemas[left], left)
             rows = frame if kept is None else kept.others()
             found = run_watched(session, rows.toArrow, stage=job.name, watch=self._watcher.progress)
         if "numpy" in found[spark.KERNEL].unique().to_pylist():

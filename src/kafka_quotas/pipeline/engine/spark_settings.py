@@ -14,6 +14,8 @@ from kafka_quotas.core.errors import UsageError
 DEFAULT_MASTER: Final = "local[*]"
 _PARTITIONS_PER_CORE: Final = 4
 _ARROW_BATCH_ROWS: Final = 100_000
+_ARROW_BATCH_BYTES: Final = 1 << 26
+"""Rows with pieces of events, or with whole files, are large: a batch of few suffices."""
 _ENVIRONMENT_FOLDER: Final = "environment"
 _PACKED: Final = (".tar.gz", ".tgz")
 """Suffixes of archives that Spark unpacks with the permissions of their files."""
@@ -156,6 +158,7 @@ def runtime_properties(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(partitions),
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ARROW_BATCH_ROWS),
         "spark.databricks.delta.snapshotPartitions": "2",  # fifty by default, for a table of a few files
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(_ARROW_BATCH_BYTES),
     }
 
 

@@ -14,6 +14,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions, types
 
 from kafka_quotas.pipeline.engine.progress import Watch, row_counter, run_watched
+from kafka_quotas.pipeline.engine.spark import forget_archives
 from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
 from kafka_quotas.pipeline.ingest.ingested_tables import arrow_batches
 from kafka_quotas.pipeline.ingest.parse import no_collection, parse_task
@@ -102,6 +103,7 @@ def parsed_rows(session: "SparkSession", tasks: Sequence[IngestTask], *, ingest:
     known = tuple(tasks)
 
     def parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        forget_archives()
         with no_collection():
             for batch in batches:
                 for number in batch.column(0).to_pylist():

@@ -112,7 +112,7 @@ class EventTable:
         """
         if self.first_ms is None or self.last_ms is None:
             return
-        stored = [name for name in dict.fromkeys((*columns, "client", "ts_ms")) if name not in NAMES]
+        stored = stored_columns(columns)
         own = (ds.field("client") >= clients.first) & (ds.field("client") <= clients.last)
         begin_ms, end_ms = self.first_ms // _SECOND_MS * _SECOND_MS, self.last_ms + 1
         with lake_errors(f"reading {self.snapshot.lake.place(EVENTS)}"):
@@ -122,6 +122,19 @@ class EventTable:
                 rows = self.dataset.to_table(columns=stored, filter=own if within is None else own & within)
                 if rows.num_rows:
                     yield with_names(sorted_by_client(rows), self._names)
+
+    def time_spread(self) -> "TimeSpread":
+        """Return how the events spread over time.
+
+        Raises:
+            KafkaQuotasError: The table can't be read.
+        """
+        files = self.snapshot.files(EVENTS)
+        return TimeSpread(
+            begins_ms=_figures(files, "min.ts_ms", self.first_ms or 0),
+            ends_ms=_figures(files, "max.ts_ms", self.last_ms or 0),
+            events=_figures(files, "num_records", 1),
+        )
 
     @property
     def dataset(self) -> ds.Dataset:
@@ -140,6 +153,41 @@ class EventTable:
         middle_ms = begin_ms + seconds // 2 * _SECOND_MS
         yield from self._windows(own, begin_ms, middle_ms, most)
         yield from self._windows(own, middle_ms, end_ms, most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeSpread:
+    """How events spread over time, by the files that they are in: within a file they count as spread evenly."""
+
+    begins_ms: NDArray[np.int64]
+    """First time in each file."""
+    ends_ms: NDArray[np.int64]
+    """Last time in each file."""
+    events: NDArray[np.int64]
+    """Events in each file."""
+
+    def bounds_ms(self, windows: int) -> NDArray[np.int64]:
+        """Return the beginnings of all windows but the first, in whole seconds, with about equal numbers of events."""
+        begins, ends = self.begins_ms, self.ends_ms + 1
+        times = np.unique(np.concatenate([begins, ends]))
+        before = np.zeros(times.size)
+        for begin, end, count in zip(begins.tolist(), ends.tolist(), self.events.tolist(), strict=True):
+            before += np.clip((times - begin) / (end - begin), 0, 1) * count
+        found = np.interp(np.arange(1, windows) / windows * before[-1], before, times)
+        return np.unique(found.astype(np.int64) // _SECOND_MS * _SECOND_MS)
+
+
+def stored_columns(columns: Iterable[str]) -> list[str]:
+    """Return the columns of events to read, from which `with_names` makes the wanted ones."""
+    return [name for name in dict.fromkeys((*columns, "client", "ts_ms")) if name not in NAMES]
+
+
+def _figures(files: pa.Table, name: str, otherwise: int) -> NDArray[np.int64]:
+    """Return a figure of each file, which Delta need not know."""
+    if name not in files.column_names:
+        return np.full(files.num_rows, otherwise)
+    found: NDArray[np.int64] = pc.fill_null(files[name], otherwise).to_numpy()
+    return found
 
 
 def with_names(events: pa.Table, names: pa.Table) -> pa.Table:

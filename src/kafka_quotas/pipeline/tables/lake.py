@@ -70,9 +70,12 @@ def lake_url(text: str) -> str:
 
 
 def hadoop_url(url: str) -> str:
-    """Return the place of a data folder as Spark names it, from delta-rs' name."""
+    """Return the place of a data folder as Spark names it, from delta-rs' name.
+
+    Hadoop takes a blank or a percent sign in a path as it stands.
+    """
     if not _SCHEME.match(url):
-        return Path(url).as_uri()
+        return f"file://{url}"
     return f"s3a{url.removeprefix('s3')}" if url.startswith("s3://") else url
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -100,8 +100,8 @@ class FolderSnapshot:
             ]
             schema = _with_dictionaries(table.arrow_schema(), dictionaries)
             found = ds.FileSystemDataset(parts, schema, form, filesystem=self.lake.filesystem(table))
-        needed = self._needed_filter(opened)
-        return found if needed is None else found.filter(needed)
+        needed = self.needed(table)
+        return found if needed is None else found.filter(ds.field("ingest").isin(pa.array(needed, pa.int64())))
 
     def read(self, table: TableSchema, *, columns: Sequence[str] | None = None, ingest: int | None = None) -> pa.Table:
         """Read a small table, or the rows of one ingest.
@@ -114,16 +114,30 @@ class FolderSnapshot:
             only = None if ingest is None else ds.field("ingest") == ingest
             return rows.to_table(columns=list(columns or table.column_names), filter=only)
 
-    def _needed_filter(self, opened: "DeltaTable") -> Any:
-        """Return a filter for the rows that count, None where all do."""
-        files = pa.table(opened.get_add_actions(flatten=True))
-        known = self.ingests
+    def files(self, table: TableSchema) -> pa.Table:
+        """Return the files of a table with what Delta knows of them.
+
+        `path` is relative to the table, `num_records` the number of rows; `min.NAME` and `max.NAME` are bounds of
+        columns, which need not be there.
+
+        Raises:
+            KafkaQuotasError: The table can't be read.
+        """
+        return pa.table(self.delta(table).get_add_actions(flatten=True))
+
+    def needed(self, table: TableSchema) -> list[int] | None:
+        """Return the ingests whose rows of a table count, None where all its rows do.
+
+        Raises:
+            KafkaQuotasError: The table can't be read.
+        """
+        files, known = self.files(table), self.ingests
         if files.num_rows and {"min.ingest", "max.ingest"} <= set(files.column_names):
             lowest, highest = files["min.ingest"], files["max.ingest"]
             is_whole = pc.and_(pc.equal(lowest, highest), pc.is_in(lowest, value_set=pa.array(known, pa.int64())))
             if pc.all(pc.fill_null(is_whole, False)).as_py():  # noqa: FBT003 - Arrow's own signature
                 return None
-        return ds.field("ingest").isin(pa.array(known, pa.int64())) if files.num_rows else None
+        return known if files.num_rows else None
 
 
 def _with_dictionaries(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:

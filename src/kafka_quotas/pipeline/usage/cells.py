@@ -15,7 +15,11 @@ from kafka_quotas.pipeline.tables.lake import hadoop_url, lake_url
 from kafka_quotas.pipeline.tables.schemas import USAGE
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from pyspark.sql import DataFrame
+
+    from kafka_quotas.pipeline.engine.spark import LeftTable
 
 TOTALS: Final = ("bytes", "requests", "thread_ms", "mutations", "throttle_ms", "throttled")
 _LONGEST_S: Final = 3600
@@ -62,27 +66,35 @@ class LocalCells:
 
 
 class SparkCells:
-    """The rows in a frame of Spark's, with the columns of `usage`."""
+    """The rows as a job left them with Spark's executors.
 
-    def __init__(self, frame: "DataFrame") -> None:
-        self._frame = frame
+    `ids` are the entities of each task's buckets.
+    """
+
+    def __init__(self, left: "LeftTable", ids: "Sequence[NDArray[np.int64]]") -> None:
+        self._left = left
+        self._ids = ids
 
     def totals(self) -> pa.Table:
         """Sum the longest windows on the executors."""
         from pyspark.sql import functions  # noqa: PLC0415 - only Spark's engine has it
 
-        longest = self._frame.where(functions.col("window_s") == _LONGEST_S)
-        return longest.groupBy("entity_id").agg(*(functions.sum(name).alias(name) for name in TOTALS)).toArrow()
+        sums = (functions.sum(name).alias(name) for name in TOTALS)
+        return self._frame(_LONGEST_S).groupBy("entity_id").agg(*sums).toArrow()
 
     def of(self, entity_ids: Sequence[int], *, window_s: int) -> pa.Table:
         """Filter the rows on the executors."""
         from pyspark.sql import functions  # noqa: PLC0415 - as above
 
-        rows = self._frame.where(functions.col("window_s") == window_s)
-        return rows.where(functions.col("entity_id").isin(list(entity_ids))).orderBy(*_ORDER).toArrow()
+        own = functions.col("entity_id").isin(list(entity_ids))
+        return self._frame(window_s).where(own).orderBy(*_ORDER).toArrow()
 
     def write(self, out: str) -> None:
         """Let the executors write the rows, each range of entities in a file of its own."""
-        ordered = self._frame.repartitionByRange("entity_id").sortWithinPartitions(*_ORDER)
+        ordered = self._frame().repartitionByRange("entity_id").sortWithinPartitions(*_ORDER)
         writer = ordered.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         writer.save(f"{hadoop_url(lake_url(out))}/{USAGE.name}")
+
+    def _frame(self, window_s: int | None = None) -> "DataFrame":
+        only = None if window_s is None else pc.field("window_s") == window_s
+        return self._left.with_entities(self._ids, USAGE.column_names, only=only)

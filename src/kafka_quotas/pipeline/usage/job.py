@@ -66,7 +66,7 @@ def usage_tables(tasks: Sequence[Tables], left: "LeftTable | None" = None) -> Us
     if left is None:
         cells = LocalCells(joined([each["usage"] for each in tasks], ids, USAGE, order=_ORDER))
     else:
-        cells = SparkCells(left.with_entities(ids, USAGE.column_names))
+        cells = SparkCells(left, ids)
     return UsageTables(
         entities=entities,
         cells=cells,

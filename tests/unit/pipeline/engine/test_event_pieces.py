@@ -1,0 +1,85 @@
+"""Pieces of files for tasks on Spark, without Spark: the slices and results of the local engine."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.support.pipeline.events import BASE_MS, events_folder, open_table, proposal, random_events, run_here
+
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.pipeline.engine import event_pieces as pieces
+from kafka_quotas.pipeline.engine.job import Job
+from kafka_quotas.pipeline.replay.job import replay_job, replay_tables
+from kafka_quotas.pipeline.replay.task import ReplayPlan
+from kafka_quotas.pipeline.tables.client_ranges import EventTable, TimeSpread, stored_columns
+from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, CLIENTS, EVENTS
+from kafka_quotas.pipeline.tables.table import TableSchema
+
+PLAN = ReplayPlan(proposals=(proposal("users", (Entity.of(user=None), {"producer_byte_rate": 20_000.0})),))
+
+
+def contents(events: EventTable, table: TableSchema) -> Iterator[pa.Buffer]:
+    """The bytes of the files of a table, as Spark's own source hands them over."""
+    for path in events.snapshot.files(table)["path"].to_pylist():
+        yield pa.py_buffer((Path(events.snapshot.lake.place(table)) / path).read_bytes())
+
+
+def cut(events: EventTable, job: Job, *, by_rows: bool = False) -> list[pieces.Piece]:
+    """All pieces, in the order in which Spark brings them: by part and window, else any."""
+    ranges = events.ranges(shift=job.shift, workers=1)
+    parts, needed = pieces.Parts.of(ranges, events.time_spread()), events.snapshot.needed(EVENTS)
+    columns, ingests = stored_columns(job.columns), events.snapshot.ingests
+    found = [piece for each in contents(events, CLIENTS) for piece in pieces.name_pieces(each, parts, ingests=ingests)]
+    if by_rows:
+        rows = events.snapshot.delta(EVENTS).to_pyarrow_table(columns=[*columns, "ingest"])
+        found += pieces.row_pieces(rows, parts, columns=columns, ingests=needed)
+    else:
+        for each in contents(events, EVENTS):
+            found += pieces.event_pieces(each, parts, columns=columns, ingests=needed)
+    random.Random(1).shuffle(found)
+    return sorted(found, key=lambda piece: (piece.part, piece.window))
+
+
+@pytest.mark.parametrize("by_rows", [False, True], ids=["files", "rows"])
+def test_tasks_over_pieces_find_what_the_local_engine_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, by_rows: bool
+) -> None:
+    folder = events_folder(tmp_path / "data", random_events(2_000, seed=5), ingests=3)
+    job = replay_job(PLAN)
+    expected = replay_tables(run_here(job, folder), PLAN)
+    for most in (1 << 20, 100):  # a part in one window, and in several
+        monkeypatch.setattr(pieces, "SLICE_EVENTS", most)
+        found = cut(open_table(folder), job, by_rows=by_rows)
+        assert (max(piece.window for piece in found) > 2) == (most == 100)
+        tables = replay_tables([job.task(own) for _, own in pieces.slices_of_parts(found)], PLAN)
+        assert tables.entities.to_pylist() == expected.entities.to_pylist()
+        assert tables.whatif.to_pylist() == expected.whatif.to_pylist()
+    assert sum(expected.whatif["throttled_n"].to_pylist()) > 100
+
+
+def test_rows_of_an_ingest_that_was_killed_are_in_no_piece(tmp_path: Path) -> None:
+    folder = events_folder(tmp_path / "data", random_events(300), ingests=2)
+    events = open_table(folder)
+    first = EventTable(events.snapshot.until(1))  # the second ingest's files are there, but its change is not
+    job = replay_job(PLAN)
+    slices = [each for _, own in pieces.slices_of_parts(cut(first, job)) for each in own]
+    assert sum(each.num_rows for each in slices) == first.count == 150
+    assert first.snapshot.needed(EVENTS) is None
+    events_of_first = list(contents(events, EVENTS))
+    parts = pieces.Parts.of(events.ranges(shift=0, workers=1), events.time_spread())
+    columns = stored_columns(CHARGE_COLUMNS)
+    kept = [
+        piece for each in events_of_first for piece in pieces.event_pieces(each, parts, columns=columns, ingests=[1])
+    ]
+    assert sum(pieces.unpacked(piece.content).num_rows for piece in kept) == 150
+
+
+def test_windows_have_about_equal_numbers_of_events_whatever_a_stray_year_says() -> None:
+    begins = np.array([BASE_MS, BASE_MS + 3_600_000, 2_051_222_400_000])
+    spread = TimeSpread(begins_ms=begins, ends_ms=begins + 3_599_999, events=np.array([9_000, 3_000, 1]))
+    bounds = spread.bounds_ms(4)
+    assert (bounds % 1000 == 0).all()
+    assert ((bounds - BASE_MS) // 60_000).tolist() == [20, 40, 60]
