@@ -6,6 +6,8 @@
   share the machine. Aim: the raw client has at least 0.95 of the best.
 - `recorder`: what counting costs per record, as each client calls it. Aim: at most 1 us.
 - `pacing`: how many records were sent by the end of a run, against how many were due. Aim: within 1 %.
+- `clients`: 1,000 raw clients at once, without a warm-up: how late they sent, and what their books say. Aim: none late
+  by more than 100 ms, none unsent. Twice, as the first one warms the broker.
 - `memory`: what a recorder and the schedules hold after an hour, and after a day, of virtual time.
 
 Rounds take turns, so that a busy machine is unfair to nobody; the best round counts. `others` is the CPU that other
@@ -19,6 +21,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -40,7 +43,9 @@ from kafka_quotas.loadtest.record.recorder import Recorder
 TOPIC = "bench"
 PARTITIONS = 4
 BATCH_BYTES = 1_000_000
-PARTS = ("speed", "recorder", "pacing", "memory")
+PARTS = ("speed", "recorder", "pacing", "clients", "memory")
+CLIENTS = 1000
+LATE_US = 100_000
 WARMUP_S = 2.0
 RATES = (10, 1_000, 10_000, 50_000)
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -264,6 +269,39 @@ def pacing(kafka: Kafka, *, seconds: float) -> None:
         print(f"| {rate:,} | " + " | ".join(cells) + " |", flush=True)
 
 
+def clients(kafka: Kafka, *, seconds: float) -> None:
+    """Print how late a thousand clients sent, each 2 records/s."""
+    scenario = {
+        "schema": "kafka-quotas.scenario/1",
+        "name": "clients",
+        "title": "a thousand raw clients",
+        "duration": f"{seconds:g}s",
+        "warmup": "0s",
+        "topics": [{"name": "written", "partitions": PARTITIONS}],
+        "entities": [
+            {"client-id": "app-{n}", "count": CLIENTS, "does": "produce", "topic": "written"}
+            | {"client": "raw", "rate": "2rec/s", "record-size": 100}
+        ],
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "clients.yaml"
+        file.write_text(json.dumps(scenario), encoding="utf-8")
+        command = [str(Path(sys.executable).with_name("kafka-quotas")), "load-test", "run", str(file), "--yes"]
+        options = ["--bootstrap-server", kafka.bootstrap, "--journal-dir", folder, "--output", "json"]
+        all_s, begin_s = cpu_of_all(), time.monotonic()
+        done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+        busy = (cpu_of_all() - all_s) / (time.monotonic() - begin_s)
+    entities = json.loads(done.stdout)["entities"]
+    delays = [each["latency"]["schedule_delay"] for each in entities]
+    books = {name: sum(each["books"][name] for each in entities) for name in ("due", "acknowledged", "unsent")}
+    late = sum(delay["p99_us"] > LATE_US for delay in delays)
+    longest_ms = max(delay["max_us"] for delay in delays) / 1000
+    print(
+        f"\n{CLIENTS:,} raw clients for {seconds:g} s: {late} late, by {longest_ms:.0f} ms at most; {books}", flush=True
+    )
+    print(f"all processes took {busy:.2f} cores meanwhile", flush=True)
+
+
 def memory() -> None:
     """Print the memory held after an hour and after a day."""
     print("\nmemory held by a recorder and three schedules, KiB")
@@ -306,7 +344,7 @@ def main() -> None:
         recorder()
     if "memory" in parts:
         memory()
-    if {"speed", "pacing"} & set(parts):
+    if {"speed", "pacing", "clients"} & set(parts):
         if shutil.which("java") is None:
             sys.exit("a real broker needs java")
         small = {"log.retention.bytes": "100000000", "log.segment.bytes": "50000000"}
@@ -316,6 +354,9 @@ def main() -> None:
             admin.create_topics([topic])[TOPIC].result(30)
             if "pacing" in parts:
                 pacing(kafka, seconds=given.seconds)
+            if "clients" in parts:
+                for _ in range(2):  # a broker that has just started takes the processors that the clients need
+                    clients(kafka, seconds=given.seconds)
             if "speed" in parts:
                 speed(kafka, rounds=given.rounds, seconds=given.seconds, processes=tuple(given.processes))
 

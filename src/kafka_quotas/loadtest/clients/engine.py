@@ -12,8 +12,8 @@ from typing import Final, Protocol
 
 from kafka_quotas.loadtest.clients.pacer import Pacer
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
-from kafka_quotas.loadtest.plan.schedule import schedule_of
-from kafka_quotas.loadtest.plan.workload import MutationFlood, Workload
+from kafka_quotas.loadtest.plan.schedule import NS_PER_S, schedule_of
+from kafka_quotas.loadtest.plan.workload import Arrival, MutationFlood, Workload
 from kafka_quotas.loadtest.record.books import Books
 from kafka_quotas.loadtest.record.recorder import Recorder, room_for
 
@@ -28,6 +28,12 @@ class RunClock:
     measure_from_ns: int
     """End of the warm-up."""
     end_ns: int
+
+    def postponed(self, by_ns: int) -> "RunClock":
+        """Return the same run, which begins later."""
+        return RunClock(
+            start_ns=self.start_ns + by_ns, measure_from_ns=self.measure_from_ns + by_ns, end_ns=self.end_ns + by_ns
+        )
 
     def part_of(self, entity: ClientLoad) -> tuple[int, int]:
         """Return when a client starts and stops to take part, in nanoseconds of the same clock."""
@@ -67,13 +73,25 @@ class WireCount:
         return self.wire_bytes / self.payload_bytes if self.payload_bytes else 1.0
 
 
+def phase_ns(entity: ClientLoad, index: int, *, of: int) -> int:
+    """Return how long after its start the first of a client's even arrivals is due, below their distance.
+
+    Each client of a run has its own share of that time. Without it a thousand clients with one rate would all be due at
+    the same instants, and most of them late.
+    """
+    rate = entity.arrivals_per_second
+    if entity.arrival is not Arrival.CONSTANT or entity.ramp or not rate:
+        return 0
+    return int(NS_PER_S * index / (rate * of))
+
+
 class LoadClient:
     """One client of a run: its load, its part of the run, and what came of it."""
 
     def __init__(self, plan: LoadPlan, entity: ClientLoad, clock: RunClock) -> None:
         self.plan = plan
         self.entity = entity
-        self.index = plan.entities.index(entity)
+        self.index = next(at for at, each in enumerate(plan.entities) if each is entity)  # they take long to compare
         self.recorder = clock.recorder(plan)
         self.wire = WireCount()
         """Bytes on the wire against bytes of payload."""
@@ -87,7 +105,15 @@ class LoadClient:
         self.trouble: Exception | None = None
         """The last error that did not end the run, which reports it if nothing is ever acknowledged."""
         self.start_ns, self.end_ns = clock.part_of(entity)
-        self.pacer = Pacer(schedule_of(entity, seed=plan.seed + self.index), origin_ns=self.start_ns, loop=entity.loop)
+        origin_ns = self.start_ns + phase_ns(entity, self.index, of=len(plan.entities))
+        self.pacer = Pacer(schedule_of(entity, seed=plan.seed + self.index), origin_ns=origin_ns, loop=entity.loop)
+
+    def postpone(self, by_ns: int) -> None:
+        """Begin later than was planned: a run begins when all of its clients are made."""
+        self.start_ns += by_ns
+        self.end_ns += by_ns
+        self.pacer.postpone(by_ns)
+        self.recorder.postpone(by_ns)
 
     @property
     def is_active(self) -> bool:
@@ -108,7 +134,7 @@ class LoadClient:
     def settle(self, end_ns: int) -> None:
         """Record the arrivals that were due by the end of the client's part and never sent."""
         self.end_ns = min(self.end_ns, end_ns)
-        late = self.pacer.overdue(self.end_ns)
+        late = self.pacer.overdue(self.end_ns - 1)  # what is due at the end is no part of the run
         self._overdue = len(late)
         self._record_unsent(late, until_ns=self.end_ns)
 
@@ -123,7 +149,7 @@ class LoadClient:
             due = recorder.sent + unsent
             settled = 0
         else:
-            due = max(pacer.taken, pacer.due_by(self.end_ns))
+            due = max(pacer.taken, pacer.due_by(self.end_ns - 1))
             settled = pacer.due_by(self.end_ns - int(answer_ms * 1e6))
         return Books(
             due=due,
@@ -152,6 +178,11 @@ class SoloClient(LoadClient):
         """The client itself."""
         return (self,)
 
+    @property
+    def head_start_ns(self) -> int:
+        """Always 0: its library connects when it has something to send."""
+        return 0
+
     def takes_part(self, stop: threading.Event) -> bool:
         """Return whether the client still sends, which it does until the run stops."""
         return self.is_active and not stop.is_set()
@@ -163,6 +194,11 @@ class ClientEngine(Protocol):
     @property
     def clients(self) -> Sequence[LoadClient]:
         """The clients, whose recorders fill while the engine runs."""
+        ...
+
+    @property
+    def head_start_ns(self) -> int:
+        """How long before the start of the run its thread begins, to have its connections by then."""
         ...
 
     def run(self, stop: threading.Event) -> None:

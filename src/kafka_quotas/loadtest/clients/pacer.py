@@ -23,6 +23,10 @@ class Pacer:
         self._is_closed = loop is Loop.CLOSED
         self.taken = 0
 
+    def postpone(self, by_ns: int) -> None:
+        """Let every arrival be due later."""
+        self._origin_ns += by_ns
+
     @property
     def is_unpaced(self) -> bool:
         """Whether there is no schedule."""

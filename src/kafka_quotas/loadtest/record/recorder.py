@@ -102,6 +102,11 @@ class Recorder:
         self.throttle_count = 0
         self.throttle_sum_us = 0
 
+    def postpone(self, by_ns: int) -> None:
+        """Let the load start later than was planned, before anything is recorded."""
+        self._start_ns += by_ns
+        self._measure_from_ns += by_ns
+
     def acknowledged(self, now_ns: int, *, records: int, size: int) -> None:
         """Count `records` that were acknowledged (or received) by `now_ns`, with `size` bytes together."""
         t_ms = (now_ns - self._start_ns) // _NS_PER_MS

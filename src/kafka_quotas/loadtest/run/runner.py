@@ -87,17 +87,22 @@ def run_load(
     views = _look_at_topics(plan)
     if ready is not None:
         ready()
-    started_ms, cpu_s = clock.now_ms(), time.process_time()
-    start_ns = time.monotonic_ns() + _HEAD_START_NS
-    if start_at_ms is not None:
-        start_ns += _ahead_ns(start_at_ms - started_ms)
-        started_ms = start_at_ms
-    instants = RunClock(
-        start_ns=start_ns,
-        measure_from_ns=start_ns + int(plan.warmup_s * 1e9),
-        end_ns=start_ns + int((plan.warmup_s + plan.duration_s) * 1e9),
+    planned = RunClock(
+        start_ns=0,
+        measure_from_ns=int(plan.warmup_s * 1e9),
+        end_ns=int((plan.warmup_s + plan.duration_s) * 1e9),
     )
-    run = _Run(plan=plan, instants=instants, engines=_engines(plan, instants, views), clock=clock)
+    engines = _engines(plan, planned, views)  # a thousand clients take some seconds to make
+    ahead_ns = _HEAD_START_NS + max(engine.head_start_ns for engine in engines)
+    started_ms, cpu_s = clock.now_ms(), time.process_time()
+    if start_at_ms is not None:
+        ahead_ns, started_ms = _ahead_ns(start_at_ms - started_ms, least_ns=ahead_ns), start_at_ms
+    start_ns = time.monotonic_ns() + ahead_ns
+    for engine in engines:
+        for client in engine.clients:
+            client.postpone(start_ns)
+    instants = planned.postponed(start_ns)
+    run = _Run(plan=plan, instants=instants, engines=engines, clock=clock)
     with TargetWatch(plan, start_s=start_ns / 1e9) as target:
         run.drive(watcher, abort)
     end_ns = min(run.ended_ns, instants.end_ns)
@@ -121,18 +126,18 @@ def run_load(
     return load_result(plan, run.clients, facts)
 
 
-def _ahead_ns(left_ms: int) -> int:
-    """Return how much later than without a start time the load begins, in nanoseconds.
+def _ahead_ns(left_ms: int, *, least_ns: int) -> int:
+    """Return the nanoseconds up to the start time, of which clients need `least_ns` to connect.
 
     Raises:
-        UsageError: The time is over.
+        UsageError: There are less.
     """
-    left_ns = left_ms * 1_000_000 - _HEAD_START_NS
-    if left_ns < 0:
+    late_ns = least_ns - left_ms * 1_000_000
+    if late_ns > 0:
         raise UsageError(
-            f"everything was ready {-left_ns / 1e9:.1f} s after --start-at", hint="name a later time, in all shards"
+            f"everything was ready {late_ns / 1e9:.1f} s after --start-at", hint="name a later time, in all shards"
         )
-    return left_ns
+    return left_ms * 1_000_000
 
 
 def _look_at_topics(plan: LoadPlan) -> dict[TopicUse, TopicView]:
@@ -240,7 +245,8 @@ class _Run:
     def _live(self, engine: ClientEngine) -> None:
         from confluent_kafka import KafkaException  # noqa: PLC0415 - loads librdkafka
 
-        self.stop.wait(max(0.0, (self.instants.start_ns - time.monotonic_ns()) / 1e9))
+        begin_ns = self.instants.start_ns - engine.head_start_ns
+        self.stop.wait(max(0.0, (begin_ns - time.monotonic_ns()) / 1e9))
         try:
             engine.run(self.stop)
         except KafkaException as error:

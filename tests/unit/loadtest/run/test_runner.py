@@ -1,6 +1,7 @@
 """When a run ends before its time: nothing is acknowledged, or it is interrupted."""
 
 import threading
+import time
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import cast
@@ -10,9 +11,10 @@ import pytest
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.clients.engine import ClientEngine, RunClock
-from kafka_quotas.loadtest.clients.errors import ClusterUnreachableError
+from kafka_quotas.loadtest.clients.errors import ClusterUnreachableError, LoadRefusedError
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Workload
+from kafka_quotas.loadtest.run import runner
 from kafka_quotas.loadtest.run.runner import _Run
 
 CLOCK = RunClock(start_ns=0, measure_from_ns=0, end_ns=10**11)
@@ -54,6 +56,34 @@ def test_a_client_that_has_left_does_not_wait_any_longer() -> None:
     assert isinstance(silence([brief, late], 50.0), ClusterUnreachableError)
 
 
+def test_the_load_begins_when_all_clients_are_made_and_had_time_to_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand clients take seconds to make, in which arrivals were due and nobody sent them."""
+    head_start_ns = 300_000_000
+    made_ns: list[int] = []
+    began_ns: list[int] = []
+    postponed_ns: list[int] = []
+
+    def refuse(_stop: threading.Event) -> None:
+        began_ns.append(time.monotonic_ns())
+        raise LoadRefusedError("enough")
+
+    def engines(*_: object) -> tuple[ClientEngine, ...]:
+        made_ns.append(time.monotonic_ns())
+        client = SimpleNamespace(error=None, entity=plan.entities[0], postpone=postponed_ns.append)
+        return (cast("ClientEngine", SimpleNamespace(clients=[client], run=refuse, head_start_ns=head_start_ns)),)
+
+    plan = silent_run(load("app")).plan
+    monkeypatch.setattr(runner, "_look_at_topics", lambda _plan: {})
+    monkeypatch.setattr(runner, "_engines", engines)
+
+    with pytest.raises(LoadRefusedError):
+        runner.run_load(plan, clock=VirtualClock())
+
+    (start_ns,) = postponed_ns
+    assert start_ns >= made_ns[0] + head_start_ns
+    assert began_ns[0] >= start_ns - head_start_ns
+
+
 def test_an_interrupt_while_clients_start_ends_those_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[threading.Thread] = []
     start = threading.Thread.start
@@ -65,7 +95,7 @@ def test_an_interrupt_while_clients_start_ends_those_that_run(monkeypatch: pytes
         start(thread)
 
     run = silent_run(load("first"))
-    engine = cast("ClientEngine", SimpleNamespace(clients=[], run=threading.Event.wait))
+    engine = cast("ClientEngine", SimpleNamespace(clients=[], run=threading.Event.wait, head_start_ns=0))
     two = _Run(plan=run.plan, instants=CLOCK, engines=(engine, engine), clock=VirtualClock())
     monkeypatch.setattr(threading.Thread, "start", start_one)
 

@@ -25,7 +25,14 @@ from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 CONNECTION_LOST: Final = "connection lost"
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 1.0
+_CONNECTING_NS: Final = 200_000_000
+_CONNECTED_EVERY_NS: Final = 2_000_000
 _GATHER_NS: Final = 2_000_000  # the client sends arrivals that are due within it together
+
+
+def head_start_ns(clients: int) -> int:
+    """Return how long before the start clients begin to connect, of which this many are still to come."""
+    return _CONNECTING_NS + clients * _CONNECTED_EVERY_NS
 
 
 class RawClient(LoadClient, ABC):
@@ -65,7 +72,9 @@ class ConnectedClient(RawClient):
     def pump(self) -> None:
         """Send what is due while the client takes part."""
         now_ns = time.monotonic_ns()
-        if self.start_ns <= now_ns < self.end_ns and self.error is None:
+        if now_ns < self.start_ns:
+            self.wake_at(self.start_ns, now_ns)
+        elif now_ns < self.end_ns and self.error is None:
             self.count_dropped(now_ns)
             self.send_due(now_ns)
 
@@ -124,7 +133,9 @@ class ConnectedClient(RawClient):
 
     async def live(self) -> None:
         """Keep connections to the brokers of the load until the client's end, and follow the topic's leaders."""
-        await asyncio.sleep(self.start_in_s())
+        # One after the other: a broker leaves no more than some 50 connections waiting to be taken.
+        ahead_ns = head_start_ns(len(self.plan.entities) - self.index)
+        await asyncio.sleep(max(self.start_in_s() - ahead_ns / 1e9, 0.0))
         while self.is_active:
             try:
                 served = await self.served()

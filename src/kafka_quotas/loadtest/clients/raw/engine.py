@@ -13,7 +13,7 @@ from typing import Final
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.clients.engine import LoadClient, RunClock
 from kafka_quotas.loadtest.clients.librdkafka.topic_view import TopicViews
-from kafka_quotas.loadtest.clients.raw.connected_client import RawClient
+from kafka_quotas.loadtest.clients.raw.connected_client import RawClient, head_start_ns
 from kafka_quotas.loadtest.clients.raw.leaders import Leaders
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import MutationFlood, RequestFlood, Workload
@@ -31,6 +31,11 @@ class RawEngine:
     def clients(self) -> Sequence[LoadClient]:
         """The clients, in the order in which they were given."""
         return self._clients
+
+    @property
+    def head_start_ns(self) -> int:
+        """How long before the start of the run its thread begins, to have its connections by then."""
+        return head_start_ns(len(self._clients))
 
     def run(self, stop: threading.Event) -> None:
         """Drive the clients until the run ends, `stop` is set, or a client has an `error`."""
