@@ -7,6 +7,7 @@ import shutil
 import signal
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ from kafka_quotas.loadtest.run.topics import TopicAdmin
 from kafka_quotas.stores.store import Store
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_PAUSE_S: Final = 0.1
 
 
 class SignalGuard:
@@ -77,6 +79,17 @@ class SignalGuard:
         """
         if self.seen:
             self._interrupt()
+
+    def pause(self, seconds: float) -> None:
+        """Wait, unless a signal ends the run.
+
+        Raises:
+            KeyboardInterrupt: A signal came.
+        """
+        end_s = time.monotonic() + seconds
+        while (left_s := end_s - time.monotonic()) > 0:
+            self.check()
+            time.sleep(min(left_s, _PAUSE_S))
 
     def _interrupt(self) -> NoReturn:
         self.has_interrupted = True

@@ -88,7 +88,7 @@ def short_run(plan: LoadPlan, scenario: Scenario, *, bootstrap: str, number: int
         restarts=(),
         run_id=plan.run_id + number,
         duration_s=block_s(scenario),
-        entities=tuple(replace(load, start_s=0.0, stop_s=None) for load in plan.entities),
+        entities=tuple(replace(load, start_s=0.0, stop_s=None, later=None) for load in plan.entities),
     )
 
 

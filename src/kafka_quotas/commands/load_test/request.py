@@ -178,6 +178,8 @@ def _check_share(request: RunRequest, scenario: Scenario) -> None:
         )
     if request.experiment_s:
         raise UsageError("an experiment with and without quotas has no shares", hint="leave --shard or its time out")
+    if scenario.quota_steps:
+        raise UsageError("quotas that change during the load belong to one process", hint="run it without --shard")
     if any(entity.control for entity in scenario.entities) or len(scenario.variants) > 1 or scenario.probes:
         raise UsageError("control clients, variants and probes belong to one process", hint="run them without --shard")
     if any(isinstance(entity.flood, MutationFlood) and entity.flood.total_topics for entity in scenario.entities):

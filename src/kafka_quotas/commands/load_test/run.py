@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from kafka_quotas.commands.load_test.cleanup import Cleanup, SignalGuard, interr
 from kafka_quotas.commands.load_test.experiment import ExperimentResult, run_experiment
 from kafka_quotas.commands.load_test.find_rate import FoundRate, RateGoal, search_rate
 from kafka_quotas.commands.load_test.metrics_push import MetricsPush
+from kafka_quotas.commands.load_test.quota_steps import QuotaSteps
 from kafka_quotas.commands.load_test.request import RunRequest, ScenarioResult, VariantResult, ready_scenario
 from kafka_quotas.commands.load_test.target import (
     EVENT_LOG,
@@ -33,12 +33,12 @@ from kafka_quotas.loadtest.result.result import EntityKey, LoadResult
 from kafka_quotas.loadtest.result.shard_file import Shard
 from kafka_quotas.loadtest.run.host_limits import raise_open_files
 from kafka_quotas.loadtest.run.journal import RunJournal, open_journal
-from kafka_quotas.loadtest.run.quotas_in_force import InForce, quotas_in_force, stored_in_force
+from kafka_quotas.loadtest.run.quotas_in_force import InForce, changed_in_force, quotas_in_force
 from kafka_quotas.loadtest.run.read_back import TopicMark, mark_topics, read_back
 from kafka_quotas.loadtest.run.runner import RunProgress, Watcher, run_load
 from kafka_quotas.loadtest.run.topic_probe import TopicProbes
 from kafka_quotas.loadtest.run.watches import QuotaWatch
-from kafka_quotas.loadtest.scenario.model import Scenario, Variant
+from kafka_quotas.loadtest.scenario.model import QuotaStep, Scenario, Variant
 from kafka_quotas.loadtest.scenario.planning import (
     Environment,
     client_names,
@@ -51,7 +51,6 @@ from kafka_quotas.loadtest.scenario.planning import (
 _PROBE_GRACE_S: Final = 60.0
 _SHARDS_READY_S: Final = 2.0  # before the start the first shard has set the quotas, and the others read them
 _SHARDS_END_S: Final = 5.0  # for which quotas stay after the load, as clocks differ
-_PAUSE_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +163,7 @@ class _ScenarioRun:
         ):
             in_force = self._in_force(bed, names)
             plan = scenario_plan(self._scenario, in_force, environment, run_id=self._run_id)
-            with QuotaWatch(bed.store, names=names, expected=in_force) as watch:
+            with QuotaWatch(bed.store, names=names, expected=(in_force,)) as watch:
 
                 def one_run(short: LoadPlan) -> LoadResult:
                     with self._signals.deferred():
@@ -218,10 +217,15 @@ class _ScenarioRun:
         is_first = self._request.share.number == 1
         if quotas and is_first:
             self._observer.step(f"setting {len(quotas)} quotas")
-        with self._environment(variant, bed, journal, name=variant.value) as environment:
-            measured = self._measured(variant, bed, environment, before)
+        steps = QuotaSteps(
+            self._scenario.quota_steps if quotas else (),
+            warmup_s=self._scenario.unjudged_s,
+            changed=lambda wanted: self.cleanup.quotas(journal, bed.store, wanted),
+        )
+        with self._environment(variant, bed, journal, name=variant.value) as environment, steps:
+            measured = self._measured(variant, bed, environment, before, steps)
             if quotas and is_first and self._request.share != WHOLE and not measured.ended_early:
-                self._pause(_SHARDS_END_S)
+                self._signals.pause(_SHARDS_END_S)
             return measured
 
     @contextmanager
@@ -239,21 +243,24 @@ class _ScenarioRun:
             )
 
     def _measured(
-        self, variant: Variant, bed: TestBed, environment: Environment, before: LoadPlan | None
+        self, variant: Variant, bed: TestBed, environment: Environment, before: LoadPlan | None, steps: QuotaSteps
     ) -> "_Measured":
         """Measure one variant, with the control clients alone first."""
         names = client_names(self._scenario)
         if self._request.share.number > 1 and self._request.start_at_ms is not None:
-            self._pause((self._request.start_at_ms - self._clock.now_ms()) / 1000 - _SHARDS_READY_S)
+            self._signals.pause((self._request.start_at_ms - self._clock.now_ms()) / 1000 - _SHARDS_READY_S)
         in_force = self._in_force(bed, names)
-        plan = self._planned(in_force, bed, environment, before)
+        later = self._in_force(bed, names, steps.steps) if steps.steps else None
+        plan = self._planned(in_force, later, environment, before)
+        with self._signals.deferred():
+            bed.make_flood_topics(plan)
         alone = self._solo(plan)
         direct = replace(plan, bootstrap=bed.bootstrap)
         marks: list[TopicMark] = []
         abort = AbortCheck(self._aborts if variant is Variant.WITH_QUOTAS else ())
         self._observer.step(f"{len(plan.entities)} clients for {plan.warmup_s + plan.duration_s:g} s, {variant.value}")
         with ExitStack() as stack:
-            watch = QuotaWatch(bed.store, names=names, expected=in_force)
+            watch = QuotaWatch(bed.store, names=names, expected=(in_force, later or in_force))
             if self._request.reads_quotas:
                 stack.enter_context(watch)
             metrics = stack.enter_context(BrokerMetrics(self._request.prometheus))
@@ -261,7 +268,7 @@ class _ScenarioRun:
             result = run_load(
                 plan,
                 clock=self._clock,
-                watcher=self._watch,
+                watcher=lambda progress: self._watch(progress, steps),
                 ready=lambda: marks.extend(mark_topics(direct) if self._request.checks_delivery else ()),
                 abort=abort,
                 start_at_ms=self._request.start_at_ms,
@@ -286,24 +293,17 @@ class _ScenarioRun:
             outages=(*(() if alone is None else alone.outages), *bed.deleted_topics(plan)),
         )
 
-    def _planned(self, in_force: InForce, bed: TestBed, environment: Environment, before: LoadPlan | None) -> LoadPlan:
-        """Plan a variant, with the load of `before` where there is one, and create the topics of its floods."""
+    def _planned(
+        self, in_force: InForce, later: InForce | None, environment: Environment, before: LoadPlan | None
+    ) -> LoadPlan:
+        """Plan a variant, with the load of `before` where there is one."""
         if before is None:
-            plan = scenario_plan(self._scenario, in_force, environment, run_id=self._run_id)
+            plan = scenario_plan(self._scenario, in_force, environment, run_id=self._run_id, later=later)
             share = self._request.share
             plan = replace(plan, entities=tuple(replace(entity, share=share) for entity in plan.entities))
         else:
             plan = same_load(replace(before, bootstrap=environment.bootstrap, run_id=before.run_id + 1), in_force)
-        with self._signals.deferred():
-            bed.make_flood_topics(plan)
         return plan
-
-    def _pause(self, seconds: float) -> None:
-        """Wait, unless a signal ends the run."""
-        end_s = time.monotonic() + seconds
-        while (left_s := end_s - time.monotonic()) > 0:
-            self._signals.check()
-            time.sleep(min(left_s, _PAUSE_S))
 
     def _shard(self, plan: LoadPlan, result: LoadResult) -> Shard | None:
         if self._request.share == WHOLE:
@@ -311,12 +311,12 @@ class _ScenarioRun:
         texts = (each.text for each in (*self._request.expectations, *self._request.aborts))
         return Shard(plan=plan, result=result, expectations=(*self._scenario.expect, *self._scenario.abort_on, *texts))
 
-    def _in_force(self, bed: TestBed, names: Sequence[ClientName]) -> InForce:
-        """Return the quotas that hold for the clients, or none where the run reads no quotas."""
+    def _in_force(self, bed: TestBed, names: Sequence[ClientName], steps: Sequence[QuotaStep] = ()) -> InForce:
+        """Return the quotas that hold for the clients after these steps, none where the run reads none."""
         if not self._request.reads_quotas:
             return quotas_in_force((), names)
         with closing(bed.store()) as store:
-            return stored_in_force(store, names)
+            return changed_in_force(store, names, [(each.quota.entity, dict(each.quota.values)) for each in steps])
 
     def _solo(self, plan: LoadPlan) -> LoadResult | None:
         """Run the control clients alone, where there are any."""
@@ -330,8 +330,10 @@ class _ScenarioRun:
             raise KeyboardInterrupt
         return result
 
-    def _watch(self, progress: RunProgress) -> None:
+    def _watch(self, progress: RunProgress, steps: QuotaSteps | None = None) -> None:
         self._signals.check()
+        if steps is not None:
+            steps.look(progress.elapsed_s)
         if self._observer.watcher is not None:
             self._observer.watcher(progress)
 

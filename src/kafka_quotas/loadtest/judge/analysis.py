@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Protocol
 
 from kafka_quotas.loadtest.clients.engine import WireCount
 from kafka_quotas.loadtest.judge.judging import Evidence, judge_run
-from kafka_quotas.loadtest.plan.plan import WHOLE, ClientLoad, LoadPlan
+from kafka_quotas.loadtest.plan.plan import WHOLE, ClientLoad, LaterQuota, LoadPlan
 from kafka_quotas.loadtest.plan.ramp import mean_rate, rate_bounds
+from kafka_quotas.loadtest.plan.throttle_cycles import settling_ms
 from kafka_quotas.loadtest.plan.workload import UNITS, Arrival, MutationFlood, RateUnit, Workload
 from kafka_quotas.loadtest.record.books import Books
 from kafka_quotas.loadtest.record.recorder import Recorder
@@ -18,6 +19,7 @@ from kafka_quotas.loadtest.result.result import ClientResult, CpuUse, LoadResult
 from kafka_quotas.loadtest.result.verdict import (
     ClientVerdict,
     Observation,
+    ObservationKind,
     entity_verdict,
     shared_verdict,
     unjudged_verdict,
@@ -201,9 +203,34 @@ def _verdict(plan: LoadPlan, clients: Sequence[MeasuredClient], facts: RunFacts)
     quota = None if entity.quota is None else entity.quota * _enforcers(plan, clients[0], facts)
     is_judged = entity.is_judged and entity.share == WHOLE
     is_staged = is_judged and _crosses(clients, quota, from_s=max(plan.warmup_s, start_s), to_s=end_s)
+    if is_judged and entity.later is not None:
+        return _changed_verdict(plan, clients, entity.later, facts, end_s=end_s)
     if is_staged or not is_judged:
         return unjudged_verdict(seen, quota=quota, window_ms=plan.window_ms, warmup_ms=warmup_ms, is_staged=is_staged)
     return entity_verdict(seen, quota=quota, window_ms=plan.window_ms, warmup_ms=warmup_ms)
+
+
+def _changed_verdict(
+    plan: LoadPlan, clients: Sequence[MeasuredClient], later: LaterQuota, facts: RunFacts, *, end_s: float
+) -> ClientVerdict:
+    """Return the verdict on clients whose quota changed, by the new quota once they have settled."""
+    quota = later.quota * _enforcers(plan, clients[0], facts)
+    unit = UNITS[clients[0].entity.workload]
+    seen = _seen(clients, from_s=later.at_s, elapsed_s=max(end_s - later.at_s, 0.0), end_s=end_s)
+    settled_ms = settling_ms(seen.acks, from_ms=later.at_s * 1000, quota=quota, window_ms=plan.window_ms)
+    if settled_ms is None:
+        verdict = unjudged_verdict(seen, quota=quota, window_ms=plan.window_ms, warmup_ms=0.0)
+        evidence = f"it never came down to {unit.text(quota)}, which was set after {later.at_s:g} s"
+        return replace(verdict, kind=ObservationKind.GREEDY, ok=False, evidence=evidence)
+    from_ms = later.at_s * 1000 + settled_ms
+    rest = replace(
+        seen,
+        acks=[(t_ms, size) for t_ms, size in seen.acks if t_ms >= from_ms],
+        elapsed_ms=max(end_s * 1000 - from_ms, 0.0),
+    )
+    verdict = entity_verdict(rest, quota=quota, window_ms=plan.window_ms, warmup_ms=0.0)
+    settled = f"{unit.text(quota)} was set after {later.at_s:g} s and held {settled_ms / 1000:.1f} s later"
+    return replace(verdict, settled_ms=settled_ms, evidence=f"{verdict.evidence}; {settled}")
 
 
 def _seen(clients: Sequence[MeasuredClient], *, from_s: float, elapsed_s: float, end_s: float) -> Observation:

@@ -200,6 +200,8 @@ def _prediction(entity: ClientResult, window: QuotaWindow, evidence: Evidence) -
     unknown = _why_unpredictable(entity, source, recorder)
     if REFUSED_FOR_QUOTA in dict(entity.failures) and entity.workload is not Workload.MUTATE:
         unknown = "requests were refused for the quota, which announces throttle times for what is not charged"
+    if entity.verdict.settled_ms is not None:
+        unknown = "its quota was changed during the run, and one quota predicts"
     if entity.key in evidence.time_limited:
         unknown = "thread time is limited as well, and the larger of two throttle times counts"
     if unknown:

@@ -155,6 +155,7 @@ def _metrics() -> list[Metric]:
         ("achieved/offered", Dimension.RATIO, _of_offer),
         ("peak_minute/quota", Dimension.RATIO, _peak(peak_minute_rate)),
         ("peak_client/quota", Dimension.RATIO, _peak(peak_client_rate)),
+        ("settled", duration, lambda entity: entity.verdict.settled_ms),
         ("throttle.count", count, lambda entity: float(entity.throttle.count)),
         ("throttle.sum", duration, lambda entity: entity.throttle.sum_ms),
         ("throttle.avg", duration, lambda entity: entity.throttle.avg_ms),

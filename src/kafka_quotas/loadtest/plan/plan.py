@@ -93,6 +93,16 @@ WHOLE = LoadShare()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LaterQuota:
+    """The quota of a client after the last change that a run makes to it."""
+
+    at_s: float
+    """When that change is made, in seconds since the start of the load."""
+    quota: float
+    """The limit of one broker, in the unit of the workload's quota."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLoad(ClientSettings):
     """One client of a run: its name, its load, and the quota that it is judged by."""
 
@@ -109,6 +119,8 @@ class ClientLoad(ClientSettings):
     """The phases of a rate that changes, from the start of the client on, empty for one that does not."""
     quota: float | None = None
     """The limit of one broker, in the unit of the workload's quota, None for unlimited."""
+    later: LaterQuota | None = None
+    """The quota that it is judged by from the time of its change on, None where the run changes none."""
     flood: RequestFlood | MutationFlood | None = None
     quotas: tuple[tuple[str, float], ...] = ()
     """Every quota in force that concerns its workload, by the name of its key, per broker."""

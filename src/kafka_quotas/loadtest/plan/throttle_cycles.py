@@ -145,6 +145,29 @@ def average(
     return _average(times, since, window_ms=window_ms)
 
 
+def settling_ms(acks: Sequence[tuple[float, int]], *, from_ms: float, quota: float, window_ms: int) -> float | None:
+    """Return how long after `from_ms`, when a quota was set, a greedy client is held to it.
+
+    It is the first low point from which to the last one, a window later or more, it gets no more than the quota.
+    A client that stays within the quota from the first acknowledgement on gives 0, one that is not held to it None.
+    """
+    since = [(t_ms - from_ms, size) for t_ms, size in acks if t_ms > from_ms]
+    times = [t_ms for t_ms, _ in since]
+    before = list(accumulate((size for _, size in since), initial=0))
+    per_ms = quota / 1000
+    if all(size <= per_ms * t_ms for t_ms, size in zip(times, before[1:], strict=True)):
+        return 0.0 if since else None
+    for share in _REVERSAL_SHARES:
+        lows = low_points(
+            times, before[:-1], per_ms=per_ms, spacing_ms=_MIN_SPACING_SHARE * window_ms, reversal_share=share
+        )
+        for low in lows:
+            span_ms = times[lows[-1]] - times[low]
+            if span_ms >= window_ms and before[lows[-1]] - before[low] <= per_ms * span_ms * (1 + TOLERANCE):
+                return times[low]
+    return None
+
+
 def _checked_window(window_ms: int) -> int:
     if window_ms <= 0:
         raise UsageError(f"a window must be above 0 ms, not {window_ms}")

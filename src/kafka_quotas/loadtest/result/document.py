@@ -136,6 +136,7 @@ def _verdict(verdict: ClientVerdict) -> dict[str, JsonValue]:
         "cycles": verdict.cycles,
         "span_ms": round(verdict.span_ms),
         "too_short": verdict.too_short,
+        "settled_ms": _rounded(verdict.settled_ms, 3),
         "evidence": verdict.evidence,
     }
 

@@ -44,6 +44,10 @@ class ClientVerdict:
     evidence: str
     too_short: bool = False
     """Whether the run left no more than a window to measure, in which all rates look the same."""
+    settled_ms: float | None = None
+    """How long after its quota was changed the client was held to the new one, None where it was not changed, or the
+    client was never held to it.
+    """
 
     @property
     def state(self) -> State:

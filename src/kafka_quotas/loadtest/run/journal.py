@@ -13,6 +13,7 @@ announces a change that was never made.
 import fcntl
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -68,28 +69,28 @@ class RunJournal:
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self._file = file
         self.path = path
-        self.owed: set[str] = set()
+        self.owed: Counter[str] = Counter()
 
     def topics(self, prefix: str) -> None:
         """Announce topics with this prefix, settled under the prefix."""
         self._write({"kind": "topics", "prefix": prefix})
-        self.owed.add(prefix)
+        self.owed[prefix] += 1
 
     def quotas(self, changes: Sequence[PlannedChange]) -> None:
         """Announce changes of quotas, settled as `QUOTAS`."""
         if not changes:
             return
         self._write({"kind": "quotas", "changes": [change_document(change) for change in changes]})
-        self.owed.add(QUOTAS)
+        self.owed[QUOTAS] += 1
 
     def folder(self, path: Path) -> None:
         """Announce a folder that only this run needs, settled under its path."""
         self._write({"kind": "folder", "path": str(path)})
-        self.owed.add(str(path))
+        self.owed[str(path)] += 1
 
     def settle(self, what: str) -> None:
-        """Remove what is reverted from the announcements that are owed."""
-        self.owed.discard(what)
+        """Remove one announcement of what is reverted from those that are owed."""
+        self.owed -= Counter((what,))
 
     def begin(self, header: RunHeader) -> None:
         """Write the first line, which names the run."""

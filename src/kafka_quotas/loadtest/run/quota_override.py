@@ -51,21 +51,32 @@ def make_changes(store: Store, changes: Sequence[PlannedChange]) -> None:
 def revert_changes(store: Store, changes: Sequence[PlannedChange]) -> RevertedQuotas:
     """Revert the changes that are still in force and return the outcome.
 
+    Where a key was changed several times it is reverted to what it was before the first of its changes.
+
     Raises:
         KafkaQuotasError: The error of the first change that the store refuses.
     """
     stored = _stored(store)
     restored, unchanged, foreign = [], [], []
-    for change in changes:
-        current = stored.get(change.entity, {}).get(change.key)
-        if current == change.old:
-            unchanged.append(change)
-        elif current == change.new:
-            restored.append(change)
+    for first, made in _chains(changes):
+        current = stored.get(first.entity, {}).get(first.key)
+        if current == first.old:
+            unchanged.append(first)
+        elif current in made:
+            restored.append(first)
         else:
-            foreign.append(change)
+            foreign.append(first)
     _alter(store, [(change.entity, change.key, change.old) for change in restored])
     return RevertedQuotas(restored=tuple(restored), unchanged=tuple(unchanged), foreign=tuple(foreign))
+
+
+def _chains(changes: Iterable[PlannedChange]) -> list[tuple[PlannedChange, set[float | None]]]:
+    """Return the first change of every key, with the values that it was given since."""
+    chains: dict[tuple[Entity, str], tuple[PlannedChange, set[float | None]]] = {}
+    for change in changes:
+        _, made = chains.setdefault((change.entity, change.key), (change, set()))
+        made.add(change.new)
+    return list(chains.values())
 
 
 def _stored(store: Store) -> dict[Entity, Mapping[str, float]]:

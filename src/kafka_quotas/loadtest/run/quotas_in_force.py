@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.core.model.quota_key import (
     CONNECTION_CREATION_RATE,
@@ -64,6 +65,20 @@ def stored_in_force(store: Store, names: Sequence[ClientName]) -> InForce:
         KafkaQuotasError: If the store can't be read.
     """
     return quotas_in_force(store.describe(EVERYTHING), names)
+
+
+def changed_in_force(
+    store: Store, names: Sequence[ClientName], changed: Iterable[tuple[Entity, Mapping[str, float]]]
+) -> InForce:
+    """Return the quotas that will apply to each client once those of some entities are changed.
+
+    Raises:
+        KafkaQuotasError: If the store can't be read.
+    """
+    entries = {entry.entity: dict(entry.quotas) for entry in store.describe(EVERYTHING)}
+    for entity, values in changed:
+        entries.setdefault(entity, {}).update(values)
+    return quotas_in_force([QuotaEntry(entity=entity, quotas=values) for entity, values in entries.items()], names)
 
 
 def differences(before: InForce, after: InForce) -> tuple[str, ...]:

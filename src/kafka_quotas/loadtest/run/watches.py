@@ -47,10 +47,13 @@ class RunWatch(ABC):
 class QuotaWatch(RunWatch):
     """The watch for changes of quotas, over a connection of its own.
 
-    `expected` has the quotas that apply to the clients when the load starts.
+    `expected` has the quotas that apply to the clients when the load starts, and after it those that apply once the run
+    itself has changed them.
     """
 
-    def __init__(self, opened: Callable[[], Store], *, names: Sequence[ClientName], expected: InForce) -> None:
+    def __init__(
+        self, opened: Callable[[], Store], *, names: Sequence[ClientName], expected: Sequence[InForce]
+    ) -> None:
         super().__init__(interval_s=_QUOTAS_EVERY_S)
         self._opened = opened
         self._names = names
@@ -70,7 +73,8 @@ class QuotaWatch(RunWatch):
             ending = self.stop.wait(self.interval_s)
             try:
                 store = store or self._opened()
-                for change in differences(self._expected, stored_in_force(store, self._names)):
+                found = stored_in_force(store, self._names)
+                for change in min((differences(each, found) for each in self._expected), key=len):
                     self._found.setdefault(change, self.now_s())
             except KafkaQuotasError:
                 if store is not None:

@@ -87,6 +87,15 @@ class ScenarioQuota:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaStep:
+    """A change of one entity's quotas while the load runs."""
+
+    at_s: float
+    """When it is made, in seconds of the measured time."""
+    quota: ScenarioQuota
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioClient(ClientSettings):
     """One client, or `count` alike."""
 
@@ -153,6 +162,8 @@ class Scenario:
     security: Security = Security.PLAINTEXT
     topics: tuple[ScenarioTopic, ...] = ()
     quotas: tuple[ScenarioQuota, ...] = ()
+    quota_steps: tuple[QuotaStep, ...] = ()
+    """The changes of quotas during the load, which the run restores with the quotas."""
     probes: tuple[Probe, ...] = ()
     variants: tuple[Variant, ...] = (Variant.WITH_QUOTAS,)
     expect: tuple[str, ...] = ()

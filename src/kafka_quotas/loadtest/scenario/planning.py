@@ -8,7 +8,7 @@ from typing import Final
 
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
 from kafka_quotas.loadtest.judge.judging import REFUSED_FOR_QUOTA
-from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, ClientSettings, LoadPlan
+from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, ClientSettings, LaterQuota, LoadPlan
 from kafka_quotas.loadtest.plan.ramp import RampPhase
 from kafka_quotas.loadtest.plan.workload import MutationFlood, RequestFlood, Workload
 from kafka_quotas.loadtest.run.quotas_in_force import KEY_OF, InForce
@@ -44,13 +44,19 @@ def client_names(scenario: Scenario) -> tuple[ClientName, ...]:
     return tuple(_name(entity, number) for entity, number in _expanded(scenario))
 
 
-def scenario_plan(scenario: Scenario, in_force: InForce, environment: Environment, *, run_id: int) -> LoadPlan:
+def scenario_plan(
+    scenario: Scenario, in_force: InForce, environment: Environment, *, run_id: int, later: InForce | None = None
+) -> LoadPlan:
     """Return the plan of a run of the scenario under the quotas in force.
+
+    `later` has the quotas after the scenario's quota steps, None where the run makes none.
 
     Raises:
         UsageError: A rate is a multiple of a quota that does not exist.
     """
     loads = [_load(entity, number, scenario, in_force, environment) for entity, number in _expanded(scenario)]
+    if later is not None:
+        loads = [replace(load, later=_later(load, scenario, later)) for load in loads]
     return LoadPlan(
         bootstrap=environment.bootstrap,
         entities=_marked(loads, in_force),
@@ -127,6 +133,15 @@ def _load(
         properties=(*environment.credentials(name), *entity.properties),
         **{field.name: getattr(entity, field.name) for field in fields(ClientSettings)},
     )
+
+
+def _later(load: ClientLoad, scenario: Scenario, later: InForce) -> LaterQuota | None:
+    """Return the quota of a client after the last quota step, None where its quota stays."""
+    quota = None if load.workload is Workload.REQUESTS else later[load.name, KEY_OF[load.workload]].limit
+    if quota is None or quota == load.quota:
+        return None
+    at_s = max(step.at_s for step in scenario.quota_steps)
+    return LaterQuota(at_s=scenario.unjudged_s + at_s, quota=quota)
 
 
 def _ramp(

@@ -69,6 +69,7 @@ def preflight(scenario: Scenario, target: TargetCapabilities, *, is_typed: bool 
         *_of_limits(scenario, target),
         *_of_times(scenario),
         *_of_restarts(scenario),
+        *_of_steps(scenario, target),
         *_of_topics(scenario, target),
         *(each for entity in scenario.entities for each in _of_entity(entity, scenario, is_typed=is_typed)),
         *_of_expectations(scenario),
@@ -147,6 +148,22 @@ def _of_restarts(scenario: Scenario) -> Iterator[Mismatch]:
                 f"ends at {scenario.duration_s:g} s",
                 hint="a restart belongs into the measured time",
             )
+
+
+def _of_steps(scenario: Scenario, target: TargetCapabilities) -> Iterator[Mismatch]:
+    for step in scenario.quota_steps:
+        if step.at_s >= scenario.duration_s:
+            yield Mismatch(
+                message=f"a quota changes at {step.at_s:g} s, and the run ends at {scenario.duration_s:g} s",
+                hint="a longer duration, or an earlier time",
+            )
+    if scenario.quota_steps and scenario.variants != (Variant.WITH_QUOTAS,):
+        yield Mismatch(
+            message="quotas change during the load, and it has variants",
+            hint="leave variants out: the control run compares with a load without quotas",
+        )
+    if scenario.quota_steps and target.embedded and not target.through_daemon:
+        yield Mismatch(message="the embedded cluster keeps no quotas", hint="add --through-daemon, which does")
 
 
 def _of_topics(scenario: Scenario, target: TargetCapabilities) -> Iterator[Mismatch]:

@@ -39,6 +39,14 @@ def scaled(scenario: Scenario, factor: float) -> Scenario:
             for topic in scenario.topics
         ),
         quotas=tuple(_quota(quota, factor, what) for quota in scenario.quotas),
+        quota_steps=tuple(
+            replace(
+                step,
+                at_s=step.at_s * (factor if Scaled.DURATION in what else 1.0),
+                quota=_quota(step.quota, factor, what),
+            )
+            for step in scenario.quota_steps
+        ),
         scaling=Scaling(),
     )
 

@@ -43,6 +43,7 @@ from kafka_quotas.loadtest.scenario.model import (
     SCENARIO_SCHEMA,
     Probe,
     ProbeKind,
+    QuotaStep,
     Scaled,
     Scaling,
     Scenario,
@@ -76,6 +77,16 @@ def _quota(entity: tuple[tuple[str, str | None], ...], values: tuple[tuple[str, 
     if refusal is not None:
         raise refusal
     return tuple(ScenarioQuota(entity=each, values=figures) for each in entities)
+
+
+def _step(at_s: float, entity: tuple[tuple[str, str | None], ...], values: tuple[tuple[str, str], ...]) -> QuotaStep:
+    """Return the change of the quotas of one entity.
+
+    Raises:
+        UsageError: The entity or a value can't be.
+    """
+    (quota,) = _quota(entity, values)
+    return QuotaStep(at_s=at_s, quota=quota)
 
 
 def _numbered(entity: tuple[tuple[str, str | None], ...], number: int) -> list[tuple[str, str | None]]:
@@ -118,25 +129,36 @@ TOPIC: Final = Section(
     ),
     build=ScenarioTopic,
 )
+_QUOTA_ENTITY: Final = Field(
+    "entity",
+    Named(item=Text(nullable=True, example="alice"), names=(USER, CLIENT_ID, IP)),
+    "whom it is for: user, client-id or ip; null is the default entity",
+    required=True,
+)
+_QUOTA_VALUES: Final = Field(
+    "set",
+    Named(item=Parsed(str, also_number=True), names=tuple(QUOTA_KEYS)),
+    "quota keys and their values",
+    required=True,
+    attribute="values",
+)
 QUOTA: Final = Section(
     what="a quota",
     fields=(
-        Field(
-            "entity",
-            Named(item=Text(nullable=True, example="alice"), names=(USER, CLIENT_ID, IP)),
-            "whom it is for: user, client-id or ip; null is the default entity",
-            required=True,
-        ),
-        Field(
-            "set",
-            Named(item=Parsed(str, also_number=True), names=tuple(QUOTA_KEYS)),
-            "quota keys and their values",
-            required=True,
-            attribute="values",
-        ),
+        _QUOTA_ENTITY,
+        _QUOTA_VALUES,
         Field("count", Whole(lowest=2, highest=1000), f"how many entities, numbered from 1 where {NUMBER} stands"),
     ),
     build=_quota,
+)
+QUOTA_STEP: Final = Section(
+    what="a quota step",
+    fields=(
+        Field("at", Duration(zero=False), "when, counted from the end of the warm-up", required=True, attribute="at_s"),
+        _QUOTA_ENTITY,
+        _QUOTA_VALUES,
+    ),
+    build=_step,
 )
 REQUEST: Final = Section(
     what="request",
@@ -289,6 +311,7 @@ SCENARIO: Final = Section(
         Field("security", _words(Security), "how clients say who they are"),
         Field("topics", ListOf(TOPIC), "the topics it makes and removes"),
         Field("quotas", ListOf(QUOTA), "the quotas it sets and puts back"),
+        Field("quota-steps", ListOf(QUOTA_STEP), "quotas that it changes during the load, and puts back"),
         Field("entities", ListOf(ENTITY), "the clients", required=True),
         Field("probes", ListOf(PROBE), "what is asked again and again during the load"),
         Field("variants", ListOf(_words(Variant)), "with the quotas, and for comparison without them"),

@@ -60,6 +60,20 @@ def test_quotas_are_set_and_put_back(url: str) -> None:
     store.close()
 
 
+def test_a_quota_that_was_changed_twice_becomes_what_it_was_before(url: str) -> None:
+    store = open_store(url)
+    first = changes_to(store, [(ALICE, {RATE: 2e6}), (BOB, {RATE: 2e6})])
+    make_changes(store, first)
+    second = changes_to(store, [(ALICE, {RATE: 3e6})])
+    make_changes(store, second)
+
+    back = revert_changes(store, [*first, *second])
+
+    assert (len(back.restored), back.foreign) == (2, ())
+    assert rates(store) == {ALICE: 1e6}
+    store.close()
+
+
 def test_what_holds_already_is_no_change(url: str) -> None:
     store = open_store(url)
     assert changes_to(store, [(ALICE, {RATE: 1e6}), (BOB, {RATE: None})]) == ()
@@ -89,6 +103,14 @@ def test_a_run_that_settles_everything_leaves_no_journal(tmp_path: Path) -> None
         journal.settle(QUOTAS)
         journal.settle("/tmp/kafka-quotas-x")
     assert journals(tmp_path) == ()
+
+
+def test_quotas_announced_twice_are_owed_until_both_are_settled(tmp_path: Path) -> None:
+    with open_journal(tmp_path, header()) as journal:
+        journal.quotas([CHANGE])
+        journal.quotas([CHANGE])
+        journal.settle(QUOTAS)
+    assert len(journals(tmp_path)) == 1
 
 
 def test_what_is_owed_can_be_read_when_the_run_is_gone_and_not_before(tmp_path: Path) -> None:

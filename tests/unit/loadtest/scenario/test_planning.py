@@ -9,7 +9,7 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.plan.offered_rate import AS_FAST_AS_POSSIBLE, NO_LOAD, parse_offered_rate, parse_stage
-from kafka_quotas.loadtest.plan.plan import ClientName
+from kafka_quotas.loadtest.plan.plan import ClientName, LaterQuota
 from kafka_quotas.loadtest.plan.workload import ClientKind, Loop, MutationFlood, RequestFlood, Workload
 from kafka_quotas.loadtest.run.host_limits import HostLimits
 from kafka_quotas.loadtest.run.quotas_in_force import InForce, differences, quotas_in_force
@@ -17,6 +17,7 @@ from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import (
     Probe,
     ProbeKind,
+    QuotaStep,
     Scaled,
     Scaling,
     Scenario,
@@ -76,11 +77,26 @@ def in_force(scenario: Scenario) -> InForce:
     return quotas_in_force(entries, client_names(scenario))
 
 
+def test_a_client_is_judged_by_its_new_quota_once_that_was_changed() -> None:
+    scenario = replace(SCENARIO, quota_steps=(LOWERED,), entities=(PRODUCER, replace(PRODUCER, client_id="other")))
+    changed = [QuotaEntry(entity=LOWERED.quota.entity, quotas=dict(LOWERED.quota.values))]
+    scenario = replace(scenario, entities=tuple(replace(each, rate=AS_FAST_AS_POSSIBLE) for each in scenario.entities))
+    later = quotas_in_force(changed, client_names(scenario))
+
+    lowered, other = scenario_plan(scenario, in_force(scenario), HERE, run_id=1, later=later).entities
+
+    assert (lowered.quota, lowered.later) == (1e6, LaterQuota(at_s=12.0, quota=0.5e6))
+    assert other.later is None
+
+
 def test_nothing_stands_against_a_sound_scenario() -> None:
     assert preflight(SCENARIO, EMBEDDED) == ()
     assert preflight(SCENARIO, BROKER) == ()
 
 
+LOWERED = QuotaStep(
+    at_s=9.0, quota=ScenarioQuota(entity=Entity.of(client_id="a"), values=(("producer_byte_rate", 0.5e6),))
+)
 MUTATING = replace(SCENARIO, entities=(MUTATOR,))
 
 
@@ -110,6 +126,12 @@ MUTATING = replace(SCENARIO, entities=(MUTATOR,))
         (with_client(does=Workload.CONSUME), BROKER, "a reads topic t, which is empty"),
         (with_client(start_s=20.0), BROKER, "a joins at 20 s, and the run ends at 20 s"),
         (with_client(start_s=5.0, stop_s=4.0), BROKER, "a leaves at 4 s, before it joins"),
+        (
+            replace(SCENARIO, quota_steps=(LOWERED,), duration_s=9.0),
+            BROKER,
+            "a quota changes at 9 s, and the run",
+        ),
+        (replace(SCENARIO, quota_steps=(LOWERED,), variants=tuple(Variant)), BROKER, "and it has variants"),
         (replace(SCENARIO, duration_s=3.0), BROKER, "3 s are too short to judge"),
         (replace(SCENARIO, quotas=()), BROKER, "a rate in multiples of the quota needs a quota"),
         (staged("9s:1MB/s", rate=AS_FAST_AS_POSSIBLE), BROKER, "a has stages, which begin with a rate"),

@@ -1,0 +1,50 @@
+"""The quotas that change while a load runs: each once, when it is due, and restored at the end in reverse order."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from kafka_quotas.commands.load_test.quota_steps import QuotaSteps
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.loadtest.scenario.model import QuotaStep, ScenarioQuota
+
+ALICE = Entity.of(user="alice")
+
+
+def step(at_s: float, rate: float) -> QuotaStep:
+    return QuotaStep(at_s=at_s, quota=ScenarioQuota(entity=ALICE, values=(("producer_byte_rate", rate),)))
+
+
+class Store:
+    """Remembers what is stored and restored."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[str, float | None]] = []
+
+    @contextmanager
+    def changed(self, wanted: Sequence[tuple[Entity, Mapping[str, float | None]]]) -> Iterator[None]:
+        (_, values), *_ = wanted
+        self.log.append(("set", values["producer_byte_rate"]))
+        try:
+            yield
+        finally:
+            self.log.append(("restored", values["producer_byte_rate"]))
+
+
+def test_a_step_is_made_once_and_not_before_its_time() -> None:
+    store = Store()
+    with QuotaSteps([step(20, 2e6), step(10, 1e6)], warmup_s=3, changed=store.changed) as steps:
+        steps.look(12.9)
+        assert store.log == []
+        steps.look(13.1)
+        steps.look(13.4)
+        assert store.log == [("set", 1e6)]
+        steps.look(40)
+    assert store.log == [("set", 1e6), ("set", 2e6), ("restored", 2e6), ("restored", 1e6)]
+
+
+def test_steps_are_restored_where_the_run_fails() -> None:
+    store = Store()
+    steps = QuotaSteps([step(1, 1e6)], warmup_s=0, changed=store.changed)
+    steps.look(2)
+    steps.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert store.log == [("set", 1e6), ("restored", 1e6)]
