@@ -10,7 +10,7 @@ from kafka_quotas.loadtest.plan.plan import LoadPlan
 from kafka_quotas.loadtest.result.effect import QuotaEffect
 from kafka_quotas.loadtest.result.result import EntityKey, LoadResult
 from kafka_quotas.loadtest.scenario.model import Scenario, Variant
-from kafka_quotas.loadtest.scenario.planning import Environment
+from kafka_quotas.loadtest.scenario.planning import Environment, at_environment
 
 Opened = Callable[[Variant, str], AbstractContextManager[Environment]]
 """Sets the quotas of a variant, and opens an environment with a name of its own, for the time of one run."""
@@ -51,7 +51,7 @@ def run_experiment(
         variant = Variant.WITH_QUOTAS if has_quotas else Variant.WITHOUT_QUOTAS
         step(f"{len(plan.entities)} clients for {length_s:g} s, {variant.value}, to compare (run {number})")
         with opened(variant, f"compared-{number}") as environment:
-            result = run(short_run(plan, scenario, bootstrap=environment.bootstrap, number=number))
+            result = run(short_run(at_environment(plan, environment), scenario, number=number))
         is_interrupted = is_interrupted or result.interrupted
         return result
 
@@ -80,11 +80,10 @@ def block_s(scenario: Scenario) -> float:
     return max(scenario.solo_s, 2 * scenario.window_s)
 
 
-def short_run(plan: LoadPlan, scenario: Scenario, *, bootstrap: str, number: int) -> LoadPlan:
+def short_run(plan: LoadPlan, scenario: Scenario, *, number: int) -> LoadPlan:
     """Return the plan of a short run, with all clients from the start and judged by the same quotas."""
     return replace(
         plan,
-        bootstrap=bootstrap,
         restarts=(),
         run_id=plan.run_id + number,
         duration_s=block_s(scenario),

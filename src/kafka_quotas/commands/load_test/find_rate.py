@@ -141,7 +141,7 @@ def search_rate(
     )
     while (at := search.next_step()) is not None and (time.monotonic() + length_s <= end_s or not trials):
         number = len(trials) + 1
-        short = at_rate(short_run(plan, scenario, bootstrap=plan.bootstrap, number=number), at)
+        short = at_rate(short_run(plan, scenario, number=number), at)
         result = judge_run(run(short), evidence)
         interrupted = result.interrupted
         void = next((each.evidence for each in result.judgements if each.state is State.VOID), None)

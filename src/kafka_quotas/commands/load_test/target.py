@@ -39,6 +39,7 @@ def floods_topics(plan: LoadPlan) -> bool:
 
 
 EVENT_LOG: Final = "events"
+_FLEET_TOPIC: Final = "kafka-quotas-fleet"
 _PATIENCE_S: Final = 180.0
 """Timeout for changes at a broker here: after a flood many others are queued before them."""
 _CONNECT_S: Final = 10.0
@@ -233,7 +234,9 @@ def running_environment(
         return
     folder = bed.folder / name
     folder.mkdir()
-    options = ["--event-log", str(folder / EVENT_LOG), "--event-log-rotate", "3600", *scenario.daemon_options]
+    options = ["--event-log-rotate", "3600", *scenario.daemon_options]
+    if scenario.is_fleet:
+        options += ["--fleet", f"kafka://{bed.bootstrap}/{_FLEET_TOPIC}", "--fleet-name", name]
     if with_policy and scenario.daemon_policy:
         policy = folder / "policy.toml"
         policy.write_text(scenario.daemon_policy.replace(PREFIX, prefix), encoding="utf-8")
@@ -242,10 +245,21 @@ def running_environment(
         costs = folder / "costs.json"
         costs.write_text(scenario.daemon_costs, encoding="utf-8")
         options += ["--cost-model", str(costs)]
-    with running_daemon(
-        upstream=bed.bootstrap, store_url=bed.store_url, window=scenario.window, folder=folder, options=options
-    ) as daemon:
-        yield replace(direct, bootstrap=daemon.bootstrap)
+    with ExitStack() as stack:
+        addresses = []
+        for number in range(1, scenario.daemon_count + 1):
+            own = folder / str(number)
+            own.mkdir()
+            daemon = running_daemon(
+                upstream=bed.bootstrap,
+                store_url=bed.store_url,
+                window=scenario.window,
+                folder=own,
+                options=["--event-log", str(folder / EVENT_LOG / str(number)), *options],
+            )
+            addresses.append(stack.enter_context(daemon).bootstrap)
+        spread = tuple(addresses) if len(addresses) > 1 else ()
+        yield replace(direct, bootstrap=",".join(addresses), addresses=spread, is_fleet=scenario.is_fleet)
 
 
 def _own_broker(stack: ExitStack, target: LoadTarget, jars: Path, scenario: Scenario, folder: Path) -> TestBed:

@@ -110,6 +110,8 @@ class ClientLoad(ClientSettings):
     workload: Workload
     topic: str = ""
     """The topic, empty where none is needed."""
+    bootstrap: str = ""
+    """The address that it connects to, empty for that of the plan."""
     arrivals_per_second: Fraction | None = None
     """Records (produce, consume), requests (requests, mutate) or connections (connect), None for as many as possible.
 

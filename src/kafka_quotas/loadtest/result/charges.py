@@ -55,8 +55,8 @@ def logged_charges(
 
 
 def _rows(folder: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield every line of the finished files, in the order in which they were written."""
-    for path in sorted(folder.glob("events-*.jsonl")):
+    """Yield every line of the finished files in order, of daemons in folders of their own as well."""
+    for path in sorted(folder.rglob("events-*.jsonl")):
         with path.open(encoding="ascii") as lines:
             for line in lines:
                 row: Mapping[str, Any] = json.loads(line)

@@ -160,7 +160,8 @@ class TargetWatch(RunWatch):
         await asyncio.gather(*(self._watch_one(address, access) for address in self._outages))
 
     async def _brokers(self, servers: tuple[Address, ...], access: KafkaAccess) -> dict[Address, tuple[str, ...]]:
-        """Return the brokers that the first server with an answer names, else the servers themselves."""
+        """Return the brokers that all servers name, as each daemon names its own, else the servers."""
+        ids: dict[Address, tuple[str, ...]] = {}
         for server in servers:
             try:
                 connection = await opened(server, access=access, client_id=self._client_id)
@@ -170,16 +171,15 @@ class TargetWatch(RunWatch):
                 metadata = await connection.ask(
                     MetadataRequest(), _VERSION, client_id=self._client_id, within_s=self._patience_s
                 )
-                ids: dict[Address, tuple[str, ...]] = {}
-                for broker in metadata.brokers[:_MOST_BROKERS]:
-                    address = broker.host, broker.port
-                    ids[address] = (*ids.get(address, ()), str(broker.node_id))
-                return _named(ids) if ids else _named(servers)
+                for broker in metadata.brokers:
+                    known = ids.setdefault((broker.host, broker.port), ())
+                    if str(broker.node_id) not in known:
+                        ids[broker.host, broker.port] = (*known, str(broker.node_id))
             except (OSError, KafkaQuotasError):
                 continue
             finally:
                 connection.close()
-        return _named(servers)
+        return _named(dict(list(ids.items())[:_MOST_BROKERS]) or servers)
 
     async def _watch_one(self, address: Address, access: KafkaAccess | None) -> None:
         outages = self._outages[address]

@@ -178,6 +178,10 @@ class Scenario:
     """
     daemon_costs: str = ""
     """The text of a cost model (JSON) for the daemon."""
+    daemon_count: int = 1
+    """The daemons in front of the cluster, over which the clients are spread in turn."""
+    is_fleet: bool = False
+    """Whether these daemons hold every limit together."""
     daemon_options: tuple[str, ...] = ()
     """Further arguments of `daemon run`."""
     broker_settings: tuple[tuple[str, str], ...] = ()

@@ -31,6 +31,10 @@ class Environment:
 
     bootstrap: str
     prefix: str
+    addresses: tuple[str, ...] = ()
+    """The address of each of several daemons, empty where all clients use one."""
+    is_fleet: bool = False
+    """Whether these daemons hold every limit together."""
     enforcers: int | None = None
     """The number of brokers that keep the quotas, None for those that lead a topic."""
     connect_timeout_s: float = 10.0
@@ -54,12 +58,14 @@ def scenario_plan(
     Raises:
         UsageError: A rate is a multiple of a quota that does not exist.
     """
-    loads = [_load(entity, number, scenario, in_force, environment) for entity, number in _expanded(scenario)]
+    loads = _spread(
+        [_load(entity, number, scenario, in_force, environment) for entity, number in _expanded(scenario)], environment
+    )
     if later is not None:
         loads = [replace(load, later=_later(load, scenario, later)) for load in loads]
     return LoadPlan(
         bootstrap=environment.bootstrap,
-        entities=_marked(loads, in_force),
+        entities=_marked(loads, in_force, is_fleet=environment.is_fleet),
         duration_s=scenario.duration_s,
         warmup_s=scenario.unjudged_s,
         window=scenario.window,
@@ -69,6 +75,19 @@ def scenario_plan(
         run_id=run_id,
         properties=tuple(environment.properties.items()),
     )
+
+
+def at_environment(plan: LoadPlan, environment: Environment) -> LoadPlan:
+    """Return the plan with its clients connected to another environment of the same kind."""
+    return replace(plan, bootstrap=environment.bootstrap, entities=tuple(_spread(plan.entities, environment)))
+
+
+def _spread(loads: Sequence[ClientLoad], environment: Environment) -> list[ClientLoad]:
+    """Return the loads with each connected to one of several daemons, in turn."""
+    addresses = environment.addresses
+    if not addresses:
+        return list(loads)
+    return [replace(load, bootstrap=addresses[index % len(addresses)]) for index, load in enumerate(loads)]
 
 
 def expected_errors(scenario: Scenario, load: ClientLoad) -> frozenset[str]:
@@ -193,9 +212,9 @@ def _flood(entity: ScenarioClient, environment: Environment, name: ClientName) -
     return entity.flood
 
 
-def _marked(loads: Sequence[ClientLoad], in_force: InForce) -> tuple[ClientLoad, ...]:
+def _marked(loads: Sequence[ClientLoad], in_force: InForce, *, is_fleet: bool = False) -> tuple[ClientLoad, ...]:
     """Return the loads with marks for shared buckets and for rates that prove nothing."""
-    buckets = [_bucket(load, in_force) for load in loads]
+    buckets = [_bucket(load, in_force, is_fleet=is_fleet) for load in loads]
     counts = Counter(buckets)
     return tuple(
         replace(
@@ -215,9 +234,13 @@ def _quotas(load: ClientLoad, in_force: InForce) -> tuple[tuple[str, float], ...
     return tuple((name, limit) for name, limit in limits.items() if limit is not None)
 
 
-def _bucket(load: ClientLoad, in_force: InForce) -> str:
-    """Return a key for the bucket that has the load's quota, empty where it has none."""
+def _bucket(load: ClientLoad, in_force: InForce, *, is_fleet: bool) -> str:
+    """Return a key for the bucket that has the load's quota, empty where it has none.
+
+    Each of several daemons has a bucket of its own, but for those of a fleet.
+    """
     if load.quota is None:
         return ""
     bucket = in_force[load.name, KEY_OF[load.workload]].bucket
-    return "" if bucket is None else f"{load.workload}:{bucket[0]}/{bucket[1]}"
+    enforcer = "" if is_fleet else load.bootstrap
+    return "" if bucket is None else f"{load.workload}:{bucket[0]}/{bucket[1]}@{enforcer}"

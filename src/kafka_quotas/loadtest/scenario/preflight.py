@@ -94,6 +94,12 @@ def _of_target(scenario: Scenario, target: TargetCapabilities) -> Iterator[Misma
         yield Mismatch(message="the embedded cluster keeps no quotas", hint="add --through-daemon, which does")
     if scenario.needs is TargetNeed.DAEMON and not target.through_daemon:
         yield Mismatch(message=f"{scenario.name} is about the daemon", hint="add --through-daemon")
+    if scenario.daemon_count > 1 and not target.through_daemon:
+        yield Mismatch(message=f"{scenario.name} is about several daemons", hint="add --through-daemon")
+    if scenario.is_fleet and scenario.daemon_count == 1:
+        yield Mismatch(message="a fleet takes several daemons", hint="daemon: {count: 2, fleet: true}")
+    if scenario.daemon_count > 1 and scenario.variants != (Variant.WITH_QUOTAS,):
+        yield Mismatch(message="there are several daemons, and it has variants", hint="leave variants out")
     if Variant.WITHOUT_QUOTAS in scenario.variants and not (scenario.quotas or scenario.daemon_policy):
         yield Mismatch(message="there are no quotas to leave out", hint="remove without-quotas from its variants")
 

@@ -291,6 +291,13 @@ DAEMON: Final = Section(
             attribute="daemon_policy",
         ),
         Field("cost-model", Text(example="{...}"), "the text of a cost model (JSON)", attribute="daemon_costs"),
+        Field(
+            "count",
+            Whole(lowest=2, highest=20),
+            "how many stand in front of the cluster; clients are spread over them",
+            attribute="daemon_count",
+        ),
+        Field("fleet", Truth(), "whether these hold every limit together (--fleet)", attribute="is_fleet"),
         Field("options", ListOf(_LINE), "further arguments of `daemon run`", attribute="daemon_options"),
     ),
     build=dict,

@@ -30,6 +30,7 @@ from kafka_quotas.loadtest.scenario.model import (
 )
 from kafka_quotas.loadtest.scenario.planning import (
     Environment,
+    at_environment,
     client_names,
     expected_errors,
     same_load,
@@ -89,6 +90,24 @@ def test_a_client_is_judged_by_its_new_quota_once_that_was_changed() -> None:
     assert other.later is None
 
 
+def test_clients_are_spread_over_several_daemons_with_a_bucket_at_each() -> None:
+    quota = ScenarioQuota(entity=Entity.of(user="ANONYMOUS"), values=(("producer_byte_rate", 1e6),))
+    three = replace(PRODUCER, client_id="a-{n}", count=3)
+    scenario = replace(SCENARIO, daemon_count=2, quotas=(quota,), entities=(three,))
+    limits = in_force(scenario)
+    there = replace(HERE, bootstrap="d1,d2", addresses=("d1", "d2"))
+
+    apart = scenario_plan(scenario, limits, there, run_id=1)
+    together = scenario_plan(scenario, limits, replace(there, is_fleet=True), run_id=1)
+    moved = at_environment(apart, replace(there, bootstrap="d3,d4", addresses=("d3", "d4")))
+
+    assert [each.bootstrap for each in apart.entities] == ["d1", "d2", "d1"]
+    assert [bool(each.bucket) for each in apart.entities] == [True, False, True]
+    assert len({each.bucket for each in together.entities}) == 1
+    assert [each.bootstrap for each in moved.entities] == ["d3", "d4", "d3"]
+    assert moved.bootstrap == "d3,d4"
+
+
 def test_nothing_stands_against_a_sound_scenario() -> None:
     assert preflight(SCENARIO, EMBEDDED) == ()
     assert preflight(SCENARIO, BROKER) == ()
@@ -132,6 +151,9 @@ MUTATING = replace(SCENARIO, entities=(MUTATOR,))
             "a quota changes at 9 s, and the run",
         ),
         (replace(SCENARIO, quota_steps=(LOWERED,), variants=tuple(Variant)), BROKER, "and it has variants"),
+        (replace(SCENARIO, daemon_count=2), BROKER, "s is about several daemons"),
+        (replace(SCENARIO, is_fleet=True), EMBEDDED, "a fleet takes several daemons"),
+        (replace(SCENARIO, daemon_count=2, variants=tuple(Variant)), EMBEDDED, "there are several daemons, and"),
         (replace(SCENARIO, duration_s=3.0), BROKER, "3 s are too short to judge"),
         (replace(SCENARIO, quotas=()), BROKER, "a rate in multiples of the quota needs a quota"),
         (staged("9s:1MB/s", rate=AS_FAST_AS_POSSIBLE), BROKER, "a has stages, which begin with a rate"),

@@ -22,7 +22,7 @@ def shared_settings(plan: LoadPlan, entity: ClientLoad) -> dict[str, Any]:
     properties = plan.properties_of(entity)
     access = client_access(plan, entity)
     return {
-        "bootstrap_servers": plan.bootstrap.split(","),
+        "bootstrap_servers": (entity.bootstrap or plan.bootstrap).split(","),
         "client_id": entity.name.client_id,
         "bootstrap_timeout_ms": _BOOTSTRAP_MS,
         "security_protocol": properties.get("security.protocol", "PLAINTEXT").strip().upper(),

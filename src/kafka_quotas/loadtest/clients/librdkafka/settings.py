@@ -22,7 +22,7 @@ def client_properties(plan: LoadPlan, entity: ClientLoad) -> dict[str, object]:
     """Return the properties of a client's producer or consumer, without callbacks."""
     own = _producer(entity) if entity.workload is Workload.PRODUCE else _consumer(entity)
     return {
-        "bootstrap.servers": plan.bootstrap,
+        "bootstrap.servers": entity.bootstrap or plan.bootstrap,
         "client.id": entity.name.client_id,
         "socket.timeout.ms": _PATIENT_MS,
         "statistics.interval.ms": STATISTICS_INTERVAL_MS,

@@ -80,8 +80,10 @@ def raw_engine(plan: LoadPlan, entities: Sequence[ClientLoad], clock: RunClock, 
     Raises:
         UsageError: If a raw client can't run one of the workloads.
     """
-    leaders = Leaders(plan.bootstrap)
-    return RawEngine([_client(plan, entity, clock, views, leaders) for entity in entities])
+    leaders = {address: Leaders(address) for address in {entity.bootstrap or plan.bootstrap for entity in entities}}
+    return RawEngine(
+        [_client(plan, entity, clock, views, leaders[entity.bootstrap or plan.bootstrap]) for entity in entities]
+    )
 
 
 def _client(plan: LoadPlan, entity: ClientLoad, clock: RunClock, views: TopicViews, leaders: Leaders) -> RawClient:
