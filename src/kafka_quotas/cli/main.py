@@ -25,7 +25,7 @@ COMMANDS = lazy_commands(
     {
         "alter": ("quotas.alter:app", "Set or remove quotas of one entity."),
         "describe": ("quotas.describe:app", "Show stored quotas, or which quotas a client really gets."),
-        "revert": ("quotas.revert:revert", "Undo a change, or what was to last until now."),
+        "revert": ("quotas.revert:revert", "Undo a change, or temporary changes that have expired."),
         "export": ("declarative.files:export", "Write stored quotas as a file that apply reads."),
         "validate": ("declarative.files:validate", "Check files of quotas without a store."),
         "diff": ("declarative.diff:diff", "Show what differs between files and a store, and for whom."),
@@ -35,8 +35,8 @@ COMMANDS = lazy_commands(
         "context": ("context.command:app", "Name clusters, and choose which one is meant."),
         "kafka-configs": ("kafka_configs:app", "Set and show quotas as Kafka's own kafka-configs does."),
         "tree": ("insight.tree:app", "Draw stored quotas as a tree: what wins, what is shadowed."),
-        "doctor": ("insight.doctor:doctor", "Tell what is odd in a store, and what to do about it."),
-        "why": ("insight.why:app", "Tell whether a client is slow because of quotas."),
+        "doctor": ("insight.doctor:doctor", "Check stored quotas for problems, and say what to do."),
+        "why": ("insight.why:app", "Explain whether quotas slow a client down."),
         "top": ("insight.top:top", "Show who uses how much of which quota, live."),
         "ui": ("insight.ui:ui", "Serve a page for browsers: who is throttled, and what changed."),
         "throttle": ("throttle.command:app", "Calculate rates, delays and bursts as Kafka does."),
@@ -258,7 +258,7 @@ def _report_unforeseen(error: Exception, session: Invocation) -> int:
     if isinstance(error, BrokenPipeError):
         return _quiet_output()
     if isinstance(error, OSError) and error.errno in _OUTPUT_ERRORS and error.filename is None:
-        hint = "what the command did besides is done; make room, and have it shown again"
+        hint = "everything else was done; make room, and show the result again"
         _report(_lines(f"can't write the output: {error.strerror}", hint), code=1, session=session)
         return _quiet_output()
     hint = f"this is a defect of kafka-quotas; run it again with {DEBUG_VARIABLE}=1 for the traceback, and report that"

@@ -104,7 +104,7 @@ class ListenerOptions:
         help="The port (and host) of a broker's listener, FIRST-LAST=PORT for many node ids; may be repeated.",
     )
     advertised_host: str | None = option(
-        "--advertised-host HOST", help="The host clients are told to connect to. Default: the one that they came to."
+        "--advertised-host HOST", help="The host that clients are led to. Default: the one that they connected to."
     )
     listener_config: Path | None = option(
         "--listener-config FILE",

@@ -79,7 +79,7 @@ class ApplyOptions:
     )
     reason: Reason = None
     watch: float | None = option(
-        "--watch SECONDS", help="Do it again every so many seconds, the files read anew, until told to stop."
+        "--watch SECONDS", help="Do it again at this interval, with the files read anew, until it is stopped."
     )
     metrics: str | None = option(
         "--metrics HOST:PORT", help="With --watch: serve the drift found as Prometheus metrics at /metrics."

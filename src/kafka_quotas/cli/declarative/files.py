@@ -33,9 +33,7 @@ Out = Annotated[
 ]
 Form = Annotated[
     FileFormat | None,
-    typer.Option(
-        "--format", metavar="FORM", help="yaml, json or toml; without it the name of the file tells, else yaml."
-    ),
+    typer.Option("--format", metavar="FORM", help="yaml, json or toml. Default: by the name of the file, else yaml."),
 ]
 Files = Annotated[
     list[str] | None,

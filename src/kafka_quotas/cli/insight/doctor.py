@@ -12,7 +12,7 @@ from kafka_quotas.commands.insight.doctor import doctor as run_doctor
 
 
 def doctor(*, store: StoreOptions, output: ListingView = TABLE_VIEW) -> int:
-    """Tell what is odd in a store, how bad it is, and what to do.
+    """Check stored quotas for problems: how bad each is, and what to do.
 
     Looked for: quotas that nobody gets, names that are easily confused, one address under two names, values that stop
     clients or are below one batch or fetch, request percentages above the brokers' capacity; in a cluster also quota
@@ -33,8 +33,9 @@ def doctor(*, store: StoreOptions, output: ListingView = TABLE_VIEW) -> int:
 
 def _summary(result: DoctorResult) -> str:
     count = len(result.findings)
-    found = "nothing odd" if not count else f"{count} finding{'' if count == 1 else 's'}"
-    return f"note: {found} among {result.entries} entities in {result.store_url}"
+    found = "no problem" if not count else f"{count} finding{'' if count == 1 else 's'}"
+    entities = f"{result.entries} {'entity' if result.entries == 1 else 'entities'}"
+    return f"note: {found} among {entities} in {result.store_url}"
 
 
 def _listing(result: DoctorResult) -> Listing:

@@ -54,7 +54,7 @@ def why(
     store: StoreOptions,
     output: ListingView = TABLE_VIEW,
 ) -> None:
-    """Tell whether a client is slow because of quotas.
+    """Explain whether quotas slow a client down.
 
     For each quota key: what applies to the client, and the rate and throttle time of its bucket at each broker, from a
     running daemon or the brokers' own metrics. The last lines name the quota that held it back in the last minute, how

@@ -98,7 +98,7 @@ class ComparisonOptions:
 
 
 def compare(first: Runs, second: Runs, *, allowed: ComparisonOptions, output: OutputForm = Output.TABLE) -> None:
-    """Tell whether the second of two runs is worse than the first.
+    """Say whether the second of two runs is worse than the first.
 
     Where both were run with --repeat, each figure has an interval of 95 %, and only a change that lies beyond the limit
     with its whole interval counts. The exit code is the verdict: 0 nothing is worse, 1 something is.

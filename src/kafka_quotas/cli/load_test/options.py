@@ -85,7 +85,7 @@ HonorThrottle = Annotated[
     typer.Option(
         "--honor-throttle",
         metavar="yes|no",
-        help="yes: a client that was told a throttle time sends nothing until it is over, as Kafka's own clients do. "
+        help="yes: a client that gets a throttle time sends nothing until it is over, as Kafka's own clients do. "
         "no: it goes on, and only the broker's silence stops it.",
     ),
 ]

@@ -35,7 +35,7 @@ RequestQuota = Annotated[
         "--set-quota",
         metavar="PERCENT",
         help="Set this request_percentage on the clients for the time of the run: 1, 200; once for all or once for "
-        "each. What a client gets by it can't be told from outside, so --expect says what is wanted.",
+        "each. What a client gets by it can't be judged from outside, so state what you expect with --expect.",
     ),
 ]
 

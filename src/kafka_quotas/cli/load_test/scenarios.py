@@ -125,7 +125,7 @@ def validate(
     scale: Scale = None,
     output: OutputForm = Output.TABLE,
 ) -> int:
-    """Tell whether a scenario is understood and can be run, without asking any server.
+    """Check whether a scenario is valid and can be run, without asking any server.
 
     Checks the file against its schema, what the target can't do, times that are too short, and this machine's limits of
     open files and mapped regions. Without a target it is the one that 'load-test run' would take, or a broker started

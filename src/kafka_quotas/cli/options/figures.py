@@ -139,9 +139,7 @@ def _checked(option: str, text: str, parse: Callable[[str], Fraction], *, zero: 
 def _in_range(option: str, text: str, value: float, *, zero: bool) -> float:
     if value < 0 or (value == 0 and not zero):
         least = "0 or more" if zero else "above 0"
-        raise UsageError(
-            f"{option} must be {least}, not {text}", hint=f"kafka-quotas throttle --help tells what {option} is"
-        )
+        raise UsageError(f"{option} must be {least}, not {text}", hint=f"the help of this command explains {option}")
     if value > _MOST:
         raise UsageError(f"{option} is too large: {text}", hint=f"at most {_MOST:.0f}")
     return value

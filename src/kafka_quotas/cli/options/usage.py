@@ -28,7 +28,7 @@ class UsageOptions:
     )
     metric_names: Path | None = option(
         "--metric-names FILE",
-        help="With --prometheus: a TOML file that tells how the metrics are named, where none of the three usual "
+        help="With --prometheus: a TOML file that says how the metrics are named, where none of the three usual "
         "styles fits.",
     )
 

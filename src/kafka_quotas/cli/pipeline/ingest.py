@@ -49,7 +49,7 @@ class IngestOptions:
 
     source: list[str] | None = option(
         "--source PATTERN",
-        help="Files by a pattern with *, ** and ?, and with {broker_id}, {cluster} or {time} where the path tells "
+        help="Files by a pattern with *, ** and ?, and with {broker_id}, {cluster} or {time} where the path names "
         "them; may be repeated.",
     )
     replace: list[str] | None = option(
@@ -61,9 +61,11 @@ class IngestOptions:
     timezone: str | None = option(
         "--timezone ZONE", help="The time zone of request logs, whose stamps have none: UTC, Europe/Berlin."
     )
-    broker_id: int | None = option("--broker-id N", min=0, help="The broker of all files whose path tells none.")
+    broker_id: int | None = option("--broker-id N", min=0, help="The broker of all files whose path names none.")
     cluster: str = option("--cluster NAME", default="default", help="The cluster's name, kept in every row.")
-    form: InputFormat | None = option("--form", help="What all files are; without it each file's beginning tells.")
+    form: InputFormat | None = option(
+        "--form", help="The form of all files. Default: recognised by each file's beginning."
+    )
     metric_names: Path | None = option(
         "--metric-names FILE", help="How an exporter names the quota metrics, as TOML; the usual styles are known."
     )

@@ -284,7 +284,7 @@ def _method(result: ReportResult) -> ReportSection:
                 "whole working day, or better a week, before limits are set for good."
             ),
             (
-                "Request logs tell the size of records, not of requests; what frames them is estimated. Broker time "
+                "Request logs have the size of records, not of requests; what frames them is estimated. Broker time "
                 "leaves out the network threads. Times are UTC."
             ),
         ),

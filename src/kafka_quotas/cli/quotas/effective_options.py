@@ -38,7 +38,7 @@ class EffectiveOptions:
         "--no-client-id", default=False, help="With --effective: a client that sends no client-id."
     )
     all_clients: bool = option(
-        "--all", default=False, help="With --effective: every client that the store, or --clients, tells of."
+        "--all", default=False, help="With --effective: every client that the store, or --clients, implies."
     )
     clients: Path | None = option(
         "--clients FILE",

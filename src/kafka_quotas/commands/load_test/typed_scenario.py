@@ -113,7 +113,7 @@ def credentials_of(
     protocol = properties.get("security.protocol", "plaintext").lower()
     if protocol == "plaintext":
         raise UsageError(
-            f"user {name.user} can't be told on a plaintext connection, where everybody is ANONYMOUS",
+            f"user {name.user} can't be recognised on a plaintext connection, where everybody is ANONYMOUS",
             hint="give -X security.protocol=SASL_PLAINTEXT -X sasl.mechanism=PLAIN and --passwords FILE",
         )
     if not protocol.startswith("sasl"):

@@ -97,7 +97,7 @@ def _callback_warnings(cluster: "KafkaCluster") -> tuple[str, ...]:
 
 
 def _not_known(reason: str) -> str:
-    return f"can't tell whether every broker is without {_CALLBACK}, which would replace all of this: {reason}"
+    return f"it is unknown whether every broker is without {_CALLBACK}, which would replace all of this: {reason}"
 
 
 def old_brokers(store: Store, *, settings: StoreSettings) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ def choose_engine(asked: Engine, *, events: int, master: str | None, is_remote: 
     if master is not None:
         return EngineChoice(engine=Engine.SPARK, reason=f"--master {master} was given")
     if not is_remote and events <= LOCAL_LIMIT_EVENTS:
-        return EngineChoice(engine=Engine.LOCAL, reason=f"about {events:,} events, which one machine takes faster")
+        return EngineChoice(engine=Engine.LOCAL, reason=f"about {events:,} events: Spark would be slower")
     reason = "the data is remote" if is_remote else f"about {events:,} events, more than {LOCAL_LIMIT_EVENTS:,}"
     if missing := missing_for_spark():
         return EngineChoice(engine=Engine.LOCAL, reason=f"{reason}, but there is no {missing} here")

@@ -115,7 +115,7 @@ def test_a_file_may_raise_total_and_thresholds_in_any_order(filled: str, tmp_pat
 
 
 def test_neither_doctor_nor_tree_takes_thresholds_for_quotas(filled: str) -> None:
-    assert "nothing odd" in "".join(run_cli("doctor", "--store", filled)[1:])
+    assert "no problem" in "".join(run_cli("doctor", "--store", filled)[1:])
     assert "threshold" not in run_cli("tree", "--store", filled)[1]
 
 

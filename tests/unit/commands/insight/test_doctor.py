@@ -144,8 +144,7 @@ def test_a_sound_store_ends_with_exit_code_0(tmp_path: Path) -> None:
     code, out, err = run_cli("doctor", "--store", store)
     assert (code, out) == (0, "")
     assert err == (
-        "note: no cluster is known here: its brokers were not looked at\n"
-        f"note: nothing odd among 1 entities in {store}\n"
+        f"note: no cluster is known here: its brokers were not looked at\nnote: no problem among 1 entity in {store}\n"
     )
 
 
