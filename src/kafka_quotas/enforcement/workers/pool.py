@@ -46,7 +46,7 @@ from kafka_quotas.enforcement.workers.protocol import (
     WorkerTotals,
 )
 from kafka_quotas.enforcement.workers.shared_charges import SharedCharge, SharedCharges
-from kafka_quotas.enforcement.workers.worker import IDLE_TICK_S, TICK_S, worker_settings
+from kafka_quotas.enforcement.workers.worker import IDLE_TICK_S, TICK_S
 from kafka_quotas.enforcement.workers.worker_process import WorkerProcess, start_process
 from kafka_quotas.system_clock import MonotonicClock
 
@@ -366,3 +366,14 @@ class WorkerPool:
 
     async def _wait_for_change(self) -> None:
         await self._changed.wait()
+
+
+def worker_settings(settings: DaemonSettings) -> DaemonSettings:
+    """Return a daemon's settings as one of its workers has them."""
+    return replace(
+        settings,
+        workers=1,
+        connection_rate=None,
+        max_connections=None,
+        queued_max_request_bytes=max(1, settings.queued_max_request_bytes // settings.workers),
+    )

@@ -8,14 +8,13 @@ import contextlib
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import replace
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.enforcement.config.address import Address, ListenError
-from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.content.quota_content import QuotaContent
 from kafka_quotas.enforcement.event_log.writer import EventLogWriter
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
@@ -64,8 +63,8 @@ TICK_S: Final = 0.01
 """Pause between two messages about what was charged."""
 IDLE_TICK_S: Final = 0.05
 """The same while nothing is charged."""
-BUSY_PART: Final = 20
-"""How many times as long as it takes to write them is waited until the next one."""
+BUSY_PART: Final = 10
+"""How many times as long as all charges took here, others' included, is waited until the next message."""
 TOTALS_S: Final = 1.0
 """Pause between two messages with the counters: what a worker that is killed takes with it."""
 EXPIRY_S: Final = 60.0
@@ -163,6 +162,7 @@ class Worker:
         measured = measured_state(proxy, self._policy, self._connections, rules, self._clock, notify=self._ignore)
         measured.restore(parse_state(start.state, "the main process"), "the main process")
         self._shared = SharedCharges(self._policy, self._topics.thresholds)
+        self._recording_s = 0.0
         self._reporter = self._make_reporter(proxy)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -237,10 +237,7 @@ class Worker:
     def _receive(self, message: object, sockets: list[socket.socket]) -> None:
         match message:
             case ChargesTaken():
-                now_ms = self._clock.now_ms()
-                for worker, charges in message.charges:
-                    if worker != self._start.worker:
-                        self._shared.record(charges, now_ms)
+                self._record(message)
             case Handed():
                 self._serve(message, sockets[0])
             case OfferedRoute():
@@ -252,6 +249,13 @@ class Worker:
                 self._begin(self._answer(message))
             case Drain():
                 self._begin(self._drain(message))
+
+    def _record(self, taken: ChargesTaken) -> None:
+        now_ms, began_s = self._clock.now_ms(), time.monotonic()
+        for worker, charges in taken.charges:
+            if worker != self._start.worker:
+                self._shared.record(charges, now_ms)
+        self._recording_s += time.monotonic() - began_s
 
     def _serve(self, handed: Handed, client: socket.socket) -> None:
         client.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
@@ -334,9 +338,10 @@ class Worker:
 
     async def _share(self) -> None:
         while True:
-            began_s = self._loop.time()
+            began_s = time.monotonic()
             pause_s = TICK_S if self._send_charges() else IDLE_TICK_S
-            await asyncio.sleep(max(pause_s, BUSY_PART * (self._loop.time() - began_s)))
+            spent_s, self._recording_s = time.monotonic() - began_s + self._recording_s, 0.0
+            await asyncio.sleep(max(pause_s, BUSY_PART * spent_s))
 
     def _send_charges(self) -> bool:
         """Send the parent what was charged here, and return whether anything was."""
@@ -384,14 +389,3 @@ def main(loop_factory: Callable[[], asyncio.AbstractEventLoop] | None, on_starte
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(run())
-
-
-def worker_settings(settings: DaemonSettings) -> DaemonSettings:
-    """Return a daemon's settings as one of its workers has them."""
-    return replace(
-        settings,
-        workers=1,
-        connection_rate=None,
-        max_connections=None,
-        queued_max_request_bytes=max(1, settings.queued_max_request_bytes // settings.workers),
-    )
