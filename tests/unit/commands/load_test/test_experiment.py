@@ -51,7 +51,7 @@ class Bed:
         interrupted = len(self.plans) == self._interrupts_at
         return result(BUSY, replace(CONTROL, response=response), interrupted=interrupted)
 
-    def experiment(self, *, controls: bool = True, time_s: float) -> ExperimentResult:
+    def experiment(self, *, controls: bool = True, time_s: float, solo_s: float = 5.0) -> ExperimentResult:
         entities = tuple(
             ClientLoad(
                 name=each.name, workload=each.workload, topic="t", control=controls and each.control, start_s=9.0
@@ -61,7 +61,8 @@ class Bed:
         plan = LoadPlan(
             bootstrap="b:1", entities=entities, duration_s=60, warmup_s=2, window=SCENARIO.window, run_id=100
         )
-        return run_experiment(plan, SCENARIO, opened=self.open, run=self.run, step=lambda _step: None, time_s=time_s)
+        scenario = replace(SCENARIO, solo_s=solo_s)
+        return run_experiment(plan, scenario, opened=self.open, run=self.run, step=lambda _step: None, time_s=time_s)
 
 
 def test_without_control_clients_one_run_without_quotas_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,6 +72,13 @@ def test_without_control_clients_one_run_without_quotas_is_enough(monkeypatch: p
     assert bed.opened == [(Variant.WITHOUT_QUOTAS, "compared-1")]
     assert found.without_quotas is not None
     assert found.effects == {}
+
+
+def test_a_run_that_compares_no_latencies_is_two_windows_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    bed = Bed(monkeypatch)
+    bed.experiment(controls=False, time_s=1000, solo_s=30.0)
+
+    assert [plan.duration_s for plan in bed.plans] == [8.0]
 
 
 def test_every_run_is_short_with_all_clients_from_the_start_in_an_environment_of_its_own(
