@@ -29,3 +29,37 @@ def test_a_stall_costs_a_second_and_not_a_hundred(tmp_path: Path) -> None:
     assert stalled["throttle"]["max_ms"] < 1001
     assert stalled["records"]["failed"] == {}
     assert list((tmp_path / "journal").glob("*.json*")) == []
+
+
+LOWERED = """
+schema: kafka-quotas.scenario/1
+name: lowered
+title: two daemons, and a quota that is lowered at one of their clients
+window: {samples: 2, seconds: 1}
+duration: 12s
+topics: [{name: written}]
+quotas: [{entity: {client-id: null}, set: {producer_byte_rate: 400kB/s}}]
+quota-steps: [{at: 3s, entity: {client-id: lowered}, set: {producer_byte_rate: 200kB/s}}]
+entities:
+  - {client-id: lowered, does: produce, topic: written, rate: max}
+  - {client-id: neighbour, does: produce, topic: written, rate: max}
+daemon: {count: 2}
+"""
+
+
+@pytest.mark.measuring
+def test_a_quota_is_lowered_under_load_at_one_of_two_daemons(tmp_path: Path) -> None:
+    file, out, journal = tmp_path / "lowered.yaml", tmp_path / "out", tmp_path / "journal"
+    file.write_text(LOWERED, encoding="utf-8")
+
+    _, table, told = run_cli(
+        "load-test", "run", str(file), "--journal-dir", str(journal), "--out", str(out), "--experiment", "0s"
+    )
+
+    assert "changed by somebody else" not in told, (table, told)
+    run = json.loads((out / "run.json").read_text("utf-8"))
+    lowered, neighbour = run["entities"]
+    assert lowered["verdict"]["settled_ms"] is not None, (table, told)
+    assert [each["verdict"]["quota"] for each in (lowered, neighbour)] == [200_000, 400_000]
+    assert [each for each in run["judgements"] if each["aspect"] == "run"] == [], (table, told)
+    assert list(journal.glob("*.json*")) == []
