@@ -119,7 +119,7 @@ def draw_panels(figure: Any, drawn: Sequence[Panel], *, tips: bool = False) -> N
 
 
 def set_tip(artist: Any, text: str) -> None:
-    """Give something drawn a text that a browser shows when the pointer is on it, where the drawing becomes SVG."""
+    """Give something drawn a text that a browser shows at the pointer, where the drawing is SVG."""
     artist.set_gid(TIP + text)
 
 
