@@ -200,6 +200,12 @@ kafka-quotas daemon decide check --type produce --amount 1MB --user alice
 kafka-quotas daemon calibrate --upstream broker-1:9092 \
   --cost-model costs.json
 
+## kafka-quotas daemon upgrade
+# Put a new process in the place of the daemon that runs, with the same options.
+kafka-quotas daemon upgrade --upstream broker-1:9092 --listen 127.0.0.1:9192
+# The same with two processes for connections from then on.
+kafka-quotas daemon upgrade --upstream broker-1:9092 --listen 127.0.0.1:9192 --workers 2
+
 ## kafka-quotas daemon unmute
 # Let a client continue at once.
 kafka-quotas daemon unmute --user alice --client app
