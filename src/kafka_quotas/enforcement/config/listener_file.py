@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.java.strings import well_formed
-from kafka_quotas.enforcement.config.address import parse_address, parse_addresses, parse_broker_addresses
+from kafka_quotas.enforcement.config.address import MAX_NODE_ID, parse_address, parse_addresses, parse_broker_addresses
 from kafka_quotas.enforcement.config.api_access import ALLOW, DENY, parse_api_access
 from kafka_quotas.enforcement.config.broker_ports import ports_of
 from kafka_quotas.enforcement.config.listener_settings import NODE_ID_MARK, ListenerSettings, Network
@@ -40,6 +40,7 @@ _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _UPSTREAM: Final = "upstream."
 _ADDRESSES: Final = ("listen", "upstream")
 _PORT_RANGE: Final = re.compile(r"(\d{1,5})-(\d{1,5})")
+_LONGEST_MS: Final = 2**63 - 1
 
 
 def parse_port_range(text: str) -> tuple[int, int]:
@@ -138,15 +139,17 @@ def _text(_name: str, text: str) -> str:
     return text
 
 
-def _integer(name: str, text: str, *, least: int = 1) -> int:
-    if not text.strip().isdecimal() or int(text) < least:
-        raise UsageError(f"{name}: not a whole number of at least {least}: {text!r}")
-    return int(text)
+def _integer(name: str, text: str, *, least: int = 1, most: int = MAX_NODE_ID) -> int:
+    """Return a whole number within bounds, by default those of a broker's own properties, which have 32 bits."""
+    digits = text.strip()
+    if not digits.isdecimal() or len(digits) > len(str(most)) or not least <= int(digits) <= most:
+        raise UsageError(f"{name}: not a whole number from {least} to {most}: {text!r}")
+    return int(digits)
 
 
 def _idle_ms(name: str, text: str) -> int | None:
     """Return the longest idle time, None for the -1 that means no limit in a broker."""
-    return None if text.strip() == "-1" else _integer(name, text)
+    return None if text.strip() == "-1" else _integer(name, text, most=_LONGEST_MS)
 
 
 def _host_pattern(name: str, text: str) -> str:

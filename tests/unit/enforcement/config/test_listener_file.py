@@ -102,8 +102,8 @@ def test_of_two_lists_the_denied_one_wins_and_a_login_always_passes() -> None:
         ("apis.deny=Produce,Nonsense", "there is no API 'Nonsense'"),
         ("apis.deny=ApiVersions", "clients can't do without ApiVersions"),
         ("apis.allow=40000", "there is no API '40000'"),
-        ("connections.max.idle.ms=0", "connections.max.idle.ms: not a whole number of at least 1"),
-        ("max.in.flight.requests.per.connection=many", "not a whole number of at least 1: 'many'"),
+        ("connections.max.idle.ms=0", "connections.max.idle.ms: not a whole number from 1 to 9223372036854775807"),
+        ("max.in.flight.requests.per.connection=many", "not a whole number from 1 to 2147483647: 'many'"),
     ],
 )
 def test_a_limit_that_can_not_be_meant_is_said(tmp_path: Path, line: str, said: str) -> None:
@@ -152,6 +152,8 @@ def test_what_only_a_restart_can_change_is_named_and_what_can_change_is_not_refu
         (PLACES + "upstream.security.protocol=TLS", "upstream.security.protocol"),
         (PLACES + "proxy.protocol.trusted=", "names no network"),
         (PLACES + "upstream.node.id=1\nupstream=b1:1,b2:1", "several upstreams"),
+        (PLACES + "upstream.node.id=2147483648", "upstream.node.id: not a whole number from 0 to 2147483647"),
+        (PLACES + "max.connections=" + "9" * 5000, "max.connections: not a whole number from 1 to 2147483647"),
         (PLACES + "broker.addresses=1:20001", "not an address of a broker"),
         (PLACES + "ssl.principal.mapping.rules=RULE:^CN=(.*)$/${name}/", "no group called 'name'"),
         (PLACES + "ssl.principal.mapping.rules=DEFAULT,RULE:^CN=(?<name>.*)$/$1-${nam}/", "no group called 'nam'"),
