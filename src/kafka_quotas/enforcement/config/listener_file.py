@@ -140,7 +140,7 @@ def _text(_name: str, text: str) -> str:
 
 
 def _integer(name: str, text: str, *, least: int = 1, most: int = MAX_NODE_ID) -> int:
-    """Return a whole number within bounds, by default those of a broker's own properties, which have 32 bits."""
+    """Return a whole number within bounds, by default those of a broker's 32 bits."""
     digits = text.strip()
     if not digits.isdecimal() or len(digits) > len(str(most)) or not least <= int(digits) <= most:
         raise UsageError(f"{name}: not a whole number from {least} to {most}: {text!r}")

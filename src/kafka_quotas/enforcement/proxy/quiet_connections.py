@@ -1,5 +1,7 @@
 """Connections on which nothing moves: closed when that has lasted too long, or when a peer turns out to be gone.
 
+A client that hung up while its broker took no bytes is noticed at the second look, within a minute.
+
 Throttled clients are not idle, because the daemon keeps them waiting. Invariant: connections are looked at in slices,
 so the event loop serves others in between, however many there are.
 **Source:** `Selector.IdleExpiryManager` (4.x): `connections.max.idle.ms`.
@@ -56,6 +58,7 @@ class QuietConnections:
             connection.has_moved = False
             connection.quiet_since_ms = now_ms
             return
+        connection.leave_absent_client()
         quiet_ms = now_ms - connection.quiet_since_ms
         if connection.max_idle_ms is not None and quiet_ms >= connection.max_idle_ms:
             self.counters.connections_expired += connection.expire()

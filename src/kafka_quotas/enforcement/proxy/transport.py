@@ -128,6 +128,15 @@ class Transport(asyncio.Protocol):
         retransmits, probes, silent_ms = cast("tuple[int, int, int]", _TCP_INFO.unpack(info))
         return max(retransmits, probes) >= _UNANSWERED and silent_ms >= UNACKNOWLEDGED_MS
 
+    def has_peer_left(self) -> bool:
+        """Return whether the peer has ended its side, whatever is left to be read."""
+        fd = self.fileno
+        if fd is None:
+            return False
+        poll = select.poll()
+        poll.register(fd, select.POLLRDHUP)
+        return bool(poll.poll(0))
+
     def send(self, pieces: list[Buffer]) -> None:
         """Write the pieces, or drop them without a connection, and empty the list."""
         transport = self._transport
