@@ -57,7 +57,7 @@ def jars(release: Release) -> Path:
     """
     folder = CACHE / f"kafka-{release.version}"
     CACHE.mkdir(exist_ok=True)
-    with _exclusive(CACHE / f"kafka-{release.version}.lock"):
+    with exclusive(CACHE / f"kafka-{release.version}.lock"):
         if not folder.is_dir():
             _download(release, folder)
     return folder
@@ -93,7 +93,7 @@ def _pom(release: Release) -> str:
 
 
 @contextmanager
-def _exclusive(path: Path) -> Iterator[None]:
+def exclusive(path: Path) -> Iterator[None]:
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -43,7 +43,7 @@ def spark_cluster(folder: Path) -> Iterator[str]:
     with ExitStack() as stack:
         address = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(free_port())]
         master = _start(stack, folder, "master", "org.apache.spark.deploy.master.Master", address)
-        master.wait_ready(lambda: _listens(port))
+        master.wait_ready(lambda: listens(port))
         url = f"spark://127.0.0.1:{port}"
         size = ["--host", "127.0.0.1", "--cores", "2", "--memory", "1g", "--webui-port", str(free_port())]
         place = ["--work-dir", str(folder / "work"), url]
@@ -70,7 +70,7 @@ def spark_connect(folder: Path) -> Iterator[str]:
     with ExitStack() as stack:
         submit = [*arguments, "--class", server_class, "spark-internal"]
         server = _start(stack, folder, "connect", "org.apache.spark.deploy.SparkSubmit", submit)
-        server.wait_ready(lambda: _listens(port))
+        server.wait_ready(lambda: listens(port))
         yield f"sc://127.0.0.1:{port}"
 
 
@@ -83,6 +83,6 @@ def _start(stack: ExitStack, folder: Path, name: str, main_class: str, arguments
     return server
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,88 @@
+"""Data folders in an object store: the local engine on a real S3 gateway finds what it finds in a local folder."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from tests.support.brokers.maven import MissingServerError
+from tests.support.pipeline.logs import ROOT
+from tests.support.pipeline.s3_gateway import BUCKET, s3_gateway
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
+_TIMEOUT_S = 900
+_URL = f"s3a://{BUCKET}"
+_LOGS = ("--source", "examples/request-log/{broker_id}/*.gz", "--timezone", "UTC")
+_QUOTAS = ("--quotas", "examples/request-log/quotas.yaml", "--quota-window-num", "3")
+_LOCAL = ("--engine", "local")
+_TABLES = {"usage": ("entities", "usage", "usage_profile"), "replay": ("entities", "whatif")}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The variables by which programs find the gateway."""
+    try:
+        with s3_gateway(tmp_path_factory.mktemp("s3")) as variables:
+            yield variables
+    except MissingServerError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def ingested(store: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A local folder of sample logs with the results of its jobs; the bucket has the same data, by the local engine."""
+    folder = tmp_path_factory.mktemp("local")
+    run(store, *ingest_and_jobs(str(folder), _LOCAL), ("pipeline", "ingest", *_LOGS, "--out", f"{_URL}/data", *_LOCAL))
+    return folder
+
+
+def ingest_and_jobs(out: str, engine: tuple[str, ...], *, data: str | None = None) -> list[tuple[str, ...]]:
+    """An ingest unless there is data, the usage, and a replay."""
+    found = data or f"{out}/data"
+    ingest = () if data else (("pipeline", "ingest", *_LOGS, "--out", found, *engine),)
+    jobs = (("pipeline", job, found, *_QUOTAS, "--out", f"{out}/{job}", *engine) for job in _TABLES)
+    return [*ingest, *jobs]
+
+
+def run(store: dict[str, str], *series: tuple[str, ...]) -> str:
+    """What the commands, one after the other, put on standard output; they must end well."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.processes.command_series", *(json.dumps(each) for each in series)],
+        cwd=ROOT,
+        env={**os.environ, **store},
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def rows(place: Path | str, store: dict[str, str]) -> list[dict[str, Any]]:
+    found = DeltaTable(place, storage_options=store) if isinstance(place, str) else DeltaTable(place)
+    ordered: list[dict[str, Any]] = sorted(found.to_pyarrow_table().to_pylist(), key=repr)
+    return ordered
+
+
+def test_the_local_engine_reads_and_writes_a_bucket(store: dict[str, str], ingested: Path) -> None:
+    out = f"{_URL}/here"
+    told = run(
+        store,
+        *ingest_and_jobs(out, _LOCAL, data=f"{_URL}/data"),
+        ("pipeline", "ingest", *_LOGS, "--out", f"{_URL}/data", *_LOCAL),
+        ("pipeline", "compact", f"{_URL}/data"),
+        ("pipeline", "history", f"{_URL}/data", "--output", "json"),
+    )
+    assert re.findall(r'"operation": "(\w+)"', told) == ["compact", "ingest"]
+    for job, tables in _TABLES.items():
+        for table in tables:
+            expected = rows(ingested / job / table, store)
+            assert expected
+            assert rows(f"s3://{BUCKET}/here/{job}/{table}", store) == expected, table
