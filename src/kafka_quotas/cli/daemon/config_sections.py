@@ -59,7 +59,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "cluster",
     ),
     "fleet": ("fleet", "fleet_name", "fleet_fallback", "fleet_config"),
-    "operation": ("control", "control_mode", "control_user", "state_file", "drain_timeout"),
+    "operation": ("control", "control_mode", "control_user", "state_file", "drain_timeout", "workers"),
 }
 """The settings of each section, in the order of the reference."""
 TABLES: Final[Mapping[str, str]] = {

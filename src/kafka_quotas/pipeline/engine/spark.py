@@ -197,7 +197,7 @@ def tables_by_task(found: pa.Table, job: Job) -> list[Tables]:
 
 
 def forget_archives() -> None:
-    """Forget which archives this worker has imported modules from; it finds them again where it imports more.
+    """Forget which archives this worker has imported modules from, until it imports more of them.
 
     At the start of each task PySpark has Python look at its archives anew, whose directories Python before 3.13 then
     reads: a quarter of a second of processor time, which is more than most tasks need.

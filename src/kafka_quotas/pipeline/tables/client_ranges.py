@@ -157,7 +157,7 @@ class EventTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSpread:
-    """How events spread over time, by the files that they are in: within a file they count as spread evenly."""
+    """How events spread over time by their files, within each of which they count as spread evenly."""
 
     begins_ms: NDArray[np.int64]
     """First time in each file."""
@@ -167,7 +167,7 @@ class TimeSpread:
     """Events in each file."""
 
     def bounds_ms(self, windows: int) -> NDArray[np.int64]:
-        """Return the beginnings of all windows but the first, in whole seconds, with about equal numbers of events."""
+        """Return where windows of about as many events begin, in whole seconds, but for the first."""
         begins, ends = self.begins_ms, self.ends_ms + 1
         times = np.unique(np.concatenate([begins, ends]))
         before = np.zeros(times.size)
