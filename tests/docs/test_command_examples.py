@@ -56,7 +56,8 @@ def test_an_example_shows_its_own_command(path: str) -> None:
 
 
 @pytest.mark.parametrize("line", sorted({line for _, line in LINES if not line.startswith("eval ")}))
-def test_the_arguments_of_an_example_are_understood(line: str) -> None:
+def test_the_arguments_of_an_example_are_understood(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT / "examples" / "daemon")
     words = shlex.split(line)
     assert words[0] == PROGRAM
     path = max((each for each in PATHS if line.startswith(each)), key=len)

@@ -44,6 +44,7 @@ COMMANDS = lazy_commands(
         "load-test": ("load_test.group:app", "Put load on a cluster and judge whether the quotas hold."),
         "pipeline": ("pipeline.group:app", "Turn recorded traffic into usage and quotas."),
         "examples": ("examples:app", "List the examples that come with it, and copy them."),
+        "help": ("help_command:help_", "Show the help of a command, or explain a topic."),
         "completion": ("completion.command:completion", "Print a completion script, or install it as kafka-configs."),
         "demo": ("demos.enforcement:demo", "Show it all in under a minute, on an embedded cluster."),
     },
@@ -66,7 +67,7 @@ class ProgramCommands(LazyGroup):
         "Enforce": ("daemon", "throttle"),
         "Prove": ("load-test", "demo"),
         "Plan": ("pipeline",),
-        "Help and setup": ("examples", "completion"),
+        "Help and setup": ("help", "examples", "completion"),
     }
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -232,10 +233,11 @@ def _report(lines: Sequence[str], *, code: int, session: Invocation) -> int:
         import traceback  # noqa: PLC0415 - only a failed run pays for it
 
         traceback.print_exc()
+    from kafka_quotas.cli.output.colour import coloured_message  # noqa: PLC0415 - only a failed run pays for it
     from kafka_quotas.cli.output.render import shown_cell  # noqa: PLC0415 - a message may quote a name or a server
 
     for line in lines:
-        print(shown_cell(line), file=sys.stderr)  # noqa: T201 - the boundary speaks to the user
+        print(coloured_message(shown_cell(line), sys.stderr), file=sys.stderr)  # noqa: T201 - the boundary speaks to the user
     return code
 
 

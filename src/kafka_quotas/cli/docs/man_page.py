@@ -25,21 +25,7 @@ from kafka_quotas.cli.framework.help_page import (
     summary,
     usage_name,
 )
-
-_ENVIRONMENT = (
-    ("KAFKA_QUOTAS_STORE", "The store where no option names one."),
-    ("KAFKA_QUOTAS_CONTEXT", "The context where neither an option nor KAFKA_QUOTAS_STORE names a store."),
-    ("KAFKA_QUOTAS_COMMAND_CONFIG", "The file of client properties where --command-config names none."),
-    ("KAFKA_QUOTAS_JOURNAL", "The journal of changes, in place of the one in the user's state folder."),
-    ("KAFKA_QUOTAS_DEBUG", "If 1, an error shows its traceback."),
-    ("NO_COLOR", "If set, tables on terminals have no colours."),
-)
-_EXIT_CODES = (
-    ("0", "Done; finding nothing is no failure."),
-    ("1", "Something failed, could not be reached, or did not hold."),
-    ("2", "Wrong usage; nothing was done."),
-    ("130", "Interrupted."),
-)
+from kafka_quotas.cli.help_command import DIFFERENT, ENVIRONMENT, EXIT_CODES
 
 
 def man_page(command: TyperCommand | TyperGroup, context: Any) -> str:
@@ -75,8 +61,8 @@ def _lines(command: TyperCommand | TyperGroup, context: Any) -> Iterator[str]:
     yield from _parameters(command, context)
     yield from _examples(str(context.command_path))
     if not isinstance(command, PassThroughCommand):
-        yield from _section("ENVIRONMENT", _ENVIRONMENT)
-    yield from _section("EXIT STATUS", command.exit_codes if isinstance(command, PassThroughCommand) else _EXIT_CODES)
+        yield from _section("ENVIRONMENT", ENVIRONMENT)
+    yield from _section("EXIT STATUS", _exit_codes(command))
     yield from _see_also(command, context)
 
 
@@ -98,6 +84,13 @@ def _examples(path: str) -> Iterator[str]:
     lines = example_lines(path)
     if lines:
         yield from (".SH EXAMPLES", ".nf", *map(escape, lines), ".fi")
+
+
+def _exit_codes(command: TyperCommand | TyperGroup) -> Iterable[tuple[str, str]]:
+    if isinstance(command, PassThroughCommand):
+        return command.exit_codes
+    compares = any("--exit-code" in each.opts for each in command.params)
+    return [(code, text) for code, text in EXIT_CODES if compares or code != DIFFERENT]
 
 
 def _commands(group: TyperGroup) -> Iterator[str]:

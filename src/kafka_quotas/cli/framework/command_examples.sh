@@ -191,6 +191,18 @@ kafka-quotas daemon run --upstream broker-1:9092 --listen 0.0.0.0:19092 \
 # Count what would be throttled, and throttle nobody.
 kafka-quotas daemon run --upstream broker-1:9092 --mode shadow
 
+## kafka-quotas daemon upgrade
+# Replace the running daemon by this version, without a refused client.
+kafka-quotas daemon upgrade --config daemon.toml
+
+## kafka-quotas daemon check
+# Check a file of settings and every file that it names.
+kafka-quotas daemon check --config daemon.toml
+
+## kafka-quotas daemon config
+# Show what would be in force, and where each setting came from.
+kafka-quotas daemon config --config daemon.toml
+
 ## kafka-quotas daemon decide
 # Ask how long a client would wait, and charge nothing.
 kafka-quotas daemon decide check --type produce --amount 1MB --user alice
@@ -354,6 +366,12 @@ kafka-quotas examples list
 ## kafka-quotas examples copy
 # Copy only the files of quotas.
 kafka-quotas examples copy quotas --to my-quotas
+
+## kafka-quotas help
+# Show how to name a store.
+kafka-quotas help stores
+# Show the help of a command.
+kafka-quotas help daemon run
 
 ## kafka-quotas completion
 # Complete commands and names in this shell.

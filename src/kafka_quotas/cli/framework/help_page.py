@@ -5,15 +5,18 @@
 """
 
 import inspect
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from kafka_quotas.cli.output.colour import BOLD, coloured
+
 ARGUMENTS_HEADING = "Arguments"
 OPTIONS_HEADING = "Options"
-STORE_HEADING = "Where quotas live"
+STORE_HEADING = "Where quotas live (see kafka-quotas help stores)"
 OUTPUT_HEADING = "Output"
 GENERAL_HEADING = "General options"
 COMMANDS_HEADING = "Commands"
@@ -45,17 +48,17 @@ class HelpPage:
         assert isinstance(self, TyperCommand | TyperGroup)
         if isinstance(self, TyperGroup):
             for heading, rows in command_sections(self):
-                with formatter.section(heading):
+                with formatter.section(coloured(heading, BOLD, sys.stdout)):
                     formatter.write_dl(rows)
         for section in parameter_sections(self.get_params(ctx)):
-            with formatter.section(section.heading):
+            with formatter.section(coloured(section.heading, BOLD, sys.stdout)):
                 formatter.write_dl([(shown_name(each, ctx), help_text(each, ctx)) for each in section.parameters])
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the examples."""
         lines = example_lines(str(ctx.command_path))
         if lines:
-            with formatter.section("Examples"):
+            with formatter.section(coloured("Examples", BOLD, sys.stdout)):
                 formatter.write("".join(f"  {line}\n" for line in lines))
 
 

@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from typing import TextIO
 
+from kafka_quotas.cli.output.colour import coloured_message
 from kafka_quotas.cli.output.json_text import Json, json_line, json_text
 from kafka_quotas.cli.output.selection import selected
 from kafka_quotas.cli.output.table import Cell, Column, Listing, Table, columns, plain_columns
@@ -124,7 +125,8 @@ def warn(text: str) -> None:
 
 def write(text: str, stream: TextIO) -> None:
     """Write the text and a line end to the stream."""
-    stream.write(text.rstrip("\n") + "\n")
+    shown = coloured_message(text, stream) if stream is sys.stderr else text
+    stream.write(shown.rstrip("\n") + "\n")
 
 
 class RowStream:

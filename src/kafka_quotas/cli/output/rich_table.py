@@ -17,6 +17,8 @@ from rich.text import Text
 
 from kafka_quotas.cli.output.render import Cell, Column, Table, shown_cell
 
+_MEANINGS = {"error": "bold red", "warning": "yellow", "failed": "bold red", "met": "green"}
+"""The styles of cells that say how serious something is."""
 _LEAST_NAME = 12
 """Names are folded to no fewer letters, or there is not much of a name to be seen."""
 
@@ -41,7 +43,7 @@ def rich_table(table: Table, *, gap: int = 2) -> RichTable:
         justify: Literal["left", "right"] = "right" if column.figures else "left"
         drawn.add_column(column.title, justify=justify, style=_style(column), overflow="fold", no_wrap=column.whole)
     for row in table.rows:
-        drawn.add_row(*(Text(shown_cell(cell)) for cell in row))
+        drawn.add_row(*(Text(shown_cell(cell), style=_MEANINGS.get(str(cell), "")) for cell in row))
     return drawn
 
 

@@ -1,0 +1,127 @@
+"""`kafka-quotas help`: the help of a command, and topics that many commands share."""
+
+import sys
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from kafka_quotas.cli.framework.lazy_group import LazyGroup
+from kafka_quotas.cli.output.colour import BOLD, coloured
+from kafka_quotas.cli.output.render import write
+from kafka_quotas.core.errors import UsageError
+
+ENVIRONMENT: Final = (
+    ("KAFKA_QUOTAS_STORE", "The store where no option names one."),
+    ("KAFKA_QUOTAS_CONTEXT", "The context where neither an option nor KAFKA_QUOTAS_STORE names a store."),
+    ("KAFKA_QUOTAS_COMMAND_CONFIG", "The file of client properties where --command-config names none."),
+    ("KAFKA_QUOTAS_JOURNAL", "The journal of changes, in place of the one in the user's state folder."),
+    ("KAFKA_QUOTAS_DEBUG", "If 1, an error shows its traceback."),
+    ("NO_COLOR", "If set, nothing is coloured on terminals."),
+)
+"""The variables that every command reads, with their meaning."""
+DIFFERENT: Final = "3"
+"""The exit code of a difference, of commands with --exit-code."""
+EXIT_CODES: Final = (
+    ("0", "Done; finding nothing is no failure."),
+    ("1", "Something failed, could not be reached, or did not hold."),
+    ("2", "Wrong usage; nothing was done."),
+    (DIFFERENT, "Something differs, where --exit-code asks for that."),
+    ("130", "Interrupted."),
+)
+"""The exit codes of all commands but kafka-configs, which has those of Kafka's program."""
+STORES: Final = (
+    ("local:PATH", "One SQLite file, for trials, preparation and the daemon; no broker reads it."),
+    ("kafka://HOST:PORT,...", "A Kafka cluster (2.6 or later); --bootstrap-server HOST:PORT is short for it."),
+    ("zk://HOST:PORT/CHROOT", "The ZooKeeper of a cluster up to Kafka 3.9; --zookeeper is short for it."),
+    ("static:FILE", "The static quotas of KIP-13 in a properties file, read-only."),
+    ("context:NAME", "The store and login of a context; --context NAME is short for it."),
+)
+"""The forms of a store's address."""
+UNITS: Final = (
+    ("k, M, G, T", "Powers of 1000: 10M and 10MB are 10,000,000 bytes."),
+    ("Ki, Mi, Gi, Ti", "Powers of 1024: 10MiB is 10,485,760 bytes."),
+    ("/s, ps", "Per second; a byte rate means that without it as well."),
+    ("b", "Bits, with /s or ps: 80Mbps is 10,000,000 bytes per second."),
+    ("%", "Of one thread's time, for request_percentage: 200% is two threads."),
+    ("us, ms, s, min, h", "A length of time, which needs its unit: 250us, 1.5s, 2h."),
+    ("unlimited", "The largest value of a quota key, which exempts an entity."),
+)
+"""What may stand after a figure."""
+
+TOPICS: Final[dict[str, tuple[str, tuple[tuple[str, str], ...], str]]] = {
+    "stores": (
+        "Quotas live in a store, which --store URL names:",
+        STORES,
+        (
+            "The first of these counts: an option, KAFKA_QUOTAS_STORE, KAFKA_QUOTAS_CONTEXT, the context in use, the "
+            "local store in your data folder. 'kafka-quotas context show --origin' shows which one it is."
+        ),
+    ),
+    "environment": (
+        "Variables that commands read where no option says otherwise:",
+        ENVIRONMENT,
+        "The help of a command shows the variable of an option beside it: [env: NAME].",
+    ),
+    "exit-codes": (
+        "A command ends with one of these exit codes:",
+        EXIT_CODES,
+        "kafka-configs has the exit codes of Kafka's own program.",
+    ),
+    "units": (
+        "A figure is plain or has a unit:",
+        UNITS,
+        "Values are exact: a fraction of a byte is an error. Limits hold per broker, not per cluster.",
+    ),
+}
+"""What a topic says: a sentence, its rows, and a closing remark."""
+
+
+Words = Annotated[list[str] | None, typer.Argument(metavar="WORD", help="A topic, or the words of a command.")]
+
+
+def help_(ctx: typer.Context, words: Words = None) -> None:
+    """Show the help of a command, or explain a topic: stores, environment, exit-codes, units."""
+    if not words:
+        write(f"{ctx.find_root().get_help()}\n\n{_topics(ctx)}", sys.stdout)
+    elif words[0] in TOPICS and len(words) == 1:
+        write(_topic(ctx, words[0]), sys.stdout)
+    else:
+        write(_command_context(ctx.find_root(), words).get_help(), sys.stdout)
+
+
+def _topics(ctx: typer.Context) -> str:
+    formatter = ctx.make_formatter()
+    with formatter.section(coloured("Topics (kafka-quotas help TOPIC)", BOLD, sys.stdout)):
+        formatter.write_dl([(name, intro.rstrip(":")) for name, (intro, _, _) in TOPICS.items()])
+    return formatter.getvalue()
+
+
+def _topic(ctx: typer.Context, name: str) -> str:
+    intro, rows, remark = TOPICS[name]
+    formatter = ctx.make_formatter()
+    formatter.write_text(coloured(intro, BOLD, sys.stdout))
+    formatter.write_paragraph()
+    with formatter.indentation():
+        formatter.write_dl(rows)
+    formatter.write_paragraph()
+    formatter.write_text(remark)
+    return formatter.getvalue()
+
+
+def _command_context(context: Any, words: list[str]) -> Any:
+    """Return a context of the command that the words name.
+
+    Raises:
+        UsageError: There is no such command.
+    """
+    for number, word in enumerate(words):
+        group = context.command
+        if not isinstance(group, TyperGroup) or word not in group.commands:
+            topics = f"topics: {', '.join(TOPICS)}; commands: " if number == 0 else ""
+            raise UsageError(
+                f"there is no command or topic {' '.join(words)!r}", hint=f"{topics}{context.command_path} --help"
+            )
+        command: Any = group.load(word) if isinstance(group, LazyGroup) else group.commands[word]
+        context = command.context_class(command, info_name=word, parent=context)
+    return context
