@@ -118,6 +118,8 @@ QUOTA_KEYS: dict[str, QuotaKey] = {
     )
 }
 """Every key of Kafka by name, in the order in which they are listed to a user."""
+MEASURED_KEYS: dict[str, QuotaKey] = {**QUOTA_KEYS, REQUEST_RATE.name: REQUEST_RATE}
+"""Every key that a bucket of a daemon may have."""
 NEW_KEYS = tuple(key.name for key in QUOTA_KEYS.values() if key.since == "2.7")
 """The keys that came with Kafka 2.7; all others are older than any broker that quotas can be set for here."""
 

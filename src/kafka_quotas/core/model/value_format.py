@@ -6,7 +6,7 @@ Java's doubles in `core.java.double`, ZooKeeper's values in `core.formats.zookee
 
 from typing import Final
 
-from kafka_quotas.core.model.quota_key import QUOTA_KEYS, QuotaKey, QuotaType, Unit
+from kafka_quotas.core.model.quota_key import MEASURED_KEYS, QuotaKey, QuotaType, Unit
 from kafka_quotas.core.model.threshold import STORED_KEYS
 
 MS: Final = "ms"
@@ -107,7 +107,7 @@ def format_quota(key_name: str, value: float | None) -> str:
     """Return a stored value: `10.49 MB/s`, `50%`, `5/s`, `unlimited (explicit)`, or `not set` for None."""
     if value is None:
         return "not set"
-    key = STORED_KEYS.get(key_name)
+    key = STORED_KEYS.get(key_name) or MEASURED_KEYS.get(key_name)
     if key is None:
         return format_number(value)
     if value >= key.unlimited:
@@ -119,12 +119,12 @@ def format_quota(key_name: str, value: float | None) -> str:
 
 def format_limit(key_name: str, limit: float | None) -> str:
     """Return a limit for a column, where a stored "unlimited" reads like no limit."""
-    return "unlimited" if limit is None or limit >= QUOTA_KEYS[key_name].unlimited else format_quota(key_name, limit)
+    return "unlimited" if limit is None or limit >= MEASURED_KEYS[key_name].unlimited else format_quota(key_name, limit)
 
 
 def format_rate(key_name: str, rate: float, *, digits: int = 3) -> str:
     """Return a measured rate, of anything but bytes to `digits` digits: `10.49 MB/s`, `12.3%`, `4.1/s`."""
-    if QUOTA_KEYS[key_name].unit is Unit.BYTES_PER_SECOND:
+    if MEASURED_KEYS[key_name].unit is Unit.BYTES_PER_SECOND:
         return format_byte_rate(rate)
     return format_quota(key_name, float(f"{rate:.{digits}g}"))
 

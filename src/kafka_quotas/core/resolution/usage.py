@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_PERCENTAGE, ValueType
+from kafka_quotas.core.model.quota_key import MEASURED_KEYS, REQUEST_PERCENTAGE, ValueType
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.model.recent_throttling import RecentThrottling
 from kafka_quotas.core.model.sanitizer import sanitize
@@ -85,7 +85,7 @@ def ending_limit(
     needed = max(usage.observed for usage in held)
     if key != REQUEST_PERCENTAGE.name:
         needed = max(needed, *(limit * (1 + (usage.throttle_ms or 0.0) / window_ms) for usage in held))
-    known = QUOTA_KEYS[key]
+    known = MEASURED_KEYS[key]
     return needed if known.value_type is ValueType.DOUBLE else float(math.ceil(needed))
 
 

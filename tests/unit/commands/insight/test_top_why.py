@@ -73,6 +73,15 @@ def rows(store: str, *options: str) -> list[dict[str, Any]]:
     return found
 
 
+def test_a_request_rate_that_a_policy_limits_is_a_row_as_well(store: str, feed: Feed) -> None:
+    feed(usage("alice", "", 80.0, 500.0, key="request_rate", limit=50.0))
+    (row,) = rows(store)
+    assert (row["key"], row["limit"], row["share"]) == ("request_rate", 50.0, 1.6)
+    code, out, err = run_cli("top", "--store", store, "--once")
+    assert (code, err) == (0, "")
+    assert "50/s" in out
+
+
 def test_rows_carry_the_limit_and_the_level_that_set_it(store: str, feed: Feed) -> None:
     feed(*SEEN)
     first = rows(store)[0]
