@@ -25,7 +25,7 @@ from kafka_quotas.cli.framework.help_page import (
     summary,
     usage_name,
 )
-from kafka_quotas.cli.help_command import DIFFERENT, ENVIRONMENT, EXIT_CODES
+from kafka_quotas.cli.guidance.help_topics import DIFFERENT, ENVIRONMENT, EXIT_CODES
 
 
 def man_page(command: TyperCommand | TyperGroup, context: Any) -> str:

@@ -194,6 +194,8 @@ kafka-quotas daemon run --upstream broker-1:9092 --mode shadow
 ## kafka-quotas daemon upgrade
 # Replace the running daemon by this version, without a refused client.
 kafka-quotas daemon upgrade --config daemon.toml
+# Replace it by one with two processes for connections.
+kafka-quotas daemon upgrade --config daemon.toml --workers 2
 
 ## kafka-quotas daemon check
 # Check a file of settings and every file that it names.
@@ -211,12 +213,6 @@ kafka-quotas daemon decide check --type produce --amount 1MB --user alice
 # Measure what requests cost a broker.
 kafka-quotas daemon calibrate --upstream broker-1:9092 \
   --cost-model costs.json
-
-## kafka-quotas daemon upgrade
-# Put a new process in the place of the daemon that runs, with the same options.
-kafka-quotas daemon upgrade --upstream broker-1:9092 --listen 127.0.0.1:9192
-# The same with two processes for connections from then on.
-kafka-quotas daemon upgrade --upstream broker-1:9092 --listen 127.0.0.1:9192 --workers 2
 
 ## kafka-quotas daemon unmute
 # Let a client continue at once.
