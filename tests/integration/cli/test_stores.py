@@ -23,7 +23,7 @@ def entries(*options: str) -> list[Mapping[str, Any]]:
 def test_a_quota_set_in_kafka_is_there_for_kafkas_own_tool(kafka4: Kafka, unique_name: str) -> None:
     at = ("--bootstrap-server", kafka4.bootstrap)
     code, out, err = run_cli("alter", *at, "--user", unique_name, "--add-config", TEN_MIB)
-    line = f"user {unique_name} in kafka://{kafka4.bootstrap}: producer_byte_rate not set -> 10.49 MB/s\n"
+    line = f"user {unique_name} in kafka://{kafka4.bootstrap}: producer_byte_rate not set -> 10 MiB/s\n"
     assert (code, out, err) == (0, line, "")
     assert entries(*at, "--user", unique_name) == [
         {"entity": {"user": unique_name}, "quotas": {"producer_byte_rate": 10485760}}
@@ -48,7 +48,7 @@ def test_a_dry_run_is_checked_by_the_broker_and_writes_nothing(kafka4: Kafka, un
     code, out, err = run_cli("alter", *at, "--user", unique_name, "--add-config", TEN_MIB, "--dry-run")
     assert (code, out.splitlines()[0]) == (
         0,
-        f"dry run: user {unique_name} in kafka://{kafka4.bootstrap}: producer_byte_rate not set -> 10.49 MB/s",
+        f"dry run: user {unique_name} in kafka://{kafka4.bootstrap}: producer_byte_rate not set -> 10 MiB/s",
     )
     assert err == "note: checked here and by the broker (validate-only); nothing was written\n"
     assert entries(*at, "--user", unique_name) == []
@@ -104,7 +104,7 @@ def test_zookeeper_takes_quotas_and_on_demand_what_only_it_allows(zookeeper_chro
     code, out, _ = run_cli("alter", *at, "--user", "alice", "--client-default", "--add-config", TEN_MIB)
     assert (code, out) == (
         0,
-        f"user alice, default client-id in {zookeeper_chroot}: producer_byte_rate not set -> 10.49 MB/s\n",
+        f"user alice, default client-id in {zookeeper_chroot}: producer_byte_rate not set -> 10 MiB/s\n",
     )
     zero = ("alter", *at, "--user", "alice", "--add-config", "producer_byte_rate=0")
     code, _, err = run_cli(*zero)

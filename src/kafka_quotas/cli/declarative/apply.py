@@ -29,6 +29,7 @@ from kafka_quotas.cli.output.plan_view import (
     print_radius,
     print_unmanaged,
     radius_documents,
+    summary,
     unmanaged_documents,
 )
 from kafka_quotas.cli.output.progress import ApplyProgress
@@ -229,6 +230,7 @@ def _report(result: ApplyResult, choice: StoreChoice, output: View) -> None:
             print_table(changes_table(result.made, limit=limit), sys.stdout)
         if result.dry_run and result.made and result.radius is not None:
             print_radius(result.radius, limit=limit)
+            write(f"\n{summary(result.made, result.radius)}", sys.stdout)
         write(_summary(result), sys.stdout)
     if result.declared is not None:
         print_unmanaged(result.declared)

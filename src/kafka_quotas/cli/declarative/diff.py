@@ -26,6 +26,7 @@ from kafka_quotas.cli.output.plan_view import (
     print_radius,
     print_unmanaged,
     radius_documents,
+    summary,
     unmanaged_documents,
 )
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, View, print_listing, print_table, write
@@ -113,6 +114,7 @@ def _report(result: DiffResult, output: View) -> None:
         limit = output.limit_or(DEFAULT_ROWS)
         print_table(changes_table(changes, limit=limit), sys.stdout)
         print_radius(result.radius, limit=limit)
+        write(f"\n{summary(changes, result.radius)}", sys.stdout)
     print_unmanaged(result.declared)
     if not changes:
         write(f"note: no differences from {result.store_url}", sys.stderr)

@@ -15,6 +15,7 @@ from kafka_quotas.cli.completion.command import completion_script
 from kafka_quotas.cli.docs.config_page import config_documents
 from kafka_quotas.cli.docs.man_page import man_page, page_name
 from kafka_quotas.cli.docs.reference_page import reference_pages
+from kafka_quotas.cli.docs.topic_pages import topic_pages
 from kafka_quotas.cli.framework.lazy_group import Command, walk_commands
 from kafka_quotas.cli.main import PROGRAM, app
 
@@ -41,6 +42,7 @@ def documents() -> dict[Path, str]:
         pages
         | reference
         | config_documents(run)
+        | topic_pages()
         | {
             COMPLETIONS_FOLDER / f"{PROGRAM}.bash": completion_script("bash"),
             COMPLETIONS_FOLDER / f"{PROGRAM}.fish": completion_script("fish"),

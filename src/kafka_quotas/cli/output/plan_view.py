@@ -1,20 +1,24 @@
 """How planned changes, the clients they affect, and what is left alone are shown."""
 
+import math
 import sys
 from collections.abc import Sequence
 
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Cell, Column, Table, columns, plain_columns, print_table, write
-from kafka_quotas.cli.output.values import change_cells, entity_cells, plain_value, record_kinds
+from kafka_quotas.cli.output.values import change_cells, entity_cells, plain_value, record_kinds, short_key
 from kafka_quotas.commands.declarative.plan import DeclaredPlan
 from kafka_quotas.core.changes.blast_radius import Affected, BlastRadius, ClientQuotas
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.model.entity import ENTITY_TYPES, Entity
-from kafka_quotas.core.model.value_format import format_quota
+from kafka_quotas.core.model.value_format import format_count, format_quota
 
-CHANGE_COLUMNS = columns("entity, key!, old>, new>")
-_RADIUS_COLUMNS = columns("client, key!, before, after")
+CHANGE_COLUMNS = columns("mark!, entity, key!, old>, new>")
+_RADIUS_COLUMNS = columns("client, quota!, before>!, after>!, gets!, set on")
 _FEW = 5
+_LESS, _MORE = "less", "more"
+_VERBS = {"+": "add", "~": "change", "-": "remove"}
+"""What each mark of a change stands for."""
 
 
 def record_columns(kinds: Sequence[str]) -> tuple[Column, ...]:
@@ -30,7 +34,7 @@ def changes_table(changes: Sequence[PlannedChange], *, limit: int = 0) -> Table:
     shown = changes[:limit] if limit else changes
     return Table(
         columns=CHANGE_COLUMNS,
-        rows=[change_cells(each) for each in shown],
+        rows=[(_mark(each), *change_cells(each)) for each in shown],
         caption=_cut(len(changes), len(shown)),
     )
 
@@ -55,11 +59,26 @@ def radius_table(radius: BlastRadius, *, limit: int = 0) -> Table:
     return Table(
         columns=_RADIUS_COLUMNS,
         rows=[
-            (str(each.client), each.key, _quotas_text(each, each.before), _quotas_text(each, each.after))
+            (
+                str(each.client),
+                short_key(each.key),
+                _limit_text(each, each.before),
+                _limit_text(each, each.after),
+                _tendency(each),
+                _winner_text(each),
+            )
             for each in shown
         ],
         caption=f"for whom the effective quota changes, per broker{f' ({more})' if more else ''}",
     )
+
+
+def summary(changes: Sequence[PlannedChange], radius: BlastRadius) -> str:
+    """Return a plan in one line: quotas added, changed and removed, and clients that get less or more."""
+    marks = [_mark(each) for each in changes]
+    tendencies = [_tendency(each) for each in radius.affected]
+    quotas = ", ".join(f"{marks.count(mark)} to {verb}" for mark, verb in _VERBS.items())
+    return f"{quotas}; {format_count(tendencies.count(_LESS), 'client')} tightened, {tendencies.count(_MORE)} loosened"
 
 
 def radius_documents(radius: BlastRadius) -> list[Json]:
@@ -112,10 +131,26 @@ def unmanaged_documents(found: DeclaredPlan) -> list[Json]:
     ]
 
 
-def _quotas_text(affected: Affected, quotas: ClientQuotas) -> str:
-    if quotas.limit is None:
-        return "unlimited"
-    return f"{format_quota(affected.key, quotas.limit)} by {quotas.entity}"
+def _mark(change: PlannedChange) -> str:
+    if change.old is None:
+        return "+"
+    return "-" if change.new is None else "~"
+
+
+def _limit_text(affected: Affected, quotas: ClientQuotas) -> str:
+    return "unlimited" if quotas.limit is None else format_quota(affected.key, quotas.limit)
+
+
+def _tendency(affected: Affected) -> str:
+    """Return whether a client gets less or more than before."""
+    before, after = (math.inf if each.limit is None else each.limit for each in (affected.before, affected.after))
+    return _LESS if after < before else _MORE if after > before else "as much"
+
+
+def _winner_text(affected: Affected) -> str:
+    before, after = affected.before.entity, affected.after.entity
+    was = "" if before is None or before == after else f"was {before}"
+    return was if after is None else f"{after}, {was}" if was else str(after)
 
 
 def _quotas_document(key: str, quotas: ClientQuotas) -> Json:

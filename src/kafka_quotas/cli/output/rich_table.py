@@ -19,6 +19,8 @@ from kafka_quotas.cli.output.render import Cell, Column, Table, shown_cell
 
 _MEANINGS = {"error": "bold red", "warning": "yellow", "failed": "bold red", "met": "green"}
 """The styles of cells that say how serious something is."""
+_CHANGES = {"+": "green", "~": "yellow", "-": "red", "less": "red", "more": "green"}
+"""The styles of cells under `mark` and `gets`, which say what becomes of a quota."""
 _LEAST_NAME = 12
 """Names are folded to no fewer letters, or there is not much of a name to be seen."""
 
@@ -43,8 +45,14 @@ def rich_table(table: Table, *, gap: int = 2) -> RichTable:
         justify: Literal["left", "right"] = "right" if column.figures else "left"
         drawn.add_column(column.title, justify=justify, style=_style(column), overflow="fold", no_wrap=column.whole)
     for row in table.rows:
-        drawn.add_row(*(Text(shown_cell(cell), style=_MEANINGS.get(str(cell), "")) for cell in row))
+        pairs = zip(table.columns, row, strict=True)
+        drawn.add_row(*(Text(shown_cell(cell), style=_meaning(column, cell)) for column, cell in pairs))
     return drawn
+
+
+def _meaning(column: Column, cell: Cell) -> str:
+    styles = _CHANGES if column.title in ("mark", "gets") else _MEANINGS
+    return styles.get(str(cell), "")
 
 
 def _print_rows_apart(table: Table, console: Console) -> None:

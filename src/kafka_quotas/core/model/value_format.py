@@ -34,12 +34,25 @@ def format_rounded(value: float, digits: int) -> str:
 
 
 def format_bytes(value: float) -> str:
-    """Return bytes with a decimal prefix and up to four digits, such as `10.5 MB`."""
+    """Return bytes with up to four digits, in the unit in which they are exact: `10.5 MB`, `10 MiB`.
+
+    Where both kinds of unit are exact it is the one with fewer digits, where neither is a decimal one, rounded.
+    """
+    decimal, binary = _scaled(value, 1000, _DECIMAL_UNITS), _scaled(value, 1024, _BINARY_UNITS)
+    decimal_digits, binary_digits = (len(text.partition(" ")[0]) for text, _ in (decimal, binary))
+    return binary[0] if binary[1] and not (decimal[1] and decimal_digits <= binary_digits) else decimal[0]
+
+
+_DECIMAL_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
+_BINARY_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def _scaled(value: float, base: int, units: tuple[str, ...]) -> tuple[str, bool]:
+    """Return bytes to four digits in the largest unit that they fill, and whether that is exact."""
     rounded = float(f"{value:.4g}")
-    for power, prefix in ((4, "TB"), (3, "GB"), (2, "MB"), (1, "kB")):
-        if abs(rounded) >= 1000**power:
-            return f"{rounded / 1000**power:.15g} {prefix}"
-    return f"{rounded:.15g} B"
+    power = next((each for each in range(len(units) - 1, 0, -1) if abs(rounded) >= base**each), 0)
+    number = float(f"{value / base**power:.4g}")
+    return f"{number:.15g} {units[power]}", number * base**power == value
 
 
 def format_byte_rate(value: float) -> str:
@@ -104,7 +117,7 @@ def format_quota_value(key: QuotaKey | None, value: float) -> str:
 
 
 def format_quota(key_name: str, value: float | None) -> str:
-    """Return a stored value: `10.49 MB/s`, `50%`, `5/s`, `unlimited (explicit)`, or `not set` for None."""
+    """Return a stored value: `10 MiB/s`, `50%`, `5/s`, `unlimited (explicit)`, or `not set` for None."""
     if value is None:
         return "not set"
     key = STORED_KEYS.get(key_name) or MEASURED_KEYS.get(key_name)
@@ -123,7 +136,7 @@ def format_limit(key_name: str, limit: float | None) -> str:
 
 
 def format_rate(key_name: str, rate: float, *, digits: int = 3) -> str:
-    """Return a measured rate, of anything but bytes to `digits` digits: `10.49 MB/s`, `12.3%`, `4.1/s`."""
+    """Return a measured rate, of anything but bytes to `digits` digits: `10 MiB/s`, `12.3%`, `4.1/s`."""
     if MEASURED_KEYS[key_name].unit is Unit.BYTES_PER_SECOND:
         return format_byte_rate(rate)
     return format_quota(key_name, float(f"{rate:.{digits}g}"))

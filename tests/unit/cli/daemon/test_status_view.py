@@ -82,7 +82,7 @@ def test_limits_are_in_their_own_units_and_estimates_are_called_so() -> None:
         )
     )
     assert [row[5:7] for row in listing.table.rows] == [
-        ("1.049 MB/s", "2.097 MB/s"),
+        ("1 MiB/s", "2 MiB/s"),
         ("5 % of one thread", "7.5 % of one thread (estimated)"),
         ("20 requests/s", "40 requests/s"),
     ]

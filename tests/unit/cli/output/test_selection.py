@@ -54,7 +54,7 @@ def test_documents_have_rows_of_just_these(store: str, form: str) -> None:
     assert (json.loads(out) if form == "json" else yaml.safe_load(out)) == {
         "schema": "kafka-quotas.quotas.rows/1",
         "rows": [
-            {"client-id": None, "value": 10485760, "in_words": "10.49 MB/s"},
+            {"client-id": None, "value": 10485760, "in_words": "10 MiB/s"},
             {"client-id": None, "value": 50, "in_words": "50%"},
             {"client-id": "app", "value": 9223372036854775807, "in_words": "unlimited (explicit)"},
         ],

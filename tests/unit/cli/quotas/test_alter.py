@@ -34,7 +34,7 @@ def test_sets_quotas_with_units_and_says_whose_where_and_from_what_to_what(store
     code, out, err = run_cli("alter", "--store", store, "--user", "alice", "--add-config", config)
     assert (code, err) == (0, "")
     assert out == (
-        f"user alice in {store}: producer_byte_rate not set -> 10.49 MB/s\n"
+        f"user alice in {store}: producer_byte_rate not set -> 10 MiB/s\n"
         f"user alice in {store}: consumer_byte_rate not set -> 2 MB/s\n"
     )
     assert stored(store) == {ALICE: {"producer_byte_rate": 10485760.0, "consumer_byte_rate": 2_000_000.0}}
@@ -73,7 +73,7 @@ def test_sets_quotas_with_units_and_says_whose_where_and_from_what_to_what(store
 )
 def test_names_entities_in_every_way(store: str, options: tuple[str, ...], whom: str, entity: Entity) -> None:
     code, out, _ = run_cli("alter", "--store", store, *options, "--add-config", TEN_MIB)
-    assert (code, out) == (0, f"{whom} in {store}: producer_byte_rate not set -> 10.49 MB/s\n")
+    assert (code, out) == (0, f"{whom} in {store}: producer_byte_rate not set -> 10 MiB/s\n")
     assert list(stored(store)) == [entity]
 
 
@@ -108,11 +108,11 @@ def test_a_dry_run_checks_says_who_checked_and_writes_nothing(store: str) -> Non
     code, out, err = run_cli("alter", "--store", store, "--user", "alice", "--add-config", TEN_MIB, "--dry-run")
     assert code == 0
     assert out == (
-        f"dry run: user alice in {store}: producer_byte_rate not set -> 10.49 MB/s\n\n"
+        f"dry run: user alice in {store}: producer_byte_rate not set -> 10 MiB/s\n\n"
         "for whom the effective quota changes, per broker\n"
-        "client                             key                 before     after\n"
-        "---------------------------------  ------------------  ---------  ------------------------\n"
-        "user alice, client-id (any other)  producer_byte_rate  unlimited  10.49 MB/s by user alice\n"
+        "client                             quota       before     after  gets    set on\n"
+        "---------------------------------  -------  ---------  --------  ------  ----------\n"
+        "user alice, client-id (any other)  produce  unlimited  10 MiB/s  less    user alice\n"
     )
     assert err == "note: checked here only, no broker was asked; nothing was written\n"
     assert stored(store) == {}
@@ -153,7 +153,7 @@ def test_json_is_alone_on_standard_output(store: str) -> None:
 
 def test_a_name_cannot_steer_the_terminal(store: str) -> None:
     _, out, err = run_cli("alter", "--store", store, "--user", "\x1b[31mred\a", "--add-config", TEN_MIB, terminal=True)
-    assert out == f"user '\\x1b[31mred\\x07' in {store}: producer_byte_rate not set -> 10.49 MB/s\n"
+    assert out == f"user '\\x1b[31mred\\x07' in {store}: producer_byte_rate not set -> 10 MiB/s\n"
     assert "\x1b" not in err
 
 
@@ -161,7 +161,7 @@ def test_names_the_context_that_chose_the_store(tmp_path: Path, store: str) -> N
     environment = {"XDG_CONFIG_HOME": str(tmp_path), "KAFKA_QUOTAS_CONTEXT": "prod"}
     run_cli("context", "set", "prod", "--store", store, environment={"XDG_CONFIG_HOME": str(tmp_path)})
     _, out, _ = run_cli("alter", "--user", "a", "--add-config", TEN_MIB, environment=environment)
-    assert out == f"user a in {store} (context prod): producer_byte_rate not set -> 10.49 MB/s\n"
+    assert out == f"user a in {store} (context prod): producer_byte_rate not set -> 10 MiB/s\n"
 
 
 def test_an_unchanged_value_is_said_to_be_unchanged_and_leaves_no_journal_entry(tmp_path: Path, store: str) -> None:

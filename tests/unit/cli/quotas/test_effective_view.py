@@ -128,13 +128,13 @@ def test_arithmetic_of_a_cluster(store: str) -> None:
     assert quota(client, "producer_byte_rate")["cluster_total"] == 12 * MIB
     assert quota(client, "request_percentage")["cluster_total"] is None
     _, out, _ = run_cli("describe", "--effective", "--store", store, *asked)
-    assert "x 6 brokers = up to 12.58 MB/s" in out
+    assert "x 6 brokers = up to 12 MiB/s" in out
 
 
 def test_the_table_shows_winner_loser_and_sharers(store: str) -> None:
     code, out, err = run_cli("describe", "--effective", "--store", store, "--user", "alice", "--client", "app")
     assert code == 0
-    assert "overrides level 3, user alice: 10.49 MB/s" in out
+    assert "overrides level 3, user alice: 10 MiB/s" in out
     assert "per broker; bucket used by only user alice with client-id app" in out
     assert "on the active controller" not in out
     assert "freshly started broker" in err

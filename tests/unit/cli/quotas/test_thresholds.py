@@ -73,7 +73,7 @@ def test_other_stores_refuse_thresholds_without_being_asked(store_option: tuple[
 def test_thresholds_are_described_beside_quotas(filled: str) -> None:
     _, out, _ = run_cli("describe", "--store", filled)
     assert "topic orders" in out
-    assert "4.194 MB/s" in out
+    assert "4 MiB/s" in out
     _, out, _ = run_cli("describe", "--store", filled, "--topic", "orders", "--output", "json")
     assert json.loads(out)["entries"] == [{"entity": {"topic": "orders"}, "quotas": {SHARE: 4194304}}]
     _, out, _ = run_cli("describe", "--store", filled, "--output", "csv")

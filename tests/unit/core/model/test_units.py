@@ -160,7 +160,7 @@ def test_the_largest_value_of_a_key_reads_as_unlimited(key: QuotaKey) -> None:
         (999_999, "1 MB"),
         (999_999_999_999, "1 TB"),
         (9.223372036854776e18, "9223000 TB"),
-        (-2048, "-2.048 kB"),
+        (-2048, "-2 KiB"),
     ],
 )
 def test_bytes_for_people(value: float, expect: str) -> None:
