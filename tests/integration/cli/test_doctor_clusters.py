@@ -9,6 +9,7 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, NewTopic, Resource
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 from tests.support.brokers.servers import Kafka
+from tests.support.processes.awaiting import await_true
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.stores.polling import Polling
@@ -32,7 +33,8 @@ def test_a_replication_throttle_left_behind_in_kafka(kafka4: Kafka) -> None:
     assert ("replication-throttle", "broker 1") not in findings(*at)
     kafka4.run_tool(CONFIGS, [*alter, "--add-config", f"{name}=1000000"])
     try:
-        assert ("replication-throttle", "broker 1") in findings(*at)
+        # A broker answers by what it has read of the controller's log, which may be a moment later.
+        await_true(lambda: ("replication-throttle", "broker 1") in findings(*at), "the throttle shows at the broker")
     finally:
         kafka4.run_tool(CONFIGS, [*alter, "--delete-config", name])
 

@@ -14,6 +14,7 @@ from struct import Struct
 _HEAD = Struct(">ihhi")  # length, API, version, correlation id
 _ANSWER_HEAD = Struct(">ii")
 _PRODUCE = 0
+_ANSWER_TIMEOUT_S = 60.0
 _HONEST = 5
 """Produce requests of a connection that pass before the lie."""
 
@@ -60,7 +61,7 @@ class _Passage:
     def __init__(self, proxy: LyingProxy, lie: Lie, *, client: socket.socket, upstream: socket.socket) -> None:
         self._proxy, self._lie = proxy, lie
         self._client, self._upstream = client, upstream
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._awaited: list[tuple[int, bool]] = []
         self._doubled: list[int] = []
         self._produced = 0
@@ -75,7 +76,9 @@ class _Passage:
                 with self._lock:
                     self._produced += is_produce
                     may_lie = is_produce and self._produced > _HONEST and not self._proxy.has_lied
-                    if may_lie and self._lie is Lie.LOSE and not self._awaited and self._last_answer:
+                    if may_lie and self._lie is Lie.LOSE:
+                        # Answers keep the order of requests, so the lie waits until those before it have theirs.
+                        self._lock.wait_for(lambda: not self._awaited and self._last_answer, _ANSWER_TIMEOUT_S)
                         self._proxy.has_lied = True
                         length = len(self._last_answer) - 4
                         self._client.sendall(_ANSWER_HEAD.pack(length, correlation_id) + self._last_answer[8:])
@@ -100,6 +103,7 @@ class _Passage:
                     if is_produce:
                         self._last_answer = answer
                     self._client.sendall(answer)
+                    self._lock.notify_all()
 
 
 def _frame(source: socket.socket) -> bytes:

@@ -13,10 +13,12 @@ from pathlib import Path
 from tests.support.pipeline.spark_comparison import compare
 
 from kafka_quotas.cli.main import main
+from kafka_quotas.cli.start import end_process
 
 if __name__ == "__main__":
     for arguments in map(json.loads, sys.argv[1:]):
         if arguments[0] == "compare":
             compare(Path(arguments[1]))
         elif code := main(arguments):
-            sys.exit(code)
+            end_process(code)
+    end_process(0)

@@ -313,7 +313,7 @@ def test_brokers_have_addresses_of_their_own_on_one_port(cluster: FakeCluster, t
         ("security.protocol=SSL", "needs a key"),
         ("proxy.protocol.trusted=everybody", "proxy.protocol.trusted"),
         ("broker.host.pattern=kafka.example", "names all brokers alike"),
-        ("max.connections=0", "at least 1"),
+        ("max.connections=0", "not a whole number from 1 to"),
         ("ssl.principal.mapping.rules=nonsense", "not a rule"),
     ],
 )
