@@ -31,7 +31,7 @@ from kafka_quotas.enforcement.proxy.inherited_sockets import InheritedSockets
 from kafka_quotas.enforcement.proxy.proxied_connection import ProxyContext
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.proxy.quiet_connections import QuietConnections
-from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
+from kafka_quotas.enforcement.quotas.quota_registry import registry_of
 from kafka_quotas.enforcement.quotas.reload import Reloader
 from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot
 from kafka_quotas.enforcement.quotas.store_watcher import OpenStore, StoreWatcher
@@ -95,17 +95,10 @@ class Daemon:
         self._notify = Log(log, self._clock, log_format=settings.log_format).notify
         self._counters = Counters()
         rules = settings.rules
-        self._policy = QuotaRegistry(
-            rules.window,
-            mutation_window=rules.mutation_window,
-            mutations=rules.mutations.algorithm,
-            policies=rules.policies,
-            pool=BucketPool(settings.max_bucket_bytes, self._clock),
-        )
+        self._policy = registry_of(rules, BucketPool(settings.max_bucket_bytes, self._clock))
         self._topics = TopicFilters(rules, counters=self._counters, notify=self._notify, clock=self._clock)
-        self._max_connections = settings.max_connections or settings.workers * connections_for(
-            getrlimit(RLIMIT_NOFILE)[0]
-        )
+        by_descriptors = settings.workers * connections_for(getrlimit(RLIMIT_NOFILE)[0])
+        self._max_connections = settings.max_connections or by_descriptors
         self._connections = ConnectionQuotas(
             rules.window, broker_rate=settings.connection_rate, max_connections=self._max_connections
         )
@@ -120,14 +113,7 @@ class Daemon:
             proxy=lambda: self._proxy,
             notify=self._notify,
         )
-        self._watcher = StoreWatcher(
-            open_store,
-            loop=self._loop,
-            clock=self._clock,
-            counters=self._counters,
-            notify=self._notify,
-            on_snapshot=self._apply,
-        )
+        self._watcher = self._watcher_of(open_store)
         self._reloader = Reloader(
             files=list(self._content.files()),
             watcher=self._watcher,
@@ -140,6 +126,16 @@ class Daemon:
         self._snapshotter: StateSnapshotter | None = None
         self._endpoints = Endpoints(settings, self._content, pages, notify=self._notify)
         self._workers = WorkerPool(settings, clock=self._clock, notify=self._notify) if settings.workers > 1 else None
+
+    def _watcher_of(self, open_store: OpenStore) -> StoreWatcher:
+        return StoreWatcher(
+            open_store,
+            loop=self._loop,
+            clock=self._clock,
+            counters=self._counters,
+            notify=self._notify,
+            on_snapshot=self._apply,
+        )
 
     async def run(self) -> DaemonResult:
         """Run all parts until a signal ends the daemon, then stop them and return how it ended."""

@@ -100,28 +100,33 @@ class ProxyServer:
         self.listeners: list[Listener] = []
         self.health = UpstreamHealth()
         """Record of which brokers take connections."""
-        unnamed = itertools.count()
         try:
-            for each, ports in zip(settings.listeners, ports_of(settings.listeners), strict=True):
-                self.listeners.append(
-                    Listener(
-                        context,
-                        each,
-                        ports=ports,
-                        placeholders=[-next(unnamed) or None for _ in each.upstreams],
-                        health=self.health,
-                        connect_timeout_s=settings.connect_timeout_s,
-                        is_shadow=settings.rules.mode is Mode.SHADOW,
-                        connections=self._connections_of,
-                        serve=self._admitted,
-                        on_named=self._named,
-                        on_moved=self._moved,
-                        on_located=self._located,
-                    )
-                )
+            self._listen()
         except BaseException:
             self._stop_listening()
             raise
+
+    def _listen(self) -> None:
+        """Open the listeners one after the other."""
+        unnamed = itertools.count()
+        settings = self._settings
+        for each, ports in zip(settings.listeners, ports_of(settings.listeners), strict=True):
+            self.listeners.append(
+                Listener(
+                    self._context,
+                    each,
+                    ports=ports,
+                    placeholders=[-next(unnamed) or None for _ in each.upstreams],
+                    health=self.health,
+                    connect_timeout_s=settings.connect_timeout_s,
+                    is_shadow=settings.rules.mode is Mode.SHADOW,
+                    connections=self._connections_of,
+                    serve=self._admitted,
+                    on_named=self._named,
+                    on_moved=self._moved,
+                    on_located=self._located,
+                )
+            )
 
     def upstreams(self) -> list[Address]:
         """Return the address of every bootstrap server and broker, each once."""

@@ -22,6 +22,7 @@ from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.client_policy import ClientPolicy, PolicyTable
 from kafka_quotas.enforcement.config.cost_model_file import DEFAULT_COSTS
 from kafka_quotas.enforcement.config.policy_file import PolicyFile
+from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED, BrokerQuotas, new_limits, update_limit
 from kafka_quotas.stores.store import QuotaEntry
 
@@ -228,3 +229,14 @@ _ENFORCED_KEYS: Final = {quota_type.key.name: quota_type for quota_type in ENFOR
 
 def _source(*, static: bool) -> QuotaSource:
     return QuotaSource.STATIC if static else QuotaSource.STORE
+
+
+def registry_of(rules: EnforcementRules, pool: BucketPool) -> QuotaRegistry:
+    """Return a registry without limits whose windows and policies are those of the rules."""
+    return QuotaRegistry(
+        rules.window,
+        mutation_window=rules.mutation_window,
+        mutations=rules.mutations.algorithm,
+        policies=rules.policies,
+        pool=pool,
+    )
