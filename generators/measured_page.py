@@ -12,7 +12,6 @@ from typing import Final
 
 _HEADING: Final = "\n## What came out\n"
 _COMMAND: Final = re.compile(r"^```\n(kafka-quotas load-test run .+)\n```$", re.MULTILINE)
-_EXCERPT: Final = re.compile(r"(?<=run of `isolation`)(?P<words>[^`]*```text\n)(?P<lines>.*?)(?=```\n)", re.DOTALL)
 JARS: Final = "DIR"
 """What stands for the folder of Kafka's jars in the command of a page."""
 
@@ -61,24 +60,6 @@ def measured_page(page: str, measurement: Measurement) -> str:
     if not heading:
         raise ValueError(f"the page of {measurement.name} has no heading {_HEADING.strip()!r}")
     return f"{written_by_hand}{heading}\n{_circumstances(measurement)}\n\n```\n{measurement.output.strip()}\n```\n"
-
-
-def measured_excerpt(readme: str, measurement: Measurement) -> str:
-    """Return the README with the lines that it quotes from a run replaced by the same lines of this run.
-
-    A line is the same where its first two words are.
-    """
-    found = _EXCERPT.search(readme)
-    if found is None:
-        return readme
-    lines = {_first_words(line): line for line in reversed(measurement.output.splitlines())}
-    wanted = [_first_words(line) for line in found["lines"].splitlines()]
-    quoted = "".join(f"{lines[words]}\n" for words in wanted if words in lines)
-    return readme[: found.start("lines")] + quoted + readme[found.end("lines") :]
-
-
-def _first_words(line: str) -> tuple[str, ...]:
-    return tuple(line.split()[:2])
 
 
 def _circumstances(measurement: Measurement) -> str:

@@ -25,13 +25,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from generators.measured_page import JARS, Measurement, measured_excerpt, measured_page, page_command
+from generators.measured_page import JARS, Measurement, measured_page, page_command
 from kafka_quotas.loadtest.scenario.file import shipped_names
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PAGES: Final = ROOT / "docs" / "scenarios"
 _SOURCE: Final = ROOT / "src" / "kafka_quotas"
-_QUOTED_IN_README: Final = "isolation"
 _MOST_LOAD: Final = 1.0
 _ENDING_S: Final = 60.0
 """How long a run that was interrupted may take to put everything back."""
@@ -103,9 +102,6 @@ def _written(name: str, series: Series, *, again: bool) -> bool:
         kept.write_text(json.dumps(asdict(measurement), indent=1), encoding="utf-8")
     _say(f"{name}: exit code {measurement.exit_code}, {measurement.elapsed_s:.0f} s")
     page.write_text(measured_page(page.read_text(encoding="utf-8"), measurement), encoding="utf-8")
-    if name == _QUOTED_IN_README:
-        readme = ROOT / "README.md"
-        readme.write_text(measured_excerpt(readme.read_text(encoding="utf-8"), measurement), encoding="utf-8")
     return measurement.exit_code == 0
 
 

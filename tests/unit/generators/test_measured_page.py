@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from generators.measured_page import Measurement, measured_excerpt, measured_page, page_command
+from generators.measured_page import Measurement, measured_page, page_command
 
 PAGE = """# ratio
 
@@ -70,11 +70,3 @@ def test_a_page_shows_that_a_run_did_not_pass() -> None:
 def test_a_page_without_the_heading_is_refused() -> None:
     with pytest.raises(ValueError, match="What came out"):
         measured_page("# ratio\n", RUN)
-
-
-def test_the_readme_quotes_the_same_lines_of_the_new_run() -> None:
-    readme = "run of `isolation`:\n\n```text\nnarrow: rate met: 1.000\ngone: rate\n```\n\n(excerpt)\n"
-
-    assert (
-        measured_excerpt(readme, RUN) == "run of `isolation`:\n\n```text\nnarrow: rate met: 0.997\n```\n\n(excerpt)\n"
-    )
