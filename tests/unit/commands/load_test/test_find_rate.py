@@ -127,7 +127,7 @@ def test_an_interrupted_search_says_what_it_saw(monkeypatch: pytest.MonkeyPatch)
     found = Target(monkeypatch, lambda run, rate: replace(run, interrupted=rate > KNEE)).search()
 
     assert (found.interrupted, found.ok) == (True, False)
-    assert found.evidence.startswith("ended after 3 runs; 1 of 1 runs at 409.6 kB/s kept the target")
+    assert found.evidence.startswith("ended after 3 runs; 1 of 1 runs at 400 KiB/s kept the target")
 
 
 @pytest.mark.parametrize(
