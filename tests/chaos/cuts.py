@@ -13,7 +13,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from tests.chaos.network import Network
-from tests.support.brokers.fake_broker import connected
+from tests.support.brokers.fake_broker import TIMEOUT_S, connected
 from tests.support.daemon.fault_proxy import Ending, Fault, Faults
 from tests.support.frames.recorded_exchange import FETCHED, PRODUCED_UNANSWERED, converse, steps
 
@@ -82,6 +82,7 @@ def cut_through(network: Network, cut: Cut) -> int:
     with suppress(ConnectionError), connected(network.client_side.address) as client:  # reset before it was made
         converse(client, cut.client_id)
     passage = near.passages[before]
+    assert passage.ended.wait(TIMEOUT_S), "the proxy does not end the connection"
     return passage.to_upstream if cut.is_request else passage.to_client
 
 

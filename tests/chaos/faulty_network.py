@@ -81,7 +81,7 @@ class Weather:
 
 def endings(proxy: FaultProxy) -> int:
     """Return how many connections were cut."""
-    return sum(1 for each in proxy.passages if each.is_over and each.faults != Faults())
+    return sum(1 for each in proxy.passages if each.ended.is_set() and each.faults != Faults())
 
 
 def faulty(seed: int, cuts: int, folder: Path, tell: Callable[[str], None]) -> FaultyResult:

@@ -1,10 +1,12 @@
 """What networks do to connections between clients, daemon and brokers, by a proxy on either side of the daemon."""
 
+import asyncio
 import logging
+import socket
 from pathlib import Path
 
 import pytest
-from tests.chaos.cuts import charged, cut_through, every_cut, is_right
+from tests.chaos.cuts import Cut, Side, charged, cut_through, every_cut, is_right
 from tests.chaos.faulty_network import RECORDS, faulty
 from tests.chaos.network import network
 from tests.support.brokers.fake_broker import connected, is_closed
@@ -17,6 +19,7 @@ from tests.support.processes.figures import open_descriptors
 SEED = 20261122
 CUTS = 100
 STEPS = len(steps("anyone"))
+ANSWERED = sum(step.answer for step in steps("anyone"))
 PRODUCED = sum(step.produced for step in steps("anyone"))
 
 
@@ -40,6 +43,22 @@ def test_a_connection_may_be_cut_after_any_byte(tmp_path: Path, ending: Ending, 
     assert {
         cut.client_id: found.get(cut.client_id) for cut in cuts if not is_right(found.get(cut.client_id), cut)
     } == {}
+
+
+@pytest.mark.parametrize("side", list(Side))
+def test_bytes_are_counted_though_the_client_has_them_and_leaves_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, side: Side
+) -> None:
+    send = asyncio.SelectorEventLoop.sock_sendall
+
+    async def send_and_dawdle(loop: asyncio.SelectorEventLoop, sock: socket.socket, data: bytes) -> None:
+        await send(loop, sock, data)
+        await asyncio.sleep(0.05)
+
+    with network(tmp_path) as net:
+        monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_sendall", send_and_dawdle)
+        last = Cut(side=side, is_request=False, after=ANSWERED, ending=Ending.CLOSE)
+        assert cut_through(net, last) == ANSWERED
 
 
 def test_a_broker_that_hangs_up_at_once_leaves_nothing_behind(tmp_path: Path) -> None:

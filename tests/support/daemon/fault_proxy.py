@@ -14,7 +14,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from tests.support.brokers.fake_broker import TIMEOUT_S
@@ -58,12 +58,16 @@ class Faults:
 
 @dataclass(slots=True, kw_only=True)
 class Passage:
-    """One connection through the proxy: how many bytes passed each way by now."""
+    """One connection through the proxy: how many bytes passed each way by now.
+
+    A peer may have bytes, and be done, a moment before they are counted.
+    """
 
     faults: Faults
     to_upstream: int = 0
     to_client: int = 0
-    is_over: bool = False
+    ended: threading.Event = field(default_factory=threading.Event)
+    """Set once both connections are gone and everything is counted."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -132,7 +136,7 @@ class FaultProxy:
             except OSError:
                 pass  # an end like any other
             finally:
-                passage.is_over = True
+                passage.ended.set()
 
     async def _relay(self, client: socket.socket, upstream: socket.socket, passage: Passage) -> None:
         def to_upstream(count: int) -> None:
