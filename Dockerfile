@@ -25,13 +25,17 @@ COPY --from=build /opt/kafka-quotas /opt/kafka-quotas
 # A numeric user, so that Kubernetes can see that it is not root.
 RUN ln -s /opt/kafka-quotas/bin/kafka-quotas /usr/local/bin/kafka-quotas \
     && mkdir -p /var/lib/kafka-quotas && chown 10001:10001 /var/lib/kafka-quotas && chmod 0700 /var/lib/kafka-quotas
-ENV HOME=/var/lib/kafka-quotas PYTHONDONTWRITEBYTECODE=1
+# Defaults of options: an option beats its variable, and `docker run -e` replaces a variable.
+ENV HOME=/var/lib/kafka-quotas PYTHONDONTWRITEBYTECODE=1 \
+    KAFKA_QUOTAS_STORE=local:/var/lib/kafka-quotas/quotas.db \
+    KAFKA_QUOTAS_DAEMON_CONTROL=/var/lib/kafka-quotas/daemon.sock \
+    KAFKA_QUOTAS_DAEMON_STATE_FILE=/var/lib/kafka-quotas/state.json \
+    KAFKA_QUOTAS_DAEMON_METRICS_PORT=0.0.0.0:9404 \
+    KAFKA_QUOTAS_DAEMON_LOG_FORMAT=json
 USER 10001:10001
 VOLUME /var/lib/kafka-quotas
 EXPOSE 19092 9404
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=5s CMD ["python3", "-c", \
     "import urllib.request; urllib.request.urlopen('http://127.0.0.1:9404/healthz', timeout=3)"]
-ENTRYPOINT ["kafka-quotas", "daemon", "run", "--metrics-port", "0.0.0.0:9404", "--log-format", "json", \
-    "--control", "/var/lib/kafka-quotas/daemon.sock", "--state-file", "/var/lib/kafka-quotas/state.json", \
-    "--store", "local:/var/lib/kafka-quotas/quotas.db"]
+ENTRYPOINT ["kafka-quotas", "daemon", "run"]

@@ -15,6 +15,8 @@ import typer
 import yaml
 
 from kafka_quotas.cli.daemon.command import app
+from kafka_quotas.cli.framework.service_variables import variable
+from kafka_quotas.cli.framework.store_choice import STORE_VARIABLE
 from kafka_quotas.enforcement.config.policy_file import read_policy_file
 
 ROOT = Path(__file__).parents[2]
@@ -86,12 +88,14 @@ def test_the_policy_of_the_config_map_is_one(tmp_path: Path) -> None:
 def test_the_image_holds_its_state_in_its_volume_and_checks_its_own_port() -> None:
     entry = json.loads(instructions("ENTRYPOINT")[0])
     assert entry[0] in PROJECT["scripts"]
-    assert set(re.findall(r"--[a-z][\w-]+", " ".join(entry))) <= OPTIONS
+    given = dict(each.split("=", 1) for each in instructions("ENV")[0].split())
+    of_options = {name for name in given if name.startswith("KAFKA_QUOTAS_DAEMON_")}
+    assert of_options < {variable("DAEMON", option) for option in OPTIONS}
     port = re.findall(r"http://127\.0\.0\.1:(\d+)/healthz", DOCKERFILE)
-    assert [f"0.0.0.0:{number}" for number in port] == [entry[entry.index("--metrics-port") + 1]]
+    assert [f"0.0.0.0:{number}" for number in port] == [given[variable("DAEMON", "--metrics-port")]]
     (volume,) = instructions("VOLUME")
-    for option in ("--control", "--state-file", "--store"):
-        assert entry[entry.index(option) + 1].removeprefix("local:").startswith(f"{volume}/")
+    for name in (STORE_VARIABLE, variable("DAEMON", "--control"), variable("DAEMON", "--state-file")):
+        assert given[name].removeprefix("local:").startswith(f"{volume}/")
     (base,) = instructions("ARG")
     assert PROJECT["requires-python"] == f">={base.rpartition(':')[2].removesuffix('-slim')}"
     copied = {word for rest in instructions("COPY") if not rest.startswith("--from") for word in rest.split()[:-1]}

@@ -11,6 +11,7 @@ import typer
 from kafka_quotas.cli.daemon.config_file import CONFIG, ConfigFile, options_of
 from kafka_quotas.cli.daemon.config_sections import schema, settings_of
 from kafka_quotas.cli.daemon.run import DaemonOptions, checked_settings
+from kafka_quotas.cli.framework.service_variables import service
 from kafka_quotas.cli.framework.store_choice import Origin, Setting
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.json_text import Json
@@ -51,6 +52,7 @@ Schema = Annotated[
 ]
 
 
+@service("DAEMON")
 def check(ctx: typer.Context, *, asked: DaemonOptions) -> None:
     """Check a configuration as `daemon run` would, every file that it names included, and start nothing.
 
@@ -80,6 +82,7 @@ def _read_files(settings: DaemonSettings) -> Iterator[str]:
             yield str(path)
 
 
+@service("DAEMON")
 def config(
     ctx: typer.Context,
     *,

@@ -10,6 +10,7 @@ import typer
 
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.framework.option_groups import option, option_group, required
+from kafka_quotas.cli.framework.service_variables import variable
 from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.units import parse_bytes
@@ -49,6 +50,7 @@ class AskedDaemon:
     control: Path | None = option(
         "--control PATH",
         help="The control socket of the daemon. Without it that of the context counts, else your only daemon is asked.",
+        envvar=variable("DAEMON", "--control"),
     )
     context: str | None = option(
         "--context NAME",

@@ -19,6 +19,7 @@ from kafka_quotas.cli.daemon.options import (
 )
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
+from kafka_quotas.cli.framework.service_variables import service
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.journal import open_journal
 from kafka_quotas.cli.options.stores import StoreOptions
@@ -132,6 +133,7 @@ def checked_settings(asked: DaemonOptions, *, takes_over: bool = False) -> tuple
     return settings, choice
 
 
+@service("DAEMON")
 def run(*, asked: DaemonOptions) -> int:
     """Run the daemon until a signal ends it: SIGTERM and Ctrl-C drain, SIGHUP reads the quotas again.
 
@@ -140,6 +142,7 @@ def run(*, asked: DaemonOptions) -> int:
     return _run(asked, takes_over=False)
 
 
+@service("DAEMON")
 def upgrade(*, asked: DaemonOptions) -> int:
     """Take the place of the daemon that runs, without a refused client.
 

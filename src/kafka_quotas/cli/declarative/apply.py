@@ -17,6 +17,7 @@ from kafka_quotas.cli.declarative.several import (
 )
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.cli.framework.service_variables import service
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.declarative import DesiredOptions
 from kafka_quotas.cli.options.journal import Reason, recorder_for
@@ -87,6 +88,7 @@ class ApplyOptions:
     )
 
 
+@service("APPLY")
 def apply(
     files: Files = None,
     *,

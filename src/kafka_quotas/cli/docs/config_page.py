@@ -24,7 +24,9 @@ _HEAD: Final = """\
 
 `kafka-quotas daemon run --config daemon.toml` takes its options from one file. Each setting is an option of
 `daemon run` by the same name, with `_` for `-`, in the section below. What holds, strongest first: an option on the
-command line, an environment variable, the file, the default.
+command line, an environment variable, the file, the default. The variable of a setting is `KAFKA_QUOTAS_DAEMON_` with
+its name in capitals, such as `KAFKA_QUOTAS_DAEMON_METRICS_PORT`; `store` and `command_config` have the variables of all
+commands.
 
 - `kafka-quotas daemon check --config daemon.toml` lists everything that is wrong with the file, with lines, and reads
   every file that it names. It starts nothing.

@@ -42,7 +42,7 @@ def documents() -> dict[Path, str]:
         pages
         | reference
         | config_documents(run)
-        | topic_pages()
+        | topic_pages(commands())
         | {
             COMPLETIONS_FOLDER / f"{PROGRAM}.bash": completion_script("bash"),
             COMPLETIONS_FOLDER / f"{PROGRAM}.fish": completion_script("fish"),

@@ -1,8 +1,11 @@
 """The topics of `kafka-quotas help` as pages of the documentation: environment variables, exit codes, units."""
 
 import textwrap
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from kafka_quotas.cli.guidance.help_topics import TOPICS
 
@@ -31,9 +34,26 @@ _CLOSINGS: Final = {
 }
 
 
-def topic_pages() -> dict[Path, str]:
-    """Return the pages by their paths below the root of the repository."""
-    return {_FOLDER / file: _page(topic, title, column) for topic, (file, title, column) in _PAGES.items()}
+def topic_pages(listed: Iterable[tuple[TyperCommand | TyperGroup, Any]]) -> dict[Path, str]:
+    """Return the pages by their paths below the root of the repository.
+
+    `listed` has every command with a Typer context of it.
+    """
+    pages = {_FOLDER / file: _page(topic, title, column) for topic, (file, title, column) in _PAGES.items()}
+    pages[_FOLDER / _PAGES["environment"][0]] += "\n".join(_service_variables(listed))
+    return pages
+
+
+def _service_variables(listed: Iterable[tuple[TyperCommand | TyperGroup, Any]]) -> Iterator[str]:
+    """Yield a table of the variables of options, each with the first command that has it."""
+    yield from ("", "## Options of services", "", "| variable | option | command |", "|---|---|---|")
+    seen: set[str] = set()
+    for command, context in listed:
+        for each in command.params:
+            if isinstance(each, TyperOption) and isinstance(each.envvar, str) and each.envvar not in seen:
+                seen.add(each.envvar)
+                yield f"| `{each.envvar}` | `{each.opts[0]}` | `{context.command_path.partition(' ')[2]}` |"
+    yield ""
 
 
 def _page(topic: str, title: str, column: str) -> str:

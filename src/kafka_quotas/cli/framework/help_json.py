@@ -48,6 +48,7 @@ def _parameter(parameter: Parameter, heading: str, context: Any) -> dict[str, Js
         "required": bool(parameter.required),
         "repeatable": bool(getattr(parameter, "multiple", False) or parameter.nargs == -1),
         "default": _default(parameter.default),
+        "variable": parameter.envvar if isinstance(parameter.envvar, str) else None,
         "help": _one_line(parameter.help),
     }
 

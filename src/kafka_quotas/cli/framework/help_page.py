@@ -142,9 +142,9 @@ def shown_name(parameter: Parameter, context: Any) -> str:
 
 
 def help_text(parameter: Parameter, context: Any) -> str:
-    """Return what a parameter is for, with its default and range."""
+    """Return what a parameter is for, with its variable, default and range."""
     _, text = parameter.get_help_record(context) or ("", "")
-    return " ".join(text.split())
+    return " ".join(text.split()).replace("[env var: ", "[env: ")
 
 
 def _heading(parameter: Parameter) -> str:

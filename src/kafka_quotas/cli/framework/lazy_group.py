@@ -16,6 +16,7 @@ from kafka_quotas.cli.framework.commands import PassThroughCommand
 from kafka_quotas.cli.framework.converters import use_plain_values
 from kafka_quotas.cli.framework.help_page import GENERAL_HEADING, PagedCommand, PagedGroup
 from kafka_quotas.cli.framework.listing_options import selection_options, takes_selection
+from kafka_quotas.cli.framework.service_variables import give_variables
 from kafka_quotas.core.errors import KafkaQuotasError
 
 Command = TyperCommand | TyperGroup
@@ -99,6 +100,7 @@ def _real_command(row: LazyCommand) -> Command:
             if takes_selection(each.params):
                 each.params.extend(selection_options({name for known in each.params for name in known.opts}))
             each.params.extend(verbose_option())
+            give_variables(each)
     return command
 
 

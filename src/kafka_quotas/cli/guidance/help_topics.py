@@ -61,7 +61,11 @@ TOPICS: Final[dict[str, tuple[str, tuple[tuple[str, str], ...], str]]] = {
     "environment": (
         "Variables that commands read where no option says otherwise:",
         ENVIRONMENT,
-        "The help of a command shows the variable of an option beside it: [env: NAME].",
+        (
+            "The options of services (daemon run, ui, pipeline stream, apply) have one each: KAFKA_QUOTAS_DAEMON_MODE "
+            "is --mode of daemon run. Several values are separated by blanks, several files by colons, and a switch "
+            "is true or false. The help of a command shows the variable of an option beside it: [env: NAME]."
+        ),
     ),
     "exit-codes": (
         "A command ends with one of these exit codes:",

@@ -4,6 +4,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.cli.framework.service_variables import service
 from kafka_quotas.cli.options.journal import open_journal
 from kafka_quotas.cli.options.stores import StoreOptions
 from kafka_quotas.cli.options.usage import UsageOptions, store_followed
@@ -26,6 +27,7 @@ class PageOptions:
     )
 
 
+@service("UI")
 def ui(*, page: PageOptions, source: UsageOptions, store: StoreOptions) -> None:
     """Serve a page for browsers until Ctrl-C: who is throttled, by which quota, and what changed.
 

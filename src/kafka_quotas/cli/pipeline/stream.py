@@ -13,6 +13,7 @@ import typer
 
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
+from kafka_quotas.cli.framework.service_variables import service
 from kafka_quotas.cli.options.stores import StoreOrContext
 from kafka_quotas.cli.options.windows import ClientWindow
 from kafka_quotas.cli.output.render import Listing, Output, Table, columns, print_listing, write
@@ -88,6 +89,7 @@ class BatchOptions:
     )
 
 
+@service("STREAM")
 def stream(
     *,
     source: SourceText,

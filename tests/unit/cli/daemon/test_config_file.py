@@ -83,6 +83,29 @@ def test_an_option_beats_the_file_and_so_does_a_variable(file: Path) -> None:
     assert in_force(file)["store"] == ("local:quotas.db", "file", f"{file}:12")
 
 
+def test_the_variable_of_an_option_beats_the_file_and_is_beaten_by_the_option(file: Path) -> None:
+    variables = {
+        "KAFKA_QUOTAS_DAEMON_MODE": "kafka",
+        "KAFKA_QUOTAS_DAEMON_METRICS_USER": "bob eve",
+        "KAFKA_QUOTAS_DAEMON_WORKERS": "",
+    }
+    found = in_force(file, **variables)
+    assert found["mode"] == ("kafka", "variable", "KAFKA_QUOTAS_DAEMON_MODE")
+    assert found["metrics_user"] == (["bob", "eve"], "variable", "KAFKA_QUOTAS_DAEMON_METRICS_USER")
+    assert found["workers"] == (1, "default", None), "an empty variable is none"
+    assert in_force(file, "--mode", "shadow", **variables)["mode"] == ("shadow", "option", "--mode")
+
+
+def test_the_file_itself_and_what_is_required_may_come_from_variables(file: Path) -> None:
+    _, out, _ = run_cli("daemon", "config", "-o", "json", environment={"KAFKA_QUOTAS_DAEMON_CONFIG": str(file)})
+    assert {"file"} < {each["origin"] for each in json.loads(out)["settings"]}
+    code, out, _ = run_cli("daemon", "check", environment={"KAFKA_QUOTAS_DAEMON_UPSTREAM": "b1:9092"})
+    assert (code, out) == (0, "The configuration is in order: 127.0.0.1:9092.\n")
+    code, _, err = run_cli("daemon", "check", "--upstream", "b:1", environment={"KAFKA_QUOTAS_DAEMON_MODE": "fast"})
+    assert code == 2
+    assert "KAFKA_QUOTAS_DAEMON_MODE" in err
+
+
 def test_a_store_that_no_file_names_is_the_one_of_the_variable(file: Path) -> None:
     file.write_text("[upstream]\nupstream = 'b:1'\n")
     found = in_force(file, KAFKA_QUOTAS_STORE="local:/other.db")
