@@ -29,8 +29,15 @@ def logged_charges(
 ) -> Mapping[EntityKey, Sequence[Charge]]:
     """Return the charges of every client in the event log, in order.
 
-    Clients without a charge are left out. A folder that does not exist has none. The first and the last instant are
-    milliseconds since the epoch, the times of the charges milliseconds since the first.
+    Charges from before the load are among them, with times below 0: they are still in the bucket when it begins, such
+    as those of a client that ran alone first. Clients without a charge are left out. A folder that does not exist has
+    none.
+
+    Args:
+        folder: The folder of the event log, with one of its own for each daemon.
+        entities: The clients of the load.
+        started_ms: When the load began, in milliseconds since the epoch: 0 of the times that are returned.
+        ended_ms: When it ended, in milliseconds since the epoch. Later charges are left out.
     """
     keys = {
         (entity.name.user or ANONYMOUS, entity.name.client_id or "", entity.workload): entity.key for entity in entities
@@ -38,7 +45,7 @@ def logged_charges(
     found: dict[EntityKey, list[Charge]] = {}
     for row in _rows(folder):
         kind = _TYPES.get(row.get("quota_type", ""))
-        if kind is None or row.get("is_exempt") or not started_ms <= row["ts_ms"] <= ended_ms:
+        if kind is None or row.get("is_exempt") or row["ts_ms"] > ended_ms:
             continue
         workload, amount = kind
         key = keys.get((row["user"], row["client_id"], workload))
@@ -67,8 +74,8 @@ def _rows(folder: Path) -> Iterator[Mapping[str, Any]]:
 def recorded_charges(entity: ClientResult) -> tuple[PredictionSource, list[Charge]]:
     """Return the best known charges to a client's quota, in milliseconds since the start of the load.
 
-    They are from the daemon's log where there is one, else from single responses, else from acknowledgements with the
-    bytes on the wire.
+    They are from the daemon's log where there is one, with those from before the load. Else they are from single
+    responses, else from acknowledgements with the bytes on the wire.
     """
     recorder = entity.recorder
     if entity.charges:

@@ -57,7 +57,7 @@ class Charge:
     """A charge by one broker to a client's quota."""
 
     t_ms: int
-    """The time, from any origin."""
+    """Milliseconds since the start of the load, below 0 for what the bucket was charged with before it."""
     amount: float
     """The charge, negative where an earlier one was taken back."""
     throttle_ms: int = 0
@@ -124,11 +124,13 @@ def predict(
     """Return the prediction for one client with a quota of its own, per broker.
 
     `announced_ms` is the announced sum, None for that of the charges, and `late_ms` the usual delay of their times.
-    Where `judge` has no answer for one of the brokers, our core judges all of them.
+    Charges before the load are in the buckets and in no sum. Where `judge` has no answer for one of the brokers, our
+    core judges all of them.
     """
     # The times of acknowledgements are those of polls, so each may be late by the pause between two.
     late_ms = float(_LOOK_MS) if source is PredictionSource.ACKNOWLEDGEMENTS else late_ms
-    throttled = sum(charge.throttle_ms > 0 for charge in charges)
+    during = [charge for charge in charges if charge.t_ms >= 0]
+    throttled = sum(charge.throttle_ms > 0 for charge in during)
     brokers = [
         list(of_one)
         for _, of_one in groupby(sorted(charges, key=lambda charge: charge.broker), key=lambda charge: charge.broker)
@@ -140,9 +142,9 @@ def predict(
     predicted_ms, predictions = sum(found), len(found)
     return Prediction(
         source=source,
-        events=len(charges),
+        events=len(during),
         predicted_ms=float(predicted_ms),
-        announced_ms=sum(charge.throttle_ms for charge in charges) if announced_ms is None else announced_ms,
+        announced_ms=sum(charge.throttle_ms for charge in during) if announced_ms is None else announced_ms,
         slack_ms=float(_ROUNDING_MS * max(throttled, predictions)),
         grain_ms=late_ms * predictions,
         judge=name,
@@ -152,14 +154,19 @@ def predict(
 def _asked(
     judge: ThrottleJudge, brokers: Iterable[Sequence[Charge]], workload: Workload, quota: float, window: QuotaWindow
 ) -> list[int] | None:
-    """Return the judge's throttle times above 0 of all brokers, None where it has none for one of them."""
+    """Return the judge's throttle times above 0 during the load, None where it has none for one broker."""
     found: list[int] = []
     for charges in brokers:
         events = list(_events(charges, is_mutation=workload is Workload.MUTATE))
         answer = judge.throttle_times(events, workload=workload, quota=quota, window=window)
         if answer is None:
             return None
-        found += [throttle_ms for throttle_ms in answer if throttle_ms > 0]
+        recorded = [event for event in events if event.operation is None]
+        found += [
+            throttle_ms
+            for event, throttle_ms in zip(recorded, answer, strict=True)
+            if event.t_ms >= 0 and throttle_ms > 0
+        ]
     return found
 
 
@@ -172,9 +179,10 @@ def _throttle_times(charges: Sequence[Charge], workload: Workload, quota: float,
         window_ms=window.window_ms,
     )
     events = _events(charges, is_mutation=is_mutation)
-    origin_ms = full_bucket_ms(samples=window.samples, window_ms=window.window_ms) if is_mutation else 0
+    full_ms = full_bucket_ms(samples=window.samples, window_ms=window.window_ms) if is_mutation else 0
+    origin_ms = full_ms - min(charges[0].t_ms, 0)
     for decision in replay(events, limiter, usual=EventOperation.RECORD, origin_ms=origin_ms):
-        if decision.outcome.throttle_ms > 0:
+        if decision.due_ms >= 0 and decision.outcome.throttle_ms > 0:
             yield decision.outcome.throttle_ms
 
 

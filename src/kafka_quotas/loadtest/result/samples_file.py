@@ -133,6 +133,8 @@ def _rows(result: LoadResult) -> Iterator[dict[str, Any]]:
             }
         source, events = recorded_charges(entity)
         for event in events:
+            if event.t_ms < 0:  # before the load
+                continue
             yield {
                 **client,
                 **_charge(entity, event.amount),

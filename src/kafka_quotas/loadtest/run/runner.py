@@ -94,9 +94,9 @@ def run_load(
     )
     engines = _engines(plan, planned, views)  # a thousand clients take some seconds to make
     ahead_ns = _HEAD_START_NS + max(engine.head_start_ns for engine in engines)
-    started_ms, cpu_s = clock.now_ms(), time.process_time()
+    now_ms, cpu_s = clock.now_ms(), time.process_time()
     if start_at_ms is not None:
-        ahead_ns, started_ms = _ahead_ns(start_at_ms - started_ms, least_ns=ahead_ns), start_at_ms
+        ahead_ns = _ahead_ns(start_at_ms - now_ms, least_ns=ahead_ns)
     start_ns = time.monotonic_ns() + ahead_ns
     for engine in engines:
         for client in engine.clients:
@@ -110,7 +110,7 @@ def run_load(
         client.settle(end_ns)
     elapsed_s = (end_ns - start_ns) / 1e9
     facts = RunFacts(
-        started_ms=started_ms,
+        started_ms=now_ms + ahead_ns // 1_000_000,
         elapsed_s=elapsed_s,
         enforcers={topic: plan.enforcers or view.leaders for (topic, _), view in views.items()},
         cpu=CpuUse(

@@ -30,13 +30,15 @@ class ConsumerLoad(LibrdkafkaClient):
     ) -> None:
         super().__init__(plan, entity, clock)
         self._every = self.latency_every = self.sample_every()
+        self._partitions = partitions
         self._last = {each.partition: each.high - 1 for each in partitions}
-        self._consumer = self._open(partitions)
+        self._consumer = self._open()
 
     def run(self, stop: threading.Event) -> None:
         """Read records until the end of the run."""
         stop.wait(self.start_in_s())
         try:
+            self._begin()  # not before: librdkafka fetches, and joins a group, from then on
             while self.takes_part(stop):
                 now_ns = time.monotonic_ns()
                 due = self.pacer.due(now_ns, most=_BATCH)
@@ -47,15 +49,21 @@ class ConsumerLoad(LibrdkafkaClient):
         finally:
             self._consumer.close()
 
-    def _open(self, partitions: tuple[PartitionRange, ...]) -> "Consumer":
-        from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415 - loads librdkafka
+    def _open(self) -> "Consumer":
+        from confluent_kafka import Consumer  # noqa: PLC0415 - loads librdkafka
 
-        consumer = open_client(Consumer, {**client_properties(self.plan, self.entity), **self.callbacks()})
-        if self.entity.group is None:
-            consumer.assign([TopicPartition(self.entity.topic, each.partition, each.low) for each in partitions])
-        else:
-            consumer.subscribe([self.entity.topic])
-        return consumer
+        return open_client(Consumer, {**client_properties(self.plan, self.entity), **self.callbacks()})
+
+    def _begin(self) -> None:
+        """Take the partitions, or join the group that assigns them."""
+        from confluent_kafka import TopicPartition  # noqa: PLC0415 - loaded by now
+
+        if self.entity.group is not None:
+            self._consumer.subscribe([self.entity.topic])
+            return
+        self._consumer.assign(
+            [TopicPartition(self.entity.topic, each.partition, each.low) for each in self._partitions]
+        )
 
     def _take(self, messages: "list[Message]") -> None:
         """Record the records of a batch, and restart partitions that are at their end."""
