@@ -3,23 +3,28 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 from tests.support.brokers.java_process import java
-from tests.support.pipeline.logs import ROOT, SAMPLE_LINES, log_text, table_rows
+from tests.support.brokers.maven import HADOOP_AWS, MissingServerError, jars
+from tests.support.pipeline.logs import ROOT, SAMPLE_LINES, SAMPLES, log_text, table_rows
 from tests.support.pipeline.packed_environment import packed_environment
-from tests.support.pipeline.spark_servers import spark_cluster, spark_connect
+from tests.support.pipeline.s3_gateway import BUCKET, s3_gateway, upload
+from tests.support.pipeline.spark_servers import QUICK_START, SMALL, spark_cluster, spark_connect
 from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.pipeline.tables.schemas import CLIENT_THROTTLE, EVENTS, METRICS, QUARANTINE
+from kafka_quotas.pipeline.tables.table import TableSchema
 
 pytestmark = [
     pytest.mark.integration,
@@ -29,14 +34,6 @@ pytestmark = [
 _TIMEOUT_S = 1200
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
 _WINDOW = ("--quota-window-num", "3")
-_QUICK_START = ("--spark-conf", "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1")
-"""For executors that live for seconds; a Connect server has none, and does not let its settings be changed."""
-_SMALL = (
-    *("--spark-conf", "spark.sql.shuffle.partitions=2"),
-    *("--spark-conf", "spark.sql.codegen.wholeStage=false"),
-    *("--spark-conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
-)
-"""For data so small that Java would be busy with compiling each query for most of the time."""
 TABLES = {
     "usage": ("entities", "usage", "usage_profile"),
     "replay": ("entities", "whatif", "throttle_spans"),
@@ -52,24 +49,25 @@ class Recorded:
     tables: Path
 
 
-def commands(logs: Path, quotas: Path, out: Path, engine: tuple[str, ...]) -> list[tuple[str, ...]]:
+def commands(logs: str | Path, quotas: Path, out: str | Path, engine: tuple[str, ...]) -> list[tuple[str, ...]]:
     """An ingest, and the usage and a replay of its events, on one engine."""
-    sources = ("--source", "examples/request-log/{broker_id}/*.gz", "--source", f"{logs}/{{broker_id}}/*")
-    data, table = str(out / "data"), ("--output", "csv")
+    sources = ("--source", f"{logs}/{{broker_id}}/*")
+    data, table = f"{out}/data", ("--output", "csv")
     return [
         ("pipeline", "ingest", *sources, "--timezone", "UTC", "--out", data, *engine),
-        ("pipeline", "usage", data, *_WINDOW, "--quotas", str(quotas), "--out", str(out / "usage"), *table, *engine),
-        ("pipeline", "replay", data, *_WINDOW, str(quotas), "--out", str(out / "replay"), "--spans", *table, *engine),
+        ("pipeline", "usage", data, *_WINDOW, "--quotas", str(quotas), "--out", f"{out}/usage", *table, *engine),
+        ("pipeline", "replay", data, *_WINDOW, str(quotas), "--out", f"{out}/replay", "--spans", *table, *engine),
     ]
 
 
-def environment() -> dict[str, str]:
+def environment(store: Mapping[str, str]) -> dict[str, str]:
     """The variables of a user who has set none of Spark's but the ones by which a test's Java starts quickly."""
     kept = {"SPARK_SUBMIT_OPTS"}
-    return {key: value for key, value in os.environ.items() if key in kept or not key.startswith(("PYSPARK", "SPARK"))}
+    own = {key: value for key, value in os.environ.items() if key in kept or not key.startswith(("PYSPARK", "SPARK"))}
+    return {**own, **store}
 
 
-def started(series: list[tuple[str, ...]]) -> "subprocess.Popen[str]":
+def started(series: list[tuple[str, ...]], store: Mapping[str, str] = MappingProxyType({})) -> "subprocess.Popen[str]":
     """The process of commands that run one after the other."""
     return subprocess.Popen(
         [sys.executable, "-m", "tests.support.processes.command_series", *(json.dumps(each) for each in series)],
@@ -77,7 +75,7 @@ def started(series: list[tuple[str, ...]]) -> "subprocess.Popen[str]":
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment(),
+        env=environment(store),
     )
 
 
@@ -91,9 +89,20 @@ def told_by(process: "subprocess.Popen[str]") -> str:
     return told
 
 
-def rows(folder: Path, table: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = DeltaTable(folder / table).to_pyarrow_table().to_pylist()
-    return found
+def rows(folder: str | Path, table: str) -> list[dict[str, Any]]:
+    place = f"{folder}/{table}".replace("s3a://", "s3://")
+    found: list[dict[str, Any]] = DeltaTable(place).to_pyarrow_table().to_pylist()
+    return sorted(found, key=repr)
+
+
+def ingested_rows(folder: str | Path, table: TableSchema) -> list[dict[str, Any]]:
+    """The rows of an ingest, by what they have in common wherever their files lie."""
+    found = table_rows(folder, table)
+    for row in found:
+        row["src_file"] = row["src_file"].rpartition("/")[2]
+        if table is CLIENT_THROTTLE:
+            assert row.pop("ts_ms")  # when the file was written, which is another time in a bucket
+    return sorted(found, key=repr)
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +111,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     folder = tmp_path_factory.mktemp("recorded")
     logs = folder / "logs" / "3"
     logs.mkdir(parents=True)
+    for broker_id, sample in SAMPLES.items():
+        (logs.parent / str(broker_id)).mkdir()
+        shutil.copy(sample, logs.parent / str(broker_id))
     (logs / "kafka-request.log").write_text(log_text(50) + "rubbish\n" + log_text(10, first=50)[:-30])
     (logs / "1795262400.prom").write_text('kafka_server_produce_byte_rate{user="u",client_id=""} 5 1795262400000\n')
     (logs / "client.txt").write_text("producer-metrics:produce-throttle-time-avg:{client-id=p} : 12.5\n")
@@ -115,10 +127,23 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 @pytest.fixture(scope="module")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """A standalone cluster's master, and its folder."""
+    """The master of a standalone cluster of two workers, and its folder."""
     folder = tmp_path_factory.mktemp("standalone")
-    with spark_cluster(folder) as master:
+    with spark_cluster(folder, workers=2) as master:
         yield master, folder
+
+
+@pytest.fixture(scope="module")
+def store(recorded: Recorded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The variables by which programs find an S3 gateway, whose bucket has the recorded logs."""
+    try:
+        jars(HADOOP_AWS)
+        with s3_gateway(tmp_path_factory.mktemp("s3")) as variables:
+            for log in sorted(recorded.logs.glob("*/*")):
+                upload(variables, log, f"logs/{log.parent.name}/{log.name}")
+            yield variables
+    except MissingServerError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")
@@ -129,46 +154,60 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
         yield master, folder
 
 
-@pytest.mark.parametrize(
-    ("server", "jobs"),
-    [
-        pytest.param("standalone", ("ingest", "replay"), id="standalone"),  # usage is in the next test
-        pytest.param("connect", ("ingest", "usage", "replay"), id="connect"),
-    ],
-)
-def test_jobs_on_spark_give_the_rows_of_the_local_engine(
-    tmp_path: Path, recorded: Recorded, server: str, jobs: tuple[str, ...], request: pytest.FixtureRequest
+def test_a_cluster_reads_logs_in_a_bucket_and_writes_its_tables_there(
+    tmp_path: Path,
+    recorded: Recorded,
+    standalone: tuple[str, Path],
+    store: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    master, _ = request.getfixturevalue(server)
-    quick = _QUICK_START if server == "standalone" else ()
-    engine = ("--master", master, "--spark-log", str(tmp_path / "spark.log"), *quick, *_SMALL)
-    series = [each for each in commands(recorded.logs, recorded.quotas, tmp_path, engine) if each[1] in jobs]
-    if server == "standalone":  # Java runs already, and on this machine alone the tables of random events are equal too
-        series.append(("compare", str(tmp_path / "compared")))
-    told = told_by(started(series))
-    compared = re.search(r"(\d+) cells and (\d+) throttles are equal", told)
-    assert (compared is not None) == (server == "standalone")
-    assert compared is None or min(int(compared[1]), int(compared[2])) > 1_000
-    assert told.count(f"note: engine spark: --master {master} was given") == len(jobs)
+    master, _ = standalone
+    found = jars(HADOOP_AWS)  # on the class path, as on clusters that work with S3: it is not sent to each executor
+    engine = (
+        *("--master", master, "--spark-log", str(tmp_path / "spark.log"), *QUICK_START, *SMALL),
+        *("--spark-conf", f"spark.driver.extraClassPath={found}/*"),
+        *("--spark-conf", f"spark.executor.extraClassPath={found}/*"),
+    )
+    out = f"s3a://{BUCKET}/out"
+    ingest, _, replay = commands(f"s3a://{BUCKET}/logs", recorded.quotas, out, engine)  # usage is in the next test
+    told = told_by(started([ingest, replay, ("compare", str(tmp_path / "compared"))], store))
+    compared = re.search(r"(\d+) cells and (\d+) throttles are equal", told)  # Java runs already
+    assert compared is not None
+    assert min(int(compared[1]), int(compared[2])) > 1_000
+    for name, value in store.items():
+        monkeypatch.setenv(name, value)
+    require_equal(out, recorded, ("replay",), master, told)
+
+
+def test_a_connect_server_gives_the_rows_of_the_local_engine(
+    tmp_path: Path, recorded: Recorded, connect: tuple[str, Path]
+) -> None:
+    master, _ = connect
+    engine = ("--master", master, "--spark-log", str(tmp_path / "spark.log"), *SMALL)
+    told = told_by(started(commands(recorded.logs, recorded.quotas, tmp_path, engine)))
+    require_equal(tmp_path, recorded, ("usage", "replay"), master, told)
+
+
+def require_equal(out: str | Path, recorded: Recorded, jobs: tuple[str, ...], master: str, told: str) -> None:
+    """Compare the tables of an ingest and some jobs on Spark with those of the local engine."""
+    assert told.count(f"note: engine spark: --master {master} was given") == 1 + len(jobs)
     assert "WARN" not in told  # Spark's own noise is in the log
     for table, least in ((EVENTS, 2 * SAMPLE_LINES + 59), (QUARANTINE, 2), (METRICS, 1), (CLIENT_THROTTLE, 1)):
-        found = table_rows(tmp_path / "data", table)
+        found = ingested_rows(f"{out}/data", table)
         assert len(found) >= least
-        if table is CLIENT_THROTTLE:  # its time is the file's own: the same file, the same time
-            assert found[0]["throttle_ms"] == 12.5
-        assert found == table_rows(recorded.tables / "data", table)
-    for job in jobs[1:]:
+        assert found == ingested_rows(recorded.tables / "data", table)
+    for job in jobs:
         for name in TABLES[job]:
             expected = rows(recorded.tables / job, name)
             assert expected
-            assert rows(tmp_path / job, name) == expected, name
+            assert rows(f"{out}/{job}", name) == expected, name
 
 
 def test_a_killed_executor_and_one_without_numba_change_no_row(
     tmp_path: Path, recorded: Recorded, standalone: tuple[str, Path]
 ) -> None:
     master, folder = standalone
-    before = set((folder / "work").glob("app-*"))
+    before = set(folder.glob("work*/app-*"))
     engine = (
         "--master",
         master,
@@ -176,34 +215,37 @@ def test_a_killed_executor_and_one_without_numba_change_no_row(
         str(tmp_path / "log"),
         "--env-archive",
         str(packed_environment(tmp_path)),
-        *_QUICK_START,
-        *_SMALL,
+        *QUICK_START,
+        *SMALL,
     )
     usage = ("usage", str(recorded.tables / "data"), *_WINDOW, "--quotas", str(recorded.quotas))
     process = started([("pipeline", *usage, "--out", str(tmp_path / "usage"), *engine)])
     try:
-        executor = running_executor(folder / "work", before, process)
+        executor = running_executor(folder, before, process)
         os.kill(executor, signal.SIGKILL)
     finally:
         told = told_by(process)
     assert "kernels ran in NumPy, for numba is not installed everywhere: equal results, slower" in told
-    (application,) = set((folder / "work").glob("app-*")) - before
-    assert sorted(each.name for each in application.iterdir()) == ["0", "1"]  # the killed one, and the one after it
+    executors = {
+        each.name for application in set(folder.glob("work*/app-*")) - before for each in application.iterdir()
+    }
+    assert executors == {"0", "1", "2"}  # one of each worker, and the one in place of the killed one
     for name in TABLES["usage"]:
         assert rows(tmp_path / "usage", name) == rows(recorded.tables / "usage", name), name
 
 
-def running_executor(work: Path, before: set[Path], process: "subprocess.Popen[str]") -> int:
+def running_executor(folder: Path, before: set[Path], process: "subprocess.Popen[str]") -> int:
     """The process id of the executor of a new application, once it has begun with a task."""
     begun: list[Path] = []
 
     def has_begun() -> bool:
-        begun.extend(each for each in set(work.glob("app-*")) - before if _runs_a_task(each / "0" / "stderr"))
+        applications = set(folder.glob("work*/app-*")) - before
+        begun.extend(log.parent for each in applications for log in each.glob("*/stderr") if _runs_a_task(log))
         return bool(begun) or process.poll() is not None
 
     await_true(has_begun, "an executor begins with a task", timeout_s=_TIMEOUT_S)
     assert begun, f"no executor began with a task: {process.communicate()[1]}"
-    return next(pid for pid in _processes(begun[0] / "0") if _EXECUTOR in _command(pid))
+    return next(pid for pid in _processes(begun[0]) if _EXECUTOR in _command(pid))
 
 
 def _runs_a_task(log: Path) -> bool:

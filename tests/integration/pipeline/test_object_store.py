@@ -1,4 +1,7 @@
-"""Data folders in an object store: the local engine on a real S3 gateway finds what it finds in a local folder."""
+"""Logs and data in an object store: the local engine on a real S3 gateway finds what it finds in a local folder.
+
+Spark's engine works on it in `test_engines.py`.
+"""
 
 import json
 import os
@@ -12,13 +15,14 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from tests.support.brokers.maven import MissingServerError
-from tests.support.pipeline.logs import ROOT
-from tests.support.pipeline.s3_gateway import BUCKET, s3_gateway
+from tests.support.pipeline.logs import ROOT, SAMPLES
+from tests.support.pipeline.s3_gateway import BUCKET, s3_gateway, upload
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 _TIMEOUT_S = 900
 _URL = f"s3a://{BUCKET}"
-_LOGS = ("--source", "examples/request-log/{broker_id}/*.gz", "--timezone", "UTC")
+_HERE = ("--source", "examples/request-log/{broker_id}/*.gz", "--timezone", "UTC")
+_THERE = ("--source", f"{_URL}/logs/{{broker_id}}/*", "--timezone", "UTC")
 _QUOTAS = ("--quotas", "examples/request-log/quotas.yaml", "--quota-window-num", "3")
 _LOCAL = ("--engine", "local")
 _TABLES = {"usage": ("entities", "usage", "usage_profile"), "replay": ("entities", "whatif")}
@@ -26,9 +30,11 @@ _TABLES = {"usage": ("entities", "usage", "usage_profile"), "replay": ("entities
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The variables by which programs find the gateway."""
+    """The variables by which programs find the gateway, which has the sample logs."""
     try:
         with s3_gateway(tmp_path_factory.mktemp("s3")) as variables:
+            for broker_id, log in SAMPLES.items():
+                upload(variables, log, f"logs/{broker_id}/{log.name}")
             yield variables
     except MissingServerError as error:
         pytest.skip(str(error))
@@ -38,14 +44,17 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 def ingested(store: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A local folder of sample logs with the results of its jobs; the bucket has the same data, by the local engine."""
     folder = tmp_path_factory.mktemp("local")
-    run(store, *ingest_and_jobs(str(folder), _LOCAL), ("pipeline", "ingest", *_LOGS, "--out", f"{_URL}/data", *_LOCAL))
+    ingest = ("pipeline", "ingest", *_THERE, "--out", f"{_URL}/data", *_LOCAL)
+    run(store, *ingest_and_jobs(str(folder), _LOCAL, logs=_HERE), ingest)
     return folder
 
 
-def ingest_and_jobs(out: str, engine: tuple[str, ...], *, data: str | None = None) -> list[tuple[str, ...]]:
+def ingest_and_jobs(
+    out: str, engine: tuple[str, ...], *, data: str | None = None, logs: tuple[str, ...] = _THERE
+) -> list[tuple[str, ...]]:
     """An ingest unless there is data, the usage, and a replay."""
     found = data or f"{out}/data"
-    ingest = () if data else (("pipeline", "ingest", *_LOGS, "--out", found, *engine),)
+    ingest = () if data else (("pipeline", "ingest", *logs, "--out", found, *engine),)
     jobs = (("pipeline", job, found, *_QUOTAS, "--out", f"{out}/{job}", *engine) for job in _TABLES)
     return [*ingest, *jobs]
 
@@ -76,7 +85,7 @@ def test_the_local_engine_reads_and_writes_a_bucket(store: dict[str, str], inges
     told = run(
         store,
         *ingest_and_jobs(out, _LOCAL, data=f"{_URL}/data"),
-        ("pipeline", "ingest", *_LOGS, "--out", f"{_URL}/data", *_LOCAL),
+        ("pipeline", "ingest", *_THERE, "--out", f"{_URL}/data", *_LOCAL),
         ("pipeline", "compact", f"{_URL}/data"),
         ("pipeline", "history", f"{_URL}/data", "--output", "json"),
     )

@@ -1,4 +1,4 @@
-"""Kafka's jars, fetched by Maven into `.cache/` of the repository, once for every test run and benchmark.
+"""Jars of servers and for Spark, fetched by Maven into `.cache/` of the repository, once for all runs and benchmarks.
 
 `jars(KAFKA_4)` is the folder with the jars of one release; versions are pinned. Several processes may ask at once: one
 downloads, the others wait for its lock. A folder that exists is complete, for it is renamed into place.
@@ -19,10 +19,11 @@ DOWNLOAD_TIMEOUT_S = 540
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """A release of Kafka as Maven coordinates (group:artifact:version)."""
+    """A release as Maven coordinates (group:artifact:version)."""
 
     version: str
     coordinates: tuple[str, ...]
+    name: str = "kafka"
 
 
 KAFKA_4 = Release(
@@ -43,6 +44,10 @@ KAFKA_3 = Release(
 )
 
 
+HADOOP_AWS = Release(name="hadoop-aws", version="3.4.1", coordinates=("org.apache.hadoop:hadoop-aws:3.4.1",))
+"""What Spark's `s3a:` needs. The AWS SDK is 558 MB of it."""
+
+
 class MissingServerError(RuntimeError):
     """A server that the tests need could not be fetched or started.
 
@@ -55,9 +60,9 @@ def jars(release: Release) -> Path:
 
     Raises `MissingServerError` where Maven is missing or fails.
     """
-    folder = CACHE / f"kafka-{release.version}"
+    folder = CACHE / f"{release.name}-{release.version}"
     CACHE.mkdir(exist_ok=True)
-    with exclusive(CACHE / f"kafka-{release.version}.lock"):
+    with exclusive(folder.with_name(f"{folder.name}.lock")):
         if not folder.is_dir():
             _download(release, folder)
     return folder
@@ -66,7 +71,7 @@ def jars(release: Release) -> Path:
 def _download(release: Release, folder: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
-        raise MissingServerError("Maven (mvn) is not installed, it fetches Kafka's jars")
+        raise MissingServerError("Maven (mvn) is not installed, it fetches the servers' jars")
     with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
         pom, target = Path(scratch) / "pom.xml", Path(scratch) / "jars"
         pom.write_text(_pom(release))
@@ -74,7 +79,7 @@ def _download(release: Release, folder: Path) -> None:
         command += ["-DincludeScope=runtime", f"-DoutputDirectory={target}"]
         result = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S, check=False)
         if result.returncode != 0:
-            raise MissingServerError(f"Maven could not fetch Kafka {release.version}:\n{result.stdout}{result.stderr}")
+            raise MissingServerError(f"Maven could not fetch {folder.name}:\n{result.stdout}{result.stderr}")
         target.rename(folder)
 
 

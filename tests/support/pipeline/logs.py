@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kafka_quotas.pipeline.tables.lake import Lake
+from kafka_quotas.pipeline.tables.lake import Lake, lake_url
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 from kafka_quotas.pipeline.tables.table import TableSchema
 
@@ -78,7 +78,7 @@ def log_text(count: int, *, first: int = 0) -> str:
     )
 
 
-def table_rows(folder: Path, table: TableSchema) -> list[dict[str, Any]]:
+def table_rows(folder: str | Path, table: TableSchema) -> list[dict[str, Any]]:
     """The rows of a table that count, without the numbers of their ingests, in an order of their own."""
-    found = FolderSnapshot.of(Lake(url=str(folder))).read(table)
+    found = FolderSnapshot.of(Lake(url=lake_url(str(folder)))).read(table)
     return sorted(found.drop_columns(["ingest"]).to_pylist(), key=repr)

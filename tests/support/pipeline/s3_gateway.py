@@ -4,10 +4,11 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from deltalake.fs import DeltaStorageHandler
 from tests.support.brokers.java_process import free_port
 from tests.support.brokers.maven import CACHE, MissingServerError, exclusive
 from tests.support.pipeline.spark_servers import listens
@@ -72,3 +73,11 @@ def s3_gateway(folder: Path) -> Iterator[dict[str, str]]:
     finally:
         process.kill()
         process.wait()
+
+
+def upload(variables: Mapping[str, str], file: Path, name: str) -> None:
+    """Write a file to the bucket."""
+    bucket = DeltaStorageHandler(f"s3://{BUCKET}", options=dict(variables))
+    target = bucket._handler.open_output_stream(name, None)  # Arrow hands it buffers, which it refuses
+    target.write(file.read_bytes())
+    target.close()

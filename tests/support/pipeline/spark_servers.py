@@ -1,10 +1,11 @@
-"""Spark's own servers on this machine: a standalone cluster of one worker, and a Connect server."""
+"""Spark's own servers on this machine: a standalone cluster, and a Connect server."""
 
 import os
 import socket
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -35,21 +36,36 @@ _ENVIRONMENT = {
     "SPARK_SCALA_VERSION": "2.13",
 }
 
+QUICK_START = ("--spark-conf", "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1")
+"""For executors that live for seconds; a Connect server has none, and does not let its settings be changed."""
+SMALL = (
+    *("--spark-conf", "spark.sql.shuffle.partitions=2"),
+    *("--spark-conf", "spark.sql.codegen.wholeStage=false"),
+    *("--spark-conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
+)
+"""For data so small that Java would be busy with compiling each query for most of the time."""
+
 
 @contextmanager
-def spark_cluster(folder: Path) -> Iterator[str]:
-    """The master's address, `spark://127.0.0.1:PORT`, of a standalone cluster with one worker."""
+def spark_cluster(folder: Path, *, workers: int = 1) -> Iterator[str]:
+    """The master's address, `spark://127.0.0.1:PORT`, of a standalone cluster with two cores in all."""
     port = free_port()
     with ExitStack() as stack:
         address = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(free_port())]
         master = _start(stack, folder, "master", "org.apache.spark.deploy.master.Master", address)
         master.wait_ready(lambda: listens(port))
         url = f"spark://127.0.0.1:{port}"
-        size = ["--host", "127.0.0.1", "--cores", "2", "--memory", "1g", "--webui-port", str(free_port())]
-        place = ["--work-dir", str(folder / "work"), url]
-        worker = _start(stack, folder, "worker", "org.apache.spark.deploy.worker.Worker", [*size, *place])
-        worker.wait_ready(lambda: "Successfully registered" in worker.log.read_text(errors="replace"))
+        for number in range(workers):
+            size = ["--host", "127.0.0.1", "--cores", str(2 // workers), "--memory", "1g"]
+            place = ["--work-dir", str(folder / ("work" if not number else f"work-{number}"))]
+            options = [*size, *place, "--webui-port", str(free_port()), url]
+            worker = _start(stack, folder, f"worker-{number}", "org.apache.spark.deploy.worker.Worker", options)
+            worker.wait_ready(partial(_is_registered, worker))
         yield url
+
+
+def _is_registered(worker: JavaServer) -> bool:
+    return "Successfully registered" in worker.log.read_text(errors="replace")
 
 
 @contextmanager

@@ -39,7 +39,8 @@ _TITLES = {
 _ALWAYS = ("files", "unchanged", "lines", "events", "quarantined")
 
 Files = Annotated[
-    list[Path] | None, typer.Argument(metavar="FILE", help="Files, or folders of files, plain or packed by gzip.")
+    list[str] | None,
+    typer.Argument(metavar="FILE", help="Files, or folders of files, as paths or URLs, plain or packed by gzip."),
 ]
 
 
@@ -49,8 +50,8 @@ class IngestOptions:
 
     source: list[str] | None = option(
         "--source PATTERN",
-        help="Files by a pattern with *, ** and ?, and with {broker_id}, {cluster} or {time} where the path names "
-        "them; may be repeated.",
+        help="Files by a pattern (a path, or a URL as s3a://logs/{broker_id}/*.gz) with *, ** and ?, and with "
+        "{broker_id}, {cluster} or {time} where the path names them; may be repeated.",
     )
     replace: list[str] | None = option(
         "--replace PATTERN",

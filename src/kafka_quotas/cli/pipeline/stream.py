@@ -6,6 +6,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -182,9 +183,18 @@ def _report_batch(report: "BatchReport") -> None:
     write(f"batch {report.batch_id}: {', '.join(parts)}, {report.elapsed_s:.2f} s", sys.stderr)
 
 
+def used_share(rate: float, quota: float | None) -> float:
+    """Return the share of a limit that a rate takes: infinite above a limit of 0, and -1 without a limit."""
+    if quota is None:
+        return -1.0
+    if quota == 0:
+        return inf if rate > 0 else 0.0
+    return rate / quota
+
+
 def _show(rows: "pa.Table") -> None:
     """Print the buckets nearest to their limits, those without a limit last."""
-    ranked = sorted(rows.to_pylist(), key=lambda row: (row["quota"] is None, -row["rate"] / (row["quota"] or 1)))
+    ranked = sorted(rows.to_pylist(), key=lambda row: used_share(row["rate"], row["quota"]), reverse=True)
     table = Table(
         columns=columns("broker, quota, user, client-id, rate>, limit>, throttled>, held until>"),
         rows=[

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
@@ -39,8 +38,8 @@ class IngestRequest:
 
     patterns: tuple[str, ...]
     """Patterns of `--source`."""
-    paths: tuple[Path, ...]
-    """Files and folders."""
+    paths: tuple[str, ...]
+    """Files and folders, as paths or URLs."""
     replaced: tuple[str, ...]
     """Patterns of files to read anew, in place of what earlier ingests made of them."""
     out: str
@@ -129,7 +128,10 @@ def _ingest(
 
     lake, at_ms = snapshot.lake, round(time.time() * 1000)
     choice = choose_engine(
-        request.engine, events=plan.size // _BYTES_PER_EVENT, master=request.master, is_remote=not lake.is_local
+        request.engine,
+        events=plan.size // _BYTES_PER_EVENT,
+        master=request.master,
+        is_remote=bool(plan.remote) or not lake.is_local,
     )
     watcher.chosen(choice)
     if any(task.is_compiled for task in plan.tasks) and find_spec("numba") is None:
@@ -163,7 +165,7 @@ def _find(request: IngestRequest) -> list[FoundFile]:
     found += [file for path in request.paths for file in find_paths(path)]
     if not found:
         raise UsageError("no source was named", hint="FILE..., or --source 'logs/{broker_id}/*.log'")
-    return list({file.path.absolute(): file for file in sorted(found, key=lambda each: each.is_replacing)}.values())
+    return list({file.place: file for file in sorted(found, key=lambda each: each.is_replacing)}.values())
 
 
 def _run(
@@ -192,7 +194,7 @@ def _run_on_spark(plan: IngestPlan, request: IngestRequest, lake: Lake, ingest: 
 
     watch(JobProgress(stage="start Spark", done=0, total=0))
     with (
-        spark_session(request.spark) as session,
+        spark_session(request.spark.for_place(lake.url, *plan.remote)) as session,
         spark_errors(f"ingesting into {request.out}", log_file=request.spark.log_file),
     ):
         return ingest_on_spark(session, plan.tasks, lake=lake, ingest=ingest, watch=watch)

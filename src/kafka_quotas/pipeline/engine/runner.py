@@ -155,7 +155,8 @@ class OpenEvents:
     def _spark(self) -> "SparkSession":
         if self._session is None:
             self._watcher.progress(JobProgress(stage="start Spark", done=0, total=0))
-            self._session = self._stack.enter_context(spark_session(self._request.spark))
+            settings = self._request.spark.for_place(self._snapshot.lake.url)
+            self._session = self._stack.enter_context(spark_session(settings))
         return self._session
 
 

@@ -94,8 +94,13 @@ def _places(snapshot: FolderSnapshot, table: TableSchema) -> tuple[list[str], li
     folder, files = hadoop_url(snapshot.lake.place(table)), snapshot.files(table)
     found: tuple[list[str], list[str]] = ([], [])
     for path, size in zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True):
-        found[size > _LARGEST_FILE].append(_GLOB.sub(r"\\\g<0>", f"{folder}/{path}"))
+        found[size > _LARGEST_FILE].append(glob_escaped(f"{folder}/{path}"))
     return found
+
+
+def glob_escaped(place: str) -> str:
+    """Return a place as Spark takes it, which would read brackets and stars in it as a pattern."""
+    return _GLOB.sub(r"\\\g<0>", place)
 
 
 def _contents(session: "SparkSession", places: list[str]) -> "DataFrame":

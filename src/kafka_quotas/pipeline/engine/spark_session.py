@@ -40,6 +40,8 @@ _PY4J: Final = "An error occurred while calling"
 _PROBE_TIMEOUT_S: Final = 5.0
 _FULL: Final = "No space left on device"
 _MARKS: Final = ("Error: ", "Exception: ")
+_CAUSED: Final = "Caused by: "
+_OF_JAVA: Final = ("org.", "java.", "scala.", "software.", "com.", "io.", _CAUSED, _PY4J)
 _LONGEST: Final = 300
 OLDEST_JAVA: Final = 17
 _HINT: Final = (
@@ -212,9 +214,13 @@ def spark_errors(doing: str, *, log_file: Path) -> Iterator[None]:
 
 
 def _cause(text: str, error: Exception) -> str:
-    """Return the last line that names an error of a Python worker, else the first line."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    named = [line for line in lines if any(mark in line for mark in _MARKS) and not line.startswith("at ")]
-    python = [line for line in named if not line.startswith(("org.", "java.", "Caused by", "scala."))]
-    chosen = python[-1] if python else (lines[0] if lines else type(error).__name__)
-    return chosen[:_LONGEST]
+    """Return the last error of a Python worker, else the innermost cause, else the first line.
+
+    What is indented are calls, and errors that Java met while it handled the one that counts.
+    """
+    lines = [line.rstrip() for line in text.splitlines() if line.strip() and not line[0].isspace()]
+    named = [line.strip(": ") for line in lines if any(mark in line for mark in _MARKS) and not line.startswith("at ")]
+    python = [line for line in named if not line.startswith(_OF_JAVA)]
+    inner = [line.removeprefix(_CAUSED) for line in lines if line.startswith(_CAUSED)]
+    first = [line.strip(": ") for line in lines if not line.startswith(_PY4J)]
+    return next((each[-1] for each in (python, inner, first[:1]) if each), type(error).__name__)[:_LONGEST]

@@ -3,8 +3,9 @@
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -20,6 +21,9 @@ _ENVIRONMENT_FOLDER: Final = "environment"
 _PACKED: Final = (".tar.gz", ".tgz")
 """Suffixes of archives that Spark unpacks with the permissions of their files."""
 _SHIPPED_PYTHON: Final = f"{_ENVIRONMENT_FOLDER}/bin/python"
+_S3_ARTIFACT: Final = "org.apache.hadoop:hadoop-aws"
+_HADOOP: Final = "hadoop-client-api"
+_JAR_OPTIONS: Final = MappingProxyType({"spark.jars": "--jars", "spark.jars.packages": "--packages"})
 _DELTA_ARTIFACT: Final = "io.delta:delta-spark_2.13"
 _DELTA: Final = MappingProxyType(
     {
@@ -71,6 +75,22 @@ class SparkSettings:
             )
         if self.is_local and self.env_archive is not None:
             raise UsageError("--env-archive is for clusters", hint="local workers run in this environment already")
+        for name, instead in _JAR_OPTIONS.items():
+            if name in self.properties:  # it would take the place of Delta Lake's jars at the executors
+                raise UsageError(f"--spark-conf {name} would leave executors without Delta Lake", hint=f"use {instead}")
+
+    def for_place(self, *urls: str) -> "SparkSettings":
+        """Return the settings with the package that Spark needs for places, as `lake_url` returns them.
+
+        None is added where the user names the package or class paths that have it.
+        """
+        is_named = any(name.endswith(".extraClassPath") for name in self.properties) or any(
+            each.startswith(f"{_S3_ARTIFACT}:") for each in self.packages
+        )
+        found = None if is_named else _hadoop_version()
+        if found is None or not any(url.startswith("s3:") for url in urls):
+            return self
+        return replace(self, packages=(*self.packages, f"{_S3_ARTIFACT}:{found}"))
 
     @property
     def is_local(self) -> bool:
@@ -86,6 +106,14 @@ class SparkSettings:
     def is_on_loopback(self) -> bool:
         """Whether the session stays on this machine."""
         return self.is_local or f"//{_LOOPBACK}:" in self.master or "//localhost:" in self.master
+
+
+def _hadoop_version() -> str | None:
+    """Return the version of the Hadoop libraries that come with PySpark, None where they do not."""
+    spec = find_spec("pyspark")
+    folders = [] if spec is None else spec.submodule_search_locations or []
+    names = [path.stem for folder in folders for path in Path(folder, "jars").glob(f"{_HADOOP}-*.jar")]
+    return names[0].removeprefix(f"{_HADOOP}-") if names else None
 
 
 def spark_properties(settings: SparkSettings, environment: Mapping[str, str] = os.environ) -> dict[str, str]:

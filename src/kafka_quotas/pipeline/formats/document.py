@@ -13,6 +13,7 @@ from kafka_quotas.pipeline.formats.metric_rows import (
     prometheus_samples,
 )
 from kafka_quotas.pipeline.formats.rows import BadLineError
+from kafka_quotas.pipeline.formats.source_file import file_size
 from kafka_quotas.pipeline.formats.task import IngestTask, ParsedBatch
 
 
@@ -23,7 +24,7 @@ def read_document(task: IngestTask, parsed: ParsedBatch) -> None:
         OSError: The file can't be read.
     """
     _DocumentReader(task, parsed).read_samples()
-    parsed.counts.read_to = task.path.stat().st_size
+    parsed.counts.read_to = file_size(task.path)
 
 
 class _DocumentReader:

@@ -8,15 +8,15 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Final, NamedTuple
+
+from kafka_quotas.pipeline.formats.source_file import BUFFER_BYTES, SourceFile, file_size, open_file
 
 LONGEST_LINE: Final = 16 * 1024 * 1024
 """Longest line in bytes: a metadata response of a large cluster takes some megabytes."""
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-SMALL_BLOCK: Final = 128 * 1024
-"""Bytes read at a time, within the processor's cache: larger blocks are slower by a tenth to split into lines."""
+SMALL_BLOCK: Final = BUFFER_BYTES
 LARGE_BLOCK: Final = 8 * 1024 * 1024
 """Bytes read at a time where a call costs more than a line."""
 _DAMAGE: Final = (EOFError, zlib.error, gzip.BadGzipFile)
@@ -47,19 +47,19 @@ class Block(NamedTuple):
         return lines
 
 
-def is_gzip(path: Path) -> bool:
+def is_gzip(path: SourceFile) -> bool:
     """Check whether the file is gzip."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return file.read(2) == _GZIP_MAGIC
 
 
-def read_head(path: Path, size: int) -> bytes:
+def read_head(path: SourceFile, size: int) -> bytes:
     """Read the first bytes of the uncompressed file.
 
     A damaged file yields as much as can be uncompressed.
     """
     head = b""
-    with closing(_open(path)) as file:
+    with _open(path) as file:
         try:
             while len(head) < size and (piece := file.read1(size - len(head))):
                 head += piece
@@ -68,29 +68,29 @@ def read_head(path: Path, size: int) -> bytes:
     return head
 
 
-def unpacked_size(path: Path) -> int:
+def unpacked_size(path: SourceFile) -> int:
     """Return the size of the uncompressed file in bytes.
 
     Returns:
         For a gzip file the size modulo 2^32, which its last bytes hold.
     """
-    size = path.stat().st_size
+    size = file_size(path)
     if not is_gzip(path) or size < 4:
         return size
-    with path.open("rb") as file:
+    with open_file(path) as file:
         file.seek(-4, io.SEEK_END)
         return int.from_bytes(file.read(4), "little")
 
 
 def read_blocks(
-    path: Path, *, start: int = 0, end: int | None = None, block_bytes: int = SMALL_BLOCK
+    path: SourceFile, *, start: int = 0, end: int | None = None, block_bytes: int = SMALL_BLOCK
 ) -> Iterator[Block]:
     """Yield the lines that begin from `start` on and before `end`, in order.
 
     Where `start` is within a line, that line belongs to the piece before. A damaged gzip file ends with a line that has
     a fault. An `end` of None is the end of the file. Each block has about `block_bytes`, and is valid until the next.
     """
-    with closing(_open(path)) as file:
+    with _open(path) as file:
         offset = start
         try:
             offset = _seek_line(file, start)
@@ -105,9 +105,9 @@ def read_blocks(
             yield Block(offset, b"", offset, fault=f"the packed file is damaged: {error}")
 
 
-def count_lines_before(path: Path, start: int) -> int:
+def count_lines_before(path: SourceFile, start: int) -> int:
     """Count the lines that begin before an offset of the uncompressed file."""
-    with closing(_open(path)) as file:
+    with _open(path) as file:
         left, count = _seek_line(file, start), 0
         file.seek(0)
         while left > 0 and (block := file.read(min(left, SMALL_BLOCK))):
@@ -116,10 +116,13 @@ def count_lines_before(path: Path, start: int) -> int:
         return count
 
 
-def _open(path: Path) -> _File:
-    if is_gzip(path):
-        return gzip.GzipFile(path)  # has a buffer of its own; one around it would lose what comes before a damage
-    return io.BufferedReader(path.open("rb", buffering=0), buffer_size=SMALL_BLOCK)
+@contextmanager
+def _open(path: SourceFile) -> Iterator[_File]:
+    with open_file(path) as file:
+        is_packed = file.read(2) == _GZIP_MAGIC
+        file.seek(0)
+        # gzip has a buffer of its own; one around it would lose what comes before a damage
+        yield gzip.GzipFile(fileobj=file) if is_packed else file
 
 
 def _seek_line(file: _File, start: int) -> int:

@@ -5,7 +5,6 @@ quota of them. Events from acknowledgements are flagged as estimated, since seve
 """
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.formats.lines import read_head
 from kafka_quotas.pipeline.formats.rows import AMOUNT_LIMIT, BadLineError, ClientThrottleRow, EventRow
+from kafka_quotas.pipeline.formats.source_file import SourceFile, file_size, open_file
 from kafka_quotas.pipeline.formats.task import IngestTask, ParsedBatch
 
 PARQUET_MAGIC: Final = b"PAR1"
@@ -49,13 +49,13 @@ def read_load_test(task: IngestTask, parsed: ParsedBatch) -> Iterator[ParsedBatc
     except BadLineError as error:
         counts.lines += 1
         parsed.refuse(read_head(task.path, _SHOWN_BYTES), error, src_file=src_file, line_no=counts.lines)
-    counts.read_to = task.path.stat().st_size
+    counts.read_to = file_size(task.path)
     yield parsed.counted()
 
 
-def _batches(path: Path) -> Iterator[list[dict[str, Any]]]:
+def _batches(path: SourceFile) -> Iterator[list[dict[str, Any]]]:
     try:
-        with pq.ParquetFile(path) as file:
+        with open_file(path) as content, pq.ParquetFile(content) as file:
             if missing := set(_COLUMNS) - set(file.schema_arrow.names):
                 raise BadLineError(f"not a load test's samples: no column {min(missing)}")
             for batch in file.iter_batches(_BATCH_ROWS, columns=list(_COLUMNS)):

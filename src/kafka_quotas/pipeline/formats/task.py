@@ -1,7 +1,6 @@
 """One piece of an ingest: a file or a part of a large one, how to read it, and the rows it gives."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafka_quotas.core.formats.metric_names import MetricNames
@@ -14,6 +13,7 @@ from kafka_quotas.pipeline.formats.rows import (
     QuarantineRow,
     shown_text,
 )
+from kafka_quotas.pipeline.formats.source_file import SourceFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +27,7 @@ class IngestTask:
     """Number of the task within its ingest."""
     file_number: int
     """Number of the file within its ingest."""
-    path: Path
+    path: SourceFile
     input_format: InputFormat
     cluster: str
     broker_id: int | None

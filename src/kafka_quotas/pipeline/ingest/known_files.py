@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_quotas.pipeline.formats.detect import InputFormat
 from kafka_quotas.pipeline.formats.lines import read_head
+from kafka_quotas.pipeline.formats.source_file import SourceFile, file_size, open_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,15 +94,15 @@ class KnownFiles:
 
 
 def describe_file(
-    path: Path, *, input_format: InputFormat, cluster: str, broker_id: int | None
+    path: SourceFile, *, input_format: InputFormat, cluster: str, broker_id: int | None
 ) -> tuple[ReadFile, bytes]:
     """Return the entry of a file that is unread so far, and its head.
 
     Raises:
         OSError: The file can't be read.
     """
-    size = path.stat().st_size
-    head = read_head(path, HEAD_BYTES) if input_format.grows else path.read_bytes()
+    size = file_size(path)
+    head = read_head(path, HEAD_BYTES) if input_format.grows else _content(path)
     described = ReadFile(
         path=str(path),
         form=input_format.value,
@@ -124,6 +125,11 @@ def known_files(changes: "pa.Table") -> KnownFiles:
 def _place(file: ReadFile) -> _Place:
     name = "" if InputFormat(file.form).grows else Path(file.path).name
     return _Place(form=file.form, cluster=file.cluster, broker_id=file.broker_id, name=name)
+
+
+def _content(path: SourceFile) -> bytes:
+    with open_file(path) as file:
+        return file.read()
 
 
 def _digest(content: bytes) -> str:

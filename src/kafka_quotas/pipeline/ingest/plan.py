@@ -5,7 +5,6 @@ Invariant: an ingest reads the same bytes of the same log once, whatever the nam
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -13,6 +12,7 @@ from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames
 from kafka_quotas.pipeline.formats.detect import SNIFFED_BYTES, InputFormat, detect_format, needs_zone
 from kafka_quotas.pipeline.formats.lines import is_gzip, read_head, unpacked_size
+from kafka_quotas.pipeline.formats.source_file import RemoteFile, SourceFile, modified_ms
 from kafka_quotas.pipeline.formats.task import IngestTask
 from kafka_quotas.pipeline.ingest.known_files import PARSER_VERSION, KnownFiles, ReadFile, describe_file
 from kafka_quotas.pipeline.ingest.source_pattern import FoundFile
@@ -74,6 +74,11 @@ class IngestPlan:
     def replaced(self) -> frozenset[str]:
         """Names of files in rows of earlier ingests that this one replaces."""
         return frozenset().union(*(each.replaced for each in self.files))
+
+    @property
+    def remote(self) -> tuple[str, ...]:
+        """The URLs of files that are on no file system of this machine."""
+        return tuple(each.task.path.url for each in self.files if isinstance(each.task.path, RemoteFile))
 
     @property
     def size(self) -> int:
@@ -148,13 +153,13 @@ def _plan_file(
     planned: KnownFiles,
 ) -> PlannedFile | ReadFile:
     """Plan the unread part of a file, or return the earlier or planned read of all of it."""
-    path = found.path.absolute()  # names of files are kept: what was read is what is found again
+    path = found.place  # names of files are kept: what was read is what is found again
     try:
         beginning = read_head(path, SNIFFED_BYTES)
         cluster = found.cluster or settings.cluster
         broker_id = settings.broker_id if found.broker_id is None else found.broker_id
         described, head = describe_file(path, input_format=input_format, cluster=cluster, broker_id=broker_id)
-        modified_ms = round(path.stat().st_mtime * 1000)
+        changed_ms = modified_ms(path)
     except OSError as error:
         raise _unreadable(path, error) from error
     if (same := planned.find(described, head)) is not None:
@@ -173,7 +178,7 @@ def _plan_file(
         broker_id=broker_id,
         zone=settings.zone,
         names=settings.names,
-        ts_ms=modified_ms if found.time_ms is None else found.time_ms,
+        ts_ms=changed_ms if found.time_ms is None else found.time_ms,
         start=0 if before is None else before.read_to,
     )
     described = replace(described, zone=settings.zone if input_format is InputFormat.REQUEST_LOG else None)
@@ -181,7 +186,7 @@ def _plan_file(
     return PlannedFile(described=described, task=task, replaced=frozenset(replaced))
 
 
-def _is_done(path: Path, size: int, before: ReadFile) -> bool:
+def _is_done(path: SourceFile, size: int, before: ReadFile) -> bool:
     """Check that a log has not grown.
 
     Gzip records the size modulo 2^32 only.
@@ -192,7 +197,7 @@ def _is_done(path: Path, size: int, before: ReadFile) -> bool:
     return unpacked == before.read_to % 2**32 if is_gzip(path) else unpacked <= before.read_to
 
 
-def _check_origin(path: Path, beginning: bytes, broker_id: int | None, zone: str | None) -> None:
+def _check_origin(path: SourceFile, beginning: bytes, broker_id: int | None, zone: str | None) -> None:
     if broker_id is None:
         raise UsageError(
             f"{path} does not tell which broker wrote it",
@@ -221,12 +226,12 @@ def _pieces(task: IngestTask) -> list[IngestTask]:
     return [replace(task, start=start, end=end) for start, end in zip(starts, [*starts[1:], None], strict=True)]
 
 
-def _unpacked(path: Path) -> int:
+def _unpacked(path: SourceFile) -> int:
     try:
         return unpacked_size(path)
     except OSError as error:
         raise _unreadable(path, error) from error
 
 
-def _unreadable(path: Path, error: OSError) -> KafkaQuotasError:
+def _unreadable(path: SourceFile, error: OSError) -> KafkaQuotasError:
     return KafkaQuotasError(f"cannot read {path}: {error.strerror or error}", hint="check the file's permissions")

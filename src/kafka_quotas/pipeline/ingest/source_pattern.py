@@ -1,20 +1,24 @@
 """Patterns of `--source`: paths with `*`, `**`, `?` and places for broker, cluster and time.
 
 logs/{broker_id}/kafka-request.log*      /scrapes/{cluster}/{broker_id}/{time}.prom
+s3a://logs/{cluster}/{broker_id}/*.gz
 """
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from glob import iglob
 from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.pipeline.formats.source_file import SourceFile, list_files
+from kafka_quotas.pipeline.tables.lake import is_url, lake_errors, lake_url
 
 _PLACES: Final = {"broker_id": r"\d{1,9}", "cluster": r"[^/]+", "time": r"[^/]+?"}
 _TOKEN: Final = re.compile(r"\{(\w+)\}|(\*\*/?)|(\*)|(\?)|(.)", re.DOTALL)
+_WILD: Final = re.compile(r"[*?{]")
 _HINT: Final = "for example --source 'logs/{broker_id}/kafka-request.log*'"
 _MS_FROM: Final = 100_000_000_000
 """Whole numbers below this are seconds since 1970, others milliseconds: the border is March 1973 or the year 5138."""
@@ -24,7 +28,7 @@ _MS_FROM: Final = 100_000_000_000
 class FoundFile:
     """A file that a pattern matches, and the values in its path."""
 
-    path: Path
+    path: SourceFile
     broker_id: int | None = None
     """Value of `{broker_id}`, None where the pattern has none."""
     cluster: str | None = None
@@ -36,6 +40,11 @@ class FoundFile:
     is_replacing: bool = False
     """Whether to read the file anew, in place of what earlier ingests made of it."""
 
+    @property
+    def place(self) -> SourceFile:
+        """The file by its whole name."""
+        return self.path.absolute() if isinstance(self.path, Path) else self.path
+
 
 def find_files(pattern: str) -> Iterator[FoundFile]:
     """Yield the visible files that a pattern matches, by path, and all files below a matching folder.
@@ -43,6 +52,11 @@ def find_files(pattern: str) -> Iterator[FoundFile]:
     Raises:
         UsageError: The pattern has an unknown place, or matches no file.
     """
+    if is_url(pattern):
+        yield from _find_remote(lake_url(pattern), pattern)
+        return
+    if pattern.startswith("file:/"):
+        pattern = lake_url(pattern)
     compiled = _compile(pattern)
     found = []
     # Our own matching takes brackets literally, so the glob has them escaped.
@@ -56,12 +70,34 @@ def find_files(pattern: str) -> Iterator[FoundFile]:
     yield from found
 
 
-def find_paths(path: Path) -> Iterator[FoundFile]:
+def _find_remote(url: str, pattern: str) -> Iterator[FoundFile]:
+    compiled = _compile(url)
+    fixed = _WILD.split(url)[0]
+    folder = fixed[: fixed.rindex("/")]
+    with lake_errors(f"listing {folder}"):
+        files = list(list_files(folder))
+    found = []
+    for file in files:
+        parts = file.url.removeprefix(f"{folder}/").split("/")
+        places = ("/".join((folder, *parts[:depth])) for depth in range(len(parts), 0, -1))
+        match = next((each for each in map(compiled.fullmatch, places) if each is not None), None)
+        if match is not None and not any(part.startswith(".") for part in parts):
+            found.append(replace(_found(file, match), is_named=file.url == url))
+    if not found:
+        raise UsageError(f"no file matches {pattern}", hint=_HINT)
+    yield from found
+
+
+def find_paths(name: str) -> Iterator[FoundFile]:
     """Yield the file, or all visible files below the folder, by path.
 
     Raises:
         UsageError: There is no file.
     """
+    if is_url(name):
+        yield from _find_remote(lake_url(name), name)
+        return
+    path = Path(lake_url(name) if name.startswith("file:/") else name)
     found = [FoundFile(path=each, is_named=not path.is_dir()) for each in _files(path)]
     if not found:
         raise UsageError(f"there is no file {path}" if not path.is_dir() else f"no file is in {path}", hint=_HINT)
@@ -95,7 +131,7 @@ def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(_TOKEN.sub(piece, pattern))
 
 
-def _found(path: Path, match: re.Match[str]) -> FoundFile:
+def _found(path: SourceFile, match: re.Match[str]) -> FoundFile:
     values = match.groupdict()
     broker, time = values.get("broker_id"), values.get("time")
     return FoundFile(
@@ -106,7 +142,7 @@ def _found(path: Path, match: re.Match[str]) -> FoundFile:
     )
 
 
-def _time_ms(text: str, path: Path) -> int:
+def _time_ms(text: str, path: SourceFile) -> int:
     """Return milliseconds since 1970 of a whole number or an ISO time, which is UTC without an offset."""
     if re.fullmatch(r"\d{1,15}", text, re.ASCII):
         number = int(text)

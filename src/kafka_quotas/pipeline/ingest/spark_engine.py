@@ -1,12 +1,15 @@
 """An ingest on Spark: a row per task, the parser in Python workers, and a sort by day, client and time.
 
-Contract: transforms are `DataFrame -> DataFrame` with the declared schemas. Workers read the logs themselves and must
-see them under the same path. Executors write the tables, at any URL that Spark writes.
+Contract: transforms are `DataFrame -> DataFrame` with the declared schemas. Spark reads logs at URLs, with its own file
+systems and credentials. Logs at paths are read by the workers, which must see them there. Executors write the tables,
+at any URL that Spark writes.
 """
 
+import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
-from functools import partial
+from dataclasses import fields, replace
+from functools import partial, reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -14,7 +17,8 @@ from pyspark import StorageLevel
 from pyspark.sql import functions, types
 
 from kafka_quotas.pipeline.engine.progress import Watch, row_counter, run_watched
-from kafka_quotas.pipeline.engine.spark import forget_archives
+from kafka_quotas.pipeline.engine.spark import forget_archives, glob_escaped
+from kafka_quotas.pipeline.formats.source_file import RemoteFile
 from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
 from kafka_quotas.pipeline.ingest.ingested_tables import arrow_batches
 from kafka_quotas.pipeline.ingest.parse import no_collection, parse_task
@@ -28,6 +32,9 @@ if TYPE_CHECKING:
 _COUNTS: Final = "counts"
 _COUNT_NAMES: Final = tuple(each.name for each in fields(TaskCounts))
 _ORDER: Final = ("ts_ms", "src_file", "src_offset")
+_TASK_COLUMNS: Final = ("tasks", "content")
+_MOST_PARTITIONS: Final = 1 << 15
+"""Partitions of tasks, each of which Spark's driver keeps account of."""
 
 
 def ingest_on_spark(
@@ -100,16 +107,47 @@ def parsed_rows(session: "SparkSession", tasks: Sequence[IngestTask], *, ingest:
 
     One column of each row is not null. `rows` is an accumulator for the number of rows, None for none.
     """
-    known = tuple(tasks)
 
     def parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         forget_archives()
         with no_collection():
             for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    yield from _wide_batches(known[number], ingest, rows)
+                for described, content in zip(*batch.columns, strict=True):
+                    for task in pickle.loads(described.as_buffer()):  # noqa: S301 - made by this very program
+                        yield from _wide_batches(_with_content(task, content), ingest, rows)
 
-    return session.range(0, len(known), 1, len(known)).mapInArrow(parse, wide_schema())
+    return described_tasks(session, tasks).mapInArrow(parse, wide_schema())
+
+
+def described_tasks(session: "SparkSession", tasks: Sequence[IngestTask]) -> "DataFrame":
+    """Return the tasks in rows: pickled in `tasks`, with the bytes of their file in `content`.
+
+    Spark reads files at URLs itself, each whole. Others are read by the workers: their `content` is null.
+    """
+    own = [[task] for task in tasks if isinstance(task.path, Path)]
+    by_url: dict[str, list[IngestTask]] = {}
+    for task in tasks:
+        if isinstance(task.path, RemoteFile):
+            by_url.setdefault(hadoop_url(task.path.url), []).append(task)
+    frames = []
+    if own:
+        here = session.createDataFrame(_pickled(own)).repartition(min(len(own), _MOST_PARTITIONS))
+        frames.append(here.withColumn("content", functions.lit(None).cast("binary")))
+    if by_url:
+        known = session.createDataFrame(_pickled(by_url.values()).append_column("path", pa.array(list(by_url))))
+        files = session.read.format("binaryFile").load([glob_escaped(url) for url in by_url])
+        frames.append(files.select("path", "content").join(functions.broadcast(known), "path").select(*_TASK_COLUMNS))
+    return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+def _pickled(groups: Iterable[Sequence[IngestTask]]) -> pa.Table:
+    return pa.table({"tasks": pa.array([pickle.dumps(group) for group in groups], pa.binary())})
+
+
+def _with_content(task: IngestTask, content: pa.Scalar) -> IngestTask:
+    if not content.is_valid or not isinstance(task.path, RemoteFile):
+        return task
+    return replace(task, path=replace(task.path, content=content.as_buffer()))
 
 
 def wide_schema() -> types.StructType:

@@ -42,6 +42,7 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FULL_TEXT: Final = ("No space left on device", "Disk quota exceeded", "File too large")
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_REFUSED: Final = re.compile(r"[\[\]^|\\]|%[0-9A-Fa-f]{2}")
 _COMPACTED: Final = "was this change made before the --retention-hours of a compaction? Its files are deleted then"
 _HINT: Final = "kafka-quotas pipeline ingest writes it"
 
@@ -50,17 +51,23 @@ class ConflictError(Exception):
     """Another change of the tables came first."""
 
 
+def is_url(text: str) -> bool:
+    """Check whether a place is named by a URL other than `file:`."""
+    return bool(_SCHEME.match(text)) and urlsplit(text).scheme != "file"
+
+
 def lake_url(text: str) -> str:
     """Return the place of a data folder as delta-rs names it, an absolute path for a local one.
 
     Raises:
-        UsageError: The URL names no folder.
+        UsageError: The URL names no folder, or the path has characters with which delta-rs ends the process.
     """
-    if not _SCHEME.match(text):
-        return str(Path(text).absolute())
-    parts = urlsplit(text)
-    if parts.scheme == "file":
-        return unquote(parts.path).rstrip("/") or "/"
+    parts = urlsplit(text) if _SCHEME.match(text) else None
+    if parts is None or parts.scheme == "file":
+        path = text if parts is None else unquote(parts.path).rstrip("/") or "/"
+        if refused := _REFUSED.search(path := str(Path(path).absolute())):
+            raise UsageError(f"{path} can hold no Delta tables: {refused[0]} is in its name", hint="rename the folder")
+        return path
     if not parts.netloc:
         raise UsageError(
             f"{text} names no bucket or host", hint="for example s3a://bucket/traffic, hdfs://host:8020/traffic"

@@ -28,7 +28,7 @@ from kafka_quotas.pipeline.engine.spark_settings import (
 )
 from kafka_quotas.pipeline.stream.source import connector_packages
 from kafka_quotas.pipeline.tables import schemas
-from kafka_quotas.pipeline.tables.lake import Lake
+from kafka_quotas.pipeline.tables.lake import Lake, lake_url
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 from kafka_quotas.pipeline.tables.table import TableSchema
 
@@ -187,6 +187,14 @@ def test_sparks_errors_say_what_was_the_matter_not_through_which_layers() -> Non
         with spark_errors("reading", log_file=LOG):
             raise RuntimeError(text)
     assert caught.value.hint == "see spark.log"
+    suppressed = (
+        "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: Job aborted\n\tat org.a\n"
+        "\tSuppressed: org.apache.spark.util.OriginalTryStackTraceException: Full stacktrace\n"
+        "\t\tCaused by: java.io.IOException: again\nCaused by: java.lang.ClassCastException: cannot assign x\n\tat java"
+    )
+    with pytest.raises(KafkaQuotasError, match=r"while reading: java\.lang\.ClassCastException: cannot assign x$"):  # noqa: SIM117
+        with spark_errors("reading", log_file=LOG):
+            raise RuntimeError(suppressed)
     with pytest.raises(KafkaQuotasError, match="no room left while reading"):  # noqa: SIM117
         with spark_errors("reading", log_file=LOG):
             raise RuntimeError("java.io.IOException: No space left on device\n at x")
@@ -216,6 +224,30 @@ def test_spark_knows_the_object_store_that_the_variables_name() -> None:
         "connection.ssl.enabled": "false",
     }
     assert not any("s3a" in name for name in spark_properties(SparkSettings(log_file=LOG), {}))
+
+
+def test_a_place_in_s3_brings_the_package_of_the_hadoop_that_pyspark_has() -> None:
+    settings, package = SparkSettings(log_file=LOG), "org.apache.hadoop:hadoop-aws"
+    (found,) = settings.for_place("s3://bucket/traffic").packages
+    assert found == f"{package}:3.4.1"
+    assert settings.for_place("/data").packages == settings.for_place("hdfs://host/data").packages == ()
+    assert settings.for_place("/data", "s3://logs/1/a.log").packages == (found,)
+    given = SparkSettings(log_file=LOG, packages=(f"{package}:3.4.2",))
+    there = SparkSettings(log_file=LOG, properties={"spark.executor.extraClassPath": "/opt/hadoop-aws/*"})
+    assert [each.for_place("s3://bucket/traffic") for each in (given, there)] == [given, there]
+
+
+@pytest.mark.parametrize("name", ["spark.jars", "spark.jars.packages"])
+def test_properties_that_would_displace_the_jars_of_delta_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=f"--spark-conf {name} would leave executors without Delta Lake"):
+        SparkSettings(log_file=LOG, properties={name: "hadoop-aws.jar"})
+
+
+@pytest.mark.parametrize("name", ["data [a] 5%", "a^b", "a|b", "a\\b", "50%20"])
+def test_a_path_that_delta_rs_cannot_take_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="can hold no Delta tables"):
+        lake_url(str(tmp_path / name))
+    assert lake_url(f"{tmp_path}/100% {{a}} #1") == f"{tmp_path}/100% {{a}} #1"
 
 
 def test_every_table_has_one_schema_for_arrow_and_for_spark() -> None:

@@ -1,0 +1,37 @@
+"""Files at URLs, by their bytes: read as files of this machine are."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+from tests.support.pipeline.logs import SAMPLES, log_text
+
+from kafka_quotas.pipeline.formats.lines import count_lines_before, read_blocks, read_head, unpacked_size
+from kafka_quotas.pipeline.formats.source_file import RemoteFile, SourceFile
+
+
+def remote(content: bytes) -> RemoteFile:
+    return RemoteFile(url="s3://logs/1/kafka-request.log", size=len(content), modified_ms=0, content=content)
+
+
+@pytest.mark.parametrize("content", [log_text(90).encode(), gzip.compress(log_text(90).encode()), b"open line " * 9])
+def test_bytes_are_read_as_a_file_is(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(content)
+
+    def read(file: SourceFile) -> list[tuple[int, bytes, bool]]:
+        return [(each.offset, bytes(each.content), each.is_open) for each in read_blocks(file, start=40, end=9_000)]
+
+    file = remote(content)
+    assert read(file) == read(path)
+    assert read_head(file, 100) == read_head(path, 100)
+    assert unpacked_size(file) == unpacked_size(path)
+    assert count_lines_before(file, 60) == count_lines_before(path, 60)
+
+
+def test_a_damaged_file_yields_what_is_before_the_damage() -> None:
+    content = SAMPLES[1].read_bytes()
+    *whole, last = read_blocks(remote(content[: len(content) // 2]))
+    assert whole
+    assert last.fault is not None
+    assert "damaged" in last.fault
