@@ -7,11 +7,20 @@ Contract: pure, texts in and texts out.
 
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kafka_quotas.loadtest.judgement import Aspect, State
+
 _HEADING: Final = "\n## What came out\n"
 _COMMAND: Final = re.compile(r"^```\n(kafka-quotas load-test run .+)\n```$", re.MULTILINE)
+_JUDGEMENT: Final = re.compile(
+    rf"^(?:(.+): )?({'|'.join(Aspect)}):? ({'|'.join(State)}): (.*)$",
+    re.MULTILINE,
+)
+_EXIT_CODE: Final = re.compile(r"Exit code (\d+)\.")
+_GOOD: Final = (State.MET, State.UNCHECKED)
 JARS: Final = "DIR"
 """What stands for the folder of Kafka's jars in the command of a page."""
 
@@ -60,6 +69,34 @@ def measured_page(page: str, measurement: Measurement) -> str:
     if not heading:
         raise ValueError(f"the page of {measurement.name} has no heading {_HEADING.strip()!r}")
     return f"{written_by_hand}{heading}\n{_circumstances(measurement)}\n\n```\n{measurement.output.strip()}\n```\n"
+
+
+def differences(page: str, measurement: Measurement) -> tuple[str, ...]:
+    """Return in which judgements a run came out otherwise than a page shows, in one line each, and its exit code.
+
+    A judgement that one of the two lacks counts as met in it, for older runs made fewer of them.
+    """
+    _, _, shown = page.partition(_HEADING)
+    before, after = _states(shown), _states(measurement.output)
+    changed = [
+        f"{name}: {old} on the page, {new} now"
+        for name in {**before, **after}
+        for old, new in ((before.get(name, State.MET), after.get(name, State.MET)),)
+        if old != new and not (name not in before and new in _GOOD) and not (name not in after and old in _GOOD)
+    ]
+    code = next(iter(_EXIT_CODE.findall(shown)), "0")
+    if code != str(measurement.exit_code):
+        changed.append(f"exit code: {code} on the page, {measurement.exit_code} now")
+    return tuple(changed)
+
+
+def _states(output: str) -> Mapping[str, State]:
+    """Return the states of all judgements that a run printed, by client and aspect, expectations by their text."""
+    states = {}
+    for client, aspect, state, evidence in _JUDGEMENT.findall(output):
+        what = evidence.partition(": ")[0] if aspect == Aspect.EXPECTATION else aspect
+        states[f"{client}: {what}" if client else what] = State(state)
+    return states
 
 
 def _circumstances(measurement: Measurement) -> str:

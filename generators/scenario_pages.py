@@ -1,10 +1,10 @@
 """Runs every shipped scenario, one after the other, and writes what came out into the pages of `docs/scenarios`.
 
-Run it by `python -m generators.scenario_pages` on a machine with no other work: it begins only where the load average
-is below 1, and each page says what the machine was and what other programs took of it meanwhile. Each scenario is run
-by the command of its own page, in a process that has a time limit. What a run printed stays in a folder, so a series
-that was ended continues where it was: a scenario is run again only where its file or the tool changed since, or
-its exit code was not 0.
+Run it by `python -m generators.scenario_pages` on a machine with no other work: it waits until the load average is
+below 1, and each page says what the machine was and what other programs took of it meanwhile. Each scenario is run by
+the command of its own page, in a process that has a time limit. What a run printed stays in a folder, so a series that
+was ended, or whose time is over, continues where it was: a scenario is run again only where its file or the tool
+changed since, or its exit code was not 0. Where a run came out otherwise than its page showed, a line says in what.
 """
 
 import argparse
@@ -25,13 +25,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from generators.measured_page import JARS, Measurement, measured_page, page_command
+from generators.measured_page import JARS, Measurement, differences, measured_page, page_command
 from kafka_quotas.loadtest.scenario.file import shipped_names
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PAGES: Final = ROOT / "docs" / "scenarios"
 _SOURCE: Final = ROOT / "src" / "kafka_quotas"
 _MOST_LOAD: Final = 1.0
+_LOOK_S: Final = 5.0
 _ENDING_S: Final = 60.0
 """How long a run that was interrupted may take to put everything back."""
 _TIMED_OUT: Final = 124
@@ -52,12 +53,12 @@ class Series:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Return 0 where every run exited with 0, 1 where one did not, and 2 where the machine is busy."""
+    """Return 0 where every run exited with 0, 1 where one did not or was not begun, 2 where the machine is busy."""
     arguments = _parsed(argv)
-    load_average = os.getloadavg()[0]
+    load_average = quiet_load(0.0 if arguments.busy else arguments.wait)
     if load_average >= _MOST_LOAD and not arguments.busy:
         _say(f"error: the load average is {load_average:.2f}; figures for the pages need less than {_MOST_LOAD:g}")
-        _say("hint: end what else runs and wait a minute, or allow it with --busy, which the pages will show")
+        _say("hint: end what else runs, or allow it with --busy, which the pages will show")
         return 2
     series = Series(
         jars=arguments.jars.absolute(),
@@ -66,11 +67,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         load_average=load_average,
     )
     started_s = time.monotonic()
-    failed = [name for name in arguments.names or shipped_names() if not _written(name, series, again=arguments.again)]
-    _say(f"all written after {time.monotonic() - started_s:.0f} s")
+    failed, left = [], []
+    for name in arguments.names or shipped_names():
+        if time.monotonic() - started_s >= arguments.within:
+            left.append(name)
+        elif not _written(name, series, again=arguments.again):
+            failed.append(name)
+    _say(f"{'the others' if left else 'all'} written after {time.monotonic() - started_s:.0f} s")
     for name in failed:
         _say(f"warning: {name} did not exit with 0; look at its page, and run this command again")
-    return 1 if failed else 0
+    if left:
+        _say(f"warning: no time was left for {', '.join(left)}; run this command again, which keeps what is done")
+    return 1 if failed or left else 0
+
+
+def quiet_load(wait_s: float) -> float:
+    """Return the load average as soon as it is low enough, or after `wait_s` seconds as it is then."""
+    deadline_s, is_waiting = time.monotonic() + wait_s, False
+    while (load_average := os.getloadavg()[0]) >= _MOST_LOAD and time.monotonic() < deadline_s:
+        if not is_waiting:
+            _say(f"the load average is {load_average:.2f}; waiting up to {wait_s:.0f} s until it is below 1")
+            is_waiting = True
+        time.sleep(_LOOK_S)
+    return load_average
 
 
 def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -84,6 +103,16 @@ def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--again", action="store_true", help="run those again that are finished")
     parser.add_argument("--busy", action="store_true", help="run on a machine that has other work as well")
     parser.add_argument("--time-limit", type=float, default=400.0, metavar="SECONDS", help="of one scenario")
+    parser.add_argument(
+        "--wait", type=float, default=600.0, metavar="SECONDS", help="for the machine to become quiet; default: 600"
+    )
+    parser.add_argument(
+        "--within",
+        type=float,
+        default=1800.0,
+        metavar="SECONDS",
+        help="of the series, after which no other scenario begins; default: 1800",
+    )
     arguments = parser.parse_args(argv)
     unknown = sorted(set(arguments.names) - set(shipped_names()))
     if unknown:
@@ -94,14 +123,19 @@ def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 def _written(name: str, series: Series, *, again: bool) -> bool:
     """Write the page of a scenario from its run or from the one that is kept, and return whether it exited with 0."""
     page = PAGES / f"{name}.md"
+    before = page.read_text(encoding="utf-8")
     kept = series.kept / f"{name}.json"
     measurement = None if again else kept_measurement(kept, digest(name))
     if measurement is None:
-        measurement = _run(name, page_command(page.read_text(encoding="utf-8")), series)
+        measurement = _run(name, page_command(before), series)
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps(asdict(measurement), indent=1), encoding="utf-8")
     _say(f"{name}: exit code {measurement.exit_code}, {measurement.elapsed_s:.0f} s")
-    page.write_text(measured_page(page.read_text(encoding="utf-8"), measurement), encoding="utf-8")
+    changed = differences(before, measurement)
+    _say(f"{name}: came out {'otherwise than' if changed else 'as'} on its page")
+    for line in changed:
+        _say(f"  {line}")
+    page.write_text(measured_page(before, measurement), encoding="utf-8")
     return measurement.exit_code == 0
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from generators.measured_page import Measurement, measured_page, page_command
+from generators.measured_page import Measurement, differences, measured_page, page_command
 
 PAGE = """# ratio
 
@@ -70,3 +70,34 @@ def test_a_page_shows_that_a_run_did_not_pass() -> None:
 def test_a_page_without_the_heading_is_refused() -> None:
     with pytest.raises(ValueError, match="What came out"):
         measured_page("# ratio\n", RUN)
+
+
+def test_a_run_that_comes_out_as_its_page_shows_differs_in_nothing() -> None:
+    assert differences(measured_page(PAGE, RUN), RUN) == ()
+    assert differences(PAGE, RUN) == ()
+    assert differences(measured_page(PAGE, RUN), replace(RUN, output="a: books met: 4 due\n")) == ()
+
+
+def test_a_run_that_comes_out_otherwise_says_in_what() -> None:
+    page = measured_page(
+        PAGE,
+        replace(
+            RUN,
+            exit_code=1,
+            output="a: rate met: 0.99\nexpectation: met: x > 0: a 3\nexpectation: met: y > 0: a 3\n"
+            "control: isolation undecided: p99\ncontrol run: met: it fails\n",
+        ),
+    )
+    now = replace(
+        RUN,
+        output="a: rate met: 0.98\nexpectation: met: x > 0: a 4\nexpectation: not met: y > 0: a 0\n"
+        "control: isolation met: p99\ncontrol run: not met: it passes\na: throttle time not met: 3 s\n",
+    )
+
+    assert differences(page, now) == (
+        "y > 0: met on the page, not met now",
+        "control: isolation: undecided on the page, met now",
+        "control run: met on the page, not met now",
+        "a: throttle time: met on the page, not met now",
+        "exit code: 1 on the page, 0 now",
+    )
