@@ -59,7 +59,8 @@ def check(ctx: typer.Context, *, asked: DaemonOptions) -> None:
     Everything that is wrong with the file of --config is listed at once, with its line. Neither the store nor a broker
     is asked, unless --upstream-windows is given. The exit code is 2 if anything is wrong.
     """
-    settings, _ = checked_settings(asked)
+    settings, choice = checked_settings(asked)
+    choice.check_place()
     files = list(_read_files(settings))
     source = ctx.meta.get(CONFIG)
     named = [str(source.path)] if isinstance(source, ConfigFile) else []

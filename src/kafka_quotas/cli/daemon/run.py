@@ -156,6 +156,7 @@ def upgrade(*, asked: DaemonOptions) -> int:
 
 def _run(asked: DaemonOptions, *, takes_over: bool) -> int:
     settings, choice = checked_settings(asked, takes_over=takes_over)
+    choice.check_place()
     pages = daemon_pages(open_journal(), SystemClock())
     result = run_daemon(settings, choice.open, log=sys.stderr, pages=pages)
     return _INTERRUPTED if result.signal_name == "SIGINT" else int(result.cut_connections > 0)

@@ -135,6 +135,16 @@ class StoreChoice:
         if self.chosen and address.kind is StoreKind.LOCAL and not address.path.exists():
             raise _missing(address.path)
 
+    def check_place(self) -> None:
+        """Check that a local store that somebody named has a folder, in which a first change can make it.
+
+        Raises:
+            UsageError: It has none, so that no quota could ever come from there.
+        """
+        address = self.address
+        if self.chosen and address.kind is StoreKind.LOCAL and not address.path.parent.is_dir():
+            raise _missing(address.path)
+
 
 def _missing(path: Path) -> UsageError:
     """Return the error for a local store that is to be read and was never written."""

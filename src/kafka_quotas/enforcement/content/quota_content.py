@@ -81,6 +81,12 @@ class QuotaContent:
         """Return the quotas in force, those of addresses, topics and brokers last."""
         return [*self._policy.entries(), *self._other_entries]
 
+    @property
+    def limits_nobody(self) -> bool:
+        """Whether neither the store nor a file or an option limits any client."""
+        settings = self._settings
+        return not self.entries() and settings.policy_file is None and settings.connection_rate is None
+
     def files(self) -> Iterator[ReloadedFile]:
         """Yield the files of quotas and rules that the start, and each reload, reads."""
         settings = self._settings
@@ -117,7 +123,10 @@ class QuotaContent:
 
         def use() -> int:
             self._topics.thresholds.apply_file(file.thresholds)
-            return self._policy.replace(file)
+            changed = self._policy.replace(file)
+            fields: dict[str, str | float] = {"policy": str(path), "entities": len(file.entities), "changed": changed}
+            self._notify(LogEvent(event="policy applied", fields=fields))
+            return changed
 
         return use
 

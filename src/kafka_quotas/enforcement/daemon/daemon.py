@@ -21,6 +21,7 @@ from kafka_quotas.enforcement.control.decision_service import DecisionService
 from kafka_quotas.enforcement.control.handler import ControlHandler
 from kafka_quotas.enforcement.daemon.endpoints import Endpoints
 from kafka_quotas.enforcement.daemon.operator_view import OperatorView
+from kafka_quotas.enforcement.daemon.start_log import log_listening, log_rules, log_unreachable
 from kafka_quotas.enforcement.event_log.writer import EventLogWriter
 from kafka_quotas.enforcement.fleet.daemon_buckets import DaemonBuckets
 from kafka_quotas.enforcement.fleet.membership import FleetMembership
@@ -171,6 +172,8 @@ class Daemon:
                 takeover.serving()
                 stack.callback(self._loop.create_task(takeover.follow(self._record_charged, self._notify)).cancel)
             self._log_listening(proxy)
+            reaching = log_unreachable(proxy.upstreams(), proxy.health, self._notify)
+            stack.callback(self._loop.create_task(reaching).cancel)
             quiet = QuietConnections(connections=lambda: proxy.connections, clock=self._clock, counters=self._counters)
             background: tuple[Callable[[], Awaitable[None]], ...] = (
                 partial(quiet.watch, proxy.shortest_idle_ms),
@@ -337,7 +340,8 @@ class Daemon:
             "max_connections": self._max_connections,
             **self._endpoints.fields(),
         }
-        self._notify(LogEvent(event="daemon listening", fields=fields))
+        log_rules(self._settings, self._notify)
+        log_listening(fields, self._notify, enforces_nothing=self._content.limits_nobody)
 
     def _listen_to_signals(self, stack: contextlib.AsyncExitStack) -> None:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

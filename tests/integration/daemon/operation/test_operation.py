@@ -276,3 +276,5 @@ def test_what_keeps_a_daemon_from_starting_is_said_in_one_line(daemon: DaemonPro
     assert "another store" in run_and_fail(
         *upstream, *anywhere, *control, "--store", f"static:{tmp_path / 'x'}", "--static-quotas", "x"
     )
+    nowhere = run_and_fail(*upstream, *anywhere, *control, "--store", f"local:{tmp_path / 'mistyped' / 'quotas.db'}")
+    assert f"there is no folder {tmp_path / 'mistyped'}\nhint: check the path" in nowhere
