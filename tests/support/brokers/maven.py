@@ -15,6 +15,7 @@ from pathlib import Path
 
 CACHE = Path(__file__).resolve().parents[3] / ".cache"
 DOWNLOAD_TIMEOUT_S = 540
+_NOTHING_ELSE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,8 @@ class Release:
     version: str
     coordinates: tuple[str, ...]
     name: str = "kafka"
+    alone: tuple[str, ...] = ()
+    """Coordinates of what comes without all that it depends on."""
 
 
 KAFKA_4 = Release(
@@ -41,6 +44,19 @@ KAFKA_3 = Release(
         "org.apache.kafka:kafka-tools:3.9.2",
         "org.slf4j:slf4j-reload4j:1.7.36",
     ),
+)
+S3PROXY = Release(
+    name="s3proxy",
+    version="4.1.0",
+    coordinates=(  # of its 150 jars those that no other cloud needs
+        "args4j:args4j:2.37",
+        "ch.qos.logback:logback-classic:1.6.3",
+        "com.google.guava:guava:33.7.1-jre",
+        "jakarta.servlet:jakarta.servlet-api:6.0.0",
+        "software.amazon.awssdk:aws-core:2.54.2",
+        "tools.jackson.dataformat:jackson-dataformat-xml:3.2.2",
+    ),
+    alone=("org.gaul:s3proxy:4.1.0", "software.amazon.awssdk:s3:2.54.2"),
 )
 
 
@@ -85,10 +101,10 @@ def _download(release: Release, folder: Path) -> None:
 
 def _pom(release: Release) -> str:
     dependencies = "".join(
-        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>".format(
-            *coordinate.split(":")
+        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}</dependency>".format(
+            *coordinate.split(":"), _NOTHING_ELSE if coordinate in release.alone else ""
         )
-        for coordinate in release.coordinates
+        for coordinate in (*release.coordinates, *release.alone)
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
