@@ -27,6 +27,8 @@ class Release:
     name: str = "kafka"
     alone: tuple[str, ...] = ()
     """Coordinates of what comes without all that it depends on."""
+    present: tuple[str, ...] = ()
+    """Groups of what is there already, where the jars are used."""
 
 
 KAFKA_4 = Release(
@@ -60,8 +62,14 @@ S3PROXY = Release(
 )
 
 
-HADOOP_AWS = Release(name="hadoop-aws", version="3.4.1", coordinates=("org.apache.hadoop:hadoop-aws:3.4.1",))
-"""What Spark's `s3a:` needs. The AWS SDK is 558 MB of it."""
+HADOOP_AWS = Release(
+    name="s3a",
+    version="3.4.1",
+    coordinates=("software.amazon.awssdk:s3-transfer-manager:2.29.52", "software.amazon.awssdk:sts:2.29.52"),
+    alone=("org.apache.hadoop:hadoop-aws:3.4.1",),  # which wants all clients of the AWS SDK, 558 MB
+    present=("io.netty", "org.slf4j"),
+)
+"""What Spark's `s3a:` needs."""
 
 
 class MissingServerError(RuntimeError):
@@ -92,7 +100,8 @@ def _download(release: Release, folder: Path) -> None:
         pom, target = Path(scratch) / "pom.xml", Path(scratch) / "jars"
         pom.write_text(_pom(release))
         command = [maven, "-B", "-ntp", "-q", "-f", str(pom), "dependency:copy-dependencies"]
-        command += ["-DincludeScope=runtime", f"-DoutputDirectory={target}"]
+        command += ["-DincludeScope=runtime", f"-DexcludeGroupIds={','.join(release.present)}"]
+        command += [f"-DoutputDirectory={target}"]
         result = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S, check=False)
         if result.returncode != 0:
             raise MissingServerError(f"Maven could not fetch {folder.name}:\n{result.stdout}{result.stderr}")

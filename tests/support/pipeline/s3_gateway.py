@@ -12,7 +12,9 @@ from tests.support.pipeline.spark_servers import listens
 BUCKET = "traffic"
 _KEY, _SECRET = "tester", "s3cret-s3cret"
 _LOGGING = """<configuration>
-  <appender name="console" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%m%n</pattern></encoder></appender>
+  <appender name="console" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%m%n</pattern></encoder>
+  </appender>
   <root level="warn"><appender-ref ref="console"/></root>
 </configuration>
 """
