@@ -122,7 +122,7 @@ def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def _written(name: str, series: Series, *, again: bool) -> bool:
     """Write the page of a scenario from its run or from the one that is kept, and return whether it exited with 0."""
-    page = PAGES / f"{name}.md"
+    (page,) = PAGES.rglob(f"{name}.md")
     before = page.read_text(encoding="utf-8")
     kept = series.kept / f"{name}.json"
     measurement = None if again else kept_measurement(kept, digest(name))

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -46,9 +47,14 @@ LAPTOP = HostLimits(open_files=20_000, max_maps=65_530)
 def rows() -> Mapping[str, tuple[str, str]]:
     """What the index says: what each scenario shows, and what it needs."""
     index = (PAGES / "README.md").read_text("utf-8")
-    lines = re.findall(r"^\| \[(\S+)\]\((\S+)\.md\) \| (.+) \| (.+) \|$", index, re.MULTILINE)
+    lines = re.findall(r"^\| \[(\S+)\]\(\w+/(\S+)\.md\) \| (.+) \| (.+) \|$", index, re.MULTILINE)
     assert all(name == page for name, page, _, _ in lines)
     return {name: (shows, needs) for name, _, shows, needs in lines}
+
+
+def pages() -> Mapping[str, Path]:
+    """The page of each scenario by its name."""
+    return {page.stem: page for page in PAGES.glob("*/*.md")}
 
 
 def test_every_experiment_is_shipped() -> None:
@@ -71,12 +77,18 @@ def test_the_index_lists_what_is_shipped_as_it_is() -> None:
     scenarios = [read_scenario(name) for name in shipped_names()]
 
     assert rows() == {each.name: (each.title, needs[each.needs]) for each in scenarios}
-    assert {page.stem for page in PAGES.glob("*.md")} - {"README"} == set(shipped_names())
+    assert {name: page.parent.name for name, page in pages().items()} == folders_of_files()
+
+
+def folders_of_files() -> Mapping[str, str]:
+    """The folder of each scenario's file, by the scenario's name: its page is in one of the same name."""
+    files = Path(str(resources.files("kafka_quotas.loadtest"))).glob("scenarios/*/*.yaml")
+    return {file.stem: file.parent.name for file in files}
 
 
 @pytest.mark.parametrize("name", shipped_names())
 def test_its_page_says_what_to_expect_and_shows_what_came_out(name: str) -> None:
-    page = (PAGES / f"{name}.md").read_text("utf-8")
+    page = pages()[name].read_text("utf-8")
     scenario = read_scenario(name)
 
     assert page.startswith(f"# {name}\n\n{scenario.title}.\n\nSource: {scenario.source}.\n")
@@ -94,7 +106,7 @@ def commands_on(page: str) -> Iterator[list[str]]:
         yield shlex.split((block or code).replace("\n", " "))
 
 
-@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", sorted(PAGES.rglob("*.md")), ids=lambda page: page.stem)
 def test_the_commands_of_a_page_exist(page: Path) -> None:
     options = {
         tuple(context.command_path.split()): {name for each in command.params for name in each.opts}
