@@ -200,17 +200,21 @@ def scaled(panel: Panel, rows: int) -> tuple[Panel, float]:
 def _draw(
     grid: list[list[_Cell]], column: int, value: float, *, panel: Panel, series: Series, index: int, marks: Marks
 ) -> None:
+    """Draw a value into its column, as high as the labels of the rows say.
+
+    A label and the floor are in the middles of their rows, so a bar ends in the middle of the row that has its value.
+    """
     height = len(grid)
     filled = min(max((value - panel.low) / (panel.high - panel.low), 0.0), 1.0) * height
     colour = _LIMIT_COLOUR if series.style is Style.LIMIT else _COLOURS[index % len(_COLOURS)]
     if series.style in (Style.LINE, Style.LIMIT):
-        row = height - max(math.ceil(filled - 1e-9), 1)
+        row = height - max(math.floor(filled + 0.5), 1)
         if series.style is Style.LIMIT and grid[row][column][0] in marks.lines and column % 2:
             return  # a line that runs along its limit shows in every other column
         grid[row][column] = (_mark(series, index, marks), colour)
         return
     colour = _BARS_COLOUR if series.style is Style.BARS else colour
-    eighths = math.ceil(filled * len(marks.blocks) - 1e-9)
+    eighths = max(round((filled - 0.5) * len(marks.blocks)), 1 if filled > 0 else 0)
     for row in range(height - 1, -1, -1):
         if eighths <= 0:
             return

@@ -39,19 +39,27 @@ def test_a_chart_shows_rate_bound_and_delay_without_colour() -> None:
     assert chart_text([RATE, BOUND, DELAY], title="Example", width=52, height=4).splitlines() == [
         "Example",
         "█ rate   ╌ bound   [bytes/s]",
-        "     8 B/s ┤                              ▁▂▃▃▄▅▆▇██",
+        "     8 B/s ┤                                   ▁▁▂▃▄",
         "           ┤╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌",
-        "     4 B/s ┤           ▁▂▃▄▄▅▆▇█████████████████████",
-        "           ┤ ▁▂▃▄▄▅▆▇███████████████████████████████",
+        "     4 B/s ┤                ▁▂▂▃▄▅▆▇▇███████████████",
+        "           ┤ ▁▁▁▁▁▁▂▂▃▄▅▆▆▇█████████████████████████",
         "     0 B/s └────────────────────────────────────────",
         "█ delay   [s]",
-        "         2 ┤                    █",
+        "         2 ┤                    ▄",
         "           ┤                    █",
         "         1 ┤                    █",
         "           ┤                    █",
         "         0 └────────────────────────────────────────",
         "            0 s                5 s              10 s",
     ]
+
+
+@pytest.mark.parametrize(("level", "label"), [(2, "between"), (2.3, "2.4 B/s"), (3, "between"), (3.4, "3.6 B/s")])
+def test_a_limit_is_in_the_row_whose_label_is_nearest(level: float, label: str) -> None:
+    limit = Series(name="bound", points=[(0, level), (1, level)], unit="bytes/s", style=Style.LIMIT)
+    highest = Series(name="rate", points=[(0, 4.7)], unit="bytes/s")
+    (row,) = (line for line in chart_text([highest, limit]).splitlines() if "┤╌" in line)
+    assert (row.split("┤")[0].strip() or "between") == label
 
 
 def test_debt_is_drawn_below_zero_and_zero_has_a_label() -> None:
