@@ -21,33 +21,69 @@ ROOT = Path(__file__).parents[1]
 PAGES = (
     "README.md",
     "docs/explanation/quota-semantics.md",
+    "docs/how-to/contexts.md",
     "docs/how-to/declarative.md",
+    "docs/how-to/history.md",
+    "docs/how-to/pipeline.md",
     "docs/how-to/rollout.md",
     "docs/how-to/visibility.md",
     "docs/tutorial/first-quota.md",
 )
 _BLOCK = re.compile(r"(```console\n)(.*?)(```)", re.DOTALL)
 _PROMPT = "$ "
+NO_STORE = frozenset({"docs/how-to/contexts.md", "docs/how-to/pipeline.md"})
+"""Pages whose readers have not set `KAFKA_QUOTAS_STORE`; all others use `local:quotas.db`."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 _ANY_TIME = "2026-11-22T14:00:00.000Z"
+_CHANGE = re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{6}\b")
+"""The id of a change in the journal."""
+_RULE = re.compile(r"-+(?:  +-+)*")
+"""The line below the headings of a table."""
 
 
-def rewritten(text: str, folder: Path) -> str:
+def rewritten(text: str, folder: Path, store: str | None = "local:quotas.db") -> str:
     """Return a page with the outputs that its commands have in `folder`, a new one.
+
+    Args:
+        text: The page.
+        folder: Where the commands run.
+        store: Address of the store that the environment names, None if it names none.
 
     Raises:
         ValueError: a line of a block is not a command that this module runs, or a command failed.
     """
     (folder / "examples").symlink_to(ROOT / "examples")
-    with contextlib.chdir(folder), _environment(folder):
-        return _BLOCK.sub(lambda block: block[1] + "".join(_run_lines(block[2], folder)) + block[3], text)
+    ids: dict[str, str] = {}
+    with contextlib.chdir(folder), _environment(folder, store):
+        return _BLOCK.sub(lambda block: block[1] + "".join(_run_lines(block[2], folder, ids)) + block[3], text)
 
 
-def _run_lines(block: str, folder: Path) -> Iterator[str]:
+def _run_lines(block: str, folder: Path, ids: dict[str, str]) -> Iterator[str]:
     for line in block.splitlines():
         if line.startswith(_PROMPT):
             yield f"{line}\n"
-            yield _TIME.sub(_ANY_TIME, _run(line.removeprefix(_PROMPT)).replace(f"{folder}/", ""))
+            shown = _without(f"{folder}/", _run(line.removeprefix(_PROMPT)))
+            for change in _CHANGE.findall(shown):
+                ids.setdefault(change, f"20261122-1400{len(ids):02}-{len(ids) + 0x3F2A9C:x}")
+            yield _TIME.sub(_ANY_TIME, _CHANGE.sub(lambda match: ids[match[0]], shown))
+
+
+def _without(path: str, shown: str) -> str:
+    """Return an output without a path, with the columns of its tables as wide as they then have to be."""
+    lines = shown.splitlines()
+    for first, rule in enumerate(lines):
+        if not _RULE.fullmatch(rule.strip()):
+            continue
+        last = next((at for at in range(first + 1, len(lines)) if not lines[at].strip()), len(lines))
+        for column in reversed([match.span() for match in re.finditer("-+", rule)]):
+            cells = [line[slice(*column)].rstrip() for line in lines[first - 1 : last]]
+            if any(path in cell for cell in cells):
+                cells = [cell.replace(path, "") for cell in cells]
+                width = max(len(cell) for cell in cells if not _RULE.fullmatch(cell))
+                for at, cell in enumerate(cells, first - 1):
+                    rest = lines[at][column[1] :]
+                    lines[at] = lines[at][: column[0]] + cell[:width].ljust(width) + rest
+    return "".join(f"{line.replace(path, '').rstrip()}\n" for line in lines)
 
 
 def _run(command: str) -> str:
@@ -77,17 +113,29 @@ def _run(command: str) -> str:
 
 
 @contextlib.contextmanager
-def _environment(folder: Path) -> Iterator[None]:
+def _environment(folder: Path, store: str | None) -> Iterator[None]:
     """Yield the environment of a new user whose home is the folder, and who writes into no terminal."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("KAFKA_QUOTAS_", "XDG_"))}
     home = {
         "HOME": str(folder),
         "COLUMNS": "100",
-        "KAFKA_QUOTAS_STORE": "local:quotas.db",
+        "LOGNAME": "ops",
         "KAFKA_QUOTAS_JOURNAL": f"{folder}/journal.jsonl",
     }
+    if store is not None:
+        home["KAFKA_QUOTAS_STORE"] = store
     with mock.patch.dict("os.environ", kept | home, clear=True):
         yield
+
+
+def rewritten_page(page: str, folder: Path) -> str:
+    """Return one of the pages, by its path, with the outputs that its commands have in `folder`, a new one.
+
+    Raises:
+        ValueError: As `rewritten` does.
+    """
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return rewritten(text, folder, None) if page in NO_STORE else rewritten(text, folder)
 
 
 def run() -> None:
@@ -95,7 +143,7 @@ def run() -> None:
     for page in PAGES:
         with tempfile.TemporaryDirectory() as folder:
             path = ROOT / page
-            path.write_text(rewritten(path.read_text(encoding="utf-8"), Path(folder)), encoding="utf-8")
+            path.write_text(rewritten_page(page, Path(folder)), encoding="utf-8")
 
 
 if __name__ == "__main__":

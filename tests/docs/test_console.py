@@ -4,13 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
-from generators.console import PAGES, ROOT, rewritten
+from generators.console import PAGES, ROOT, rewritten, rewritten_page
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_page_shows_what_its_commands_print(page: str, tmp_path: Path) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    assert rewritten(text, tmp_path) == text, "`python -m generators.console` writes the outputs anew"
+    assert rewritten_page(page, tmp_path) == text, "`python -m generators.console` writes the outputs anew"
 
 
 def test_every_page_with_console_blocks_is_listed() -> None:

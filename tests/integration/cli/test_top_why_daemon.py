@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -68,6 +69,13 @@ def test_why_names_the_quota_and_a_value_that_is_larger(busy: tuple[DaemonProces
     assert 0 < usage["last_minute"]["share"] < 1
 
 
+def forms(table: str, context: str) -> list[list[str]]:
+    """Return the cells of what `context test` shows, without addresses, figures and the lines below headings."""
+    singular = table.replace(context, "NAME").replace("entities", "entity").replace("buckets", "bucket")
+    rows = [re.split(r"\s{2,}", line.strip()) for line in singular.splitlines()]
+    return [[re.sub(r"\d+|\S*/\S*", "#", cell) for cell in row] for row in rows if row != [""] and set(row[0]) != {"-"}]
+
+
 def test_a_context_names_the_daemon_and_its_metrics(
     busy: tuple[DaemonProcess, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,6 +89,9 @@ def test_a_context_names_the_daemon_and_its_metrics(
         ("control", True),
         ("prometheus", True),
     ]
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "contexts.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^\$ kafka-quotas context test prod\n(.*?)```", page, re.DOTALL | re.MULTILINE)
+    assert forms(run_cli("context", "test", "here")[1], "here") == forms(shown, "prod")
     assert answer("why", "--client", "greedy")["throttled_by"] == "producer_byte_rate"
     assert answer("daemon", "status")["pid"] == answer("daemon", "status", "--context", "here")["pid"]
 

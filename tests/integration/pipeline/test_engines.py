@@ -190,7 +190,7 @@ def test_a_connect_server_gives_the_rows_of_the_local_engine(
 
 def require_equal(out: str | Path, recorded: Recorded, jobs: tuple[str, ...], master: str, told: str) -> None:
     """Compare the tables of an ingest and some jobs on Spark with those of the local engine."""
-    assert told.count(f"note: engine spark: --master {master} was given") == 1 + len(jobs)
+    assert told.count(f"note: using the spark engine (--master {master} was given)") == 1 + len(jobs)
     assert "WARN" not in told  # Spark's own noise is in the log
     for table, least in ((EVENTS, 2 * SAMPLE_LINES + 59), (QUARANTINE, 2), (METRICS, 1), (CLIENT_THROTTLE, 1)):
         found = ingested_rows(f"{out}/data", table)

@@ -23,7 +23,7 @@ def engine_notes() -> Callable[[EngineChoice], None]:
     def note(choice: EngineChoice) -> None:
         if choice not in noted:
             noted.add(choice)
-            write(f"note: engine {choice.engine}: {choice.reason}", sys.stderr)
+            write(f"note: using the {choice.engine} engine ({choice.reason})", sys.stderr)
 
     return note
 

@@ -44,11 +44,11 @@ def choose_engine(asked: Engine, *, events: int, master: str | None, is_remote: 
         is_remote: Whether the data is on no file system of this machine.
     """
     if asked is not Engine.AUTO:
-        return EngineChoice(engine=asked, reason="asked for")
+        return EngineChoice(engine=asked, reason="as requested")
     if master is not None:
         return EngineChoice(engine=Engine.SPARK, reason=f"--master {master} was given")
     if not is_remote and events <= LOCAL_LIMIT_EVENTS:
-        return EngineChoice(engine=Engine.LOCAL, reason=f"about {events:,} events: Spark would be slower")
+        return EngineChoice(engine=Engine.LOCAL, reason=f"about {events:,} events; Spark would be slower")
     reason = "the data is remote" if is_remote else f"about {events:,} events, more than {LOCAL_LIMIT_EVENTS:,}"
     if missing := missing_for_spark():
         return EngineChoice(engine=Engine.LOCAL, reason=f"{reason}, but there is no {missing} here")

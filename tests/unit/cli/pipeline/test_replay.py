@@ -40,7 +40,7 @@ def test_two_proposals_and_their_tables(tmp_path: Path, data: str, files: list[s
     assert {row["model"] for row in tight} == {"open", "closed"}
     assert all(row["throttled_n"] > 0 for row in tight)
     assert all(row["throttled_n"] == 0 and row["first_ms"] is None for row in rows if row["scenario"] == files[1])
-    assert "note: engine local: asked for" in told
+    assert "note: using the local engine (as requested)" in told
     for table in (ENTITIES, WHATIF):
         assert pq.read_table(out / table.name).schema.names == list(table.column_names)
 

@@ -102,8 +102,8 @@ def test_a_master_that_is_not_there_is_told_at_once(tmp_path: Path, scheme: str)
         (Engine.AUTO, 5, None, Engine.LOCAL, "about 5 events"),
         (Engine.AUTO, 5_000_001, None, Engine.SPARK, "more than 5,000,000"),
         (Engine.AUTO, 5, "spark://h:1", Engine.SPARK, "--master spark://h:1 was given"),
-        (Engine.LOCAL, 10**12, None, Engine.LOCAL, "asked for"),
-        (Engine.SPARK, 0, None, Engine.SPARK, "asked for"),
+        (Engine.LOCAL, 10**12, None, Engine.LOCAL, "as requested"),
+        (Engine.SPARK, 0, None, Engine.SPARK, "as requested"),
     ],
 )
 def test_the_engine_is_chosen_by_size_and_says_why(

@@ -181,5 +181,5 @@ def test_the_engine_is_told_and_rows_do_not_depend_on_how_paths_were_named(tmp_p
         "pipeline", "ingest", str(log), "--broker-id", "1", "--timezone", "UTC", "--out", str(tmp_path / "d")
     )
     assert code == 0
-    assert "note: engine local: about" in err
+    assert "note: using the local engine (about" in err
     assert {row["src_file"] for row in table_rows(tmp_path / "d", EVENTS)} == {str(log)}
