@@ -29,7 +29,7 @@ from kafka_quotas.core.quotas.simulation import replay as replay_in_core
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.job import run_tasks
 from kafka_quotas.pipeline.engine.progress import ignore_progress
-from kafka_quotas.pipeline.engine.spark import LeftTable, parts_of, run_job, tables_by_task
+from kafka_quotas.pipeline.engine.spark import LeftTables, parts_of, run_job, tables_by_task
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.change import Change
@@ -149,7 +149,7 @@ def usage_spark(data: EventTable, timed: Timed) -> None:
     with session() as spark:
 
         def work() -> int:
-            left = LeftTable(run_job(spark, data, job), job.schemas["usage"], "usage")
+            left = LeftTables(run_job(spark, data, job), {"usage": job.schemas["usage"]})
             found = left.others().toArrow()
             left.parts = parts_of(found)
             usage_tables(tables_by_task(found, job), left)

@@ -1,26 +1,33 @@
 """How the pipeline's replay grows: with the events, with one giant client, with the number of clients.
 
-    python benchmarks/pipeline_scale.py [--cases doubling,giant,entities,hundred] [--events 20e6]
+    python benchmarks/pipeline_scale.py [--cases doubling,giant,entities,hundred,spark] [--events 20e6]
 
 doubling   1 M to 64 M events: processor seconds beside those of half as many, and peak memory
 giant      20 M events (`--events`), 40 % of them of one client, beside the same without it
 entities   20 M events (`--events`) of 1 million clients
 hundred    100 M events; peak memory may be 4 GiB
+spark      50 M events through usage, replay and recommend on Spark, whose driver has 512 MB and may
+           collect 64 MB: commands as users run them, cold; the memory is the driver's Java
 
 Events come at the same rate, 20 M an hour, so that twice as many last twice as long. The replay runs in a closed loop,
 in a process of its own, twice; the second run is told, and the largest memory of both. See `pipeline.py` for the rest.
 """
 
 import argparse
+import re
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline import make_events, measured
+from pipeline import cpu_seconds, machine_seconds, make_events, measured
 
 EVENTS_PER_HOUR = 20e6
 CLIENTS = 10_000
 MOST_MIB = 4096
+SPARK_EVENTS = 50_000_000
 
 
 def main() -> None:
@@ -63,11 +70,57 @@ def hundred(_: int) -> None:
     print(f"{'':32}{'within' if peak_mib <= MOST_MIB else 'MORE THAN'} {MOST_MIB} MiB")
 
 
+def on_spark(_: int) -> None:
+    """Measure commands whose driver is too small for their events."""
+    small = ("--engine", "spark", "--driver-memory", "512m", "--spark-conf", "spark.driver.maxResultSize=64m")
+    with tempfile.TemporaryDirectory() as folder:
+        data, quotas = Path(folder) / "events", Path(folder) / "quotas.yaml"
+        quotas.write_text("entries:\n  - {entity: {user: null}, quotas: {producer_byte_rate: 20k}}\n")
+        make_events(data, SPARK_EVENTS, CLIENTS, 0.0, hours=SPARK_EVENTS / EVENTS_PER_HOUR)
+        for job, asked in (
+            ("usage", ("--quotas", str(quotas), "--out", f"{folder}/usage")),
+            ("replay", ("--quotas", str(quotas), "--out", f"{folder}/replay", "--spans")),
+            ("recommend", ("--min-recorded", "1h")),
+        ):
+            before_s, all_s = time.monotonic(), machine_seconds()
+            command = [sys.executable, "-m", "kafka_quotas", "pipeline", job, str(data), *asked, *small]
+            with (Path(folder) / "printed").open("w+") as printed:
+                process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=printed)
+                own_s, peak_mib = used_by(process, cpu_seconds())
+                wall_s, others_s = time.monotonic() - before_s, machine_seconds() - all_s - own_s
+                printed.seek(0)
+                failure = f"  FAILED: {printed.read()[-300:]}" if process.returncode else ""
+            speed = SPARK_EVENTS / wall_s / 1e6
+            print(f"{job:32}{speed:11.2f}{wall_s:9.1f}{own_s:8.1f}{others_s:8.1f}{peak_mib:10.0f}{failure}", flush=True)
+
+
+def used_by(process: subprocess.Popen[bytes], before_s: float) -> tuple[float, float]:
+    """Wait for a process and return the processor seconds of it and its children, and the peak MiB of its Java."""
+    used_s, peak_kib = before_s, 0
+    while process.poll() is None:
+        used_s = max(used_s, cpu_seconds())
+        peak_kib = max([peak_kib, *(peak_of_java(child) for child in Path("/proc").glob("[0-9]*"))])
+        time.sleep(0.5)
+    return used_s - before_s, peak_kib / 1024
+
+
+def peak_of_java(process: Path) -> int:
+    """Return the largest resident size in KiB of a process that is this benchmark's Java, else 0."""
+    try:
+        command = (process / "cmdline").read_bytes()
+        if b"spark.driver.maxResultSize=64m" not in command or b"java" not in command.split(b"\0")[0]:
+            return 0
+        return int(re.search(r"VmHWM:\s+(\d+)", (process / "status").read_text())[1])  # type: ignore[index]
+    except OSError:
+        return 0
+
+
 CASES: dict[str, Callable[[int], None]] = {
     "doubling": doubling,
     "giant": giant,
     "entities": entities,
     "hundred": hundred,
+    "spark": on_spark,
 }
 
 

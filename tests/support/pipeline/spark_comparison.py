@@ -6,21 +6,29 @@ not. It says on standard error how many rows were equal.
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 from unittest import mock
 
+from deltalake import DeltaTable
 from tests.support.pipeline.events import events_folder, open_table, proposal, random_events, run_here
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.pipeline.engine import spark
 from kafka_quotas.pipeline.engine.job import Job, Tables
-from kafka_quotas.pipeline.engine.spark import LeftTable, parts_of, run_job, tables_by_task
+from kafka_quotas.pipeline.engine.spark import LeftTables, parts_of, run_job, tables_by_task
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
-from kafka_quotas.pipeline.replay.job import replay_job, replay_tables
+from kafka_quotas.pipeline.replay.job import left_outcomes, replay_job, replay_tables
+from kafka_quotas.pipeline.replay.outcomes import OUTCOMES, LocalOutcomes
 from kafka_quotas.pipeline.replay.task import ReplayPlan
 from kafka_quotas.pipeline.usage.job import usage_job, usage_tables
 from kafka_quotas.pipeline.usage.task import UsagePlan
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MOST_COLLECTED_BYTES = 512 * 1024
+"""What Spark's driver may collect of a job."""
 PAIRS = proposal("pairs", (Entity.of(user=None, client_id=None), {"producer_byte_rate": 9_000.0}))
 TIGHTER = proposal("tighter", (Entity.of(user=None, client_id=None), {"producer_byte_rate": 2_000.0}))
 USERS = proposal(
@@ -36,7 +44,12 @@ def compare(folder: Path) -> None:
     throttled = 0
     data = events_folder(folder / "the data", random_events(3_000, seed=11), ingests=2)
     events = open_table(data)
-    settings = SparkSettings(log_file=folder / "spark.log", master="local[2]", shuffle_partitions=3)
+    settings = SparkSettings(
+        log_file=folder / "spark.log",
+        master="local[2]",
+        shuffle_partitions=3,
+        properties={"spark.driver.maxResultSize": str(MOST_COLLECTED_BYTES)},
+    )
     with spark_session(settings) as session:
 
         def found(job: Job) -> list[Tables]:
@@ -54,7 +67,7 @@ def compare(folder: Path) -> None:
             throttled += sum(expected.whatif["throttled_n"].to_pylist())
         by_client = usage_job(UsagePlan(quotas=PAIRS, seconds=120))
         known = usage_tables(run_here(by_client, data))
-        left = LeftTable(run_job(session, events, by_client), by_client.schemas["usage"], "usage")
+        left = LeftTables(run_job(session, events, by_client), {"usage": by_client.schemas["usage"]})
         collected = left.others().toArrow()
         left.parts = parts_of(collected)
         used = usage_tables(tables_by_task(collected, by_client), left)
@@ -64,4 +77,29 @@ def compare(folder: Path) -> None:
         everybody = known.entities["entity_id"].to_pylist()
         cells = [each.cells.of(everybody, window_s=1).to_pylist() for each in (known, used)]
         assert cells[0] == cells[1]
+        require_equal_outcomes(session, folder)
     sys.stderr.write(f"{len(cells[0])} cells and {throttled} throttles are equal\n")
+
+
+def require_equal_outcomes(session: "SparkSession", folder: Path) -> None:
+    """Compare outcomes of a sweep that are too many for the driver: executors count, rank and write them."""
+    data = events_folder(folder / "many", random_events(6_000, seed=12, clients=3_000))
+    limits = [(f"step {step}", {"producer_byte_rate": 90.0 * step}) for step in range(1, 16)]
+    plan = ReplayPlan(
+        proposals=tuple(proposal(name, (Entity.of(user=None, client_id=None), each)) for name, each in limits)
+    )
+    job = replay_job(plan)
+    tables = replay_tables(run_here(job, data), plan)
+    known = LocalOutcomes(tables.whatif, tables.throttle_spans)
+    left = LeftTables(run_job(session, open_table(data), job), {OUTCOMES: job.schemas[OUTCOMES]})
+    collected = left.others().toArrow()
+    left.parts = parts_of(collected)
+    entities, outcomes = left_outcomes(tables_by_task(collected, job), left, plan)
+    assert entities.to_pylist() == tables.entities.to_pylist()
+    assert outcomes.counts() == known.counts()
+    assert outcomes.ranked(20).to_pylist() == known.ranked(20).to_pylist()
+    outcomes.write(str(folder / "written"), has_spans=False)
+    written = DeltaTable(folder / "written" / "whatif").to_pyarrow_table()
+    assert sorted(written.to_pylist(), key=repr) == sorted(tables.whatif.to_pylist(), key=repr)
+    size = left._frame.selectExpr("sum(length(content))").toArrow().to_pylist()[0].popitem()[1]
+    assert size > MOST_COLLECTED_BYTES

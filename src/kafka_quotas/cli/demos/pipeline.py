@@ -44,14 +44,11 @@ class DemoStep:
 
     title: str
     arguments: tuple[str, ...]
-    is_distributed: bool = False
-    """Whether it runs on Spark where Spark is available, else on this machine."""
 
     def command(self, *, has_spark: bool) -> list[str]:
-        """Return the arguments of the command."""
-        if not self.is_distributed:
-            return list(self.arguments)
-        return [*self.arguments, "--engine", "spark" if has_spark else "local"]
+        """Return the arguments of the command, whose jobs run on Spark where it is available."""
+        engine = ("--engine", "spark" if has_spark else "local") if self.arguments[0] == "pipeline" else ()
+        return [*self.arguments, *engine]
 
 
 def proposals(out: Path, default_of: str, proposed: Proposed) -> None:
@@ -74,7 +71,6 @@ def steps(out: Path, logs: Path, in_force: Path, window: QuotaWindow, default_of
     yield DemoStep(
         title="Profile: who uses what",
         arguments=("pipeline", "usage", data, "--quotas", str(in_force), *windows, "--limit", "10"),
-        is_distributed=True,
     )
     yield DemoStep(
         title="What would two other sets of quotas have done?",

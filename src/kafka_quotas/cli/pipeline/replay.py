@@ -2,7 +2,7 @@
 
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,7 +15,6 @@ from kafka_quotas.cli.output.render import (
     Cell,
     Listing,
     Table,
-    View,
     columns,
     plain_columns,
     print_listing,
@@ -32,9 +31,6 @@ from kafka_quotas.core.model.value_format import format_typed_rate
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
 from kafka_quotas.pipeline.buckets.sweep import DEFAULT_STEPS, parse_sweep
 from kafka_quotas.pipeline.engine.choice import require_libraries
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _SHOWN_ROWS = 30
 _MODEL_WORDS = {
@@ -134,10 +130,11 @@ def replay(
             throttle_spans=spans,
         ),
         out=out,
+        limit=(output.limit_or(_SHOWN_ROWS) or None) if output.is_table else None,
     )
     with job_watcher() as watcher:
         result = run_replay(request, watcher)
-    print_listing(_listing(result, request, output), output)
+    print_listing(_listing(result, request), output)
     _note_rest(result, request)
 
 
@@ -159,7 +156,7 @@ def _proposals(files: list[str], sweeps: list[str], steps: int, default: Default
 
 
 def _note_rest(result: ReplayResult, request: ReplayRequest) -> None:
-    if not result.tables.whatif.num_rows:
+    if not result.rows:
         reason = "there are no events" if not result.events.count else "no recorded event falls under a proposed quota"
         write(f"note: nothing was replayed: {reason}", sys.stderr)
     if request.out is not None:
@@ -167,19 +164,16 @@ def _note_rest(result: ReplayResult, request: ReplayRequest) -> None:
         write(f"note: the tables {names} are in {request.out}", sys.stderr)
 
 
-def _listing(result: ReplayResult, request: ReplayRequest, view: View) -> Listing:
+def _listing(result: ReplayResult, request: ReplayRequest) -> Listing:
     """List the buckets of each proposal and model, those throttled longest first."""
-    whatif = result.tables.whatif
-    rows = _ranked(whatif)
-    shown = rows.slice(0, view.limit_or(_SHOWN_ROWS) or None) if view.is_table else rows
-    entities = result.tables.entities.take(shown["entity_id"]).to_pylist()
+    shown = result.ranked
+    entities = result.entities.take(shown["entity_id"]).to_pylist()
     found = [{**entity, **row} for entity, row in zip(entities, shown.to_pylist(), strict=True)]
-    records = [name for name in (*result.tables.entities.column_names, *whatif.column_names) if name not in _LEFT_OUT]
+    records = [name for name in (*result.entities.column_names, *shown.column_names) if name not in _LEFT_OUT]
     records = list(dict.fromkeys(records))
     models = "; ".join(_MODEL_WORDS[each] for each in request.plan.models)
-    left = f", {rows.num_rows - shown.num_rows} rows more: --limit 0" if rows.num_rows > shown.num_rows else ""
-    throttled = sum(count > 0 for count in whatif["throttled_n"].to_pylist())
-    counted = f"{result.events.count:,} events, {throttled:,} of {whatif.num_rows:,} rows throttled"
+    left = f", {result.rows - shown.num_rows} rows more: --limit 0" if result.rows > shown.num_rows else ""
+    counted = f"{result.events.count:,} events, {result.throttled:,} of {result.rows:,} rows throttled"
     return Listing(
         noun="pipeline-replay",
         data={
@@ -194,15 +188,6 @@ def _listing(result: ReplayResult, request: ReplayRequest, view: View) -> Listin
 
 
 _LEFT_OUT = frozenset({"matched_level", "entity_id"})
-
-
-def _ranked(whatif: "pa.Table") -> "pa.Table":
-    import pyarrow as pa  # noqa: PLC0415 - loaded by the job already
-
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(whatif["scenario"].to_pylist()))}
-    order = pa.array([numbers[name] for name in whatif["scenario"].to_pylist()], pa.int32())
-    keys = [("order", "ascending"), ("model", "descending"), ("throttle_ms", "descending"), ("entity_id", "ascending")]
-    return whatif.append_column("order", order).sort_by(keys).drop_columns(["order"])
 
 
 def _cells(row: dict[str, object]) -> list[Cell]:

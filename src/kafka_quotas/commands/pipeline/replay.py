@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, RecordedEvents, open_events
 
 if TYPE_CHECKING:
-    from kafka_quotas.pipeline.replay.job import ReplayTables
+    import pyarrow as pa
+
     from kafka_quotas.pipeline.replay.task import ReplayPlan
 
 
@@ -18,14 +19,22 @@ class ReplayRequest:
     plan: "ReplayPlan"
     out: str | None = None
     """Folder for `entities` and `whatif`, and `throttle_spans` if the plan asks for it; None for none."""
+    limit: int | None = None
+    """Most rows in the result, None for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayResult:
-    """The replayed events, and the tables."""
+    """The replayed events, their entities, and what happened to those throttled longest."""
 
     events: RecordedEvents
-    tables: "ReplayTables"
+    entities: "pa.Table"
+    ranked: "pa.Table"
+    """Rows of `whatif` by proposal and model, those throttled longest first."""
+    rows: int
+    """Number of rows of `whatif`."""
+    throttled: int
+    """Number of those with a throttle time."""
 
 
 def replay(request: ReplayRequest, watcher: EventsWatcher) -> ReplayResult:
@@ -39,8 +48,12 @@ def replay(request: ReplayRequest, watcher: EventsWatcher) -> ReplayResult:
         from kafka_quotas.pipeline.replay import job  # noqa: PLC0415 - loads the kernels
         from kafka_quotas.pipeline.tables.arrow import write_tables  # noqa: PLC0415 - loads Arrow
 
-        tables = job.replay(events, request.plan)
-    if request.out is not None:
-        spans = {"throttle_spans": tables.throttle_spans} if request.plan.throttle_spans else {}
-        write_tables(request.out, {"entities": tables.entities, "whatif": tables.whatif, **spans})
-    return ReplayResult(events=events.recorded, tables=tables)
+        entities, outcomes = job.replay_leaving(events, request.plan)
+        with events.errors("ranking what was replayed"):
+            rows, throttled = outcomes.counts()
+            ranked = outcomes.ranked(request.limit)
+        if request.out is not None:
+            with events.errors(f"writing the tables of the replay to {request.out}"):
+                outcomes.write(request.out, has_spans=request.plan.throttle_spans)
+            write_tables(request.out, {"entities": entities})
+    return ReplayResult(events=events.recorded, entities=entities, ranked=ranked, rows=rows, throttled=throttled)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from kafka_quotas.pipeline.engine.spark import LeftTable
+    from kafka_quotas.pipeline.engine.spark import LeftTables
 
 _IN_NUMPY = "kernels ran in NumPy, for numba is not installed everywhere: equal results, slower"
 
@@ -92,10 +92,10 @@ class OpenEvents:
         Raises:
             KafkaQuotasError: A file can't be read, or Spark does not start or fails.
         """
-        return self.run_leaving(job, None)[0]
+        return self.run_leaving(job, ())[0]
 
-    def run_leaving(self, job: Job, table: str | None) -> "tuple[list[Tables], LeftTable | None]":
-        """Run the job, but leave one of its tables with Spark's executors.
+    def run_leaving(self, job: Job, tables: Sequence[str]) -> "tuple[list[Tables], LeftTables | None]":
+        """Run the job, but leave some of its tables with Spark's executors.
 
         Returns:
             The tables of each task, and what is left, None where no table was named or this machine has all of it.
@@ -111,7 +111,7 @@ class OpenEvents:
         )
         self._watcher.chosen(choice)
         if choice.engine is Engine.SPARK and self.recorded.count:
-            return self._run_on_spark(job, table)
+            return self._run_on_spark(job, tables)
         return self._run_here(job), None
 
     def read(self, table: TableSchema, *, columns: Sequence[str]) -> "pa.Table":
@@ -129,14 +129,14 @@ class OpenEvents:
             self._watcher.chosen(EngineChoice(engine=Engine.LOCAL, reason=_IN_NUMPY))
         return run_tasks(job, self._events, watch=self._watcher.progress)
 
-    def _run_on_spark(self, job: Job, left: str | None) -> "tuple[list[Tables], LeftTable | None]":
+    def _run_on_spark(self, job: Job, left: Sequence[str]) -> "tuple[list[Tables], LeftTables | None]":
         require_libraries("pyspark")
         from kafka_quotas.pipeline.engine import spark  # noqa: PLC0415 - loads PySpark
 
         session = self._spark()
         with spark_errors(f"running {job.name} over {self._request.data}", log_file=self._request.spark.log_file):
             frame = spark.run_job(session, self._events, job)
-            kept = None if left is None else spark.LeftTable(frame, job.schemas[left], left)
+            kept = spark.LeftTables(frame, {name: job.schemas[name] for name in left}) if left else None
             rows = frame if kept is None else kept.others()
             found = run_watched(session, rows.toArrow, stage=job.name, watch=self._watcher.progress)
         if "numpy" in found[spark.KERNEL].unique().to_pylist():

@@ -12,7 +12,7 @@ that its size takes no memory.
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
@@ -131,13 +131,12 @@ def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
     yield from zip(*columns, strict=True)
 
 
-class LeftTable:
-    """A table of a job that stays with the executors, on their disks, for as long as the session lasts."""
+class LeftTables:
+    """Tables of a job that stay with the executors, on their disks, for as long as the session lasts."""
 
-    def __init__(self, frame: "DataFrame", schema: pa.Schema, name: str) -> None:
+    def __init__(self, frame: "DataFrame", schemas: Mapping[str, pa.Schema]) -> None:
         self._frame = frame.persist(StorageLevel.DISK_ONLY)
-        self._schema = schema
-        self._name = name
+        self._schemas = schemas
         self.parts: list[int] = []
         """Numbers of the parts that had events, in their order."""
 
@@ -147,14 +146,15 @@ class LeftTable:
 
     def others(self) -> "DataFrame":
         """Return the rows of all other tables."""
-        return self._frame.where(functions.col(FOUND) != self._name)
+        return self._frame.where(~functions.col(FOUND).isin(list(self._schemas)))
 
     def with_entities(
-        self, ids: Sequence[NDArray[np.int64]], columns: Sequence[str], *, only: Any | None = None
+        self, name: str, ids: Sequence[NDArray[np.int64]], columns: Sequence[str], *, only: Any | None = None
     ) -> "DataFrame":
-        """Return the rows with the numbers of entities in place of each task's own numbers of buckets.
+        """Return the rows of a table with the numbers of entities in place of those of tasks' buckets.
 
         Args:
+            name: The table.
             ids: The entity of each bucket, for each task in the order of `parts`.
             columns: The columns to return, `entity_id` among them.
             only: Which rows to return, None for all.
@@ -169,7 +169,7 @@ class LeftTable:
                 "entity_id": pa.array(np.concatenate([np.empty(0, dtype=np.int64), *ids]).astype(np.int32)),
             }
         )
-        schema = pa.schema([pa.field(PART, pa.int32()), *self._schema])
+        schema = pa.schema([pa.field(PART, pa.int32()), *self._schemas[name]])
 
         def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for part, content in (row for batch in batches for row in _rows(batch)):
@@ -179,7 +179,7 @@ class LeftTable:
                 yield from numbered.cast(schema).to_batches(max_chunksize=_ROWS_IN_BATCH)
 
         names = self._frame.sparkSession.createDataFrame(known)
-        streams = self._frame.where(functions.col(FOUND) == self._name).select(PART, CONTENT)
+        streams = self._frame.where(functions.col(FOUND) == name).select(PART, CONTENT)
         rows = streams.mapInArrow(unpack, spark_schema(schema))
         return rows.join(functions.broadcast(names), [PART, "bucket"]).select(*columns)
 

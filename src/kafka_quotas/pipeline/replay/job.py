@@ -3,15 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from kafka_quotas.pipeline.buckets.entities import SortKey, bucket_schema, entities_of, joined, task_schema
 from kafka_quotas.pipeline.engine.job import Job, Tables
 from kafka_quotas.pipeline.engine.runner import OpenEvents
+from kafka_quotas.pipeline.replay.outcomes import OUTCOMES, LocalOutcomes, ReplayOutcomes, SparkOutcomes
 from kafka_quotas.pipeline.replay.task import ReplayPlan, replay_task
 from kafka_quotas.pipeline.tables.schemas import THROTTLE_SPANS, WHATIF
+
+if TYPE_CHECKING:
+    from kafka_quotas.pipeline.engine.spark import LeftTables
 
 _ORDER: Final[tuple[SortKey, ...]] = (("proposal", "ascending"), ("model", "descending"), ("entity_id", "ascending"))
 
@@ -32,6 +36,24 @@ def replay(events: OpenEvents, plan: ReplayPlan) -> ReplayTables:
     return replay_tables(events.run(replay_job(plan)), plan)
 
 
+def replay_leaving(events: OpenEvents, plan: ReplayPlan) -> tuple[pa.Table, ReplayOutcomes]:
+    """Replay as `replay` does, and return the entities and the rows where the engine has them.
+
+    The rows may lie with Spark's executors, as long as the events are open.
+    """
+    tasks, left = events.run_leaving(replay_job(plan), (OUTCOMES, THROTTLE_SPANS.name))
+    if left is not None:
+        return left_outcomes(tasks, left, plan)
+    tables = replay_tables(tasks, plan)
+    return tables.entities, LocalOutcomes(tables.whatif, tables.throttle_spans)
+
+
+def left_outcomes(tasks: Sequence[Tables], left: "LeftTables", plan: ReplayPlan) -> tuple[pa.Table, SparkOutcomes]:
+    """Return the entities of all tasks, and the rows that the job left with Spark's executors."""
+    entities, ids = entities_of([each["buckets"] for each in tasks])
+    return entities, SparkOutcomes(left, ids, [each.name for each in plan.proposals])
+
+
 def replay_job(plan: ReplayPlan) -> Job:
     """Return the job that replays a plan."""
     return Job(
@@ -41,7 +63,7 @@ def replay_job(plan: ReplayPlan) -> Job:
         task=partial(replay_task, plan=plan),
         schemas={
             "buckets": bucket_schema(),
-            "outcomes": task_schema(WHATIF),
+            OUTCOMES: task_schema(WHATIF),
             "throttle_spans": task_schema(THROTTLE_SPANS),
         },
     )

@@ -5,12 +5,16 @@ that reason.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute
 
-from kafka_quotas.pipeline.tables.lake import lake_errors, lake_url
+from kafka_quotas.pipeline.tables.lake import hadoop_url, lake_errors, lake_url
+from kafka_quotas.pipeline.tables.table import TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 compute: Final[Any] = pyarrow.compute
 
@@ -26,3 +30,9 @@ def write_tables(out: str, tables: Mapping[str, pa.Table]) -> None:
     for name, table in tables.items():
         with lake_errors(f"writing the table {name} to {out}"):
             write_deltalake(f"{lake_url(out)}/{name}", table, mode="overwrite", schema_mode="overwrite")
+
+
+def write_frame(rows: "DataFrame", out: str, table: TableSchema) -> None:
+    """Let Spark's executors write a Delta table below a path or URL, replacing the rows of an earlier run."""
+    writer = rows.select(*table.column_names).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    writer.save(f"{hadoop_url(lake_url(out))}/{table.name}")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pyarrow as pa
 
 from kafka_quotas.pipeline.tables.arrow import compute as pc
-from kafka_quotas.pipeline.tables.arrow import write_tables
-from kafka_quotas.pipeline.tables.lake import hadoop_url, lake_url
+from kafka_quotas.pipeline.tables.arrow import write_frame, write_tables
 from kafka_quotas.pipeline.tables.schemas import USAGE
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
-    from kafka_quotas.pipeline.engine.spark import LeftTable
+    from kafka_quotas.pipeline.engine.spark import LeftTables
 
 TOTALS: Final = ("bytes", "requests", "thread_ms", "mutations", "throttle_ms", "throttled")
 _LONGEST_S: Final = 3600
@@ -71,7 +70,7 @@ class SparkCells:
     `ids` are the entities of each task's buckets.
     """
 
-    def __init__(self, left: "LeftTable", ids: "Sequence[NDArray[np.int64]]") -> None:
+    def __init__(self, left: "LeftTables", ids: "Sequence[NDArray[np.int64]]") -> None:
         self._left = left
         self._ids = ids
 
@@ -91,10 +90,8 @@ class SparkCells:
 
     def write(self, out: str) -> None:
         """Let the executors write the rows, each range of entities in a file of its own."""
-        ordered = self._frame().repartitionByRange("entity_id").sortWithinPartitions(*_ORDER)
-        writer = ordered.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-        writer.save(f"{hadoop_url(lake_url(out))}/{USAGE.name}")
+        write_frame(self._frame().repartitionByRange("entity_id").sortWithinPartitions(*_ORDER), out, USAGE)
 
     def _frame(self, window_s: int | None = None) -> "DataFrame":
         only = None if window_s is None else pc.field("window_s") == window_s
-        return self._left.with_entities(self._ids, USAGE.column_names, only=only)
+        return self._left.with_entities("usage", self._ids, USAGE.column_names, only=only)

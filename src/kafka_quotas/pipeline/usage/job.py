@@ -15,7 +15,7 @@ from kafka_quotas.pipeline.usage.cells import LocalCells, SparkCells, UsageCells
 from kafka_quotas.pipeline.usage.task import REPLICATION, UsagePlan, usage_task
 
 if TYPE_CHECKING:
-    from kafka_quotas.pipeline.engine.spark import LeftTable
+    from kafka_quotas.pipeline.engine.spark import LeftTables
 
 _ORDER: Final[tuple[SortKey, ...]] = tuple((name, "ascending") for name in ("entity_id", "window_s", "window_start_ms"))
 
@@ -36,7 +36,7 @@ class UsageTables:
 
 def usage(events: OpenEvents, plan: UsagePlan) -> UsageTables:
     """Sum up open events, with the errors of `OpenEvents.run`."""
-    return usage_tables(*events.run_leaving(usage_job(plan), "usage"))
+    return usage_tables(*events.run_leaving(usage_job(plan), ("usage",)))
 
 
 def usage_job(plan: UsagePlan) -> Job:
@@ -56,7 +56,7 @@ def usage_job(plan: UsagePlan) -> Job:
     )
 
 
-def usage_tables(tasks: Sequence[Tables], left: "LeftTable | None" = None) -> UsageTables:
+def usage_tables(tasks: Sequence[Tables], left: "LeftTables | None" = None) -> UsageTables:
     """Build the tables, sorted by entity, then by the length of the window and time.
 
     `left` are the rows of `usage` that stay with Spark's executors, None where the tasks have them.

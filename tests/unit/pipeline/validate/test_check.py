@@ -11,7 +11,8 @@ import pytest
 from tests.support.pipeline.logs import ROOT
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.cli.demos.pipeline import steps
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.report.traffic import slots_of
 from kafka_quotas.pipeline.usage.cells import LocalCells
@@ -264,6 +265,16 @@ def test_the_demo_does_without_java_and_says_so(tmp_path: Path) -> None:
     assert "producer_byte_rate" in (out / "journal.jsonl").read_text()  # not in the user's
     stored = document("describe", "--store", f"local:{out / 'quotas.db'}")
     assert {"producer_byte_rate", "consumer_byte_rate"} <= {key for each in stored["entries"] for key in each["quotas"]}
+
+
+def test_every_job_of_the_demo_runs_on_spark_where_it_can(tmp_path: Path) -> None:
+    found = list(steps(tmp_path, tmp_path, tmp_path / "in-force.yaml", DEFAULT_WINDOW, "user"))
+    for has_spark, engine in ((True, "spark"), (False, "local")):
+        commands = [each.command(has_spark=has_spark) for each in found]
+        jobs = [command for command in commands if command[0] == "pipeline"]
+        assert [command[1] for command in jobs] == ["ingest", "usage", "replay", "recommend", "report"]
+        assert [command[-2:] for command in jobs] == [["--engine", engine]] * 5
+        assert not any("--engine" in command for command in commands if command not in jobs)
 
 
 def test_the_demo_leaves_folders_of_others_alone(tmp_path: Path) -> None:
