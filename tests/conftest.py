@@ -17,8 +17,8 @@ tests are skipped; where Java is present, a server that does not come up is a fa
 
 Tests may run in several processes (`-n 4`). The tests of a file run in one of them, and each process has servers of its
 own, so that no test sees the quotas that another sets meanwhile. Files that name a server of this table share three
-processes, see `POOLS`, so that few servers are started. Servers that run elsewhere are for one process, which has all
-of these files.
+processes, see `POOLS`, so that few servers are started; a fourth has what measures without them. Servers that run
+elsewhere are for one process, which has all of these files.
 """
 
 import os
@@ -42,7 +42,8 @@ pytest_plugins = ["tests.conformance.tally"]
 POOLS = (
     frozenset({"kafka3"}),
     frozenset({"kafka4_cluster", "zookeeper_server", "zookeeper_chroot"}),
-    frozenset({"kafka4", "mortal_kafka4", "mark.measuring"}),
+    frozenset({"kafka4", "mortal_kafka4"}),
+    frozenset({"mark.measuring"}),
 )
 """Words of test files: those with a word of one of these go to one process, by the first that fits."""
 SERVER_FIXTURES = frozenset[str]().union(*POOLS) - {"mark.measuring"}
@@ -101,7 +102,7 @@ def _groups(config: pytest.Config) -> Sequence[frozenset[str]]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """Run what measures rates or times while no other process of the run has a test under way."""
+    """Run what measures rates or times beside nothing but what measures as well."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return (yield)
     from tests.support.processes.scheduling import TURNS  # noqa: PLC0415 - as above

@@ -1,8 +1,8 @@
-"""The order of a run in several processes: which tests share one, which begin first, and which run while no other does.
+"""The order of a run in several processes: which tests share one, which begin first, and which run beside no others.
 
 Most tests wait more than they work, so there are more processes than processors. What measures a rate or a time is
-marked `measuring` and runs alone: another test beside it would be part of what it measures. A process runs all that it
-has of these at one stretch, so that the others have to stop for it once.
+marked `measuring`: it waits for its clock, hardly works, and would take the work of other tests into what it measures.
+So these tests run beside each other only, all of them first, at one stretch in each process.
 """
 
 import fcntl
@@ -14,26 +14,31 @@ from typing import IO, Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 MEASURING = "measuring"
 LONGEST = (
-    "integration/pipeline/test_stream_kafka.py",
     "integration/pipeline/test_engines.py",
+    "integration/pipeline/test_stream_kafka.py",
     "integration/daemon/operation/test_rolling_restart.py",
     "integration/packaging/test_container_image.py",
     "integration/cli/test_compiled_wheel.py",
-    "chaos/test_kills.py",
     "chaos/test_network_faults.py",
+    "chaos/test_kills.py",
     "integration/daemon/operation/test_kills.py",
     "integration/pipeline/test_real_traffic.py",
+    "integration/pipeline/test_object_store.py",
     "integration/daemon/connections/test_upstreams.py",
+    "property/test_request_scan.py",
+    "chaos/test_soak.py",
+    "conformance/pipeline/test_kernels_bounds.py",
     "conformance/pipeline/test_kernels_lines.py",
 )
 """Files below `tests` that take half a minute and more beside those with servers, longest first."""
 
 
 class FilesTogether(LoadScopeScheduling):
-    """A scheduler that hands out files in the order of collection, to whichever process has least left to do.
+    """A scheduler that hands out files in the order of collection, to any process that has little left to do.
 
     Each of `groups` is a set of words, and all files whose text has one of its words go to one process. A file belongs
     to the first group of which it has a word.
@@ -47,6 +52,17 @@ class FilesTogether(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         return self._scope_of(nodeid.split("::", 1)[0])
 
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        assigned = self.assigned_work.get(node, {})
+        if any(_is_long(file) and False in is_done.values() for file, is_done in assigned.items()):
+            # It waits behind a long file, where another process could have begun with it: so let it be a short one.
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
+
+
+def _is_long(file: str) -> bool:
+    return file.endswith(LONGEST)
+
 
 def group_of(file: Path, groups: Sequence[Collection[str]]) -> str:
     """The name of the group of a file, empty for one that has none."""
@@ -57,14 +73,14 @@ def group_of(file: Path, groups: Sequence[Collection[str]]) -> str:
 def in_order(items: Sequence[pytest.Item], groups: Sequence[Collection[str]]) -> list[pytest.Item]:
     """The tests as they are to begin: groups, then the longest files, then the rest.
 
-    In a group what measures last.
+    In a group what measures first: a run begins, so that no process has to wait for others that are in the middle.
     """
     grouped = cache(lambda file: group_of(file, groups))
 
     def rank(item: pytest.Item) -> tuple[str, bool, int]:
         group, place = grouped(item.path), item.path.as_posix()
         long = next((n for n, file in enumerate(LONGEST) if place.endswith(file)), len(LONGEST))
-        return group or "rest", bool(group) and is_measuring(item), long
+        return group or "rest", bool(group) and not is_measuring(item), long
 
     return sorted(items, key=rank)
 
@@ -74,29 +90,52 @@ def is_measuring(item: pytest.Item) -> bool:
 
 
 class Turns:
-    """The turns of one process of a run, by two files that all of them lock."""
+    """The turns of one process of a run, by files that all of them lock.
+
+    Measuring tests share their room, and so do all others, but nobody is in one room while somebody is in the other.
+    """
 
     def __init__(self) -> None:
         self._room: IO[str] | None = None
 
     @contextmanager
     def turn(self, folder: Path, item: pytest.Item, next_item: pytest.Item | None) -> Iterator[None]:
-        """Let one test run: a measuring one alone, any other beside others of its kind.
+        """Let one test run beside others of its kind.
 
-        The room stays locked between two measuring tests. A process that waits to be alone keeps the door, so that no
-        other test begins meanwhile.
+        The room stays locked between two measuring tests. A process that waits for the others' tests to end, so that it
+        can measure, keeps the door meanwhile, and no other test begins.
         """
         if self._room is None:
-            with (folder / "door").open("w") as door:
-                fcntl.flock(door, fcntl.LOCK_EX)
-                self._room = (folder / "room").open("w")
-                fcntl.flock(self._room, fcntl.LOCK_EX if is_measuring(item) else fcntl.LOCK_SH)
+            self._room = _entered(folder, is_measuring(item))
         try:
             yield
         finally:
             if not (is_measuring(item) and next_item is not None and is_measuring(next_item)):
                 self._room.close()
                 self._room = None
+
+
+def _entered(folder: Path, to_measure: bool) -> IO[str]:
+    """The room of a kind of tests, locked together with others in it."""
+    measuring, others = folder / MEASURING, folder / "others"
+    room = (measuring if to_measure else others).open("w")
+    while True:
+        with (folder / "door").open("w") as door:
+            fcntl.flock(door, fcntl.LOCK_EX)
+            if _is_empty(others if to_measure else measuring, wait=to_measure):
+                fcntl.flock(room, fcntl.LOCK_SH)
+                return room
+        _is_empty(measuring, wait=True)  # outside the door, through which others may come that measure as well
+
+
+def _is_empty(room: Path, *, wait: bool) -> bool:
+    """Whether nobody is in a room, after everybody has left it where that is waited for."""
+    with room.open("w") as empty:
+        try:
+            fcntl.flock(empty, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 TURNS = Turns()
