@@ -137,6 +137,7 @@ class LoadClient:
         late = self.pacer.overdue(self.end_ns - 1)  # what is due at the end is no part of the run
         self._overdue = len(late)
         self._record_unsent(late, until_ns=self.end_ns)
+        self.recorder.fold()
 
     def books(self, *, answer_ms: float) -> Books:
         """Return the books after `settle`, where an answer takes `answer_ms` milliseconds at most."""

@@ -7,12 +7,18 @@ None is corrected afterwards. Latencies, and with them the first failures, may b
 A client that sees its responses reports each with `response`. One from which librdkafka hides them reports throttle
 times above 0 with `throttled`, and the number of responses with `responded`.
 
-Memory is bounded by the recorder's `RecorderRoom`, however long the run is. The client's thread alone writes. Other
-threads read plain counters.
+What `answered` reports waits, for it is cheaper to sort in many answers at once: numbers like `acked` are exact at
+once, distributions, traces and the timeline from the next `fold` on.
+
+Memory is bounded by the recorder's `RecorderRoom`, however long the run is. The client's thread alone records. Other
+threads call `fold`, and read.
 """
 
+import threading
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 
 from kafka_quotas.loadtest.record.delivery import Unwatched
 from kafka_quotas.loadtest.record.histogram import Histogram
@@ -21,6 +27,8 @@ from kafka_quotas.loadtest.record.traces import MAX_ENTRIES, MAX_RESPONSES, AckT
 
 _NS_PER_MS = 1_000_000
 _DEFAULT_WINDOW_MS = 11_000
+_WIDTH = 8  # figures of an answer that waits
+_MANY = 64  # answers that are worth the calls of NumPy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +62,8 @@ class RecorderRoom:
     """Slots of time."""
     responses: int = MAX_RESPONSES
     """Single responses."""
+    waiting: int = 2048
+    """Answers that wait to be sorted in."""
 
 
 def room_for(clients: int) -> RecorderRoom:
@@ -62,7 +72,18 @@ def room_for(clients: int) -> RecorderRoom:
         entries=min(MAX_ENTRIES, max(2_000, 1_000_000 // clients)),
         slots=min(MAX_SLOTS, max(900, 200_000 // clients)),
         responses=min(MAX_RESPONSES, max(4_000, 6_000_000 // clients)),
+        waiting=min(2048, max(_MANY, 100_000 // clients)),
     )
+
+
+@cache
+def _has_numpy() -> bool:
+    """Return whether NumPy is installed, which is loaded then, before the load."""
+    if find_spec("numpy") is None:
+        return False
+    import numpy as np  # noqa: F401, PLC0415 - not everybody has it
+
+    return True
 
 
 class Recorder:
@@ -101,21 +122,56 @@ class Recorder:
         self.dropped_count = 0
         self.throttle_count = 0
         self.throttle_sum_us = 0
+        self._waiting: list[int] = []
+        self._most_waiting = room.waiting * _WIDTH
+        self._has_numpy = _has_numpy()
+        self._lock = threading.Lock()
 
     def postpone(self, by_ns: int) -> None:
         """Let the load start later than was planned, before anything is recorded."""
         self._start_ns += by_ns
         self._measure_from_ns += by_ns
 
-    def acknowledged(self, now_ns: int, *, records: int, size: int) -> None:
-        """Count `records` that were acknowledged (or received) by `now_ns`, with `size` bytes together."""
-        t_ms = (now_ns - self._start_ns) // _NS_PER_MS
+    def answered(
+        self,
+        now_ns: int,
+        *,
+        charged: int,
+        throttle_ms: int,
+        broker: int,
+        records: int,
+        size: int,
+        intended_ns: int,
+        sent_ns: int,
+    ) -> None:
+        """Record a response that acknowledges records which were due together.
+
+        It is the same as a `response`, an `acknowledged` and a `latency` of all these records.
+        """
+        self.charged += charged
+        self.response_count += 1
         self.acked += records
         self.acked_bytes += size
-        self.trace.add(t_ms, size)
-        slot = self.timeline.at(t_ms)
-        slot.records += records
-        slot.size += size
+        if throttle_ms > 0:
+            self.throttle_count += 1
+            self.throttle_sum_us += throttle_ms * 1000
+        waiting = self._waiting
+        waiting += (now_ns, charged, throttle_ms, broker, records, size, intended_ns, sent_ns)
+        if len(waiting) >= self._most_waiting:
+            self.fold()
+
+    def fold(self) -> None:
+        """Sort in all answers that wait, in any thread."""
+        with self._lock:
+            self._fold()
+
+    def acknowledged(self, now_ns: int, *, records: int, size: int) -> None:
+        """Count `records` that were acknowledged (or received) by `now_ns`, with `size` bytes together."""
+        self.acked += records
+        self.acked_bytes += size
+        with self._lock:
+            self._fold()
+            self._sort_in_acknowledged(now_ns, records, size)
 
     def response(self, now_ns: int, *, charged: int, throttle_ms: int, broker: int = 0) -> None:
         """Record a response.
@@ -127,62 +183,69 @@ class Recorder:
             throttle_ms: The announced throttle time, 0 for none.
             broker: The node that answered, where there are several, as each keeps the quota for itself.
         """
-        t_ms = (now_ns - self._start_ns) // _NS_PER_MS
         self.charged += charged
-        self.charges.add(t_ms, charged)
-        self.responses.add(t_ms, charged, throttle_ms, broker)
         self.response_count += 1
-        slot = self.timeline.at(t_ms)
-        slot.charged += charged
-        slot.responses += 1
-        if throttle_ms > 0:
-            self._throttled(slot, throttle_ms)
+        self._count_throttle(throttle_ms)
+        with self._lock:
+            self._fold()
+            self._sort_in_response(now_ns, charged, throttle_ms, broker)
 
     def responded(self, now_ns: int, total: int) -> None:
         """Record the `total` of responses since the start, whose throttle times `throttled` reports."""
-        self.timeline.at((now_ns - self._start_ns) // _NS_PER_MS).responses += total - self.response_count
+        with self._lock:
+            self._fold()
+            self.timeline.at(self._t_ms(now_ns)).responses += total - self.response_count
         self.response_count = total
 
     def latency(self, *, intended_ns: int, sent_ns: int, acked_ns: int, count: int = 1) -> None:
         """Record the latencies of `count` records, unless they belong to the warm-up."""
         if intended_ns < self._measure_from_ns:
             return
-        self.service_times.add(acked_ns - sent_ns, count)
-        self.schedule_delays.add(sent_ns - intended_ns, count)
-        self.response_times.add(acked_ns - intended_ns, count)
+        with self._lock:
+            self._sort_in_latency(intended_ns, sent_ns, acked_ns, count)
 
     def arrival(self, *, intended_ns: int, arrived_ns: int) -> None:
         """Record the latency of a record that was read after its time, unless it belongs to the warm-up."""
         if intended_ns >= self._measure_from_ns:
-            self.response_times.add(arrived_ns - intended_ns)
+            with self._lock:
+                self.response_times.add(arrived_ns - intended_ns)
 
     def unanswered(self, *, intended_ns: int, sent_ns: int, until_ns: int, count: int = 1) -> None:
         """Record the latencies so far of `count` records without an answer, unless they belong to the warm-up."""
         if intended_ns >= self._measure_from_ns:
-            self.service_times.add_bound(until_ns - sent_ns, count)
-            self.schedule_delays.add(sent_ns - intended_ns, count)
-            self.response_times.add_bound(until_ns - intended_ns, count)
+            with self._lock:
+                self.service_times.add_bound(until_ns - sent_ns, count)
+                self.schedule_delays.add(sent_ns - intended_ns, count)
+                self.response_times.add_bound(until_ns - intended_ns, count)
 
     def unsent(self, *, intended_ns: int, until_ns: int, count: int = 1) -> None:
         """Record the wait so far of `count` records that were never sent, unless they belong to the warm-up."""
         if intended_ns >= self._measure_from_ns:
-            self.schedule_delays.add_bound(until_ns - intended_ns, count)
-            self.response_times.add_bound(until_ns - intended_ns, count)
+            with self._lock:
+                self.schedule_delays.add_bound(until_ns - intended_ns, count)
+                self.response_times.add_bound(until_ns - intended_ns, count)
 
     def throttled(self, now_ns: int, throttle_ms: int) -> None:
         """Record an announced throttle time above 0, as a time of 0 only ends a throttle."""
         if throttle_ms > 0:
-            self._throttled(self.timeline.at((now_ns - self._start_ns) // _NS_PER_MS), throttle_ms)
+            self._count_throttle(throttle_ms)
+            with self._lock:
+                self._fold()
+                self._sort_in_throttle(self.timeline.at(self._t_ms(now_ns)), throttle_ms)
 
     def dropped(self, count: int = 1) -> None:
         """Count N records or requests that were due and not sent, as too many were in flight."""
         self.dropped_count += count
-        self.timeline.latest.dropped += count
+        with self._lock:
+            self._fold()
+            self.timeline.latest.dropped += count
 
     def failed(self, error: str, count: int = 1) -> None:
         """Count N records that were given up with this error."""
         self.failures[error] += count
-        self.timeline.latest.failed += count
+        with self._lock:
+            self._fold()
+            self.timeline.latest.failed += count
 
     @property
     def throttle(self) -> ThrottleSummary:
@@ -198,10 +261,77 @@ class Recorder:
             responses=self.response_count,
         )
 
-    def _throttled(self, slot: Slot, throttle_ms: int) -> None:
-        self.throttle_count += 1
-        self.throttle_sum_us += throttle_ms * 1000
+    def _t_ms(self, now_ns: int) -> int:
+        return (now_ns - self._start_ns) // _NS_PER_MS
+
+    def _count_throttle(self, throttle_ms: int) -> None:
+        if throttle_ms > 0:
+            self.throttle_count += 1
+            self.throttle_sum_us += throttle_ms * 1000
+
+    def _sort_in_acknowledged(self, now_ns: int, records: int, size: int) -> None:
+        t_ms = self._t_ms(now_ns)
+        self.trace.add(t_ms, size)
+        slot = self.timeline.at(t_ms)
+        slot.records += records
+        slot.size += size
+
+    def _sort_in_response(self, now_ns: int, charged: int, throttle_ms: int, broker: int) -> None:
+        t_ms = self._t_ms(now_ns)
+        self.charges.add(t_ms, charged)
+        self.responses.add(t_ms, charged, throttle_ms, broker)
+        slot = self.timeline.at(t_ms)
+        slot.charged += charged
+        slot.responses += 1
+        if throttle_ms > 0:
+            self._sort_in_throttle(slot, throttle_ms)
+
+    def _sort_in_throttle(self, slot: Slot, throttle_ms: int) -> None:
         self.throttle_times.add(throttle_ms * _NS_PER_MS)
         slot.throttled += 1
         slot.throttle_sum_ms += throttle_ms
         slot.throttle_max_ms = max(slot.throttle_max_ms, throttle_ms)
+
+    def _sort_in_latency(self, intended_ns: int, sent_ns: int, acked_ns: int, count: int) -> None:
+        self.service_times.add(acked_ns - sent_ns, count)
+        self.schedule_delays.add(sent_ns - intended_ns, count)
+        self.response_times.add(acked_ns - intended_ns, count)
+
+    def _fold(self) -> None:
+        """Sort in what waits, which may grow meanwhile in the client's thread."""
+        waiting = self._waiting
+        if not waiting:
+            return
+        taken = waiting[: len(waiting)]
+        del waiting[: len(taken)]  # both are one step of the interpreter: nothing between them is lost
+        if self._has_numpy and len(taken) >= _MANY * _WIDTH:
+            self._sort_in_many(taken)
+            return
+        for at in range(0, len(taken), _WIDTH):
+            now_ns, charged, throttle_ms, broker, records, size, intended_ns, sent_ns = taken[at : at + _WIDTH]
+            self._sort_in_response(now_ns, charged, throttle_ms, broker)
+            self._sort_in_acknowledged(now_ns, records, size)
+            if intended_ns >= self._measure_from_ns:
+                self._sort_in_latency(intended_ns, sent_ns, now_ns, records)
+
+    def _sort_in_many(self, taken: list[int]) -> None:
+        import numpy as np  # noqa: PLC0415 - loaded by now
+
+        rows = np.fromiter(taken, np.int64, len(taken)).reshape(-1, _WIDTH)
+        now_ns, charged, throttle_ms, brokers, records, sizes, intended_ns, sent_ns = rows.T
+        t_ms = (now_ns - self._start_ns) // _NS_PER_MS
+        self.charges.add_many(t_ms, charged)
+        self.trace.add_many(t_ms, sizes)
+        self.responses.add_many(t_ms, charged, throttle_ms, brokers)
+        self.timeline.add_many(t_ms, records=records, size=sizes, charged=charged, throttle_ms=throttle_ms)
+        is_throttled = throttle_ms > 0
+        if is_throttled.any():
+            self.throttle_times.add_many(throttle_ms[is_throttled] * _NS_PER_MS, np.ones(is_throttled.sum(), np.int64))
+        is_measured = intended_ns >= self._measure_from_ns
+        if not is_measured.all():
+            now_ns, intended_ns, sent_ns, records = (
+                each[is_measured] for each in (now_ns, intended_ns, sent_ns, records)
+            )
+        self.service_times.add_many(now_ns - sent_ns, records)
+        self.schedule_delays.add_many(sent_ns - intended_ns, records)
+        self.response_times.add_many(now_ns - intended_ns, records)

@@ -7,6 +7,12 @@ long as `max_slots` of them last.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 SECOND_MS = 1000
 _SUMS = ("records", "size", "charged", "responses", "throttled", "throttle_sum_ms", "failed", "dropped")
@@ -78,6 +84,29 @@ class Timeline:
         while len(self._slots) > self._max_slots:
             self._coarsen()
         return self._current
+
+    def add_many(
+        self,
+        t_ms: "NDArray[np.int64]",
+        *,
+        records: "NDArray[np.int64]",
+        size: "NDArray[np.int64]",
+        charged: "NDArray[np.int64]",
+        throttle_ms: "NDArray[np.int64]",
+    ) -> None:
+        """Add responses at times that ascend, each with the records that it acknowledges."""
+        import numpy as np  # noqa: PLC0415 - only callers that have it come here
+
+        edges = [0, *(np.flatnonzero(np.diff(t_ms // self.slot_ms)) + 1).tolist(), len(t_ms)]
+        for first, end in pairwise(edges):
+            slot, part = self.at(int(t_ms[first])), np.s_[first:end]
+            slot.records += int(records[part].sum())
+            slot.size += int(size[part].sum())
+            slot.charged += int(charged[part].sum())
+            slot.responses += end - first
+            slot.throttled += int(np.count_nonzero(throttle_ms[part]))
+            slot.throttle_sum_ms += int(throttle_ms[part].sum())
+            slot.throttle_max_ms = max(slot.throttle_max_ms, int(throttle_ms[part].max()))
 
     @property
     def latest(self) -> Slot:

@@ -7,6 +7,11 @@ would outgrow its limit. A `ResponseTrace` keeps responses exactly or, where it 
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MAX_ENTRIES = 120_000
 """Two minutes of uninterrupted acknowledgements at 1 ms, while a day of them ends at about 1 s."""
@@ -28,6 +33,20 @@ class AckTrace:
             entries[-1] = (slot, entries[-1][1] + size)
             return
         entries.append((slot, size))
+        while len(self._entries) > self._max_entries:
+            self._coarsen()
+
+    def add_many(self, t_ms: "NDArray[np.int64]", sizes: "NDArray[np.int64]") -> None:
+        """Add sizes at times that ascend, exactly as `add` does with each."""
+        import numpy as np  # noqa: PLC0415 - only callers that have it come here
+
+        slots = t_ms - t_ms % self.resolution_ms
+        firsts = np.concatenate(([0], np.flatnonzero(np.diff(slots)) + 1))
+        sums = np.add.reduceat(sizes, firsts).tolist()
+        entries, fresh = self._entries, list(zip(slots[firsts].tolist(), sums, strict=True))
+        if entries and entries[-1][0] == fresh[0][0]:
+            fresh[0] = (fresh[0][0], entries.pop()[1] + fresh[0][1])
+        entries += fresh
         while len(self._entries) > self._max_entries:
             self._coarsen()
 
@@ -98,3 +117,17 @@ class ResponseTrace:
             self._charged.append(charged)
             self._throttle_ms.append(throttle_ms)
             self._brokers.append(broker)
+
+    def add_many(
+        self,
+        t_ms: "NDArray[np.int64]",
+        charged: "NDArray[np.int64]",
+        throttle_ms: "NDArray[np.int64]",
+        brokers: "NDArray[np.int64]",
+    ) -> None:
+        """Add responses, as far as there is room."""
+        room = max(self._max_responses - len(self._t_ms), 0)
+        self._t_ms.frombytes(t_ms[:room].tobytes())
+        self._charged.frombytes(charged[:room].tobytes())
+        self._throttle_ms.frombytes(throttle_ms[:room].tobytes())
+        self._brokers.frombytes(brokers[:room].tobytes())

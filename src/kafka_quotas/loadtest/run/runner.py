@@ -270,6 +270,8 @@ class _Run:
             self.stop.wait(_LOOK_S)  # not a join: an interrupted join makes Python 3.11 take the thread for ended
             elapsed_s = max(0.0, (time.monotonic_ns() - self.instants.start_ns) / 1e9)
             self._look_at_clocks(elapsed_s, late_s=max(time.monotonic() - before_s - _LOOK_S, 0.0))
+            for client in self.clients:
+                client.recorder.fold()
             if watcher is not None:
                 watcher(self._progress(elapsed_s))
             if abort is not None and elapsed_s > self.plan.warmup_s and abort.is_broken(self.clients):

@@ -69,7 +69,9 @@ def test_the_load_begins_when_all_clients_are_made_and_had_time_to_connect(monke
 
     def engines(*_: object) -> tuple[ClientEngine, ...]:
         made_ns.append(time.monotonic_ns())
-        client = SimpleNamespace(error=None, entity=plan.entities[0], postpone=postponed_ns.append)
+        client = SimpleNamespace(
+            error=None, entity=plan.entities[0], postpone=postponed_ns.append, recorder=CLOCK.recorder(plan)
+        )
         return (cast("ClientEngine", SimpleNamespace(clients=[client], run=refuse, head_start_ns=head_start_ns)),)
 
     plan = silent_run(load("app")).plan

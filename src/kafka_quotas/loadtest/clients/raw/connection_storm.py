@@ -89,9 +89,16 @@ class RawStorm(RawClient):
         waited_ms = (now_ns - sent_ns) // 1_000_000
         # The broker delays a connection over its limit without a throttle time in any response (KIP-612).
         is_delayed = self.entity.quota is not None and waited_ms >= DELAYED_MS
-        self.recorder.response(now_ns, charged=1, throttle_ms=waited_ms if is_delayed else 0)
-        self.recorder.acknowledged(now_ns, records=1, size=1)
-        self.recorder.latency(intended_ns=intended_ns, sent_ns=sent_ns, acked_ns=now_ns)
+        self.recorder.answered(
+            now_ns,
+            charged=1,
+            throttle_ms=waited_ms if is_delayed else 0,
+            broker=0,
+            records=1,
+            size=1,
+            intended_ns=intended_ns,
+            sent_ns=sent_ns,
+        )
 
     def _turned_away(self, sent_ns: int, error: ConnectionError) -> None:
         """Record a connection that the broker closed: as throttled if there is a quota, otherwise as failed."""

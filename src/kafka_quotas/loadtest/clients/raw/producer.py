@@ -132,6 +132,19 @@ class RawProducer(ConnectedClient):
         now_ns = time.monotonic_ns()
         answer = read_produce_answer(frame)
         sent: _Sent = request.matter
+        if not answer.error_code and len(sent.due_ns) == 1:
+            self.recorder.answered(
+                now_ns,
+                charged=sent.size - FRAME_LENGTH_BYTES,
+                throttle_ms=answer.throttle_ms,
+                broker=connection.broker,
+                records=sent.records,
+                size=sent.records * self.entity.record_size,
+                intended_ns=sent.due_ns[0][0],
+                sent_ns=request.sent_ns,
+            )
+            self.proceed(connection, now_ns, answer.throttle_ms)
+            return
         self._respond(connection, sent, now_ns, throttle_ms=answer.throttle_ms)
         if answer.error_code:
             self.refused(answer.error_code, sent.records, operation="Write")

@@ -156,31 +156,42 @@ class RawFlood(ConnectedClient):
         now_ns = time.monotonic_ns()
         offset = throttle_offset(self._request.api_key, self._request.version, frame)
         throttle_ms = 0 if offset is None else read_throttle_ms(frame, offset)
-        self.recorder.response(now_ns, charged=1, throttle_ms=throttle_ms, broker=connection.broker)
-        self.recorder.latency(intended_ns=request.matter, sent_ns=request.sent_ns, acked_ns=now_ns)
-        if not self._has_failed(frame):
-            self.recorder.acknowledged(now_ns, records=1, size=1)
+        failure = self._failure(frame)
+        if failure:
+            self.recorder.response(now_ns, charged=1, throttle_ms=throttle_ms, broker=connection.broker)
+            self.recorder.latency(intended_ns=request.matter, sent_ns=request.sent_ns, acked_ns=now_ns)
+            if isinstance(failure, str):
+                self.recorder.failed(failure)
+            else:
+                self.failed(failure)
+        else:
+            self.recorder.answered(
+                now_ns,
+                charged=1,
+                throttle_ms=throttle_ms,
+                broker=connection.broker,
+                records=1,
+                size=1,
+                intended_ns=request.matter,
+                sent_ns=request.sent_ns,
+            )
         self.proceed(connection, now_ns, throttle_ms)
 
-    def _has_failed(self, frame: bytes) -> bool:
-        """Record a Produce or Fetch response as failed for an unexpected error, or without the expected one."""
+    def _failure(self, frame: bytes) -> int | str:
+        """Return the unexpected error of a Produce or Fetch response, or that it lacks the expected one, else 0."""
         if self._request.api_key == _PRODUCE:
             code = read_produce_answer(frame).error_code
         elif self._request.api_key == _FETCH:
             answer = read_fetch_answer(frame)
             if not answer.partitions and not answer.error_code:
-                return False  # a broker empties the response when a quota is exceeded, whatever the request
+                return 0  # a broker empties the response when a quota is exceeded, whatever the request
             code = answer.error_code or max(each.error_code for each in answer.partitions)
             self._follow(max((each.high_watermark for each in answer.partitions), default=0))
         else:
-            return False
+            return 0
         if self._flood.unauthorised:
-            if not code:
-                self.recorder.failed(NOT_REFUSED)
-            return not code
-        if code:
-            self.failed(code)
-        return bool(code)
+            return 0 if code else NOT_REFUSED
+        return code
 
     def _follow(self, end_offset: int) -> None:
         if end_offset > self._end_offset:
