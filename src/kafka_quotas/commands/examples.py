@@ -20,6 +20,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "prometheus": "rules of the JMX exporter, alerts, and names of metrics",
     "quota-values": "values for the files in quotas",
     "quotas": "declared quotas, for diff and apply",
+    "output.schema.json": "the schema of what commands print with --output json and yaml",
     "quotas.schema.json": "the schema of files of quotas",
     "request-log": "request logs of two brokers with their quotas, for the pipeline",
     "scenario.schema.json": "the schema of scenarios",

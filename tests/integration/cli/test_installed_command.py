@@ -120,7 +120,7 @@ def test_a_quota_set_by_one_process_is_read_by_the_next(prefix: Path) -> None:
     assert (done.returncode, done.stdout) == (0, line)
     assert "no broker was changed" in done.stderr
     done = run(prefix, "describe", "--output", "csv")
-    assert done.stdout == "user,client-id,ip,defaults,key,value\nalice,,,,producer_byte_rate,10485760\n"
+    assert done.stdout == "user,client_id,ip,topic,broker,defaults,key,value\nalice,,,,,,producer_byte_rate,10485760\n"
     assert run(prefix, "alter", "--user", "", "--add-config", "producer_byte_rate=1").returncode == 2
 
 

@@ -52,7 +52,7 @@ def test_top_shows_the_client_with_its_limit_and_level(busy: tuple[DaemonProcess
     daemon, folder = busy
     document = answer("top", "--control", str(daemon.control), "--once")
     assert document["store"] == store_url(folder)
-    (row,) = (row for row in document["rows"] if row["client-id"] == "greedy" and row["observed"] > 0)
+    (row,) = (row for row in document["rows"] if row["client_id"] == "greedy" and row["observed"] > 0)
     assert (row["key"], row["limit"], row["level"]) == ("producer_byte_rate", QUOTA, 7)
     assert 0.5 < row["share"] < 10
 
@@ -107,7 +107,7 @@ def test_effective_quotas_with_what_the_daemon_sees(busy: tuple[DaemonProcess, P
 def test_the_daemons_own_metrics_are_read_like_those_of_brokers(busy: tuple[DaemonProcess, Path]) -> None:
     daemon, folder = busy
     document = answer("top", "--prometheus", daemon.metrics_url, "--store", store_url(folder))
-    rows = [row for row in document["rows"] if row["client-id"] == "greedy"]
+    rows = [row for row in document["rows"] if row["client_id"] == "greedy"]
     assert {(row["key"], row["limit"], row["level"]) for row in rows} == {("producer_byte_rate", QUOTA, 7)}
 
 

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator, Mapping
 from unittest import mock
 
+from tests.support.processes.output_contract import check_output
+
 from kafka_quotas.cli.main import main
 
 
@@ -20,11 +22,13 @@ def run_cli(*argv: str, terminal: bool = False, environment: Mapping[str, str] |
     """(exit code, standard output, standard error) of `kafka-quotas ARGV`.
 
     `terminal` makes both streams look like terminals of 80 columns; `environment` is added to the process's own,
-    from which settings of ours are taken out.
+    from which settings of ours are taken out. What --output json prints has to follow its published schema.
     """
     out, err = (_Terminal(), _Terminal()) if terminal else (io.StringIO(), io.StringIO())
     with _environment(environment or {}), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main(argv)
+    if ("json" in argv and {"-o", "--output"} & set(argv)) or "--output=json" in argv:
+        check_output(out.getvalue())
     return code, out.getvalue(), err.getvalue()
 
 

@@ -50,7 +50,10 @@ def context_listing(context: Context) -> Listing:
 
 
 def settings_listing(choice: StoreChoice, journal: Setting, *, origin: bool) -> Listing:
-    """List the settings in force, with `origin` also where each came from."""
+    """List the settings in force.
+
+    With `origin` people see where each came from; machines always do.
+    """
     url = choice.url if choice.chosen else Setting(value=str(choice.address), origin=Origin.DEFAULT)
     settings = [
         ("context", choice.context_name),
@@ -60,19 +63,18 @@ def settings_listing(choice: StoreChoice, journal: Setting, *, origin: bool) -> 
         *((name, _of_context(value, choice)) for name, value in _login_rows(choice.login)),
         ("journal", journal),
     ]
-    titles = ("setting", "value", "origin", "from")[: 4 if origin else 2]
+    titles = ("setting", "value", "origin", "from")
+    shown = titles if origin else titles[:2]
     rows: list[tuple[Cell, ...]] = [
-        (name, setting.value, str(setting.origin), setting.source)[: len(titles)] for name, setting in settings
+        (name, setting.value, str(setting.origin), setting.source) for name, setting in settings
     ]
     return Listing(
         noun="settings",
         items="settings",
         data={"settings": [dict(zip(titles, row, strict=True)) for row in rows]},
         table=Table(
-            columns=plain_columns(titles),
-            rows=[
-                tuple("not set" if index == 1 and not cell else cell for index, cell in enumerate(row)) for row in rows
-            ],
+            columns=plain_columns(shown),
+            rows=[(name, value or "not set", *rest)[: len(shown)] for name, value, *rest in rows],
         ),
     )
 

@@ -74,6 +74,7 @@ def _listing(model: CostModel) -> Listing:
     return Listing(
         noun="cost-model",
         data=cost_model_to_json(model),
+        apart=True,
         table=Table(columns=_COLUMNS, rows=[*rows, _row("(others)", model.other)]),
     )
 

@@ -72,12 +72,10 @@ def decision_listing(decision: Decision) -> Listing:
     limit = f"{decision.limit:g}" if decision.entity else "unlimited"
     delay = f"{decision.delay_ms} ms" + (" (shadow)" if decision.is_shadow else "")
     row = (delay, decision.quota, decision.entity, limit, f"{decision.observed:.6g}")
-    record = (decision.delay_ms, decision.quota, decision.entity, decision.limit, decision.observed)
     return Listing(
         noun="decision",
         data=write_decision(decision),
         table=Table(columns=_COLUMNS, rows=[row]),
-        records=Table(columns=_COLUMNS, rows=[record]),
     )
 
 

@@ -23,19 +23,17 @@ _RELOAD_COLUMNS = columns("store, trouble, changed>, limits>")
 
 def status_listing(status: DaemonStatus) -> Listing:
     """List the throttled clients as a table under a summary, and everything as JSON."""
-    rows, records = [], []
+    rows = []
     for row in status.throttled:
         who = (row.quota, row.entity, row.user, row.client_id, row.broker)
         observed = _rate(row.quota, row.observed) + (" (estimated)" if row.estimated else "")
         times = (f"{row.throttle_ms} ms", f"{row.remaining_ms} ms")
         rows.append((*who, _rate(row.quota, row.limit), observed, row.connections, *times))
-        records.append((*who, row.limit, row.observed, row.connections, row.throttle_ms, row.remaining_ms))
     return Listing(
         noun="daemon-status",
         items="throttled",
         data=asdict(status),
         table=Table(columns=_COLUMNS, rows=rows, caption=_summary(status)),
-        records=Table(columns=_COLUMNS, rows=records),
     )
 
 
@@ -186,5 +184,4 @@ def unmuted_listing(result: Unmuted) -> Listing:
             rows=[(*name, f"{ms} ms") for name, ms in zip(names, left, strict=True)],
             caption="let go:" if names else "nobody of that name is throttled",
         ),
-        records=Table(columns=_UNMUTED_COLUMNS, rows=[(*name, ms) for name, ms in zip(names, left, strict=True)]),
     )

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.declarative.several import (
-    EVERY_TYPE,
     ContextsOptions,
     ContextView,
     StoreWithoutContext,
@@ -24,8 +23,6 @@ from kafka_quotas.cli.options.journal import Reason, recorder_for
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.plan_view import (
     CHANGE_COLUMNS,
-    RECORD_COLUMNS,
-    change_records,
     changes_table,
     print_radius,
     print_unmanaged,
@@ -35,6 +32,7 @@ from kafka_quotas.cli.output.plan_view import (
 )
 from kafka_quotas.cli.output.progress import ApplyProgress
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, View, print_listing, print_table, write
+from kafka_quotas.cli.output.schemas.catalogue import CONTEXTS_SUFFIX
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
 from kafka_quotas.cli.output.values import change_document
 from kafka_quotas.commands.declarative.apply import ApplyResult, apply_plan
@@ -111,7 +109,7 @@ def apply(
     if len(choices) > 1 and (plan is not None or how.watch is not None):
         what = "a plan is of one store" if plan is not None else "--watch is about one store"
         raise UsageError(what, hint="name one context")
-    check_columns(output, CHANGE_COLUMNS, RECORD_COLUMNS)
+    check_columns(output, "apply" if len(choices) == 1 else f"apply{CONTEXTS_SUFFIX}", CHANGE_COLUMNS)
     recorders = [recorder_for("apply", reason=how.reason) for _ in choices]  # each entry of the journal has its own id
     if how.metrics is not None and how.watch is None:
         raise UsageError("--metrics needs --watch", hint="add --watch 30, for example")
@@ -120,8 +118,9 @@ def apply(
     if len(choices) > 1:
         unused = iter(recorders)
         view = ContextView(
+            noun="apply",
             report=partial(_report, choice=choices[0], output=output),
-            listing=partial(_listing, kinds=EVERY_TYPE),
+            listing=_listing,
             check=_report_failures,
         )
         run_each(choices, lambda each: _applied(each, desired_state, None, next(unused), how), view, output)
@@ -273,7 +272,7 @@ def _what_next(result: ApplyResult) -> str:
     return "change what was refused; what is done already is left as it is"
 
 
-def _listing(result: ApplyResult, kinds: Sequence[str] | None = None) -> Listing:
+def _listing(result: ApplyResult) -> Listing:
     found = result.declared
     return Listing(
         noun="apply",
@@ -291,5 +290,4 @@ def _listing(result: ApplyResult, kinds: Sequence[str] | None = None) -> Listing
             "not_owned": [] if found is None else [entity.to_mapping() for entity in found.not_owned],
         },
         table=changes_table(result.made),
-        records=change_records(result.made, kinds=kinds),
     )

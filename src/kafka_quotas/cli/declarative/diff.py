@@ -1,7 +1,6 @@
 """`kafka-quotas diff`: what differs between files of quotas and a store, and for whom that counts."""
 
 import sys
-from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.declarative.several import (
-    EVERY_TYPE,
     ContextsOptions,
     ContextView,
     StoreWithoutContext,
@@ -21,7 +19,6 @@ from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.declarative import DesiredOptions
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.plan_view import (
-    change_records,
     changes_table,
     print_radius,
     print_unmanaged,
@@ -76,9 +73,7 @@ def diff(
     if len(choices) > 1:
         if out is not None:
             raise UsageError("--out keeps the plan of one store", hint="name one context")
-        view = ContextView(
-            report=partial(_report, output=output), listing=partial(_listing, kinds=EVERY_TYPE), check=_accept
-        )
+        view = ContextView(noun="diff", report=partial(_report, output=output), listing=_listing, check=_accept)
         results = run_each(choices, partial(_differences, desired_state), view, output)
     else:
         results = [_differences(desired_state, choices[0])]
@@ -120,7 +115,7 @@ def _report(result: DiffResult, output: View) -> None:
         write(f"note: no differences from {result.store_url}", sys.stderr)
 
 
-def _listing(result: DiffResult, kinds: Sequence[str] | None = None) -> Listing:
+def _listing(result: DiffResult) -> Listing:
     found = result.declared
     return Listing(
         noun="diff",
@@ -134,5 +129,4 @@ def _listing(result: DiffResult, kinds: Sequence[str] | None = None) -> Listing:
             "not_owned": [entity.to_mapping() for entity in found.not_owned],
         },
         table=changes_table(found.plan.changes),
-        records=change_records(found.plan.changes, kinds=kinds),
     )

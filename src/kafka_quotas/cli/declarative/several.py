@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Final, Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.framework.help_page import STORE_HEADING
@@ -12,13 +12,11 @@ from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.stores import StoreOptions
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Column, Listing, Table, View, print_listing, shown_cell, write
+from kafka_quotas.cli.output.schemas.catalogue import CONTEXTS_SUFFIX, find_schema
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError, VerdictError
-from kafka_quotas.core.model.entity import ENTITY_TYPES, THRESHOLD_TYPES
 
 T = TypeVar("T")
 
-EVERY_TYPE: Final = (*ENTITY_TYPES, *THRESHOLD_TYPES)
-"""The entity types that have a column each, so that the rows of all contexts have the same columns."""
 StoreWithoutContext = Annotated[StoreOptions, Without("context")]
 
 
@@ -50,10 +48,12 @@ class ContextsOptions:
 class ContextView(Generic[T]):
     """How the result for one context is shown."""
 
+    noun: str
+    """The kind of document for one context."""
     report: Callable[[T], None]
     """Prints it for people."""
     listing: Callable[[T], Listing]
-    """Lists it for machines, with the same columns whatever the result."""
+    """Lists it for machines."""
     check: Callable[[T], None]
     """Raises a `KafkaQuotasError` if the result is a failure, after it was shown."""
 
@@ -92,35 +92,30 @@ def run_each(
                 listings.append((name, error))
             write(f"error: {name}: {shown_cell(error.message)}", sys.stderr)
     if listings:
-        print_listing(_joined(listings), output)
+        print_listing(_joined(listings, view.noun), output)
     if failed:
         hint = next((error.hint for error in failed if error.hint), None)
         raise VerdictError(f"{len(failed)} of {len(choices)} contexts failed", hint=hint)
     return results
 
 
-def _joined(listings: Sequence[tuple[str, Listing | KafkaQuotasError]]) -> Listing:
-    """Join the listings of the contexts, each row behind the name of its context."""
+def _joined(listings: Sequence[tuple[str, Listing | KafkaQuotasError]], noun: str) -> Listing:
+    """Join the listings of the contexts, those that failed with null in place of every field."""
     found = [(name, each) for name, each in listings if isinstance(each, Listing)]
+    fields = find_schema(noun).fields
     documents: list[Json] = [
         {"context": name, "error": None, **each.data}
         if isinstance(each, Listing)
-        else {"context": name, "error": {"message": each.message, "hint": each.hint}}
+        else {"context": name, "error": {"message": each.message, "hint": each.hint}, **dict.fromkeys(fields)}
         for name, each in listings
     ]
-    noun = found[0][1].noun if found else "none"
-    records = [(name, each.records or each.table) for name, each in found]
+    columns = found[0][1].table.columns if found else ()
     return Listing(
-        noun=f"{noun}-contexts",
+        noun=f"{noun}{CONTEXTS_SUFFIX}",
         data={"contexts": documents},
-        table=_behind_names([(name, each.table) for name, each in found]),
-        records=_behind_names(records),
-    )
-
-
-def _behind_names(tables: Sequence[tuple[str, Table]]) -> Table:
-    columns = tables[0][1].columns if tables else ()
-    return Table(
-        columns=(Column(title="context", whole=True), *columns),
-        rows=[(name, *row) for name, table in tables for row in table.rows],
+        table=Table(
+            columns=(Column(title="context", whole=True), *columns),
+            rows=[(name, *row) for name, each in found for row in each.table.rows],
+        ),
+        apart=True,
     )

@@ -14,6 +14,7 @@ from kafka_quotas.cli.completion import COMPLETE_VARIABLE
 from kafka_quotas.cli.completion.command import completion_script
 from kafka_quotas.cli.docs.config_page import config_documents
 from kafka_quotas.cli.docs.man_page import man_page, page_name
+from kafka_quotas.cli.docs.output_page import output_documents
 from kafka_quotas.cli.docs.reference_page import reference_pages
 from kafka_quotas.cli.docs.topic_pages import topic_pages
 from kafka_quotas.cli.framework.lazy_group import Command, walk_commands
@@ -43,6 +44,7 @@ def documents() -> dict[Path, str]:
         | reference
         | config_documents(run)
         | topic_pages(commands())
+        | output_documents()
         | {
             COMPLETIONS_FOLDER / f"{PROGRAM}.bash": completion_script("bash"),
             COMPLETIONS_FOLDER / f"{PROGRAM}.fish": completion_script("fish"),

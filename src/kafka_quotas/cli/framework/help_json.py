@@ -12,6 +12,7 @@ from kafka_quotas.cli.framework.help_page import Parameter, argument_name, param
 from kafka_quotas.cli.framework.lazy_group import walk_commands
 from kafka_quotas.cli.output.json_text import Json, json_text
 from kafka_quotas.cli.output.render import SCHEMA_PREFIX, View
+from kafka_quotas.cli.output.schemas.catalogue import documents_of
 
 SCHEMA = f"{SCHEMA_PREFIX}.help/1"
 
@@ -36,6 +37,7 @@ def _command(command: TyperCommand | TyperGroup, context: Any) -> dict[str, Json
         ],
         "examples": [{"purpose": each.purpose, "commands": [*each.commands]} for each in examples_of(path)],
         "commands": [f"{path} {name}" for name in children],
+        "documents": documents_of(path.partition(" ")[2]),
     }
 
 

@@ -1,6 +1,7 @@
 """`kafka-quotas help`: the help of a command, and topics that many commands share."""
 
 import sys
+from operator import itemgetter
 from typing import Annotated, Any, Final
 
 import typer
@@ -8,7 +9,9 @@ from typer.core import TyperGroup
 
 from kafka_quotas.cli.framework.lazy_group import LazyGroup
 from kafka_quotas.cli.output.colour import BOLD, coloured
+from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import write
+from kafka_quotas.cli.output.schemas.catalogue import every_schema, json_schema
 from kafka_quotas.core.errors import UsageError
 
 ENVIRONMENT: Final = (
@@ -77,19 +80,26 @@ TOPICS: Final[dict[str, tuple[str, tuple[tuple[str, str], ...], str]]] = {
         UNITS,
         "Values are exact: a fraction of a byte is an error. Limits hold per broker, not per cluster.",
     ),
+    "schemas": (
+        "The documents of --output json and yaml, and the commands that print them:",
+        (),
+        "kafka-quotas help schemas NAME prints the JSON schema of one. CSV has the rows of the same documents.",
+    ),
 }
-"""What a topic says: a sentence, its rows, and a closing remark."""
+"""What a topic says: a sentence, its rows, and a closing remark. The rows of schemas are those of the catalogue."""
 
 
 Words = Annotated[list[str] | None, typer.Argument(metavar="WORD", help="A topic, or the words of a command.")]
 
 
 def help_(ctx: typer.Context, words: Words = None) -> None:
-    """Show the help of a command, or explain a topic: stores, environment, exit-codes, units."""
+    """Show the help of a command, or explain a topic: stores, environment, exit-codes, units, schemas."""
     if not words:
         write(f"{ctx.find_root().get_help()}\n\n{_topics(ctx)}", sys.stdout)
     elif words[0] in TOPICS and len(words) == 1:
         write(_topic(ctx, words[0]), sys.stdout)
+    elif words[0] == "schemas" and len(words) == 2:
+        write(json_text(json_schema(words[1])), sys.stdout)
     else:
         write(_command_context(ctx.find_root(), words).get_help(), sys.stdout)
 
@@ -103,6 +113,7 @@ def _topics(ctx: typer.Context) -> str:
 
 def _topic(ctx: typer.Context, name: str) -> str:
     intro, rows, remark = TOPICS[name]
+    rows = rows or tuple((noun, ", ".join(each.commands)) for noun, each in sorted(every_schema(), key=itemgetter(0)))
     formatter = ctx.make_formatter()
     formatter.write_text(coloured(intro, BOLD, sys.stdout))
     formatter.write_paragraph()

@@ -39,7 +39,6 @@ def _summary(result: DoctorResult) -> str:
 
 
 def _listing(result: DoctorResult) -> Listing:
-    rows = [(each.severity.value, each.check, each.about, each.sentence, each.remedy) for each in result.findings]
     return Listing(
         noun="doctor",
         items="findings",
@@ -51,7 +50,6 @@ def _listing(result: DoctorResult) -> Listing:
         },
         table=Table(
             columns=columns("severity!, about, finding, remedy"),
-            rows=[(severity, *about) for severity, _check, *about in rows],
+            rows=[(each.severity.value, each.about, each.sentence, each.remedy) for each in result.findings],
         ),
-        records=Table(columns=columns("severity, check, about, finding, remedy"), rows=rows),
     )

@@ -16,7 +16,6 @@ from kafka_quotas.cli.output.render import (
     View,
     columns,
     is_terminal,
-    plain_columns,
     print_listing,
     write,
 )
@@ -32,9 +31,6 @@ from kafka_quotas.core.model.value_format import (
 )
 
 _COLUMNS = columns("client, quota!, broker, rate>!, limit>!, used>!, throttled>!, level>")
-_RECORD_TITLES = ("user", "client-id", "key", "broker", "rate", "limit", "share", "throttle_ms", "level", "entity")
-_MINUTE_TITLES = ("throttled_times", "throttled_total_ms", "throttled_share")
-_RECORDS = plain_columns((*_RECORD_TITLES, *_MINUTE_TITLES))
 
 
 @option_group("Live table")
@@ -62,7 +58,7 @@ def top(*, asked: TopOptions, source: UsageOptions, store: StoreOptions, output:
         for note in result.notes:
             write(note if note.startswith(" ") else f"note: {note}", sys.stderr)
         return
-    check_columns(output, _COLUMNS, _RECORDS)
+    check_columns(output, "top", _COLUMNS)
     _live(source, choice, asked.sort, output, interval_s=asked.interval)
 
 
@@ -115,7 +111,6 @@ def _listing(result: TopResult) -> Listing:
             rows=[_cells(row) for row in result.rows],
             caption=f"{result.origin}: {format_count(len(result.rows), 'bucket')}, {held}{more}",
         ),
-        records=Table(columns=_RECORDS, rows=[_record(row) for row in result.rows]),
     )
 
 
@@ -133,21 +128,11 @@ def _cells(row: TopRow) -> list[Cell]:
     ]
 
 
-def _record(row: TopRow) -> list[Cell]:
-    usage = row.usage
-    limit = plain_value(usage.key, row.limit)
-    entity = None if row.entity is None else str(row.entity)
-    who = [usage.user, usage.client_id, usage.key, usage.broker]
-    recent = usage.last_minute
-    minute = [None] * len(_MINUTE_TITLES) if recent is None else [recent.times, recent.total_ms, recent.share]
-    return [*who, usage.observed, limit, row.share, usage.throttle_ms, row.level, entity, *minute]
-
-
 def _data(row: TopRow) -> dict[str, Json]:
     usage = row.usage
     return {
         "user": usage.user,
-        "client-id": usage.client_id,
+        "client_id": usage.client_id,
         "key": usage.key,
         "limit": plain_value(usage.key, row.limit),
         "level": row.level,

@@ -105,7 +105,7 @@ def _listing(result: TreeResult) -> Listing:
         items="quotas",
         data={"store": result.store_url, "quotas": [_data(quota) for quota in result.quotas]},
         table=Table(
-            columns=columns("key!, level>!, entity, value>!, stand!, shadowed by"),
+            columns=columns("key!, level>!, entity, value>!, status!, shadowed by"),
             rows=[
                 (
                     quota.key,
@@ -127,6 +127,6 @@ def _data(quota: StoredQuotaStatus) -> dict[str, Json]:
         "level": quota.level,
         "entity": quota.entity.to_mapping(),
         "value": plain_value(quota.key, quota.limit),
-        "stand": quota.status.value,
+        "status": quota.status.value,
         "shadowed_by": None if quota.shadowed_by is None else quota.shadowed_by.to_mapping(),
     }

@@ -20,7 +20,6 @@ from kafka_quotas.cli.output.render import (
     Table,
     columns,
     folded,
-    plain_columns,
     print_listing,
     write,
 )
@@ -42,8 +41,6 @@ from kafka_quotas.core.resolution.usage import share_used, with_headroom
 app = typer.Typer(add_completion=False)
 
 _COLUMNS = columns("quota!, limit>!, set on, broker, observed>!, used>!, throttled>!")
-_RECORDS = ("key", "limit", "level", "entity", "broker", "observed", "share", "throttle_ms", "ends_at")
-_MINUTE = ("throttled_times", "throttled_total_ms", "throttled_share")
 
 
 @app.command(cls=EntityCommand)
@@ -130,7 +127,7 @@ def _listing(result: WhyResult) -> Listing:
         data={
             "store": result.store_url,
             "source": result.origin,
-            "client": {"user": result.user, "client-id": result.client_id},
+            "client": {"user": result.user, "client_id": result.client_id},
             "throttled_by": None if culprit is None else culprit.quota.key.name,
             "answers": [_data(answer) for answer in result.answers],
             "verdict": list(verdict(result)),
@@ -140,10 +137,6 @@ def _listing(result: WhyResult) -> Listing:
             columns=_COLUMNS,
             rows=[row for answer in result.answers for row in _rows(answer)],
             caption=f"{client_text(result.user, result.client_id)}, by {result.origin}",
-        ),
-        records=Table(
-            columns=plain_columns((*_RECORDS, *_MINUTE)),
-            rows=[row for answer in result.answers for row in _records(answer)],
         ),
     )
 
@@ -160,20 +153,6 @@ def _rows(answer: KeyAnswer) -> Iterator[list[Cell]]:
         used = format_share(share_used(usage.observed, answer.limit))
         figures = [usage.broker, format_rate(key, usage.observed), used, throttled_text(usage)]
         yield [*(["", "", ""] if number else head), *figures]
-
-
-def _records(answer: KeyAnswer) -> Iterator[list[Cell]]:
-    """Yield the same rows for machines, each complete in itself."""
-    quota = answer.quota
-    limit = plain_value(quota.key.name, answer.limit)
-    head: list[Cell] = [quota.key.name, limit, quota.level, None if quota.entity is None else str(quota.entity)]
-    for usage in answer.usages:
-        share = share_used(usage.observed, answer.limit)
-        recent = usage.last_minute
-        minute: list[Cell] = [None] * 3 if recent is None else [recent.times, recent.total_ms, recent.share]
-        yield [*head, usage.broker, usage.observed, share, usage.throttle_ms, answer.ends_at, *minute]
-    if not answer.usages:
-        yield [*head, None, None, None, None, answer.ends_at, None, None, None]
 
 
 def _data(answer: KeyAnswer) -> dict[str, Json]:

@@ -16,6 +16,7 @@ from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.page import load_page
 from kafka_quotas.cli.load_test.views.view import print_load
 from kafka_quotas.cli.options.stores import OutputForm
+from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Cell, Listing, Output, Table, columns, folded, print_listing, write
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.judge.comparison import ComparisonOutcome, Difference, Limits, RunComparison, state_of
@@ -174,8 +175,8 @@ def _states(results: Sequence[LoadResult]) -> str:
     return str(state_of(results)) if len(results) == 1 else f"{len(results)} runs, {state_of(results)}"
 
 
-def _bounds(interval: Interval | None) -> list[float] | None:
-    return None if interval is None else [round(interval.low, 6), round(interval.high, 6)]
+def _bounds(interval: Interval | None) -> dict[str, Json] | None:
+    return None if interval is None else {"low": round(interval.low, 6), "high": round(interval.high, 6)}
 
 
 def _shown(comparison: RunComparison) -> list[Difference]:

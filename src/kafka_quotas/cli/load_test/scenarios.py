@@ -17,7 +17,6 @@ from kafka_quotas.cli.output.render import (
     Output,
     Table,
     columns,
-    plain_columns,
     print_listing,
     write,
 )
@@ -72,10 +71,6 @@ def list_(*, output: ListingView = TABLE_VIEW) -> None:
                 columns=columns("scenario!, needs!, s>, shows"),
                 rows=[[each.name, _needs(each), round(seconds_under_load(each)), each.title] for each in scenarios],
                 caption="s: seconds under load; run one with: kafka-quotas load-test run SCENARIO",
-            ),
-            records=Table(
-                columns=plain_columns(_document(scenarios[0])),
-                rows=[list(_document(each).values()) for each in scenarios],
             ),
         ),
         output,
@@ -168,10 +163,6 @@ def _validation_listing(check: ScenarioCheck) -> Listing:
             columns=columns("stands against it, what to do"),
             rows=[(each.message, each.hint or "") for each in check.findings],
             caption=_validation_caption(check),
-        ),
-        records=Table(
-            columns=columns("scenario, message, hint"),
-            rows=[(check.name, each.message, each.hint or "") for each in check.findings],
         ),
         items="obstacles",
     )

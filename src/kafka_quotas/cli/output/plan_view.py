@@ -5,12 +5,12 @@ import sys
 from collections.abc import Sequence
 
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Cell, Column, Table, columns, plain_columns, print_table, write
-from kafka_quotas.cli.output.values import change_cells, entity_cells, plain_value, record_kinds, short_key
+from kafka_quotas.cli.output.render import Table, columns, print_table, write
+from kafka_quotas.cli.output.values import change_cells, plain_value, short_key
 from kafka_quotas.commands.declarative.plan import DeclaredPlan
 from kafka_quotas.core.changes.blast_radius import Affected, BlastRadius, ClientQuotas
 from kafka_quotas.core.changes.plan import PlannedChange
-from kafka_quotas.core.model.entity import ENTITY_TYPES, Entity
+from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.value_format import format_count, format_quota
 
 CHANGE_COLUMNS = columns("mark!, entity, key!, old>, new>")
@@ -21,14 +21,6 @@ _VERBS = {"+": "add", "~": "change", "-": "remove"}
 """What each mark of a change stands for."""
 
 
-def record_columns(kinds: Sequence[str]) -> tuple[Column, ...]:
-    """Return the columns of changes for machines."""
-    return plain_columns((*kinds, "defaults", "key", "old", "new"))
-
-
-RECORD_COLUMNS = record_columns(ENTITY_TYPES)
-
-
 def changes_table(changes: Sequence[PlannedChange], *, limit: int = 0) -> Table:
     """List the changes for people, at most `limit` of them (0: all)."""
     shown = changes[:limit] if limit else changes
@@ -37,19 +29,6 @@ def changes_table(changes: Sequence[PlannedChange], *, limit: int = 0) -> Table:
         rows=[(_mark(each), *change_cells(each)) for each in shown],
         caption=_cut(len(changes), len(shown)),
     )
-
-
-def change_records(changes: Sequence[PlannedChange], *, kinds: Sequence[str] | None = None) -> Table:
-    """Return the changes for machines.
-
-    The entity types in `kinds` have a column each; None stands for those that occur.
-    """
-    kinds = record_kinds(each.entity for each in changes) if kinds is None else kinds
-    rows: list[tuple[Cell, ...]] = []
-    for each in changes:
-        values = (plain_value(each.key, each.old), plain_value(each.key, each.new))
-        rows.append((*entity_cells(each.entity, kinds), each.key, *values))
-    return Table(columns=record_columns(kinds), rows=rows)
 
 
 def radius_table(radius: BlastRadius, *, limit: int = 0) -> Table:

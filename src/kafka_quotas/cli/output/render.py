@@ -11,8 +11,8 @@ from typing import TextIO
 
 from kafka_quotas.cli.output.colour import coloured_message
 from kafka_quotas.cli.output.json_text import Json, json_line, json_text
-from kafka_quotas.cli.output.selection import selected
-from kafka_quotas.cli.output.table import Cell, Column, Listing, Table, columns, plain_columns
+from kafka_quotas.cli.output.selection import records_of, selected
+from kafka_quotas.cli.output.table import SCHEMA_PREFIX, Cell, Column, Listing, Table, columns, plain_columns
 from kafka_quotas.cli.output.view import TABLE_VIEW, Output, View
 from kafka_quotas.core.model.value_format import format_number
 
@@ -42,8 +42,8 @@ __all__ = [  # a command makes and prints listings by this one import
     "write",
     "yaml_text",
 ]
-SCHEMA_PREFIX = "kafka-quotas"
 _WIDTH = 80
+_ODD_LINE_ENDS = frozenset("\x85\u2028\u2029")
 
 
 def print_listing(listing: Listing, output: View | Output) -> None:
@@ -66,7 +66,7 @@ def _print_form(listing: Listing, form: Output) -> None:
         case Output.YAML:
             text = yaml_text(envelope(listing), ascii_only=not takes_every_letter(sys.stdout))
         case Output.CSV:
-            text = csv_text(listing.records or listing.table)
+            text = csv_text(records_of(listing))
         case Output.MARKDOWN:
             text = plain_text(listing.table, style="pipe")
         case Output.TABLE:
@@ -159,7 +159,7 @@ class RowStream:
             case Output.YAML:
                 return "---\n" + yaml_text(envelope(part), ascii_only=ascii_only)
             case Output.CSV:
-                return self._without_header(csv_text(part.records or part.table), header_lines=1)
+                return self._without_header(csv_text(records_of(part)), header_lines=1)
             case Output.MARKDOWN:
                 return self._without_header(plain_text(part.table, style="pipe"), header_lines=2)
             case Output.TABLE:
@@ -188,11 +188,14 @@ def csv_text(table: Table) -> str:
     import csv  # noqa: PLC0415 - one form of several
     import io  # noqa: PLC0415
 
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([column.title for column in table.columns])
-    writer.writerows([cell_text(cell) for cell in row] for row in table.rows)
-    return text.getvalue()
+    header = [column.title for column in table.columns]
+    lines = []
+    for cells in (header, *([cell_text(cell) for cell in row] for row in table.rows)):
+        line = io.StringIO()
+        # The writer quotes a carriage return only where it ends lines by one itself.
+        csv.writer(line, lineterminator="\r\n").writerow(cells)
+        lines.append(line.getvalue().removesuffix("\r\n") + "\n")
+    return "".join(lines)
 
 
 def yaml_text(value: Json, *, ascii_only: bool = False) -> str:
@@ -213,7 +216,13 @@ def yaml_text(value: Json, *, ascii_only: bool = False) -> str:
         kind = "float" if "." in text else "int" if text[-1].isdigit() else "str"
         return dumper.represent_scalar(f"tag:yaml.org,2002:{kind}", text)
 
+    def whole(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+        # Between single quotes the emitter leaves line ends of Unicode as they are, which are read back as blanks.
+        style = '"' if not _ODD_LINE_ENDS.isdisjoint(text) else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
     PlainNumbers.add_representer(float, plain)
+    PlainNumbers.add_representer(str, whole)
     return yaml.dump(
         value, Dumper=PlainNumbers, sort_keys=False, allow_unicode=not ascii_only, default_flow_style=False
     )
@@ -234,4 +243,6 @@ def cell_text(cell: Cell) -> str:
     """Format a cell as text, None as an empty cell."""
     if cell is None:
         return ""
+    if isinstance(cell, bool):
+        return str(cell).lower()
     return cell if isinstance(cell, str) else format_number(cell)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.table import Cell, Column, Listing, Table
+from kafka_quotas.cli.output.table import Cell, Column, Listing, Table, plain_columns
 from kafka_quotas.cli.output.view import Output, View
 from kafka_quotas.core.errors import UsageError
 
@@ -23,7 +23,23 @@ def selected(listing: Listing, view: View) -> tuple[Listing, int]:
     whole = _with_columns(listing, view) if view.columns else listing
     if not view.limit:
         return whole, 0
+    if view.form is Output.CSV:
+        whole = replace(whole, records=records_of(whole))
     return _first(whole, view.limit), _beyond(whole, view.form, view.limit)
+
+
+def records_of(listing: Listing) -> Table:
+    """Return the rows for machines, which the schema of the listing's noun says if the listing doesn't."""
+    if listing.records is not None:
+        return listing.records
+    # Most runs print a table or a document.
+    from kafka_quotas.cli.output.schemas.catalogue import find_schema  # noqa: PLC0415
+    from kafka_quotas.cli.output.schemas.flat import flat_rows, headers  # noqa: PLC0415
+
+    schema = find_schema(listing.noun)
+    if listing.rows is not None:
+        schema = replace(schema, rows=listing.rows)
+    return Table(columns=plain_columns(headers(schema)), rows=flat_rows(schema, listing.data))
 
 
 def _beyond(listing: Listing, form: Output, limit: int) -> int:
@@ -35,16 +51,23 @@ def _beyond(listing: Listing, form: Output, limit: int) -> int:
     return max(0, rows - limit)
 
 
-def check_columns(view: View, *tables: Sequence[Column]) -> None:
-    """Check that every column of the view is one of these.
+def check_columns(view: View, noun: str, *tables: Sequence[Column]) -> None:
+    """Check that every column of the view is one of these, or one that machines get of such a document.
 
     Commands that change a store call it first.
 
     Raises:
         UsageError: The view names an unknown column.
     """
+    if not view.columns:
+        return
+    from kafka_quotas.cli.output.schemas.catalogue import find_schema  # noqa: PLC0415 - as above
+    from kafka_quotas.cli.output.schemas.flat import headers  # noqa: PLC0415 - as above
+
     for name in view.columns:
-        _find(name, [Table(columns=columns, rows=()) for columns in tables])
+        _find(
+            name, [Table(columns=columns, rows=()) for columns in (*tables, plain_columns(headers(find_schema(noun))))]
+        )
 
 
 def _with_columns(listing: Listing, view: View) -> Listing:
@@ -52,24 +75,23 @@ def _with_columns(listing: Listing, view: View) -> Listing:
     found = [_find(name, people) for name in view.columns]
     exact = [_find(name, machines) for name in view.columns]
     rows = _cells(exact)
-    titles = [column.title.replace(" ", "_") for _, _, column in exact]
+    titles = [_named(column.title) for _, _, column in exact]
     documents: list[Json] = [dict(zip(titles, row, strict=True)) for row in rows]
     return Listing(
         noun=f"{listing.noun}.rows",
         data={"rows": documents},
         table=Table(columns=[column for _, _, column in found], rows=_cells(found), caption=listing.table.caption),
-        records=Table(columns=[column for _, _, column in exact], rows=rows),
+        records=Table(columns=plain_columns(titles), rows=rows),
         items="rows",
     )
 
 
 def _tables(listing: Listing) -> tuple[list[Table], list[Table]]:
     """Return the tables to look for columns in, for people and for machines."""
-    if listing.records is None:
-        return [listing.table], [listing.table]
+    records = records_of(listing)
     if listing.apart:
-        return [listing.records], [listing.records]
-    return [listing.table, listing.records], [listing.records, listing.table]
+        return [records], [records]
+    return [listing.table, records], [records, listing.table]
 
 
 _Found = tuple[Table, int, Column]
@@ -79,16 +101,16 @@ def _find(name: str, tables: Sequence[Table]) -> _Found:
     known: dict[str, _Found] = {}
     for table in tables:
         for index, column in enumerate(table.columns):
-            known.setdefault(_spelled(column.title), (table, index, column))
-    found = known.get(_spelled(name))
+            known.setdefault(_named(column.title), (table, index, column))
+    found = known.get(_named(name))
     if found is None:
-        titles = ", ".join(column.title.replace(" ", "-") for _, _, column in known.values())
-        raise UsageError(f"unknown column: {name!r}", hint=f"the columns are {titles}")
+        raise UsageError(f"unknown column: {name!r}", hint=f"the columns are {', '.join(known)}")
     return found
 
 
-def _spelled(title: str) -> str:
-    return title.lower().replace(" ", "-").replace("_", "-")
+def _named(title: str) -> str:
+    """Return a title as machines spell it: `in_words`."""
+    return title.lower().replace(" ", "_").replace("-", "_")
 
 
 def _cells(found: list[_Found]) -> list[list[Cell]]:

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from kafka_quotas.cli.output.json_text import Json
 
+SCHEMA_PREFIX: Final = "kafka-quotas"
+"""What the name of every schema begins with."""
 Cell = str | int | float | None
 
 
@@ -48,10 +51,13 @@ class Listing:
     data: Mapping[str, Json]
     """The document of JSON and YAML."""
     table: Table
-    """The rows for people, and for machines without `records`."""
+    """The rows for people."""
     records: Table | None = None
-    """The rows for CSV where machines need other columns, in the order of `table` unless `apart`."""
+    """The rows for machines where the schema of `noun` doesn't say them: a part that was selected of a listing."""
     version: int = 1
     items: str | None = None
     """The list in `data` that a limit shortens."""
     apart: bool = False
+    """Whether people and machines have other rows, so that no row has columns of both."""
+    rows: tuple[str, ...] | None = None
+    """What in `data` the rows for machines are, in place of what the schema says."""

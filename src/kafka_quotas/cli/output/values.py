@@ -1,11 +1,10 @@
 """What listings show of entities, keys and changes, and values as plain numbers."""
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.core.changes.plan import PlannedChange
-from kafka_quotas.core.model.entity import ENTITY_TYPES, THRESHOLD_TYPES, Entity, shown_name
+from kafka_quotas.core.model.entity import shown_name
 from kafka_quotas.core.model.quota_key import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -13,7 +12,7 @@ from kafka_quotas.core.model.quota_key import (
     REQUEST_PERCENTAGE,
 )
 from kafka_quotas.core.model.recent_throttling import RecentThrottling
-from kafka_quotas.core.model.threshold import STORED_KEYS, is_threshold_entity
+from kafka_quotas.core.model.threshold import STORED_KEYS
 from kafka_quotas.core.model.value_format import (
     format_duration_ms,
     format_quota,
@@ -60,20 +59,6 @@ def finding_document(finding: "Finding") -> dict[str, Json]:
         "finding": finding.sentence,
         "remedy": finding.remedy,
     }
-
-
-def entity_cells(entity: Entity, kinds: Iterable[str]) -> tuple[str | None, ...]:
-    """Return the entity's name of each type, and the types of which it has the default.
-
-    None means that it has no part of the type, or its default: in CSV an empty name alone is ambiguous.
-    """
-    names = entity.to_mapping()
-    return (*(names.get(kind) for kind in kinds), " ".join(kind for kind, name in entity.parts if name is None))
-
-
-def record_kinds(entities: Iterable[Entity]) -> Sequence[str]:
-    """Return the entity types of Kafka's quotas, and those of thresholds if any entity has one."""
-    return (*ENTITY_TYPES, *THRESHOLD_TYPES) if any(map(is_threshold_entity, entities)) else ENTITY_TYPES
 
 
 _SHORT = {

@@ -111,6 +111,7 @@ def demand_listing(result: RecommendResult, name: str) -> Listing:
     return Listing(
         noun="pipeline-recommend-explain",
         data={"name": name, "quotas": [_document(advice, each) for advice, each in demands]},
+        apart=True,
         items="quotas",
         table=Table(
             columns=_TRIED_COLUMNS,
@@ -191,7 +192,7 @@ def _document(advice: Advice, demand: Demand) -> dict[str, Json]:
         "default": advice.default,
         "override": limit,
         "why": _why(advice, demand),
-        "needed": demand.needed(advice.tolerance.time_share),
+        "needed_most": demand.needed(advice.tolerance.time_share),
         "brokers": [
             {
                 "broker_id": each.broker_id,

@@ -16,7 +16,6 @@ from kafka_quotas.cli.output.render import (
     Listing,
     Table,
     columns,
-    plain_columns,
     print_listing,
     write,
 )
@@ -183,7 +182,6 @@ def _listing(result: ReplayResult, request: ReplayRequest) -> Listing:
         },
         items="rows",
         table=Table(columns=_COLUMNS, rows=[_cells(row) for row in found], caption=f"{counted}{left}\n{models}"),
-        records=Table(columns=plain_columns(records), rows=[[row[name] for name in records] for row in found]),
     )
 
 

@@ -15,7 +15,6 @@ from kafka_quotas.cli.output.render import (
     Table,
     View,
     columns,
-    plain_columns,
     print_listing,
     write,
 )
@@ -96,7 +95,6 @@ def _listing(result: UsageResult, source: str, view: View) -> Listing:
             caption=f"{result.events.count:,} events in {result.events.seconds:,} s, {len(rows):,} buckets{left}; "
             f"limits of {source}",
         ),
-        records=Table(columns=plain_columns(names), rows=[[row[name] for name in names] for row in shown]),
     )
 
 

@@ -27,7 +27,7 @@ from kafka_quotas.cli.output.render import (
     write,
 )
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
-from kafka_quotas.cli.output.values import change_cells, finding_document, plain_value
+from kafka_quotas.cli.output.values import change_cells, change_document, finding_document, plain_value
 from kafka_quotas.cli.quotas.exempt import Exempt, exempt_user, exempted_user
 from kafka_quotas.commands.quotas.alter import AlterResult
 from kafka_quotas.commands.quotas.alter import alter as run_alter
@@ -93,7 +93,7 @@ def alter(
     parts = selected_parts(named, ctx.meta[ORDER])
     choice = store.choose()
     _check_allow_invalid(choice, wanted.allow_invalid)
-    check_columns(output, _COLUMNS)
+    check_columns(output, "exempt" if wanted.exempt else "alter", _COLUMNS)
     recorder, for_ms = recorder_for("alter", reason=wanted.reason), parse_for_ms(wanted.for_)
     if wanted.exempt:
         user = exempted_user(parts, with_changes=wanted.names_changes)
@@ -176,10 +176,6 @@ def _print_findings(result: AlterResult) -> None:
 
 
 def _listing(result: AlterResult) -> Listing:
-    rows = [
-        (change.key, plain_value(change.key, change.old), plain_value(change.key, change.new))
-        for change in result.changes
-    ]
     return Listing(
         noun="alter",
         items="changes",
@@ -188,17 +184,23 @@ def _listing(result: AlterResult) -> Listing:
             "dry_run": result.dry_run,
             "checked_by": ["client", "broker"] if result.checked_by_broker else ["client"],
             "entity": result.entity.to_mapping(),
-            "changes": [{"key": key, "old": old, "new": new} for key, old, new in rows],
+            "changes": [change_document(change) for change in result.changes],
             "findings": [finding_document(finding) for finding in result.findings],
-            **_affected(result),
+            "affected": _affected(result),
         },
-        table=Table(columns=_COLUMNS, rows=rows),
+        table=Table(
+            columns=_COLUMNS,
+            rows=[
+                (change.key, plain_value(change.key, change.old), plain_value(change.key, change.new))
+                for change in result.changes
+            ],
+        ),
     )
 
 
-def _affected(result: AlterResult) -> dict[str, Json]:
+def _affected(result: AlterResult) -> Json:
     if result.radius is None:
-        return {}
+        return None
     from kafka_quotas.cli.output.plan_view import radius_documents  # noqa: PLC0415 - only a dry run pays for it
 
-    return {"affected": radius_documents(result.radius)}
+    return radius_documents(result.radius)

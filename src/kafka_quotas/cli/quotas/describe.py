@@ -19,11 +19,10 @@ from kafka_quotas.cli.output.render import (
     Table,
     View,
     columns,
-    plain_columns,
     print_listing,
     write,
 )
-from kafka_quotas.cli.output.values import entity_cells, plain_value, record_kinds
+from kafka_quotas.cli.output.values import plain_value
 from kafka_quotas.cli.quotas.effective_options import EffectiveOptions, clients_asked, parse_history
 from kafka_quotas.cli.quotas.effective_view import print_effective
 from kafka_quotas.commands.quotas.cluster import look_at_cluster
@@ -92,7 +91,6 @@ def _effective(
 
 def _listing(result: DescribeResult) -> Listing:
     quotas = [(entry.entity, key, value) for entry in result.entries for key, value in sorted(entry.quotas.items())]
-    kinds = record_kinds(entry.entity for entry in result.entries)
     return Listing(
         noun="quotas",
         items="entries",
@@ -110,9 +108,5 @@ def _listing(result: DescribeResult) -> Listing:
             rows=[
                 (str(entity), key, plain_value(key, value), format_quota(key, value)) for entity, key, value in quotas
             ],
-        ),
-        records=Table(
-            columns=plain_columns((*kinds, "defaults", "key", "value")),
-            rows=[(*entity_cells(entity, kinds), key, plain_value(key, value)) for entity, key, value in quotas],
         ),
     )

@@ -42,7 +42,7 @@ class EffectiveOptions:
     )
     clients: Path | None = option(
         "--clients FILE",
-        help="With --effective: answer for the clients of a CSV file with a header of user, client-id and ip.",
+        help="With --effective: answer for the clients of a CSV file with a header of user, client_id and ip.",
     )
     history: list[str] | None = option(
         "--history LEVELS",
@@ -150,13 +150,14 @@ def read_clients(path: Path) -> tuple[QuotaClient, ...]:
     return clients
 
 
-_HEADER = "it must be CSV in UTF-8 with a header of the columns user, client-id and ip, at least one of them"
+_HEADER = "it must be CSV in UTF-8 with a header of the columns user, client_id and ip, at least one of them"
 
 
 def _client(path: Path, number: int, row: dict[str, str | None]) -> QuotaClient:
-    if None in row or not set(row) <= {"user", "client-id", "ip"}:
+    row = {str(name).replace("-", "_"): text for name, text in row.items()}
+    if not set(row) <= {"user", "client_id", "ip"}:
         raise UsageError(f"{path}, line {number}: unknown columns", hint=_HEADER)
-    user, client_id, ip = row.get("user") or None, row.get("client-id"), row.get("ip") or None
+    user, client_id, ip = row.get("user") or None, row.get("client_id"), row.get("ip") or None
     if user is None and ip is None and not client_id:
         raise UsageError(f"{path}, line {number}: nobody is named", hint=_HEADER)
     return QuotaClient(user=user, client_id=client_id if user or client_id else None, ip=ip)

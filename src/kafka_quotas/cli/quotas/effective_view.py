@@ -17,7 +17,6 @@ from kafka_quotas.cli.output.render import (
     columns,
     folded,
     is_terminal,
-    plain_columns,
     print_listing,
     print_table,
     write,
@@ -159,7 +158,6 @@ def _listing(result: EffectiveResult) -> Listing:
             "clients": [_outcome_data(outcome, cluster, result.usages) for outcome in result.outcomes],
         },
         table=_many(result),
-        records=_records(result),
         items="clients",
         apart=True,
     )
@@ -201,25 +199,15 @@ def _odd(result: EffectiveResult) -> Iterator[str]:
                     yield f"warning: {outcome.client}: {quota.key.name}: {warning}"
 
 
-def _records(result: EffectiveResult) -> Table:
-    titles = ("user", "client-id", "ip", "any_other", "key", "limit", "level", "entity", "shared_with")
-    rows: list[list[Cell]] = []
-    for outcome in result.outcomes:
-        client = outcome.client
-        who: list[Cell] = [_text(client.user), _text(client.client_id), _text(client.ip), " ".join(_any_other(client))]
-        for quota in outcome.quotas:
-            level = None if quota.level is None else str(quota.level)
-            entity = None if quota.entity is None else str(quota.entity)
-            rows.append([*who, quota.key.name, _plain(quota), level, entity, quota.shared_with])
-    return Table(columns=plain_columns(titles), rows=rows)
-
-
 def _outcome_data(outcome: ClientOutcome, cluster: ClusterView | None, usages: Usages) -> dict[str, Json]:
     client = outcome.client
-    parts = (("user", client.user), ("client-id", client.client_id), ("ip", client.ip))
-    named: dict[str, Json] = {kind: _text(name) for kind, name in parts if name is not None}
     return {
-        "client": named | {"any_other": list(_any_other(client))},
+        "client": {
+            "user": _text(client.user),
+            "client_id": _text(client.client_id),
+            "ip": _text(client.ip),
+            "any_other": [kind.replace("-", "_") for kind in _any_other(client)],
+        },
         "quotas": [_quota_data(quota, cluster) | _usage_data(quota, usages) for quota in outcome.quotas],
     }
 
@@ -243,7 +231,7 @@ def _quota_data(quota: EffectiveQuota, cluster: ClusterView | None) -> dict[str,
 
 def _usage_data(quota: EffectiveQuota, usages: Usages) -> dict[str, Json]:
     if usages is None:
-        return {}
+        return {"usage": None}
     found = usage_under(quota, usages)
     return {"usage": [usage_data(usage, quota.limit if usage.limit is None else usage.limit) for usage in found]}
 

@@ -50,7 +50,7 @@ def migrate(*, asked: MigrateOptions, reason: Reason = None, output: ListingView
     What the target refuses is listed with its reason and ends in exit code 1; the rest is copied. What the target holds
     besides stays. Running it again does what is left.
     """
-    check_columns(output, _COLUMNS)
+    check_columns(output, "migration", _COLUMNS)
     with (
         closing(_chosen(asked.source, asked.from_command_config).open_existing()) as read,
         closing(_chosen(asked.target, asked.to_command_config).open(allow_invalid=asked.allow_invalid)) as written,

@@ -76,7 +76,7 @@ def revert(*, entry_id: EntryId = None, asked: RevertOptions, output: ListingVie
         return 0
     if asked.due:
         return _undo_due(asked.command_config, asked.reason, output, allow_invalid=asked.allow_invalid)
-    check_columns(output, DONE_COLUMNS if asked.yes else PROPOSED_COLUMNS)
+    check_columns(output, "revert", DONE_COLUMNS if asked.yes else PROPOSED_COLUMNS)
     entries = find_entries(open_journal(), entry_id or "")
     with closing(_store(store_of(entries), asked.command_config, allow_invalid=asked.allow_invalid)) as store:
         proposal = propose(store, entries, force=asked.force)
@@ -115,7 +115,7 @@ def _undo_due(command_config: Path | None, reason: str | None, output: View, *, 
 
     An unreachable store doesn't stop the others.
     """
-    check_columns(output, UNDONE_COLUMNS)
+    check_columns(output, "undone", UNDONE_COLUMNS)
     entries = open_journal().since_oldest_pending()
     results: list[RevertResult] = []
     failed = False

@@ -1,10 +1,10 @@
 """What is shown of the journal and of undoing."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, columns
-from kafka_quotas.cli.output.values import change_cells, change_document, plain_value
+from kafka_quotas.cli.output.render import Column, Listing, Table, columns
+from kafka_quotas.cli.output.values import change_cells, change_document
 from kafka_quotas.commands.quotas.revert import RevertProposal, RevertResult
 from kafka_quotas.core.changes.journal_entry import JournalEntry
 from kafka_quotas.core.changes.plan import PlannedChange
@@ -13,9 +13,6 @@ from kafka_quotas.core.clock import format_instant
 from kafka_quotas.stores.files.journal import JournalContent
 
 _SHOWN_CHANGES = 3
-_RECORD_COLUMNS = columns("id, time, command, user, store, entity, key, old, new, reason, undo_at, reverts, confirmed")
-
-
 PROPOSED_COLUMNS = columns("entity, key!, now>!, then>!, state")
 DONE_COLUMNS = columns("entity, key!, was>!, is to be>!, state")
 UNDONE_COLUMNS = columns("entity, key!, was>!, is>!, store")
@@ -36,7 +33,6 @@ def history_listing(result: JournalContent) -> Listing:
                 for entry in result.entries
             ],
         ),
-        records=Table(columns=_RECORD_COLUMNS, rows=[record for entry in result.entries for record in _records(entry)]),
     )
 
 
@@ -89,7 +85,7 @@ def _entry_document(entry: JournalEntry, settled: set[str]) -> dict[str, Json]:
         "id": entry.entry_id,
         "time": format_instant(entry.time_ms),
         "command": entry.command,
-        "user": entry.user,
+        "by": entry.user,
         "store": entry.store_url,
         "changes": [change_document(change) for change in entry.changes],
         "reason": entry.reason,
@@ -98,15 +94,6 @@ def _entry_document(entry: JournalEntry, settled: set[str]) -> dict[str, Json]:
         "reverted": entry.entry_id in settled,
         "confirmed": entry.confirmed,
     }
-
-
-def _records(entry: JournalEntry) -> Iterator[tuple[Cell, ...]]:
-    head = (entry.entry_id, format_instant(entry.time_ms), entry.command, entry.user, entry.store_url)
-    until = None if entry.undo_at_ms is None else format_instant(entry.undo_at_ms)
-    tail = (entry.reason, until, entry.reverts, "yes" if entry.confirmed else "no")
-    for change in entry.changes:
-        values = (plain_value(change.key, change.old), plain_value(change.key, change.new))
-        yield (*head, str(change.entity), change.key, *values, *tail)
 
 
 def _changes_in_words(entry: JournalEntry) -> str:

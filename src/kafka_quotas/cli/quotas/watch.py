@@ -10,15 +10,13 @@ import typer
 from kafka_quotas.cli.framework.commands import EntityCommand
 from kafka_quotas.cli.options.entity import ShortFilter, selected_filter
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
-from kafka_quotas.cli.output.plan_view import change_records
-from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, RowStream, Table, columns, plain_columns, warn, write
+from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, RowStream, Table, columns, warn, write
 from kafka_quotas.cli.output.selection import check_columns
 from kafka_quotas.cli.output.values import change_cells, change_document
 from kafka_quotas.commands.quotas.watch import RETRY_S, SeenChange, WatchBounds
 from kafka_quotas.commands.quotas.watch import watch as run_watch
 from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.errors import StoreUnreachableError, UsageError
-from kafka_quotas.core.model.entity import ENTITY_TYPES, THRESHOLD_TYPES
 from kafka_quotas.core.model.units import parse_duration_ms
 from kafka_quotas.system_clock import SystemClock
 
@@ -30,9 +28,6 @@ Duration = Annotated[
 ]
 
 _COLUMNS = columns("time, entity, key, change")
-_KINDS = (*ENTITY_TYPES, *THRESHOLD_TYPES)
-"""What a change may be about: the header stands before the first is seen."""
-_RECORDS = plain_columns(("time", *_KINDS, "defaults", "key", "old", "new"))
 
 
 @app.command(cls=EntityCommand)
@@ -50,7 +45,7 @@ def watch(
     journal (revert --list). A Kafka store is looked at every half second, so that changes in quick succession are seen
     as one. JSON is one document per line.
     """
-    check_columns(output, _COLUMNS, _RECORDS)
+    check_columns(output, "change", _COLUMNS)
     bounds = WatchBounds(count=count or output.limit or None, duration_s=_seconds(duration))
     choice = store.choose()
     with closing(choice.open()) as opened:
@@ -90,10 +85,8 @@ def _warn_lost(error: StoreUnreachableError) -> None:
 def _listing(seen: SeenChange, store_url: str) -> Listing:
     change, time_text = seen.change, format_instant(seen.time_ms)
     entity, key, old, new = change_cells(change)
-    (record,) = change_records([change], kinds=_KINDS).rows
     return Listing(
         noun="change",
         data={"time": time_text, "store": store_url, **change_document(change)},
         table=Table(columns=_COLUMNS, rows=[(time_text, entity, key, f"{old} -> {new}")]),
-        records=Table(columns=_RECORDS, rows=[(time_text, *record)]),
     )

@@ -20,6 +20,9 @@ from kafka_quotas.commands.throttle.arithmetic import Calculation, CalculatorAns
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import format_amount
 
+_NO_TABLE = Table(columns=(), rows=())
+"""People get several tables."""
+
 
 def print_answer(
     noun: str, answer: CalculatorAnswer, output: Output, *, window: QuotaWindow, window_origin: str
@@ -36,7 +39,7 @@ def print_answer(
             write(f"note: {note}", sys.stdout)
         return
     data = answer_data(answer, window=window, window_origin=window_origin)
-    print_listing(Listing(noun=noun, data=data, table=answer_records(answer)), output)
+    print_listing(Listing(noun=noun, data=data, table=_NO_TABLE), output)
 
 
 def print_tables(tables: Sequence[Table], output: Output) -> None:
@@ -75,14 +78,6 @@ def _arithmetic(calculation: Calculation) -> Table:
         columns=columns("figure, arithmetic, result>"),
         rows=[[step.name, step.arithmetic, format_amount(step.value, step.unit)] for step in calculation.steps],
         caption=calculation.title,
-    )
-
-
-def answer_records(answer: CalculatorAnswer) -> Table:
-    """Return one row per figure, for CSV."""
-    return Table(
-        columns=columns("method, figure, arithmetic, value, unit"),
-        rows=[[each.method, *_step(step).values()] for each in answer.calculations for step in each.steps],
     )
 
 

@@ -28,7 +28,6 @@ from kafka_quotas.commands.throttle.mutation import (
 from kafka_quotas.core.model.value_format import MS, format_amount
 from kafka_quotas.core.quotas.simulation import MUTATION_ALGORITHMS, Algorithm
 
-_RECORDS = columns("algorithm, admits_iff, level, unit, delay_ms, admitted_after_ms, retries, retried_ms")
 _FINE = 400
 """The number of steps of time in a chart."""
 _LEGEND = (
@@ -73,8 +72,7 @@ def print_comparison(comparison: AlgorithmComparison, output: Output, *, window_
         "algorithms": outcomes,
         "states": [_state_data(row) for row in comparison.states],
     }
-    table = Table(columns=_RECORDS, rows=[[outcome[column.title] for column in _RECORDS] for outcome in outcomes])
-    print_listing(Listing(noun="throttle-compare", data=data, table=table), output)
+    print_listing(Listing(noun="throttle-compare", data=data, table=_outcome_table(comparison)), output)
 
 
 def fine_series(comparison: AlgorithmComparison) -> list[Series]:

@@ -167,8 +167,8 @@ class _View:
         totals = _summary_data(summary)
         rows = [[name, value if isinstance(value, int | float) else str(value)] for name, value in totals.items()]
         table = Table(columns=columns("figure, value>"), rows=rows)
-        data: dict[str, Json] = {**self._head(), "summary": totals}
-        print_listing(Listing(noun=NOUN, data=data, table=table), self._output)
+        data: dict[str, Json] = {**self._head(), "decisions": None, "summary": totals}
+        print_listing(Listing(noun=NOUN, data=data, table=table, rows=("summary",)), self._output)
 
     def sentence(self, summary: SimulationSummary) -> str:
         """Return the totals in words."""

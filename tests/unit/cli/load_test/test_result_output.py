@@ -238,7 +238,7 @@ def test_repeats_are_compared_by_intervals(tmp_path: Path) -> None:
     assert (code, document["first"]["runs"], document["notes"]) == (0, 3, [])
     achieved = document["differences"][0]
     assert (achieved["metric"], achieved["outcome"]) == ("achieved", "undecided")
-    assert achieved["interval"][0] < -0.1 < achieved["change"] < achieved["interval"][1] < 0
+    assert achieved["interval"]["low"] < -0.1 < achieved["change"] < achieved["interval"]["high"] < 0
 
     code, out, _ = run_cli("load-test", "compare", *sides, "--max-rate-fall", "1%")
     assert (code, "95 %" in out, "WORSE: 2 of" in out) == (1, True, True)

@@ -1,8 +1,7 @@
 """The JSON of every command, field by field, as scripts rely on it.
 
-`json_envelopes.json` has the shape of each document. A command that takes --output and has none fails here: give it an
-example below and its shape there, or a line in `ELSEWHERE`. A field that goes, or means something else, makes a new
-version of the schema; a new one is added to the shape.
+A command that takes --output and has no schema fails here: give it one in `cli.output.schemas` and an example below, or
+a line in `ELSEWHERE`. A field that goes, or means something else, makes a new version of the schema.
 """
 
 import csv
@@ -17,7 +16,7 @@ import pytest
 import yaml
 from tests.support.load.filled import filled, named
 from tests.support.pipeline.events import events_folder, random_events
-from tests.support.processes.document_shape import shape
+from tests.support.processes.output_contract import check_document, expected_csv
 from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import new_store
 from typer.core import TyperOption
@@ -25,6 +24,8 @@ from typer.core import TyperOption
 from kafka_quotas.cli.docs.documentation import commands
 from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import envelope
+from kafka_quotas.cli.output.schemas.catalogue import every_schema
+from kafka_quotas.cli.output.selection import records_of
 from kafka_quotas.commands.insight.usage_source import UsageReading
 from kafka_quotas.commands.quotas.watch import SeenChange
 from kafka_quotas.core.changes.plan import PlannedChange
@@ -34,20 +35,15 @@ from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.loadtest.run.journal import RunHeader, open_journal
 
 ROOT = Path(__file__).parents[4]
-SHAPES: dict[str, Any] = json.loads(Path(__file__).with_name("json_envelopes.json").read_text(encoding="utf-8"))
+_RUNS = "tests/unit/loadtest/result/test_document.py"
 ELSEWHERE = {
-    "load-test produce": ("load-test/2", "tests/unit/loadtest/result/test_document.py"),
-    "load-test consume": ("load-test/2", "tests/unit/loadtest/result/test_document.py"),
-    "load-test run": ("load-test/2", "tests/unit/loadtest/result/test_document.py"),
-    "load-test requests": ("load-test/2", "tests/unit/loadtest/result/test_document.py"),
-    "load-test mutate": ("load-test/2", "tests/unit/loadtest/result/test_document.py"),
-    "load-test connect": ("load-test/2", "tests/unit/loadtest/result/test_document.py"),
-    "load-test report": ("load-test/2", "tests/unit/loadtest/result/test_document.py"),
-    "load-test merge": ("load-test/2", "tests/unit/loadtest/result/test_document.py"),
-    "load-test compare": ("load-comparison/1", "tests/unit/cli/load_test/test_result_output.py"),
-    "demo": ("load-test/2", "tests/unit/loadtest/result/test_document.py"),
+    **{f"load-test {name}": _RUNS for name in ("produce", "consume", "run", "requests", "mutate", "connect")},
+    **dict.fromkeys(("load-test report", "load-test merge", "demo"), _RUNS),
+    "load-test compare": "tests/unit/cli/load_test/test_result_output.py",
 }
-"""Documents that are pinned where a server or a load gives them: the noun and version of the schema, and the file."""
+"""The files that check documents where a server or a load gives them."""
+CHANGES_AT_EACH_RUN = ("alter", "alter, exempt", "revert, done", "apply", "migrate", "context test", "pipeline history")
+"""Examples whose second run finds what the first has done, or measures again."""
 RATE, SHARE = "producer_byte_rate", "request_percentage"
 EVENTS = str(ROOT / "examples" / "events-kip13.jsonl")
 EXAMPLES = {
@@ -123,7 +119,8 @@ def test_every_command_that_prints_documents_has_its_contract() -> None:
     covered = {name.partition(",")[0] for name in EXAMPLES} | set(BUILT) | set(ELSEWHERE)
     assert sorted(set(listings()) - covered) == [], "it needs an example, or a line in BUILT, and a shape"
     assert sorted(covered - set(listings())) == []
-    assert sorted(SHAPES) == sorted([*EXAMPLES, *BUILT])
+    known = {command.partition(" --")[0] for _, schema in every_schema() for command in schema.commands}
+    assert {name.partition(",")[0] for name in covered} <= {*known, "context show"}
 
 
 def _with_every_counter(result: Any) -> Any:
@@ -133,17 +130,16 @@ def _with_every_counter(result: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", BUILT)
-def test_what_a_server_tells_has_its_shape_too(name: str) -> None:
+def test_what_a_server_reports_follows_its_schema_too(name: str) -> None:
     make, result = map(named, BUILT[name])
-    document = json.loads(json_text(envelope(make(_with_every_counter(filled(result))))))
-    schema = document.pop("schema")
-    assert re.fullmatch(r"kafka-quotas\.[a-z-]+/1", schema)
-    assert json.dumps({"schema": schema, **shape(document)}, indent=1) == json.dumps(SHAPES[name], indent=1)
+    listing = make(_with_every_counter(filled(result)))
+    check_document(json.loads(json_text(envelope(listing))))
+    assert records_of(listing).rows, "it has rows for CSV"
 
 
-@pytest.mark.parametrize(("noun", "file"), ELSEWHERE.values(), ids=ELSEWHERE)
-def test_what_is_pinned_elsewhere_is(noun: str, file: str) -> None:
-    assert f"kafka-quotas.{noun}" in (ROOT / file).read_text(encoding="utf-8")
+@pytest.mark.parametrize("file", sorted(set(ELSEWHERE.values())))
+def test_what_is_checked_elsewhere_is(file: str) -> None:
+    assert "kafka-quotas.load-" in (ROOT / file).read_text(encoding="utf-8")
 
 
 class Run(Protocol):
@@ -190,7 +186,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     _seen_rates(monkeypatch)
 
     def told(example: str, form: str, *, terminal: bool = False) -> str:
-        if "DATA" in example:
+        if "DATA" in example and not (tmp_path / "data").exists():
             events_folder(tmp_path / "data", random_events(300, seed=6))
         argv = [places.get(word, word) for word in example.split()]
         code, out, err = run_cli(*argv, "--output", form, environment=environment, terminal=terminal)
@@ -230,16 +226,15 @@ def _seen_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafka_quotas.cli.quotas.watch.run_watch", lambda *_, **__: iter(changes))
 
 
-@pytest.mark.parametrize(
-    ("name", "form"),
-    [*((name, "json") for name in EXAMPLES), *((name, "yaml") for name in ("describe", "diff", "top", "watch"))],
-)
-def test_the_document_has_the_shape_that_scripts_rely_on(run: Run, name: str, form: str) -> None:
-    documents = _documents(run(EXAMPLES[name], form), form)
-    schemas = {document.pop("schema") for document in documents}
-    (found,) = shape(documents)
-    assert json.dumps({"schema": schemas.pop(), **found}, indent=1) == json.dumps(SHAPES[name], indent=1)
-    assert not schemas
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_form_follows_the_schema_and_has_the_same_values(run: Run, name: str) -> None:
+    documents = _documents(run(EXAMPLES[name], "json"), "json")
+    for document in documents:
+        check_document(document)
+    if name not in CHANGES_AT_EACH_RUN:
+        assert _documents(run(EXAMPLES[name], "yaml"), "yaml") == documents
+        header, *rows = csv.reader(run(EXAMPLES[name], "csv").splitlines())
+        assert [header, *rows] == expected_csv(documents)
 
 
 def _documents(text: str, form: str) -> list[dict[str, Any]]:
@@ -249,14 +244,6 @@ def _documents(text: str, form: str) -> list[dict[str, Any]]:
     lines = text.splitlines()
     one_per_line = len(lines) > 1 and lines[0].endswith("}")
     return [json.loads(each) for each in (lines if one_per_line else [text])]
-
-
-@pytest.mark.parametrize("name", [name for name in EXAMPLES if not name.startswith("throttle")])
-def test_csv_has_one_header_of_names_that_differ(run: Run, name: str) -> None:
-    header, *rows = csv.reader(run(EXAMPLES[name], "csv").splitlines())
-    assert all(header)
-    assert len(set(header)) == len(header)
-    assert {len(row) for row in rows} <= {len(header)}
 
 
 WIDE = ("describe, effective for all", "diff", "revert, list", "tree", "doctor", "why", "top", "context show, origin")

@@ -145,7 +145,8 @@ def test_json_is_alone_on_standard_output(store: str) -> None:
         "dry_run": False,
         "checked_by": ["client"],
         "entity": {"user": "alice"},
-        "changes": [{"key": "producer_byte_rate", "old": 5, "new": 10485760}],
+        "affected": None,
+        "changes": [{"entity": {"user": "alice"}, "key": "producer_byte_rate", "old": 5, "new": 10485760}],
         "findings": [],
     }
     assert err == ""

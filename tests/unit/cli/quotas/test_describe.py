@@ -118,9 +118,9 @@ def test_yaml_says_the_same_as_json(store: str) -> None:
 def test_csv_tells_defaults_from_names_and_from_nothing(store: str) -> None:
     _, out, _ = run_cli("describe", "--store", store, "--output", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))
-    assert list(rows[0]) == ["user", "client-id", "ip", "defaults", "key", "value"]
-    shown = [(row["user"], row["client-id"], row["ip"], row["defaults"]) for row in rows]
-    assert ("alice", "", "", "client-id") in shown
+    assert list(rows[0]) == ["user", "client_id", "ip", "topic", "broker", "defaults", "key", "value"]
+    shown = [(row["user"], row["client_id"], row["ip"], row["defaults"]) for row in rows]
+    assert ("alice", "", "", "client_id") in shown
     assert ("", "", "", "user") in shown
     assert ("", 'odd, "name"\n[red]', "", "") in shown
 
@@ -138,7 +138,7 @@ def test_a_terminal_of_80_columns_holds_the_table(store: str) -> None:
 
 def test_nothing_found_is_no_failure(store: str) -> None:
     code, out, err = run_cli("describe", "--store", store, "--user", "nobody", "--output", "csv")
-    assert (code, out) == (0, "user,client-id,ip,defaults,key,value\n")
+    assert (code, out) == (0, "user,client_id,ip,topic,broker,defaults,key,value\n")
     assert err.startswith("note: no stored quota matches")
 
 

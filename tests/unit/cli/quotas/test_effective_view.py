@@ -76,19 +76,20 @@ def test_the_envelope_is_a_contract(store: str) -> None:
     assert document["schema"] == "kafka-quotas.effective/1"
     assert document["store"] == store
     (client,) = document["clients"]
-    assert client["client"] == {"user": "alice", "client-id": "app", "ip": "10.1.2.3", "any_other": []}
+    assert client["client"] == {"user": "alice", "client_id": "app", "ip": "10.1.2.3", "any_other": []}
     names = ["key", "limit", "unit", "scope", "level", "entity", "bucket", "shared_with", "overridden"]
-    assert [list(each) for each in client["quotas"]] == [[*names, "cluster_total", "topic_total", "warnings"]] * 5
+    names += ["cluster_total", "topic_total", "warnings", "usage"]
+    assert [list(each) for each in client["quotas"]] == [names] * 5
     assert quota(client, "connection_creation_rate")["level"] == "ip-default"
 
 
 def test_a_user_alone_gets_one_row_per_stored_client_id_then_any_other_then_none(store: str) -> None:
     clients = answer(store, "--user", "alice")["clients"]
     assert [client["client"] for client in clients] == [
-        {"user": "alice", "client-id": "app", "any_other": []},
-        {"user": "alice", "client-id": "batch", "any_other": []},
-        {"user": "alice", "client-id": None, "any_other": ["client-id"]},
-        {"user": "alice", "client-id": "", "any_other": []},
+        {"user": "alice", "client_id": "app", "ip": None, "any_other": []},
+        {"user": "alice", "client_id": "batch", "ip": None, "any_other": []},
+        {"user": "alice", "client_id": None, "ip": None, "any_other": ["client_id"]},
+        {"user": "alice", "client_id": "", "ip": None, "any_other": []},
     ]
     assert [quota(client, "producer_byte_rate")["level"] for client in clients] == [1, 3, 3, 3]
     assert [quota(client, "request_percentage")["limit"] for client in clients] == [None, 50, None, None]
@@ -197,24 +198,27 @@ def test_host_names_are_not_resolved_and_that_is_said(tmp_path: Path) -> None:
 
 def test_all_lists_what_the_store_tells_of(store: str) -> None:
     clients = [client["client"] for client in answer(store, "--all")["clients"]]
-    assert {"user": "alice", "client-id": "app", "any_other": []} in clients
-    assert {"user": "bob", "client-id": "tool", "any_other": []} in clients
-    assert {"user": None, "client-id": "batch", "any_other": ["user"]} in clients
-    assert {"user": None, "client-id": None, "any_other": ["user", "client-id"]} in clients
-    assert {"ip": None, "any_other": ["ip"]} in clients
+    assert {"user": "alice", "client_id": "app", "ip": None, "any_other": []} in clients
+    assert {"user": "bob", "client_id": "tool", "ip": None, "any_other": []} in clients
+    assert {"user": None, "client_id": "batch", "ip": None, "any_other": ["user"]} in clients
+    assert {"user": None, "client_id": None, "ip": None, "any_other": ["user", "client_id"]} in clients
+    assert {"user": None, "client_id": None, "ip": None, "any_other": ["ip"]} in clients
     assert len(clients) == 6
     code, out, _ = run_cli("describe", "--effective", "--store", store, "--all", "--output", "csv")
-    assert (code, out.splitlines()[0]) == (0, "user,client-id,ip,any_other,key,limit,level,entity,shared_with")
+    entity = ",".join(f"entity_{name}" for name in ("user", "client_id", "ip", "topic", "broker", "defaults"))
+    header = f"user,client_id,ip,any_other,key,limit,unit,scope,level,{entity},shared_with,cluster_total,topic_total"
+    assert (code, out.splitlines()[0]) == (0, header)
 
 
-def test_clients_come_from_a_file(store: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("header", ["user,client-id,ip", "user,client_id,ip"])
+def test_clients_come_from_a_file(store: str, tmp_path: Path, header: str) -> None:
     file = tmp_path / "clients.csv"
-    file.write_text('user,client-id,ip\nalice,app,\n"CN=x,O=y",,\n,,10.0.0.9\nalice,app,\n', encoding="utf-8")
+    file.write_text(f'{header}\nalice,app,\n"CN=x,O=y",,\n,,10.0.0.9\nalice,app,\n', encoding="utf-8")
     clients = [client["client"] for client in answer(store, "--clients", str(file))["clients"]]
     assert clients == [
-        {"user": "alice", "client-id": "app", "any_other": []},
-        {"user": "CN=x,O=y", "client-id": "", "any_other": []},
-        {"ip": "10.0.0.9", "any_other": []},
+        {"user": "alice", "client_id": "app", "ip": None, "any_other": []},
+        {"user": "CN=x,O=y", "client_id": "", "ip": None, "any_other": []},
+        {"user": None, "client_id": None, "ip": "10.0.0.9", "any_other": []},
     ]
 
 

@@ -1,5 +1,6 @@
 """`revert` through the command line: list, propose, undo, and what is due."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -73,26 +74,23 @@ def test_lists_the_journal(desk: Desk) -> None:
     first, second = json.loads(out)["entries"]
     assert (code, err, json.loads(out)["schema"]) == (0, "", "kafka-quotas.journal/1")
     assert set(first) == {
-        *("id", "time", "command", "user", "store", "changes", "reason", "undo_at", "reverts", "reverted", "confirmed")
+        *("id", "time", "command", "by", "store", "changes", "reason", "undo_at", "reverts", "reverted", "confirmed")
     }
     assert first["changes"] == [{"entity": {"user": "alice"}, "key": RATE, "old": None, "new": 10485760}]
     assert (first["reason"], first["undo_at"], first["reverted"]) == ("ticket 42", None, False)
     assert second["undo_at"] is not None
     table = desk.run("revert", "--list", "--limit", "1")[1]
     assert ("user bob: producer_byte_rate not set -> 5 B/s" in table, "alice" in table) == (True, False)
-    record = desk.run("revert", "--list", "--output", "csv")[1].splitlines()[1].split(",")
-    assert record[2:3] + record[4:] == [
-        "alter",
-        desk.url,
-        "user alice",
-        RATE,
-        "",
-        "10485760",
-        "ticket 42",
-        "",
-        "",
-        "yes",
-    ]
+    record = next(csv.DictReader(desk.run("revert", "--list", "--output", "csv")[1].splitlines()))
+    assert {name: record[name] for name in ("command", "store", "user", "key", "old", "new")} == {
+        "command": "alter",
+        "store": desk.url,
+        "user": "alice",
+        "key": RATE,
+        "old": "",
+        "new": "10485760",
+    }
+    assert (record["reason"], record["undo_at"], record["confirmed"]) == ("ticket 42", "", "true")
 
 
 def test_an_empty_journal_is_told_and_a_damaged_one_is_warned_of(desk: Desk) -> None:

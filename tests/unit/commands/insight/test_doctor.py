@@ -175,5 +175,5 @@ def test_warnings_alone_are_no_failure(tmp_path: Path) -> None:
     store = new_store(tmp_path, {ALICE: {PRODUCE: 1000.0}})
     code, out, _ = run_cli("doctor", "--store", store, "--output", "csv")
     assert code == 0
-    assert out.splitlines()[0] == "severity,check,about,finding,remedy"
+    assert out.splitlines()[0] == "severity,check,about,user,client_id,ip,topic,broker,defaults,finding,remedy"
     assert out.splitlines()[1].startswith("warning,below-one-batch,user alice,")

@@ -241,7 +241,7 @@ def test_a_filter_that_no_broker_takes_is_refused(tmp_path: Path) -> None:
 def test_rows_that_come_one_by_one_have_one_header(capsys: pytest.CaptureFixture[str]) -> None:
     def row(value: int) -> Listing:
         table = Table(columns=[Column(title="a"), Column(title="b")], rows=[(value, "x")])
-        return Listing(noun="made-up", data={"a": value}, table=table)
+        return Listing(noun="made-up", data={"a": value}, table=table, records=table)
 
     for form in (Output.CSV, Output.MARKDOWN, Output.JSON):
         rows = RowStream(View(form=form, columns=("b", "a")))

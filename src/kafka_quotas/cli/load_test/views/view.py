@@ -43,7 +43,6 @@ def load_listing(result: LoadResult) -> Listing:
             rows=[_row(entity, verdict_text(entity, result), mixed=mixed) for entity in first_entities(result)],
             caption=_caption(result),
         ),
-        records=_records(result),
     )
 
 
@@ -160,32 +159,3 @@ _DOES = {
     "mutate": "mutates",
     "connect": "connects",
 }
-
-
-def _records(result: LoadResult) -> Table:
-    titles = columns(
-        "user, client_id, does, unit, kind, ok, achieved, quota, ratio, cycles, acked, throttle_count, "
-        "throttle_sum_ms, response_p50_us, response_p99_us"
-    )
-    return Table(columns=titles, rows=[_record(each) for each in result.entities])
-
-
-def _record(entity: ClientResult) -> list[Cell]:
-    verdict = entity.verdict
-    return [
-        entity.name.user,
-        entity.name.client_id,
-        entity.workload.value,
-        entity.unit.value,
-        verdict.kind.value,
-        "true" if entity.ok else "false",
-        round(verdict.achieved, 3),
-        verdict.quota,
-        None if verdict.ratio is None else round(verdict.ratio, 6),
-        verdict.cycles,
-        entity.acked,
-        entity.throttle.count,
-        entity.throttle.sum_ms,
-        entity.response.p50_us,
-        entity.response.p99_us,
-    ]
