@@ -187,17 +187,25 @@ class WindowedSum:
 
     def _spread(self, per_ms: float, since_ms: int, until_ms: int) -> None:
         """Add to each slot its part of an even rate over a time, in whole 1,024ths, whose sums are exact."""
-        before, added, begin_ms = self.total, 0.0, since_ms
-        by_start = sorted(range(len(self._slots) // 3), key=lambda index: self._slots[3 * index])
-        for index, following in zip(by_start, (*by_start[1:], None), strict=True):
-            end_ms = until_ms if following is None else min(until_ms, int(self._slots[3 * following]))
-            if end_ms <= begin_ms:
+        before, added, end_ms = self.total, 0.0, until_ms
+        slots, size = self._slots, len(self._slots) // 3
+        # From the current slot back: the ring reuses the oldest within a sample, whatever start it was reset to.
+        newer_ms = float(until_ms)
+        for step in range(size):
+            at = 3 * ((self._index - step) % size)
+            if step and not slots[at + 2] and slots[at] >= newer_ms - 1:
+                slots[at] = slots[at + 1] = newer_ms - self._window_ms
+            newer_ms = slots[at]
+            begin_ms = max(int(newer_ms), since_ms) if step < size - 1 else since_ms
+            if begin_ms >= end_ms:
                 continue
             part = round(per_ms * (end_ms - begin_ms) * 1024) / 1024
-            self._slots[3 * index + 2] += part
-            self._slots[3 * index + 1] = max(self._slots[3 * index + 1], end_ms)
+            slots[at + 2] += part
+            slots[at + 1] = max(slots[at + 1], end_ms)
             added += part
-            begin_ms = end_ms
+            end_ms = begin_ms
+            if end_ms <= since_ms:
+                break
         self._load_current()
         self._gone = before + added - self._value
 

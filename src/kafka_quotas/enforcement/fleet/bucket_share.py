@@ -2,12 +2,13 @@
 
 Two things are done to the bucket, between requests. What others use is recorded in it, reckoned ahead at the rate that
 they reported and corrected by their next total, so the bucket is that of one broker that hears of some clients a little
-later. And a part of the capacity is reserved for the others:
+later. And a part of the capacity is reserved for the others, by what they know of the usage here:
 
-- While no client waits there may be room for a burst. A member uses its part of the room until all others have heard
-  of it, for otherwise each would allow the whole burst once.
-- While clients wait at a window, each member has the part of the limit that its waiting clients are of all. Otherwise
-  the member whose oldest sample expires first would take what becomes free, second by second.
+- Nothing yet: a member may use an equal part of the capacity, as far as the others have left it.
+- That no client waits: it may use an equal part of the room that is left, as all members know it.
+- How many of its clients wait: it has the part of the limit that these are of all waiting clients, and what members
+  without waiting clients, or members that have ended, have in the window is theirs. So no total depends on how late
+  members hear of each other, but for the excess of all, which each makes up for.
 
 Invariant: the parts of all members add up to at most 1 + `IDLE_PART`.
 
@@ -27,6 +28,8 @@ IDLE_PART: Final = 0.1
 """Part of the room that all members together may use of a bucket while the others haven't heard of them."""
 CAP: Final = 1.15
 """Multiple of the capacity up to which usage counts while clients wait: nobody waits out more."""
+DEBT_PART: Final = 0.1
+"""Part of the capacity up to which clients make up for what they used beyond their part before others heard of it."""
 EXCESS_PART: Final = 1.5
 """Multiple of what all members used too much that each of them makes up for at once."""
 WAITING_CHANGE: Final = 0.3
@@ -52,7 +55,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """What all members have in the window, for a bucket that no client uses here yet."""
+    """What all members have in the window, as one that was there before reports it."""
 
     amount: float
     age_ms: int
@@ -76,7 +79,9 @@ class BucketShare:
         self._part = 1.0
         self._sent: deque[Reckoning] = deque()
         self._heard: Reckoning | None = None
-        self._frozen: tuple[float, float, int] | None = None
+        self._share: float | None = None
+        self._left: list[RemoteUsage] = []  # of members that ended: their bytes are in the window for as long as any
+        self._heard_past: list[tuple[float, int, int]] = []  # amount, age and time of what `adjust` records next
 
     # What clients do here.
 
@@ -88,6 +93,7 @@ class BucketShare:
         self._own.begin(own + used, used, self._age_ms(bucket, now_ms), now_ms)
         self.touched_ms = now_ms
         level, self._level = self._level, None
+        self._heard_past.clear()
         if level is not None:
             self._record_past(level.amount - used, level.age_ms, level.at_ms, now_ms)
         for remote in self._remotes.values():
@@ -124,7 +130,7 @@ class BucketShare:
             rate=self._own_rate(now_ms),
             recent=self._own.recent(total, now_ms),
             age_ms=self._own.age_ms(total, now_ms),
-            waiting=round(self._own.waiting),
+            waiting=self._own.waiting,
             level=max(0.0, bucket.used(now_ms)) if with_level else 0.0,
             level_age_ms=self._age_ms(bucket, now_ms) if with_level else 0,
         )
@@ -174,17 +180,15 @@ class BucketShare:
             now_ms: The time at which the report came.
             with_level: Whether to take up the level of all members, as one that has just joined does.
         """
+        # Recorded by the next `adjust`: what is reserved grows by a multiple of all that is recorded until then.
         remote, bucket = self._remotes.get(member), self.bucket
         if remote is None:
             self.touched_ms = now_ms
             self._remotes[member] = RemoteUsage(entry, sequence, now_ms)
-            if with_level and bucket is None:
-                if self._level is None or entry.level > self._level.amount:
-                    self._level = _Level(entry.level, entry.level_age_ms, now_ms)
-            elif with_level and bucket is not None:
-                self._record_past(entry.level - bucket.used(now_ms), entry.level_age_ms, now_ms, now_ms)
-            else:
-                self._record_past(entry.recent, entry.age_ms, now_ms, now_ms)
+            if not with_level:
+                self._heard_past.append((entry.recent, entry.age_ms, now_ms))
+            elif self._level is None or entry.level > self._level.amount:
+                self._level = _Level(entry.level, entry.level_age_ms, now_ms)
             return
         if sequence <= remote.sequence:
             return
@@ -195,15 +199,16 @@ class BucketShare:
         if bucket is None:
             remote.recorded = entry.total
         elif silent_ms > AHEAD_MS and entry.total > remote.recorded:
-            self._record_past(entry.total - remote.recorded, silent_ms // 2, now_ms, now_ms)
+            self._heard_past.append((min(entry.total - remote.recorded, entry.recent), entry.age_ms, now_ms))
             remote.recorded = entry.total
-        else:
-            self._follow(bucket, remote, now_ms)
 
     def lose(self, member: int) -> None:
         """Reckon no longer with the usage of a member, whose past one stays recorded."""
         remote = self._remotes.pop(member, None)
-        if remote is not None and self.bucket is None and remote.recent:
+        if remote is None:
+            return
+        self._left.append(remote)
+        if self.bucket is None and remote.recent:
             amount = remote.recent + (0.0 if self._level is None else self._level.amount)
             self._level = _Level(amount, remote.age_ms, remote.at_ms)
 
@@ -232,10 +237,18 @@ class BucketShare:
         if bucket is None:
             return
         self._own.follow(self._own_total(), outlook.now_ms)
+        if self._level is not None:
+            level, self._level = self._level, None
+            used = bucket.used(outlook.now_ms)
+            self._heard_past.append((level.amount - used, level.age_ms, level.at_ms))
+        for value, age_ms, until_ms in self._heard_past:
+            self._record_past(value, age_ms, until_ms, outlook.now_ms)
+        self._heard_past.clear()
         if outlook.cut_off is not None:
-            bucket.reserve(self._reserved_cut_off(bucket, outlook, outlook.cut_off))
+            bucket.reserve(*self._reserved_cut_off(bucket, outlook, outlook.cut_off))
             return
-        self._frozen = None
+        self._share = None
+        self._left = [each for each in self._left if each.recent_at(outlook.now_ms, self._span_ms)]
         for remote in self._remotes.values():
             self._follow(bucket, remote, outlook.now_ms)
         while self._sent and self._sent[0].sequence <= outlook.heard_sequence:
@@ -252,22 +265,34 @@ class BucketShare:
         """
         heard, now_ms = self._heard_usage(outlook.now_ms), outlook.now_ms
         part = self._part = self._part_of_room(heard, outlook)
-        if part == 1.0:
+        if part == 1.0 and not self._left and not self._active(now_ms):
             return 0.0, 0.0
+        if heard is None:
+            return self._reserved_unheard(bucket, outlook)
         window_ms = bucket.window_ms(now_ms)
-        is_contended = heard is not None and heard.waiting > 0
-        if heard is not None and is_contended and window_ms >= self._span_ms - self._sample_ms:
+        if heard.waiting and window_ms >= self._span_ms - self._sample_ms:
             return self._reserved_contended(bucket, heard.waiting, now_ms)
         total, used = self._own_total(), bucket.used(now_ms)
-        if window_ms and (is_contended or used >= bucket.capacity):
-            return 0.0, 0.0  # a burst of a second is over; what the others take is recorded at their rates
-        unheard = self._own.recent(total, now_ms) if heard is None else max(0.0, total - heard.expected(now_ms))
+        times = min(1.0 / part, outlook.members)
+        if window_ms and used >= bucket.capacity:
+            return 0.0, times - 1.0
+        unheard = max(0.0, total - heard.expected(now_ms))
         reckoned = sum(max(0.0, each.recorded - each.total) for each in self._remotes.values())
         room = max(0.0, bucket.capacity - (used - unheard - reckoned))
-        times = min(1.0 / part, outlook.members)
         amount = unheard * (times - 1.0) + (1.0 - part * times) * room - reckoned
         # No more than the rest of the capacity, for what was used too much is not to be waited for several times.
         return max(0.0, min(amount, bucket.capacity - used)), times - 1.0
+
+    def _reserved_unheard(self, bucket: SharedBucket, outlook: Outlook) -> tuple[float, float]:
+        """Return what to leave to others while they know of no usage here: all but an equal part, if that is left."""
+        now_ms, capacity = outlook.now_ms, bucket.capacity
+        # What they used, and what they will have used in the second until they hear of this member.
+        theirs = sum(each.recent_at(now_ms, self._span_ms) + each.rate for each in self._remotes.values())
+        theirs += sum(each.recent_at(now_ms, self._span_ms) for each in self._left)
+        allowed = min(max(capacity - theirs, IDLE_PART * capacity / outlook.members), capacity / outlook.members)
+        used, unheard = bucket.used(now_ms), self._own.recent(self._own_total(), now_ms)
+        excess = outlook.members * (unheard - allowed)
+        return max(0.0, capacity - used + min(excess, DEBT_PART * capacity)), outlook.members - 1.0
 
     def _reserved_contended(self, bucket: SharedBucket, waiting: float, now_ms: int) -> tuple[float, float]:
         """Return what to leave to others while clients wait here and the others know it."""
@@ -277,12 +302,11 @@ class BucketShare:
         middle_ms, per_ms = self._span_ms - self._sample_ms // 2, bucket.capacity / (self._span_ms - self._sample_ms)
         capacity = per_ms * bucket.window_ms(now_ms)
         recent = self._own_total() - self._own.total_at(now_ms - middle_ms)
-        others = sum(
-            each.recent * max(0.0, 1.0 - (now_ms - each.at_ms) / middle_ms)
-            for each in self._remotes.values()
-            if not each.waiting
-        )
-        amount = recent / part + others + EXCESS_PART * (used - capacity) + capacity - per_ms * middle_ms
+        sparing = (*self._left, *(each for each in self._remotes.values() if not each.waiting))
+        others = sum(each.recent_at(now_ms, middle_ms) for each in sparing)
+        # What is missing from a whole window is not lent: the others may have used it already.
+        excess = EXCESS_PART * max(0.0, used - capacity)
+        amount = recent / part + others + excess + capacity - per_ms * middle_ms
         return min(amount, capacity * CAP) - used, 1.0 / part - 1.0
 
     def _heard_usage(self, now_ms: int) -> Reckoning | None:
@@ -296,35 +320,35 @@ class BucketShare:
         """Return the part of the room that may be used here before the others hear of it."""
         if outlook.members == 1:
             return 1.0
-        after_ms = outlook.now_ms - self._span_ms
-        active = [each for each in self._remotes.values() if each.changed_ms > after_ms]
+        active = self._active(outlook.now_ms)
         idle = IDLE_PART / outlook.members
         if heard is None:
-            return idle if active else 1.0 / outlook.members
+            return 1.0 / outlook.members
         waiting = sum(each.waiting for each in active)
-        if waiting or heard.waiting:
+        if heard.waiting:
             return max(idle, heard.waiting / (waiting + heard.waiting))
         return 1.0 / (len(active) + 1)
 
-    def _reserved_cut_off(self, bucket: SharedBucket, outlook: Outlook, fallback: Fallback) -> float:
+    def _active(self, now_ms: int) -> list[RemoteUsage]:
+        """Return the other members whose clients used the bucket within the window."""
+        return [each for each in self._remotes.values() if each.changed_ms > now_ms - self._span_ms]
+
+    def _reserved_cut_off(self, bucket: SharedBucket, outlook: Outlook, fallback: Fallback) -> tuple[float, float]:
         """Return what to leave to others that can't be heard."""
         if fallback is Fallback.WHOLE:
-            return 0.0
+            return 0.0, 0.0
         if fallback is Fallback.CLOSED:
-            return bucket.capacity * _CLOSED
-        now_ms = outlook.now_ms
-        if self._frozen is None:
-            recent = self._own.recent(self._own_total(), now_ms)
-            self._frozen = (self.share(outlook), max(0.0, bucket.used(now_ms) - recent), now_ms)
-        share, theirs, since_ms = self._frozen
-        # What they used before leaves the window by and by, and what they may use takes its place.
-        theirs *= max(0.0, 1.0 - (now_ms - since_ms) / self._span_ms)
-        return max(0.0, bucket.capacity * (1.0 - share) - theirs)
+            return bucket.capacity * _CLOSED, 0.0
+        if self._share is None:
+            self._share = self.share(outlook)
+        share = max(self._share, IDLE_PART / outlook.members)
+        recent = self._own.recent(self._own_total(), outlook.now_ms)
+        return recent / share - bucket.used(outlook.now_ms), 1.0 / share - 1.0
 
     def share(self, outlook: Outlook) -> float:
         """Return the part of the limit that clients here use at present, or may use while cut off."""
-        if self._frozen is not None:
-            return self._frozen[0]
+        if self._share is not None:
+            return self._share
         own, theirs = self._own.waiting, float(sum(each.waiting for each in self._remotes.values()))
         if own + theirs < 1:
             own, theirs = self._own_rate(outlook.now_ms), sum(each.rate for each in self._remotes.values())

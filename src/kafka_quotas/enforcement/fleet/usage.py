@@ -9,8 +9,8 @@ RATE_MS: Final = 2_000
 """Time over which a member's own rate is measured."""
 AHEAD_MS: Final = 5_000
 """Longest time for which others are reckoned to continue as they reported."""
-WAITING_DECAY: Final = 0.8
-"""Factor by which the number of waiting clients falls from one report to the next, at most."""
+WAITING_MS: Final = 4_000
+"""Time for which a client that waited counts as waiting: between two throttle times it sends what it may."""
 
 
 class SharedBucket(Protocol):
@@ -58,8 +58,12 @@ class OwnUsage:
         self._used_ms: int | None = None
         self.since_ms = 0
         """Time since when clients use the bucket without a rest of a whole window."""
-        self.waiting = 0.0
-        """Clients that wait, the most of the last seconds."""
+        self._waited: deque[tuple[int, int]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """The most clients that waited at once within `WAITING_MS`."""
+        return max((waiting for _, waiting in self._waited), default=0)
 
     @property
     def total(self) -> float:
@@ -72,7 +76,9 @@ class OwnUsage:
 
     def note(self, total: float, now_ms: int, *, waiting: int) -> bool:
         """Keep the total of this moment and how many clients wait, and return whether the total has changed."""
-        self.waiting = max(float(waiting), self.waiting * WAITING_DECAY if self.waiting > WAITING_DECAY else 0.0)
+        self._waited.append((now_ms, waiting))
+        while self._waited[0][0] < now_ms - WAITING_MS:
+            self._waited.popleft()
         changed = total != self._notes[-1][1]
         self._notes.append((now_ms, total))
         while len(self._notes) > 2 and self._notes[1][0] <= now_ms - self._span_ms:
@@ -93,7 +99,7 @@ class OwnUsage:
     def rate(self, total: float, now_ms: int) -> float:
         """Return the amount per second of the last seconds."""
         at_ms, before = self._before(now_ms - RATE_MS)
-        return max(0.0, total - before) * 1000.0 / max(now_ms - at_ms, 1)
+        return max(0.0, total - before) * 1000.0 / max(now_ms - at_ms, RATE_MS)
 
     def recent(self, total: float, now_ms: int) -> float:
         """Return the part of a total that is in the window."""
@@ -158,6 +164,10 @@ class RemoteUsage(Reckoning):
         self.recorded = entry.total
         self.changed_ms = now_ms
         self.recent, self.age_ms = entry.recent, entry.age_ms
+
+    def recent_at(self, now_ms: int, span_ms: int) -> float:
+        """Return what is left in a window of what was in it at the latest report."""
+        return self.recent * max(0.0, 1.0 - (now_ms - self.at_ms) / span_ms)
 
     def follow(self, entry: Entry, sequence: int, now_ms: int) -> None:
         """Take up a later entry, but for what is recorded."""

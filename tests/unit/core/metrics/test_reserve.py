@@ -57,6 +57,20 @@ def test_the_past_is_recorded_where_it_belongs() -> None:
     assert held.total == 1000.0
 
 
+def test_the_past_outlasts_the_samples_that_a_rest_has_emptied() -> None:
+    held = bucket()
+    for second in range(12):
+        held.record(1.0, 1000 * second)
+    held.record(0.0, 60_000)
+    held.measure(60_000)
+    held.record(0.0, 61_200)
+    held.record_past(500.0, 59_500, 60_500, 61_200)
+    for second in range(62, 69):
+        held.record(0.0, 1000 * second)
+        assert held.used(1000 * second) == 500.0
+    assert held.used(72_000) == 0.0
+
+
 def test_what_has_expired_of_the_past_is_left_out() -> None:
     held = bucket()
     held.record_past(4000.0, 0, 40_000, 40_000)
