@@ -13,7 +13,7 @@ later. And a part of the capacity is reserved for the others, by what they know 
 Invariant: the parts of all members add up to at most 1 + `IDLE_PART`.
 
 **Source:** "Cloud Control with Distributed Rate Limiting" (SIGCOMM 2007) for its two designs, the global bucket and the
-flow proportional share, which are joined here. `benchmarks/fleet_simulation.py` is how the figures were chosen.
+flow proportional share, which are joined here. `benchmarks/fleet/simulation.py` is how the figures were chosen.
 """
 
 from collections import deque

@@ -3,7 +3,7 @@
 Invariants: every charge is recorded once in each process; what came from another process is not sent on from here; no
 lock, for each process sends sums of its own and the data path takes no part in it.
 
-`benchmarks/fleet_simulation.py` shows why nothing but what was charged passes: with reports every 10 ms the processes
+`benchmarks/fleet/simulation.py` shows why nothing but what was charged passes: with reports every 10 ms the processes
 behave as one broker within a hundredth, while shares of each limit, which a fleet needs, cost up to a fifth of it.
 """
 

@@ -1,4 +1,4 @@
-"""How closely three daemons hold one quota together: `python benchmarks/fleet.py [--only ...]`.
+"""How closely three daemons hold one quota together: `python benchmarks/fleet/real.py [--only ...]`.
 
 Three daemons in front of a cluster of two brokers, 24 connections of librdkafka, kafka-python and Java spread unevenly
 (16, 6 and 2), one quota. The fleet's topic is on a third broker, which is stopped for 20 s in one run. The bytes are
@@ -18,10 +18,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "daemon"))
 
-import daemon_quota
+import shared_quota
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.brokers.servers import Kafka, kafka_4
 from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota
@@ -47,7 +47,7 @@ class Fleet:
         self.daemons = [self.start(number) for number in range(len(SPREAD))]
 
     def set_quota(self, quota: float) -> None:
-        set_quota(self.folder, EntityOf(client_id=daemon_quota.CLIENT_ID), producer_byte_rate=quota)
+        set_quota(self.folder, EntityOf(client_id=shared_quota.CLIENT_ID), producer_byte_rate=quota)
 
     def start(self, number: int) -> DaemonProcess:
         folder = self.folder / str(number)
@@ -91,10 +91,10 @@ class Fleet:
 def load(stack: ExitStack, fleet: Fleet) -> None:
     """Start all clients."""
     for daemon, counts in zip(fleet.daemons, SPREAD, strict=True):
-        for work, count in zip((daemon_quota.librdkafka, daemon_quota.kafka_python), counts[:2], strict=True):
-            stack.enter_context(daemon_quota.threads(work, daemon.bootstrap, count))
+        for work, count in zip((shared_quota.librdkafka, shared_quota.kafka_python), counts[:2], strict=True):
+            stack.enter_context(shared_quota.threads(work, daemon.bootstrap, count))
         if counts[2]:
-            stack.enter_context(daemon_quota.java(daemon.bootstrap, counts[2], fleet.upstream))
+            stack.enter_context(shared_quota.java(daemon.bootstrap, counts[2], fleet.upstream))
 
 
 def run(name: str, seconds: float, quota: float, kafka: tuple[Kafka, Kafka], act: Callable[[Fleet], None]) -> str:
@@ -141,7 +141,7 @@ def main() -> None:
     print(f"{'run':24} {'average':>8} {'cycles':>8} {'requests':>8} {'throttled':>9}")
     with kafka_4(brokers=2) as upstream, kafka_4() as topic:
         admin = AdminClient({"bootstrap.servers": upstream.bootstrap})
-        admin.create_topics([NewTopic("bench", daemon_quota.PARTITIONS, 1)])["bench"].result(60)
+        admin.create_topics([NewTopic("bench", shared_quota.PARTITIONS, 1)])["bench"].result(60)
         runs: dict[str, Callable[[Fleet], None]] = {
             "steady": lambda _: None,
             "one killed, started": lambda fleet: fleet.kill_and_start(1),

@@ -1,4 +1,4 @@
-"""Rows of `daemon_bounds.py` about many limits: what applying them costs, at the start and when one changes."""
+"""Rows of `bounds.py` about many limits: what applying them costs, at the start and when one changes."""
 
 import tempfile
 import time
@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import proxy_load
-from daemon_bounds_figure import Figure, cpu_s
+from bounds_figure import Figure, cpu_s
 
 from kafka_quotas.commands.testbed.daemon_process import running_daemon
 from kafka_quotas.core.model.entity import Entity

@@ -1,4 +1,4 @@
-"""Whether bulk data should pass without being touched: `python benchmarks/daemon_splice.py`.
+"""Whether bulk data should pass without being touched: `python benchmarks/daemon/splice.py`.
 
 A relay that does nothing else, in two forms: one that copies (reads up to 256 KiB and writes them), and one that reads
 the first 12 bytes of each request, passes them on and lets the kernel move the rest from socket to socket by way of a
@@ -28,7 +28,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import daemon
+import cost
 import proxy_load
 
 READ_BYTES = 256 * 1024
@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="how often each load is run (default 5)")
     parser.add_argument("--scale", type=float, default=0.3, help="how much of the loads of daemon.py is run (0.3)")
     arguments = parser.parse_args()
-    loads = [replace(load, count=round(load.count * arguments.scale)) for load in daemon.WORKLOADS[:2]]
+    loads = [replace(load, count=round(load.count * arguments.scale)) for load in cost.WORKLOADS[:2]]
     spent: dict[tuple[str, str], list[float]] = {}
     with ExitStack() as stack:
         upstream = stack.enter_context(proxy_load.broker())
@@ -106,17 +106,15 @@ def main() -> None:
             "spliced": stack.enter_context(relay(spliced, upstream)),
         }
         if shutil.which("haproxy"):
-            for name, options in daemon.HAPROXY_OPTIONS.items():
+            for name, options in cost.HAPROXY_OPTIONS.items():
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-                relays[name] = stack.enter_context(daemon.haproxy(folder, upstream, options=options))
+                relays[name] = stack.enter_context(cost.haproxy(folder, upstream, options=options))
         for _ in range(arguments.rounds):
             for load in loads:
                 for name, (port, pid) in relays.items():
-                    before = daemon.cpu_ns(pid)
+                    before = cost.cpu_ns(pid)
                     proxy_load.run(port, load)
-                    spent.setdefault((load.name, name), []).append(
-                        (daemon.cpu_ns(pid) - before) / 1000 / load.megabytes
-                    )
+                    spent.setdefault((load.name, name), []).append((cost.cpu_ns(pid) - before) / 1000 / load.megabytes)
     print(f"{'workload':<20}{'relay':<20}{'us/MB':>9}   all rounds")
     for (load_name, name), each in spent.items():
         rounds = " ".join(f"{us:.0f}" for us in each)

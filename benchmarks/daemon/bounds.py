@@ -1,4 +1,4 @@
-"""What a daemon may take and how long it may keep everybody waiting: `python benchmarks/daemon_bounds.py [ROW ...]`.
+"""What a daemon may take and how long it may keep everybody waiting: `python benchmarks/daemon/bounds.py [ROW ...]`.
 
 Each row runs the real daemon in a process of its own, in front of a broker that answers without looking, does the worst
 that a client can, and prints what was measured beside what it may be. Without names all rows run, which takes some
@@ -16,17 +16,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import daemon_bounds_clients
-import daemon_bounds_connections
-import daemon_bounds_limits
-from daemon_bounds_figure import HEADING, Figure
+import bounds_clients
+import bounds_connections
+import bounds_limits
+from bounds_figure import HEADING, Figure
 
 ROWS: dict[str, Callable[..., Iterator[Figure]]] = {
-    "client-ids-unlimited": daemon_bounds_clients.long_names_without_a_quota,
-    "client-ids": daemon_bounds_clients.long_names_with_a_quota,
-    "limits": daemon_bounds_limits.limits_at_start_and_changed,
-    "pauses": daemon_bounds_clients.pauses_with_many_buckets,
-    **daemon_bounds_connections.ROWS,
+    "client-ids-unlimited": bounds_clients.long_names_without_a_quota,
+    "client-ids": bounds_clients.long_names_with_a_quota,
+    "limits": bounds_limits.limits_at_start_and_changed,
+    "pauses": bounds_clients.pauses_with_many_buckets,
+    **bounds_connections.ROWS,
 }
 """By name. Each takes `quick` and yields its figures as it finds them."""
 

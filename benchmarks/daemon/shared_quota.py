@@ -1,4 +1,4 @@
-"""How closely clients are held to a quota that they share: `python benchmarks/daemon_quota.py [--clients ...]`.
+"""How closely clients are held to a quota that they share: `python benchmarks/daemon/shared_quota.py [--clients ...]`.
 
 Clients of librdkafka, kafka-python and Java, on 1, 16 and 200 connections that share one quota of 20 MB/s, in requests
 of at most 64 KiB, for a minute each, against a real broker. The bytes are those of the daemon's event log, exact and
@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parent))
 
-import daemon
+import cost
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.brokers.java_process import java_command
@@ -169,12 +169,12 @@ def one(kafka: Kafka, client: str, connections: int, seconds: float) -> str:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         store_url = f"local:{folder / 'quotas.db'}"
         key = "consumer_byte_rate" if kind == "fetch" else "producer_byte_rate"
-        daemon.set_quota(store_url, **{key: QUOTA})
+        cost.set_quota(store_url, **{key: QUOTA})
         running = stack.enter_context(
             running_daemon(
                 upstream=kafka.bootstrap,
                 store_url=store_url,
-                window=daemon.WINDOW,
+                window=cost.WINDOW,
                 folder=folder,
                 options=["--event-log", str(folder / "events"), "--event-log-rotate", "3600"],
             )
@@ -192,7 +192,7 @@ def one(kafka: Kafka, client: str, connections: int, seconds: float) -> str:
     verdict = judge(
         acks,
         quota=QUOTA,
-        window_ms=daemon.WINDOW.samples * daemon.WINDOW.window_ms,
+        window_ms=cost.WINDOW.samples * cost.WINDOW.window_ms,
         workload=Workload.CONSUME if kind == "fetch" else Workload.PRODUCE,
     )
     return f"{client:<14}{connections:>4} connections: {verdict.evidence}; holds: {verdict.ok}"

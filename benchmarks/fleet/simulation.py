@@ -1,4 +1,4 @@
-"""How closely a fleet behaves as one broker: `python benchmarks/fleet_simulation.py`.
+"""How closely a fleet behaves as one broker: `python benchmarks/fleet/simulation.py`.
 
 Clients that send as fast as they may draw on one quota, through 2 to 200 members with the real buckets, sharing and
 report format on a virtual clock; the oracle is one quota manager with the same clients. The medium delays reports,
@@ -19,12 +19,18 @@ import heapq
 import random
 import sys
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from itertools import count
+from pathlib import Path
 from typing import Final
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from outcome import LIMIT, Outcome
+from scenarios import Client, Scenario, app, scenarios
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -35,7 +41,6 @@ from kafka_quotas.enforcement.fleet.report import name_hash
 from kafka_quotas.enforcement.fleet.sharing import ADJUST_MS, Sharing, SharingSettings
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 
-LIMIT: Final = 10_000_000.0
 WINDOW: Final = QuotaWindow()
 SPAN_MS: Final = WINDOW.samples * WINDOW.window_ms
 KAFKA_BYTES: Final = 75
@@ -47,89 +52,6 @@ class Way(StrEnum):
 
     FLEET = "fleet"
     NONE = "none"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
-    """A client: one request at a time, as fast as it may."""
-
-    member: int
-    request: int = 60_000
-    think_ms: int = 50
-    """Time from a response to the next request."""
-    spans: tuple[tuple[int, int], ...] = ((0, 1 << 40),)
-    """When it sends, ms from the start."""
-    move: tuple[int, int] | None = None
-    """When it moves to which other member."""
-    name: str = "app"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
-    """A fleet, its clients and its medium."""
-
-    name: str
-    members: int
-    clients: tuple[Client, ...]
-    delay_ms: tuple[int, int] = (20, 100)
-    seconds: int = 90
-    changed_s: int = 0
-    """Time of the last change, from which on settling counts."""
-    loss: float = 0.0
-    doubled: float = 0.0
-    dead: tuple[tuple[int, int, int], ...] = ()
-    """Member, from, to (ms): it neither serves nor reports, its clients go to the next one; then it starts anew."""
-    stalled: tuple[tuple[int, int, int], ...] = ()
-    """Member, from, to (ms): it serves its clients but neither reports nor hears."""
-    outage: tuple[int, int] = (-1, -1)
-    """When the medium takes nothing (ms)."""
-    bystanders: int = 0
-    """Further buckets of each member, all active, far from their limits."""
-    limits: int = 1
-    """Number of names `app`, `app1` and so on, each with the limit."""
-    interval_ms: int = 500
-
-
-@dataclass(slots=True)
-class Outcome:
-    """The bytes of one run."""
-
-    by_tenth: dict[int, float] = field(default_factory=dict)
-    by_client: dict[int, float] = field(default_factory=dict)
-    published: float = 0.0
-    seconds: int = 1
-
-    def add(self, client: int, size: int, at_ms: int, counted_from_ms: int) -> None:
-        self.by_tenth[at_ms // 100] = self.by_tenth.get(at_ms // 100, 0.0) + size
-        if at_ms >= counted_from_ms:
-            self.by_client[client] = self.by_client.get(client, 0.0) + size
-
-    def total(self) -> float:
-        return sum(self.by_tenth.values())
-
-    def windows(self, tenths: int) -> Iterator[float]:
-        running: deque[float] = deque(maxlen=tenths)
-        current = 0.0
-        for tenth in range(self.seconds * 10):
-            if len(running) == tenths:
-                current -= running[0]
-            running.append(self.by_tenth.get(tenth, 0.0))
-            current += running[-1]
-            yield current
-
-    def jain(self, clients: int) -> float:
-        amounts = list(self.by_client.values()) + [0.0] * (clients - len(self.by_client))
-        squares = sum(each * each for each in amounts)
-        return sum(amounts) ** 2 / (len(amounts) * squares) if squares else 1.0
-
-    def settled_s(self, changed_s: int) -> float:
-        """Return from when on the sums of each window are within 5 % of the limit, in seconds after the change."""
-        sums = list(self.windows(110))
-        last = changed_s * 10
-        for at in range(changed_s * 10 + 110, len(sums)):
-            if abs(sums[at] - 11 * LIMIT) > 0.05 * 11 * LIMIT:
-                last = at - 109
-        return last / 10 - changed_s
 
 
 class Process:
@@ -184,10 +106,6 @@ class Process:
                 assert bucket is not None
                 waiting[bucket] += 1
         return self.sharing.report(now_ms, waiting)
-
-
-def app(number: int) -> str:
-    return f"app{number or ''}"
 
 
 class Simulation:
@@ -319,58 +237,6 @@ class Simulation:
             self.start(process, now_ms)
 
         return again
-
-
-def spread(members: int, clients: int, weights: list[int] | None = None, **more: object) -> tuple[Client, ...]:
-    """Return clients on members in turn, or in proportion to weights."""
-    if weights is None:
-        homes = [each % members for each in range(clients)]
-    else:
-        homes = [member for member, weight in enumerate(weights) for _ in range(weight)][:clients]
-    return tuple(Client(member=home, **more) for home in homes)  # type: ignore[arg-type]
-
-
-REST: Final = ((0, 30_000), (60_000, 1 << 40))
-
-
-def scenarios() -> list[Scenario]:
-    base = Scenario(name="3, even", members=3, clients=spread(3, 24))
-    uneven = spread(3, 24, [16, 6, 2])
-    moving = tuple(replace(each, move=(30_000 + 1000 * at, 2)) for at, each in enumerate(spread(3, 12, [12])))
-    return [
-        base,
-        replace(base, name="3, very fast clients", clients=spread(3, 24, think_ms=5)),
-        replace(base, name="2, even", members=2, clients=spread(2, 8)),
-        replace(base, name="3, 16/6/2", clients=uneven),
-        replace(base, name="3, all on one", clients=spread(3, 12, [12])),
-        replace(base, name="3, rest of 30 s", clients=spread(3, 24, spans=REST), changed_s=60),
-        replace(base, name="3, demand moves", clients=moving, changed_s=42),
-        replace(base, name="3, delay 50 ms", clients=uneven, delay_ms=(50, 50)),
-        replace(base, name="3, delay 0.5 to 1 s", clients=uneven, delay_ms=(500, 1000)),
-        replace(base, name="3, delay 2 s", clients=uneven, delay_ms=(1900, 2000)),
-        replace(base, name="3, 10 % lost, doubled", clients=uneven, loss=0.1, doubled=0.1),
-        replace(base, name="3, one dies and returns", clients=uneven, dead=((0, 30_000, 35_000),), changed_s=35),
-        replace(base, name="3, one stalls for 5 s", clients=uneven, stalled=((1, 30_000, 35_000),), changed_s=35),
-        replace(base, name="3, medium down 20 s", clients=uneven, outage=(30_000, 50_000), changed_s=50),
-        replace(base, name="10, even", members=10, clients=spread(10, 40)),
-        replace(base, name="10, all on one", members=10, clients=spread(10, 20, [20])),
-        replace(base, name="10, rest of 30 s", members=10, clients=spread(10, 40, spans=REST), changed_s=60),
-        replace(base, name="50, even", members=50, clients=spread(50, 100, request=20_000), seconds=45),
-        replace(base, name="200, even", members=200, clients=spread(200, 200, request=10_000), seconds=30),
-        replace(base, name="200, all on one", members=200, clients=spread(200, 20, [20]), seconds=30),
-        replace(base, name="200, 20 active", members=200, clients=spread(20, 40), seconds=30),
-        many(),
-    ]
-
-
-def many() -> Scenario:
-    """Return 100 members with 1,000 active buckets each, 25 of which are at their limits."""
-    clients = tuple(
-        Client(member=(each * 7 + 3 * turn) % 100, request=50_000, name=app(each))
-        for each in range(25)
-        for turn in range(40)
-    )
-    return Scenario(name="100, 1,000 buckets each", members=100, clients=clients, seconds=30, limits=25, bystanders=975)
 
 
 def row(scenario: Scenario, way: Way) -> str:

@@ -1,10 +1,10 @@
-"""What two workers cost beside one process: `python benchmarks/daemon_workers.py`.
+"""What two workers cost beside one process: `python benchmarks/daemon/workers.py`.
 
 Two producers of 100-byte records, five requests in flight, through one process, through a daemon with two workers, and
 each through a daemon of its own, which share nothing: what two processes could do at best. Every request is charged to
 one bucket. Printed: requests per second, and the CPU time of all processes of the daemons per request; then what they
-take while nothing happens. On two cores, which clients and broker use as well, the first figure can't double; the other
-one shows what sharing costs. `python benchmarks/workers_simulation.py` shows how closely 16 processes hold one limit.
+take while nothing happens. On two cores, which clients and broker take while nothing happens. On two cores, which clients and broker use as well, the first figure can't double; the other
+one shows what sharing costs. How closely 16 processes hold one limit: `python benchmarks/fleet/workers_simulation.py`.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import daemon
+import cost
 import proxy_load
 
 from kafka_quotas.commands.testbed.daemon_process import running_daemon
@@ -30,7 +30,7 @@ IDLE_S = 5.0
 
 def through(ports: list[int], pids: set[int], workload: proxy_load.Workload) -> tuple[float, float]:
     """Return (requests per second, CPU us per request) of one load per port."""
-    before = sum(map(daemon.cpu_ns, pids))
+    before = sum(map(cost.cpu_ns, pids))
     begin = time.monotonic()
     loads = [multiprocessing.Process(target=proxy_load.run, args=(port, workload)) for port in ports]
     for load in loads:
@@ -39,7 +39,7 @@ def through(ports: list[int], pids: set[int], workload: proxy_load.Workload) -> 
         load.join()
     spent_s = time.monotonic() - begin
     requests = workload.count * len(ports)
-    return requests / spent_s, (sum(map(daemon.cpu_ns, pids)) - before) / 1000 / requests
+    return requests / spent_s, (sum(map(cost.cpu_ns, pids)) - before) / 1000 / requests
 
 
 def main() -> None:
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="how often each way is measured (default 5)")
     parser.add_argument("--count", type=int, default=20_000, help="requests per load (default 20,000)")
     arguments = parser.parse_args()
-    workload = replace(daemon.WORKLOADS[3], count=arguments.count)
+    workload = replace(cost.WORKLOADS[3], count=arguments.count)
     with ExitStack() as stack:
         upstream = stack.enter_context(proxy_load.broker())
         ports: dict[str, list[int]] = {}
@@ -55,12 +55,12 @@ def main() -> None:
         for name, options in (("one", ()), ("other", ()), ("workers", ("--workers", "2"))):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             store_url = f"local:{folder / 'quotas.db'}"
-            daemon.set_quota(store_url, producer_byte_rate=daemon.NEVER_REACHED)
+            cost.set_quota(store_url, producer_byte_rate=cost.NEVER_REACHED)
             running = stack.enter_context(
                 running_daemon(
                     upstream=f"127.0.0.1:{upstream}",
                     store_url=store_url,
-                    window=daemon.WINDOW,
+                    window=cost.WINDOW,
                     folder=folder,
                     options=options,
                 )
@@ -73,10 +73,10 @@ def main() -> None:
             rows["one process"].append(through(ports["one"] * 2, pids["one"], workload))
             rows["two workers"].append(through(ports["workers"] * 2, pids["workers"], workload))
             rows["two daemons"].append(through(ports["one"] + ports["other"], pids["one"] | pids["other"], workload))
-        before, begin = {name: sum(map(daemon.cpu_ns, each)) for name, each in pids.items()}, time.monotonic()
+        before, begin = {name: sum(map(cost.cpu_ns, each)) for name, each in pids.items()}, time.monotonic()
         time.sleep(IDLE_S)
         spent_s = time.monotonic() - begin
-        idle = {name: (sum(map(daemon.cpu_ns, pids[name])) - before[name]) / 1e7 / spent_s for name in pids}
+        idle = {name: (sum(map(cost.cpu_ns, pids[name])) - before[name]) / 1e7 / spent_s for name in pids}
     print(f"idle: one process {idle['one']:.2f} % of a core, two workers and their parent {idle['workers']:.2f} %")
     for name, measured in rows.items():
         rate = statistics.median(rate for rate, _ in measured)

@@ -1,4 +1,4 @@
-"""What the daemon costs, and how well it holds a quota: `python benchmarks/daemon.py [cost] [tls] [quota]`.
+"""What the daemon costs, and how well it holds a quota: `python benchmarks/daemon/cost.py [cost] [tls] [quota]`.
 
 cost: CPU time of the daemon per megabyte and per request, with a quota in force that is never reached, beside HAProxy
 in TCP mode (Debian's `haproxy`), which relays and nothing else, without and with `option splice-auto`, on the same load
@@ -6,7 +6,7 @@ in the same run. `--compiled FOLDER` adds a daemon with a compiled hot path, who
 --no-deps --target FOLDER WHEEL`. Aims, compiled against HAProxy spliced: 1.0 times its CPU time for bulk data and for
 small requests with 5 in flight, 1.1 times with 1 in flight. tls: the same where TLS ends at the proxy.
 
-Other claims have scripts of their own: `daemon_latency.py` (what is added to a round trip, memory), `daemon_quota.py`
+Other claims have scripts of their own: `latency.py` (what is added to a round trip, memory), `shared_quota.py`
 (real clients on 1 to 200 connections), `request_time.py` (the experiments of KIP-124).
 
 quota: the rate of a librdkafka producer that could do ten times as much, under a quota of 20 MB/s over 60 s against

@@ -1,4 +1,4 @@
-"""Rows of `daemon_bounds.py` about clients that take ever other names, and about what walks over their buckets."""
+"""Rows of `bounds.py` about clients that take ever other names, and about what walks over their buckets."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Self
 
 import proxy_load
-from daemon_bounds_figure import Figure, cpu_s, resident_mb
+from bounds_figure import Figure, cpu_s, resident_mb
 
 from kafka_quotas.commands.testbed.daemon_process import free_ports, running_daemon
 from kafka_quotas.core.model.entity import Entity

@@ -1,4 +1,4 @@
-"""Rows of `daemon_bounds.py` about connections: `python benchmarks/daemon_bounds_connections.py` runs them alone.
+"""Rows of `bounds.py` about connections: `python benchmarks/daemon/bounds_connections.py` runs them alone.
 
 Clients that ask without end, that name a million topics, that say nothing, and an event log of long names.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from daemon_bounds_figure import HEADING, Figure, resident_mb
+from bounds_figure import HEADING, Figure, resident_mb
 
 from kafka_quotas.commands.testbed.daemon_process import running_daemon
 from kafka_quotas.core.model.api_key import ApiKey
@@ -275,7 +275,7 @@ ROWS: dict[str, Callable[..., Iterator[Figure]]] = {
     "silent-connections": connections_that_say_nothing,
     "event-log-queue": event_log_of_long_names,
 }
-"""By name, as those of `daemon_bounds.py`."""
+"""By name, as those of `bounds.py`."""
 
 
 def main() -> None:

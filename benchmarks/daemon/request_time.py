@@ -1,4 +1,4 @@
-"""KIP-124's experiments in front of a real broker: `python benchmarks/request_time.py [--seconds 15]`.
+"""KIP-124's experiments in front of a real broker: `python benchmarks/daemon/request_time.py [--seconds 15]`.
 
 A consumer that polls without waiting, a flood of requests that the broker refuses, and a group of 10 and then 20
 members that join again and again, each first without a limit and then with `request_percentage`. Printed: requests per
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.support.brokers.servers import Kafka, kafka_4
 

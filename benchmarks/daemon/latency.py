@@ -1,4 +1,4 @@
-"""What the daemon adds to a round trip, and what a connection takes: `python benchmarks/daemon_latency.py`.
+"""What the daemon adds to a round trip, and what a connection takes: `python benchmarks/daemon/latency.py`.
 
 latency: 100-byte records, one request in flight on one connection, to the broker directly, through the daemon with a
 quota in force, and through HAProxy in TCP mode, in turn. Printed: p50 and p99, and how much is added. Aim: at most 50
@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import daemon
+import cost
 import proxy_load
 
 from kafka_quotas.commands.testbed.daemon_process import running_daemon
@@ -47,13 +47,13 @@ def latency(rounds: int, count: int) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         upstream = stack.enter_context(proxy_load.broker())
         store_url = f"local:{folder / 'quotas.db'}"
-        daemon.set_quota(store_url, producer_byte_rate=daemon.NEVER_REACHED)
+        cost.set_quota(store_url, producer_byte_rate=cost.NEVER_REACHED)
         running = stack.enter_context(
-            running_daemon(upstream=f"127.0.0.1:{upstream}", store_url=store_url, window=daemon.WINDOW, folder=folder)
+            running_daemon(upstream=f"127.0.0.1:{upstream}", store_url=store_url, window=cost.WINDOW, folder=folder)
         )
         ports = {"direct": upstream, "daemon": int(running.bootstrap.rpartition(":")[2])}
         if shutil.which("haproxy"):
-            ports["haproxy"] = stack.enter_context(daemon.haproxy(folder, upstream))[0]
+            ports["haproxy"] = stack.enter_context(cost.haproxy(folder, upstream))[0]
         for _ in range(rounds):
             for name, port in ports.items():
                 measured.setdefault(name, []).append(round_trips(port, count))
@@ -77,7 +77,7 @@ def memory(connections: int) -> None:
             running_daemon(
                 upstream=f"127.0.0.1:{upstream}",
                 store_url=f"local:{folder / 'quotas.db'}",
-                window=daemon.WINDOW,
+                window=cost.WINDOW,
                 folder=folder,
             )
         )

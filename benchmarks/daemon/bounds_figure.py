@@ -1,4 +1,4 @@
-"""One figure of `daemon_bounds.py`, and how a process is measured from outside."""
+"""One figure of `bounds.py`, and how a process is measured from outside."""
 
 import time
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the daemon stands: `python benchmarks/daemon_strength.py [crowd large slow]`.
+"""What the daemon stands: `python benchmarks/daemon/strength.py [crowd large slow]`.
 
 crowd: 1,000 connections (`--connections`) that all fetch, 1 kB at a time, one request in flight each, for some seconds
 under a quota that is never reached, then under one that throttles all of them. Printed: requests per second, p50 and
@@ -26,9 +26,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import daemon
+import cost
 import proxy_load
-from daemon_latency import resident
+from latency import resident
 
 from kafka_quotas.commands.testbed.daemon_process import RunningDaemon, running_daemon
 
@@ -50,7 +50,7 @@ def started() -> Iterator[tuple[RunningDaemon, str]]:
         upstream = stack.enter_context(broker())
         store_url = f"local:{folder / 'quotas.db'}"
         running = stack.enter_context(
-            running_daemon(upstream=f"127.0.0.1:{upstream}", store_url=store_url, window=daemon.WINDOW, folder=folder)
+            running_daemon(upstream=f"127.0.0.1:{upstream}", store_url=store_url, window=cost.WINDOW, folder=folder)
         )
         yield running, store_url
 
@@ -102,8 +102,8 @@ def crowd(connections: int, seconds: float) -> None:
     with started() as (running, store_url), ExitStack() as stack:
         at_rest = resident(running.pid)
         socks = [stack.enter_context(connected(running)) for _ in range(connections)]
-        for name, quota in (("free", daemon.NEVER_REACHED), ("throttled", QUOTA)):
-            daemon.set_quota(store_url, consumer_byte_rate=quota)
+        for name, quota in (("free", cost.NEVER_REACHED), ("throttled", QUOTA)):
+            cost.set_quota(store_url, consumer_byte_rate=quota)
             time.sleep(2)  # until the daemon has seen it
             times_ms = round_trips(socks, frame, seconds)
             cuts = statistics.quantiles(times_ms, n=100)
@@ -141,7 +141,7 @@ def round_trips(socks: list[socket.socket], frame: bytes, seconds: float) -> lis
 def large() -> None:
     frame = proxy_load.request(proxy_load.fetch("large", size=LARGE_BYTES, count=1))
     with started() as (running, store_url), connected(running) as sock:
-        daemon.set_quota(store_url, consumer_byte_rate=daemon.NEVER_REACHED)
+        cost.set_quota(store_url, consumer_byte_rate=cost.NEVER_REACHED)
         at_rest = most = resident(running.pid)
         begin = time.perf_counter()
         sock.sendall(frame)

@@ -1,6 +1,6 @@
-"""How closely the workers of one daemon behave as one process: `python benchmarks/workers_simulation.py`.
+"""How closely the workers of one daemon behave as one process: `python benchmarks/fleet/workers_simulation.py`.
 
-The clients, the oracle and the columns are those of `fleet_simulation.py`, on the same virtual clock. Workers have the
+The clients, the oracle and the columns are those of `simulation.py`, on the same virtual clock. Workers have the
 real buckets and `SharedCharges`: each takes what its clients were charged every `--tick-ms`, its parent passes that on
 after as long. `--fleet` has them share as a fleet's members do, with reports every 50 ms.
 """
@@ -15,8 +15,10 @@ from typing import ClassVar
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import fleet_simulation
-from fleet_simulation import LIMIT, REST, WINDOW, Scenario, Way, app, row, spread
+import simulation
+from outcome import LIMIT
+from scenarios import REST, Scenario, app, spread
+from simulation import WINDOW, Way, row
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import Entity
@@ -30,7 +32,7 @@ from kafka_quotas.enforcement.workers.shared_charges import SharedCharge, Shared
 from kafka_quotas.stores.store import QuotaEntry
 
 
-class Worker(fleet_simulation.Process):
+class Worker(simulation.Process):
     """One worker: its quotas, and what it has not heard yet of the others."""
 
     everyone: ClassVar[list["Worker"]] = []
@@ -56,7 +58,7 @@ class Worker(fleet_simulation.Process):
         charges = self.shared.take(now_ms)
         for other in self.everyone:
             if charges and other is not self:
-                other.heard.append((now_ms + fleet_simulation.ADJUST_MS, charges))
+                other.heard.append((now_ms + simulation.ADJUST_MS, charges))
 
     def report(self, now_ms: int) -> bytes:
         del now_ms
@@ -87,10 +89,10 @@ def main() -> None:
     parser.add_argument("--fleet", action="store_true", help="share by a fleet's reports instead")
     arguments = parser.parse_args()
     if arguments.fleet:
-        fleet_simulation.ADJUST_MS = 20  # type: ignore[misc]
+        simulation.ADJUST_MS = 20  # type: ignore[misc]
     else:
-        fleet_simulation.ADJUST_MS = arguments.tick_ms  # type: ignore[misc]
-        fleet_simulation.Process = Worker  # type: ignore[misc]
+        simulation.ADJUST_MS = arguments.tick_ms  # type: ignore[misc]
+        simulation.Process = Worker  # type: ignore[misc]
     columns = ("quota", "total", "window", "Jain", "oracle", "settled", "kB/s", "took s")
     print(f"{'scenario':26} {'way':7}" + "".join(f"{column:>8}" for column in columns))
     for scenario in scenarios():
