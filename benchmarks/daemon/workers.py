@@ -3,7 +3,7 @@
 Two producers of 100-byte records, five requests in flight, through one process, through a daemon with two workers, and
 each through a daemon of its own, which share nothing: what two processes could do at best. Every request is charged to
 one bucket. Printed: requests per second, and the CPU time of all processes of the daemons per request; then what they
-take while nothing happens. On two cores, which clients and broker take while nothing happens. On two cores, which clients and broker use as well, the first figure can't double; the other
+take while nothing happens. On two cores, which clients and broker use as well, the first figure can't double; the other
 one shows what sharing costs. How closely 16 processes hold one limit: `python benchmarks/fleet/workers_simulation.py`.
 """
 
