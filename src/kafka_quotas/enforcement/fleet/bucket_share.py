@@ -349,7 +349,7 @@ class BucketShare:
         """Return the part of the limit that clients here use at present, or may use while cut off."""
         if self._share is not None:
             return self._share
-        own, theirs = self._own.waiting, float(sum(each.waiting for each in self._remotes.values()))
+        own, theirs = float(self._own.waiting), float(sum(each.waiting for each in self._remotes.values()))
         if own + theirs < 1:
             own, theirs = self._own_rate(outlook.now_ms), sum(each.rate for each in self._remotes.values())
         return own / (own + theirs) if own + theirs else 1.0 / outlook.members
