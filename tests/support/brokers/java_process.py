@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tests.support.brokers.class_archive import archive_options
 from tests.support.brokers.maven import MissingServerError
 
 READY_TIMEOUT_S = 300.0
@@ -39,7 +40,8 @@ def free_port() -> int:
 
 def java_command(jars: Path, main_class: str, arguments: Sequence[str], *, options: Sequence[str] = ()) -> list[str]:
     """The command line that runs a class from a folder of jars."""
-    return [java() or "java", *options, "-XX:+UseSerialGC", "-cp", f"{jars}/*", main_class, *arguments]
+    quick = archive_options(jars)
+    return [java() or "java", *options, *quick, "-XX:+UseSerialGC", "-cp", f"{jars}/*", main_class, *arguments]
 
 
 def run_tool(

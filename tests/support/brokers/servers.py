@@ -34,6 +34,7 @@ from tests.support.brokers.broker_properties import (
     write_properties,
 )
 from tests.support.brokers.certificates import make_certificates
+from tests.support.brokers.class_archive import Recording, recording
 from tests.support.brokers.java_process import JavaServer, free_port, run_tool
 from tests.support.brokers.log import log_options
 from tests.support.brokers.maven import KAFKA_3, KAFKA_4, MissingServerError, jars
@@ -122,12 +123,14 @@ def kafka_4(
 
         with ThreadPoolExecutor(max_workers=brokers) as formatting:  # but a server ends with the thread that started it
             configurations = list(formatting.map(formatted, nodes))
+        archive = stack.enter_context(recording(folder))
         servers = [
-            _start_broker(stack, folder, configuration, name=f"Kafka 4 broker {node_id}", quick_start=quick_start)
+            _start_broker(stack, configuration, archive, name=f"Kafka 4 broker {node_id}", quick_start=quick_start)
             for node_id, configuration in zip(nodes, configurations, strict=True)
         ]
         for server, ports in zip(servers, nodes.values(), strict=True):
             server.wait_ready(lambda port=ports.plain: kafka_brokers(f"127.0.0.1:{port}") == brokers)  # type: ignore[misc]
+        archive.keep(servers[0].pid)
         yield Kafka(
             bootstrap=",".join(f"127.0.0.1:{ports.plain}" for ports in nodes.values()),
             sasl_bootstrap=",".join(f"127.0.0.1:{ports.sasl}" for ports in nodes.values()),
@@ -165,8 +168,10 @@ def kafka_3(
             **(properties or {}),
         }
         configuration = write_properties(work / "broker.properties", settings)
-        server = _start_broker(stack, folder, configuration, name="Kafka 3.9 broker", quick_start=quick_start)
+        archive = stack.enter_context(recording(folder))
+        server = _start_broker(stack, configuration, archive, name="Kafka 3.9 broker", quick_start=quick_start)
         server.wait_ready(lambda: kafka_brokers(f"127.0.0.1:{ports.plain}") == 1)
+        archive.keep(server.pid)
         _add_scram_users(f"127.0.0.1:{ports.plain}")
         yield Kafka(
             bootstrap=f"127.0.0.1:{ports.plain}",
@@ -298,10 +303,12 @@ def _add_scram_users(bootstrap: str) -> None:
         raise MissingServerError(f"SCRAM users could not be added: {failed}")
 
 
-def _start_broker(stack: ExitStack, folder: Path, configuration: Path, *, name: str, quick_start: bool) -> JavaServer:
+def _start_broker(
+    stack: ExitStack, configuration: Path, archive: Recording, *, name: str, quick_start: bool
+) -> JavaServer:
     work = configuration.parent
     log = work / f"{configuration.stem}.log"
-    options = [*log_options(work), *(_QUICK_START if quick_start else ())]
-    server = JavaServer(name, folder, "kafka.Kafka", [str(configuration)], log=log, options=options)
+    options = [*log_options(work), *archive.options, *(_QUICK_START if quick_start else ())]
+    server = JavaServer(name, archive.jars, "kafka.Kafka", [str(configuration)], log=log, options=options)
     stack.callback(server.stop)
     return server
