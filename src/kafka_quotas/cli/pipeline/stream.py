@@ -74,7 +74,9 @@ class BatchOptions:
     once: bool = option("--once", default=False, help="Take everything there is by now, and end.")
     interval: str = option("--interval TIME", default="5s", help="How often a batch is taken.")
     batch_size: int | None = option(
-        "--batch-size N", min=1, help="At most so many records (of a folder: files) per batch."
+        "--batch-size N",
+        min=1,
+        help="At most so many records (of a folder: files) per batch; 1,000,000 records or 100 files by default.",
     )
     lateness: str = option(
         "--lateness TIME",
@@ -83,6 +85,9 @@ class BatchOptions:
     )
     from_beginning: bool = option(
         "--from-beginning/--from-end", default=True, help="Where a new stream begins in a topic."
+    )
+    allow_data_loss: bool = option(
+        "--allow-data-loss", default=False, help="Continue where a topic's records were deleted before they were read."
     )
     kafka_config: Path | None = option("--kafka-config FILE", help="Kafka's client properties for a topic as SOURCE.")
     producer_config: Path | None = option(
@@ -112,6 +117,7 @@ def stream(
             bootstrap=read_from.bootstrap,
             topic=read_from.topic,
             from_beginning=batches.from_beginning,
+            may_lose=batches.allow_data_loss,
             properties=properties,
         )
     in_force = proposal_of_file(*target.quotas) if target.quotas else proposal_of_store(store)

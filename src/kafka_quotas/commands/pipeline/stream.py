@@ -2,6 +2,7 @@
 
 import fcntl
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from kafka_quotas.pipeline.stream.sink import Sink
 
 _IDENTITY: Final = ".kafka-quotas-id"
+_BATCH_RECORDS: Final = 1_000_000
+_BATCH_FILES: Final = 100
+"""Largest batches unless the user says otherwise: about 100 bytes of an event come to this process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +45,7 @@ class StreamRequest:
     interval_s: float | None = None
     """Seconds between batches, None to process the events that are there and end."""
     batch_size: int | None = None
-    """Largest batch, in records of a topic or files of a folder; None for no bound."""
+    """Largest batch, in records of a topic or files of a folder; None for what this process holds with ease."""
     lateness_ms: int = 10_000
     window: QuotaWindow = DEFAULT_WINDOW
 
@@ -80,11 +84,16 @@ def stream(request: StreamRequest, watcher: StreamWatcher) -> None:
         source=request.source,
         checkpoint=request.checkpoint.absolute(),
         interval_s=request.interval_s,
-        batch_size=request.batch_size,
+        batch_size=request.batch_size or _batch_size(request.source),
         log_file=request.spark.log_file,
+        clock_ms=lambda: round(time.time() * 1000),
     )
     with _alone(request.checkpoint), spark_session(_spark(request)) as session:
         run_stream(session, plan, state=state, sink=_sink(request, watcher), report=watcher.report, stop=watcher.stop)
+
+
+def _batch_size(source: Source) -> int:
+    return _BATCH_RECORDS if isinstance(source, TopicSource) else _BATCH_FILES
 
 
 def _spark(request: StreamRequest) -> SparkSettings:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.engine.spark_session import spark_errors
+from kafka_quotas.pipeline.stream.clock_guard import taken_ms, without_future
 from kafka_quotas.pipeline.stream.lines import RAW, REASON, charges_of_lines, files_of_events, read_charges
 from kafka_quotas.pipeline.stream.sink import Sink, replace_batch
 from kafka_quotas.pipeline.stream.source import FolderSource, Source, read_stream
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _STATE: Final = "kafka-quotas-state"
 _UNREADABLE: Final = "kafka-quotas-unreadable"
 _POLL_S: Final = 0.2
+_LOST: Final = "failOnDataLoss"
+"""What Spark names where offsets are gone from a topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +42,7 @@ class BatchReport:
     late: int
     """Events that came too late for the state."""
     unreadable: int
-    """Lines that are no events."""
+    """Lines that are no events, and events from the future."""
     buckets: int
     """Buckets with events in the batch."""
     elapsed_s: float
@@ -53,10 +56,12 @@ class StreamPlan:
     checkpoint: Path
     interval_s: float | None
     """Seconds between batches, None to process the events that are there and end."""
-    batch_size: int | None
-    """Largest batch, in records of a topic or files of a folder; None for no bound."""
+    batch_size: int
+    """Largest batch, in records of a topic or files of a folder."""
     log_file: Path
     """Spark's log file."""
+    clock_ms: Callable[[], int]
+    """Returns the time in ms since 1970."""
 
 
 def run_stream(
@@ -92,11 +97,18 @@ def run_stream(
             finally:
                 query.stop()
             if (failure := query.exception()) is not None and batches.failure is None:
-                raise failure
+                raise _lost(plan.source) if _LOST in str(failure) else failure
     finally:
         sink.close()
     if batches.failure is not None:
         raise batches.failure
+
+
+def _lost(source: Source) -> KafkaQuotasError:
+    return KafkaQuotasError(
+        f"records of {source} were deleted before they were read",
+        hint="--allow-data-loss continues without them; a longer retention keeps them",
+    )
 
 
 class _Batches:
@@ -111,6 +123,7 @@ class _Batches:
         self._state = state
         self._sink = sink
         self._report = report
+        self._clock_ms = plan.clock_ms
         self._done: int | None = None
         self.failure: KafkaQuotasError | None = None
 
@@ -133,13 +146,15 @@ class _Batches:
             )
             raise self.failure from error
 
-    def _take(self, readable: pa.Table, unreadable: pa.Table | None, batch_id: int) -> None:
+    def _take(self, found: pa.Table, unreadable: pa.Table | None, batch_id: int) -> None:
         started_s = time.monotonic()
+        readable, refused = without_future(found, taken_ms(self._folder, batch_id, self._clock_ms))
+        set_aside = refused if unreadable is None else pa.concat_tables([unreadable, refused])
         if self._done is None:
             self._state.load(self._folder, before=batch_id)
         live = self._state.take(readable, batch_id=batch_id)
-        if unreadable is not None and unreadable.num_rows:
-            replace_batch(self._unreadable, unreadable, batch_id=batch_id)
+        if set_aside.num_rows:
+            replace_batch(self._unreadable, set_aside, batch_id=batch_id)
         if live.num_rows:
             self._sink.write(live, batch_id=batch_id)
         self._state.save(self._folder, batch_id=batch_id)
@@ -149,7 +164,7 @@ class _Batches:
                 batch_id=batch_id,
                 events=readable.num_rows,
                 late=pc.sum(live["late_events"]).as_py() or 0,
-                unreadable=0 if unreadable is None else unreadable.num_rows,
+                unreadable=set_aside.num_rows,
                 buckets=live.num_rows,
                 elapsed_s=time.monotonic() - started_s,
             )

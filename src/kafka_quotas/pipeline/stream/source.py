@@ -40,6 +40,8 @@ class TopicSource:
     bootstrap: str
     topic: str
     from_beginning: bool = True
+    may_lose: bool = False
+    """Whether to continue where records were deleted before they were read."""
     properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Kafka client properties, for logins."""
 
@@ -122,23 +124,21 @@ def _has_events(file: Path) -> bool:
         return False  # a stray file of another kind, or one that is still being written
 
 
-def read_stream(session: "SparkSession", source: Source, *, batch_size: int | None) -> "DataFrame":
+def read_stream(session: "SparkSession", source: Source, *, batch_size: int) -> "DataFrame":
     """Open the stream: one column `value` of lines, or the columns of events where the files are Parquet.
 
-    `batch_size` is the largest batch, in records of a topic or files of a folder, None for no bound.
+    `batch_size` is the largest batch, in records of a topic or files of a folder.
     """
     reader = session.readStream
     if isinstance(source, TopicSource):
         reader = reader.format("kafka").option("kafka.bootstrap.servers", source.bootstrap)
-        reader = reader.option("subscribe", source.topic).option("failOnDataLoss", "false")
+        reader = reader.option("subscribe", source.topic)
+        reader = reader.option("failOnDataLoss", str(not source.may_lose).lower())
         reader = reader.option("startingOffsets", "earliest" if source.from_beginning else "latest")
         for name, value in source.properties.items():
             reader = reader.option(f"kafka.{name}", value)
-        if batch_size is not None:
-            reader = reader.option("maxOffsetsPerTrigger", batch_size)
-        return reader.load().select("value")
-    if batch_size is not None:
-        reader = reader.option("maxFilesPerTrigger", batch_size)
+        return reader.option("maxOffsetsPerTrigger", batch_size).load().select("value")
+    reader = reader.option("maxFilesPerTrigger", batch_size)
     if source.is_delta:
         return reader.format("delta").option("skipChangeCommits", "true").load(source.folder.as_uri())
     reader = reader.option("recursiveFileLookup", "true")
