@@ -21,7 +21,7 @@ from kafka_quotas.enforcement.control.decision_service import DecisionService
 from kafka_quotas.enforcement.control.handler import ControlHandler
 from kafka_quotas.enforcement.daemon.endpoints import Endpoints
 from kafka_quotas.enforcement.daemon.operator_view import OperatorView
-from kafka_quotas.enforcement.daemon.start_log import log_listening, log_rules, log_unreachable
+from kafka_quotas.enforcement.daemon.start_log import log_listening, log_reaching, log_rules
 from kafka_quotas.enforcement.event_log.writer import EventLogWriter
 from kafka_quotas.enforcement.fleet.daemon_buckets import DaemonBuckets
 from kafka_quotas.enforcement.fleet.membership import FleetMembership
@@ -172,7 +172,7 @@ class Daemon:
                 takeover.serving()
                 stack.callback(self._loop.create_task(takeover.follow(self._record_charged, self._notify)).cancel)
             self._log_listening(proxy)
-            reaching = log_unreachable(proxy.upstreams(), proxy.health, self._notify)
+            reaching = log_reaching(proxy.upstreams(), proxy.health, self._notify)
             stack.callback(self._loop.create_task(reaching).cancel)
             quiet = QuietConnections(connections=lambda: proxy.connections, clock=self._clock, counters=self._counters)
             background: tuple[Callable[[], Awaitable[None]], ...] = (

@@ -41,16 +41,15 @@ def log_listening(fields: Mapping[str, str | float], notify: Notify, *, enforces
         notify(LogEvent(event=event, level=LogLevel.WARNING, fields={"store": fields["store"]}))
 
 
-async def log_unreachable(upstreams: Iterable[Address], health: UpstreamHealth, notify: Notify) -> None:
-    """Log that no broker takes connections, and when the first does; a broker that is there costs one connection."""
+async def log_reaching(upstreams: Iterable[Address], health: UpstreamHealth, notify: Notify) -> None:
+    """Log the first broker that takes a connection, and before it a warning where none does at once."""
     addresses = list(upstreams)
-    fields: dict[str, str | float] = {"upstream": ",".join(map(str, addresses))}
-    if await health.first_answering(addresses) is not None:
-        return
-    event = "no broker takes connections; clients are closed until one does"
-    notify(LogEvent(event=event, level=LogLevel.WARNING, fields=fields))
-    while True:
+    found = await health.first_answering(addresses)
+    if found is None:
+        event = "no broker takes connections; clients are closed until one does"
+        fields: dict[str, str | float] = {"upstream": ",".join(map(str, addresses))}
+        notify(LogEvent(event=event, level=LogLevel.WARNING, fields=fields))
+    while found is None:
         await asyncio.sleep(RETRY_S)
-        if (found := await health.first_answering(addresses)) is not None:
-            notify(LogEvent(event="a broker takes connections", fields={"upstream": str(found)}))
-            return
+        found = await health.first_answering(addresses)
+    notify(LogEvent(event="a broker takes connections", fields={"upstream": str(found)}))

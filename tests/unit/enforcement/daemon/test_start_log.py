@@ -9,7 +9,7 @@ from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.daemon import start_log
-from kafka_quotas.enforcement.daemon.start_log import log_listening, log_rules, log_unreachable
+from kafka_quotas.enforcement.daemon.start_log import log_listening, log_reaching, log_rules
 from kafka_quotas.enforcement.proxy.upstream_health import UpstreamHealth
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
 
@@ -51,7 +51,7 @@ def test_brokers_that_nobody_reaches_are_reported_until_one_is_back(monkeypatch:
         loop = asyncio.get_running_loop()
         started_s = loop.time()
         monkeypatch.setattr(loop, "time", lambda: started_s + 10 * len(tries))
-        await log_unreachable(BROKERS, health, events.append)
+        await log_reaching(BROKERS, health, events.append)
 
     asyncio.run(run())
     assert [(each.level, each.fields["upstream"]) for each in events] == [
@@ -60,11 +60,11 @@ def test_brokers_that_nobody_reaches_are_reported_until_one_is_back(monkeypatch:
     ]
 
 
-def test_a_broker_that_is_there_is_no_line_of_the_log() -> None:
+def test_a_broker_that_is_there_is_named_without_a_warning() -> None:
     events: list[LogEvent] = []
 
     async def probe(_: Address) -> bool:
         return True
 
-    asyncio.run(log_unreachable(BROKERS, UpstreamHealth(probe=probe), events.append))
-    assert events == []
+    asyncio.run(log_reaching(BROKERS, UpstreamHealth(probe=probe), events.append))
+    assert [(each.level, each.fields["upstream"]) for each in events] == [(LogLevel.INFO, "broker-1:9092")]
