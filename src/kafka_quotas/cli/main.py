@@ -81,6 +81,8 @@ class ProgramCommands(LazyGroup):
             UsageError: Options stand where the command belongs, as other tools have them.
         """
         given = list(args)
+        if given == ["version"]:  # as most programs have it
+            args = ["--version"]
         try:
             return super().parse_args(ctx, args)
         except typer.TyperException as error:
@@ -138,6 +140,7 @@ def _top(
         bool,
         typer.Option(
             "--version",
+            "-V",
             rich_help_panel=GENERAL_HEADING,
             help="Print the version and whether it is compiled, and stop.",
             callback=_print_version,

@@ -31,11 +31,11 @@ def test_drift_is_corrected_and_told_until_sigterm(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "q.db")
     with log.open("w") as stderr, subprocess.Popen(command, stderr=stderr, env=environment) as process:
         try:
-            await_true(lambda: "round 1: changed 1 quotas" in log.read_text(), "the first round is over")
+            await_true(lambda: "round 1: changed 1 quota" in log.read_text(), "the first round is over")
             store.alter([Alteration(entity=ALICE, changes={"producer_byte_rate": 99.0})])
             await_true(lambda: store.describe(EVERYTHING)[0].quotas["producer_byte_rate"] == 7.0, "drift is corrected")
             await_true(
-                lambda: "changed 1 quotas" in log.read_text().partition("round 1: changed 1 quotas")[2],
+                lambda: "changed 1 quota" in log.read_text().partition("round 1: changed 1 quota")[2],
                 "drift is logged",
             )
             served = re.search(r"metrics at (http://127\.0\.0\.1:\d+/metrics)", log.read_text())

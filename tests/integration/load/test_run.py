@@ -118,7 +118,7 @@ def test_a_scenario_runs_on_the_embedded_cluster_through_the_daemon(tmp_path: Pa
     assert {each["aspect"] for each in document["judgements"]} >= {"rate", "throttle time", "isolation", "expectation"}
     assert json.loads((out / "run.json").read_text(encoding="utf-8")) == document
     assert list(journals.iterdir()) == []
-    assert err.splitlines()[0] == "note: setting 1 quotas"
+    assert err.splitlines()[0] == "note: setting 1 quota"
 
 
 def test_a_killed_run_is_put_back_by_restore(kafka4: Kafka, unique_name: str, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_killed_run_is_put_back_by_restore(kafka4: Kafka, unique_name: str, tm
         code, printed, err = run_cli(*restore)
 
         assert code == 0, err
-        assert "1 quotas put back" in printed
+        assert "1 quota put back" in printed
         assert (cluster.rate(), cluster.topics()) == (5_000_000, ())
         code, _, err = run_cli(*restore)
         assert (code, err.startswith("note: nothing was left behind")) == (0, True)

@@ -73,8 +73,9 @@ def test_no_arguments_is_wrong_usage_with_the_help() -> None:
     assert err.startswith("Usage: kafka-quotas")
 
 
-def test_version_is_that_of_the_package() -> None:
-    assert run_cli("--version") == (0, f"kafka-quotas {version('kafka-quotas')} (pure Python)\n", "")
+@pytest.mark.parametrize("word", ["--version", "-V", "version"])
+def test_version_is_that_of_the_package(word: str) -> None:
+    assert run_cli(word) == (0, f"kafka-quotas {version('kafka-quotas')} (pure Python)\n", "")
 
 
 def test_a_misspelt_command_is_answered_with_the_right_one() -> None:

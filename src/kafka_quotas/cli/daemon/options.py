@@ -212,7 +212,8 @@ class OperationOptions:
     control_mode: str = option("--control-mode OCTAL", default="0600", help="The mode of the control socket's file.")
     control_user: list[str] | None = option(
         "--control-user NAME|UID",
-        help="Another user of this machine who may ask on the control socket; may be repeated. The mode must let him.",
+        help="Another user of this machine who may ask on the control socket; may be repeated. Needs a --control-mode "
+        "that lets other users connect.",
     )
     state_file: Path | None = option(
         "--state-file FILE",

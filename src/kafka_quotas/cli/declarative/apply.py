@@ -43,6 +43,7 @@ from kafka_quotas.commands.declarative.reconcile import Reconciler, Round, run_r
 from kafka_quotas.commands.quotas.history import JournalWriter
 from kafka_quotas.core.changes.plan_file import KeptPlan
 from kafka_quotas.core.errors import StoreUnreachableError, UsageError, VerdictError
+from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.enforcement.config.address import parse_address
 from kafka_quotas.enforcement.monitoring.metrics import require_metrics
 from kafka_quotas.stores.store import Store
@@ -182,7 +183,7 @@ def round_lines(done: Round) -> list[str]:
     if result is None:
         return lines
     if result.made:
-        lines.append(f"{'would change' if result.dry_run else 'changed'} {len(result.made)} quotas")
+        lines.append(f"{'would change' if result.dry_run else 'changed'} {format_count(len(result.made), 'quota')}")
     elif done.number == 1 and not result.failures:
         lines.append("in order")
     return lines + [f"failed: {failure.entity}: {failure.error.message}" for failure in result.failures]

@@ -51,14 +51,16 @@ def export(*, out: Out = None, form: Form = None, selectors: Selectors = None, s
     choice = store.choose()
     chosen = form or _SUFFIXES.get(out.suffix if out else ".yaml")
     if chosen is None:
-        raise UsageError(f"what is {out} to be written in?", hint="name it .yaml, .json or .toml, or add --format")
+        raise UsageError(
+            f"the name {out} does not show the format", hint="name it .yaml, .json or .toml, or add --format"
+        )
     with closing(choice.open_existing()) as opened:
         result = run_export(opened, selectors=selectors or ())
     if out is None:
         sys.stdout.writelines(result.text(chosen))
     else:
         save_text(out, result.text(chosen))
-        write(f"note: {len(result.entries)} entities written to {out}", sys.stderr)
+        write(f"note: {format_count(len(result.entries), 'entity')} written to {out}", sys.stderr)
     if result.invalid_entries:
         write(
             f"note: {result.invalid_entries} entities have values that apply takes with --allow-invalid only",

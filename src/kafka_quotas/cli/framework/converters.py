@@ -63,7 +63,7 @@ def _converter(parameter: TyperArgument | TyperOption) -> _Convert | None:
         (annotation,) = get_args(annotation)
     if annotation is View:
         return parse_view
-    if not isinstance(annotation, type) or info.parser is not None or info.clamp or not info.case_sensitive:
+    if not isinstance(annotation, type) or info.parser is not None or info.clamp:
         return None
     if annotation is Path:
         checked = info.exists or info.writable or info.resolve_path or info.allow_dash or info.path_type
@@ -79,7 +79,7 @@ def _choice(choices: type[Enum], value: Any) -> Enum:
     if isinstance(value, choices):
         return value
     for choice in choices:
-        if choice.value == value:
+        if choice.value.lower() == str(value).lower():  # JSON is json to a person
             return choice
     raise ValueError(f"{value!r} is not one of {', '.join(str(choice.value) for choice in choices)}")
 

@@ -22,9 +22,9 @@ def parse_view(text: "str | View") -> View:
     """
     if isinstance(text, View):
         return text
-    if text not in tuple(Output):
+    if text.lower() not in tuple(Output):
         raise ValueError(f"{text!r} is not one of {', '.join(Output)}")
-    return View(form=Output(text))
+    return View(form=Output(text.lower()))
 
 
 def with_selection(ctx: typer.Context, value: View) -> View:

@@ -34,7 +34,6 @@ _VERBS: Final = {
     "status": "daemon status, or top",
     "config": "context",
     "profile": "context",
-    "version": "--version",
 }
 """Verbs of `rpk`, `kcl`, `kubectl`, `git` and others, each with what does the same here."""
 

@@ -47,6 +47,7 @@ from kafka_quotas.commands.load_test.typed_scenario import (
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import PRODUCER_BYTE_RATE
 from kafka_quotas.core.model.units import parse_bytes, parse_quota_value
+from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.scenario.model import Scenario, ScenarioClient
 
@@ -276,5 +277,6 @@ def _note_limits(order: RunRequest) -> None:
 def _ask_first(order: RunRequest, *, yes: bool) -> None:
     if yes or not order.target.is_theirs or not order.scenario.quotas or order.target.through_daemon:
         return
-    what = f"this sets {len(order.scenario.quotas)} quotas in {order.target.bootstrap}, and puts them back at the end"
+    quotas = format_count(len(order.scenario.quotas), "quota")
+    what = f"this sets {quotas} in {order.target.bootstrap}, and puts back what was there at the end"
     confirm(what)

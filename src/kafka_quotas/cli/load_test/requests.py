@@ -14,6 +14,7 @@ from kafka_quotas.cli.options.windows import ONLY_CLIENTS
 from kafka_quotas.commands.load_test.typed_scenario import one_for_each
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
+from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.loadtest.clients.raw.request_flood import FLOOD_APIS, NEEDS_TOPIC
 from kafka_quotas.loadtest.plan.workload import RequestFlood, Workload
 from kafka_quotas.loadtest.scenario.model import Scenario, ScenarioClient, ScenarioTopic
@@ -149,5 +150,5 @@ def _topics(floods: tuple[RequestFlood, ...], topic: str | None) -> tuple[Scenar
 def _change(scenario: Scenario) -> str | None:
     """Return what the flood changes on a cluster, None for nothing."""
     makes = "makes a topic" if scenario.makes_topics else ""
-    sets = f"sets {len(scenario.quotas)} quotas" if scenario.quotas else ""
+    sets = f"sets {format_count(len(scenario.quotas), 'quota')}" if scenario.quotas else ""
     return " and ".join(filter(None, (makes, sets))) or None

@@ -13,6 +13,7 @@ from kafka_quotas.cli.output.render import Listing, Output, Table, columns, prin
 from kafka_quotas.commands.load_test.cleanup import format_change
 from kafka_quotas.commands.load_test.restore import RestoredRun
 from kafka_quotas.commands.load_test.restore import restore as restore_runs
+from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.loadtest.run.journal import default_journal_folder
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be put back, and change nothing.")]
@@ -56,7 +57,7 @@ def _outcome(run: RestoredRun) -> str:
     if run.error is not None:
         return f"FAILED: {run.error}"
     parts = [
-        *([f"{len(run.quotas.restored)} quotas put back"] if run.quotas.restored else []),
+        *([f"{format_count(len(run.quotas.restored), 'quota')} put back"] if run.quotas.restored else []),
         *([f"{len(run.quotas.unchanged)} were as before"] if run.quotas.unchanged else []),
         *(f"left alone, for somebody changed it: {format_change(change)}" for change in run.quotas.foreign),
         *([f"topics removed: {', '.join(run.topics)}"] if run.topics else []),

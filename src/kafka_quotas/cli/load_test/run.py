@@ -34,6 +34,7 @@ from kafka_quotas.commands.web.load_page import LoadPage, served
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.units import parse_duration_ms
+from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.enforcement.config.address import parse_local_address
 from kafka_quotas.loadtest.run.runner import Watcher
 from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
@@ -234,10 +235,14 @@ def _ask_first(order: RunRequest, *, yes: bool) -> None:
         return
     scenario, _ = ready_scenario(order)
     flood = ", floods it with changes of topics" if scenario.mutates else ""
-    changes = f" and sets {len(scenario.quotas)} quotas" if scenario.quotas and not order.target.through_daemon else ""
+    changes = (
+        f" and sets {format_count(len(scenario.quotas), 'quota')}"
+        if scenario.quotas and not order.target.through_daemon
+        else ""
+    )
     question = (
-        f"{scenario.name} makes {len(scenario.topics)} topics on {order.target.bootstrap}{flood}{changes}; "
-        "all of it is put back at the end. Go on?"
+        f"{scenario.name} makes {format_count(len(scenario.topics), 'topic')} on {order.target.bootstrap}"
+        f"{flood}{changes}; all of it is put back at the end. Go on?"
     )
     if not is_terminal(sys.stdin):
         raise UsageError(question.removesuffix(" Go on?"), hint="--yes agrees to that")

@@ -68,9 +68,9 @@ def list_(*, output: ListingView = TABLE_VIEW) -> None:
             items="scenarios",
             data={"scenarios": [_document(each) for each in scenarios]},
             table=Table(
-                columns=columns("scenario!, needs!, s>, shows"),
+                columns=columns("scenario!, needs!, seconds>, shows"),
                 rows=[[each.name, _needs(each), round(seconds_under_load(each)), each.title] for each in scenarios],
-                caption="s: seconds under load; run one with: kafka-quotas load-test run SCENARIO",
+                caption="Seconds are those under load. Run one with: kafka-quotas load-test run SCENARIO",
             ),
         ),
         output,
@@ -78,7 +78,7 @@ def list_(*, output: ListingView = TABLE_VIEW) -> None:
 
 
 def _needs(scenario: Scenario) -> str:
-    return "real broker" if needs_broker(scenario) else "daemon" if scenario.needs is TargetNeed.DAEMON else "-"
+    return "real broker" if needs_broker(scenario) else "daemon" if scenario.needs is TargetNeed.DAEMON else "any"
 
 
 def _document(scenario: Scenario) -> dict[str, str | int | float | bool]:
@@ -141,7 +141,10 @@ def validate(
         jars = _ANY_JARS if needs_broker(found) else None
         target = replace(target, broker_jars=jars, through_daemon=target.through_daemon or jars is None)
     check = validate_scenario(found, target, limits=host_limits(), scale=scale)
-    print_listing(_validation_listing(check), output)
+    if check.ok and output is Output.TABLE:
+        write(_validation_caption(check), sys.stdout)
+    else:
+        print_listing(_validation_listing(check), output)
     return 0 if check.ok else 1
 
 

@@ -51,7 +51,9 @@ def _assignments(add: Sequence[str], add_file: Path | None) -> Iterator[tuple[Qu
         for piece in _pieces("--add-config", text):
             name, equals, value = piece.partition("=")
             if not equals:
-                raise UsageError(f"not KEY=VALUE: {piece!r}", hint=_EXAMPLE)
+                in_figure = piece.isdecimal() and "," in text
+                hint = "write figures without separators of thousands: 1000 or 1k" if in_figure else _EXAMPLE
+                raise UsageError(f"not KEY=VALUE: {piece!r}", hint=hint)
             # kafka-configs takes brackets around values and drops them
             yield _known_key(name.strip()), value.strip().removeprefix("[").removesuffix("]")
     if add_file is not None:

@@ -24,7 +24,7 @@ from kafka_quotas.commands.pipeline.stream import StreamRequest, StreamWatcher
 from kafka_quotas.commands.pipeline.stream import stream as run_stream
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.units import parse_duration_ms
-from kafka_quotas.core.model.value_format import format_number
+from kafka_quotas.core.model.value_format import format_count, format_number
 from kafka_quotas.pipeline.engine.choice import LIBRARIES, require_libraries
 from kafka_quotas.pipeline.stream.source import SCHEME, TopicSource, parse_source, parse_topic
 from kafka_quotas.stores.files.property_file import read_properties
@@ -216,6 +216,6 @@ def _show(rows: "pa.Table") -> None:
             )
             for row in ranked[:_SHOWN_ROWS]
         ],
-        caption=f"batch {ranked[0]['batch_id']}: {len(ranked)} buckets with events",
+        caption=f"batch {ranked[0]['batch_id']}: {format_count(len(ranked), 'bucket')} with events",
     )
     print_listing(Listing(noun="pipeline-stream", data={}, table=table), Output.TABLE)

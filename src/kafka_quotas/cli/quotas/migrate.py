@@ -20,7 +20,13 @@ from kafka_quotas.core.errors import VerdictError
 from kafka_quotas.core.model.value_format import format_quota
 
 _COLUMNS = columns("entity, key!, from>, to>, outcome, reason")
-_QUIET = (MigrationOutcome.MIGRATED, MigrationOutcome.SAME)
+_LISTED = (
+    MigrationOutcome.MIGRATED,
+    MigrationOutcome.REFUSED,
+    MigrationOutcome.DIFFERENT,
+    MigrationOutcome.ONLY_THERE,
+)
+"""What the table lists, in its order: what moves, what does not, and what is no part of it."""
 _WOULD = {MigrationOutcome.MIGRATED: "would be migrated", MigrationOutcome.REFUSED: "would be refused"}
 
 
@@ -76,7 +82,7 @@ def _chosen(url: str, command_config: Path | None) -> StoreChoice:
 
 
 def _print_tables(result: MigrationResult, limit: int) -> None:
-    listed = [quota for quota in result.quotas if quota.outcome not in _QUIET]
+    listed = [quota for outcome in _LISTED for quota in result.quotas if quota.outcome is outcome]
     if listed:
         shown = listed[:limit] if limit else listed
         print_table(_table(result, shown), sys.stdout)

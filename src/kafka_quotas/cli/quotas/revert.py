@@ -29,7 +29,7 @@ from kafka_quotas.commands.quotas.revert import revert as run_revert
 from kafka_quotas.core.changes.plan_file import KeptPlan, plan_text
 from kafka_quotas.core.changes.revert import stores_with_undos
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.core.model.value_format import format_quota
+from kafka_quotas.core.model.value_format import format_count, format_quota
 from kafka_quotas.stores.store import Store
 from kafka_quotas.system_clock import SystemClock
 
@@ -107,7 +107,7 @@ def _list(output: View) -> None:
     if not result.entries:
         write(f"note: nothing is in the journal {journal.path}", sys.stderr)
     if result.damaged_lines:
-        warn(f"{result.damaged_lines} lines of the journal {journal.path} are damaged and were left out")
+        warn(f"{format_count(result.damaged_lines, 'damaged line')} of the journal {journal.path} left out")
 
 
 def _undo_due(command_config: Path | None, reason: str | None, output: View, *, allow_invalid: bool) -> int:
@@ -150,7 +150,7 @@ def _report_proposal(proposal: RevertProposal, out: Path | None) -> int:
     """
     changed_since = len(proposal.inverse.changed_since)
     if changed_since:
-        warn(f"{changed_since} of the quotas have changed since; --force goes back all the same")
+        warn(f"{format_count(changed_since, 'quota')} changed since; --force goes back all the same")
         if out is not None:
             raise KafkaQuotasError(f"{out} was not written", hint="--force writes a plan that goes back all the same")
     elif not proposal.plan.changes:

@@ -14,24 +14,33 @@ from kafka_quotas.stores.files.journal import JournalContent
 
 _SHOWN_CHANGES = 3
 PROPOSED_COLUMNS = columns("entity, key!, now>!, then>!, state")
-DONE_COLUMNS = columns("entity, key!, was>!, is to be>!, state")
+DONE_COLUMNS = columns("entity, key!, was>!, is>!, state")
 UNDONE_COLUMNS = columns("entity, key!, was>!, is>!, store")
 
 
 def history_listing(result: JournalContent) -> Listing:
     """List the entries of the journal, oldest first."""
     settled = settled_ids(result.entries)
+    stores = {entry.store_url for entry in result.entries}
+    caption = f"in {stores.pop()}" if len(stores) == 1 else None
     return Listing(
         noun="journal",
         items="entries",
         apart=True,
         data={"entries": [_entry_document(entry, settled) for entry in result.entries]},
         table=Table(
-            columns=columns("id!, by, changes, note"),
+            columns=columns("id!, time!, by, changes, note"),
             rows=[
-                (entry.entry_id, f"{entry.command}, {entry.user}", _changes_in_words(entry), _note(entry, settled))
+                (
+                    entry.entry_id,
+                    _shown_time(entry.time_ms),
+                    f"{entry.command}, {entry.user}",
+                    _changes_in_words(entry) + ("" if caption else f" in {entry.store_url}"),
+                    _note(entry, settled),
+                )
                 for entry in result.entries
             ],
+            caption=caption,
         ),
     )
 
@@ -100,7 +109,11 @@ def _changes_in_words(entry: JournalEntry) -> str:
     shown = map(change_cells, entry.changes[:_SHOWN_CHANGES])
     words = [f"{entity}: {key} {old} -> {new}" for entity, key, old, new in shown]
     more = len(entry.changes) - len(words)
-    return "; ".join(words) + (f"; and {more} more" if more else "") + f" in {entry.store_url}"
+    return "; ".join(words) + (f"; and {more} more" if more else "")
+
+
+def _shown_time(time_ms: int) -> str:
+    return f"{format_instant(time_ms)[:19].replace('T', ' ')}Z"
 
 
 def _note(entry: JournalEntry, settled: set[str]) -> str:

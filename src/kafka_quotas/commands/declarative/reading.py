@@ -145,7 +145,9 @@ def _document(path: str) -> QuotaDocument:
         case FileFormat.TOML:
             return document_of(_toml_tree(text, name), name)
         case _:
-            raise UsageError(f"what is {path} written in?", hint="name it .yaml, .json or .toml, or send it to -")
+            raise UsageError(
+                f"the name {path} does not show the format", hint="name it .yaml, .json or .toml, or send it to -"
+            )
 
 
 def _text(path: str) -> str:

@@ -75,7 +75,9 @@ class _QuotaReader(YamlReader):
 
     def check_part(self, start: Any, event: Any, count: int, depth: int) -> None:
         if depth == 0 and event.value not in SECTIONS:
-            raise self.problem(event, f"no part of a file: {event.value[:40]!r}", f"it has {', '.join(SECTIONS)}")
+            raise self.problem(
+                event, f"unknown section: {event.value[:40]!r}", f"the sections are {', '.join(SECTIONS)}"
+            )
         if count >= MAX_NAMES:
             raise self.problem(start, "too many names in one mapping")
 

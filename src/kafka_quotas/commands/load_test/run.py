@@ -23,6 +23,7 @@ from kafka_quotas.commands.load_test.target import (
 )
 from kafka_quotas.commands.testbed.kafka_classes import kafka_classes, known_jars
 from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.loadtest.judge.abort import AbortCheck, parse_abort
 from kafka_quotas.loadtest.judge.expectation import parse_expectation
 from kafka_quotas.loadtest.judge.judging import Evidence, judge_run
@@ -216,7 +217,7 @@ class _ScenarioRun:
         quotas = self._scenario.quotas if variant is Variant.WITH_QUOTAS else ()
         is_first = self._request.share.number == 1
         if quotas and is_first:
-            self._observer.step(f"setting {len(quotas)} quotas")
+            self._observer.step(f"setting {format_count(len(quotas), 'quota')}")
         steps = QuotaSteps(
             self._scenario.quota_steps if quotas else (),
             warmup_s=self._scenario.unjudged_s,

@@ -58,7 +58,8 @@ def plan_from(document: Mapping[str, Any]) -> KeptPlan:
             store_url=text_in(document["store"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, KafkaQuotasError) as error:
-        raise UsageError(f"the plan is damaged: {type(error).__name__} {error}", hint=_HINT) from error
+        problem = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise UsageError(f"the plan is damaged: {problem}", hint=_HINT) from error
     if len({(change.entity, change.key) for change in changes}) < len(changes):
         raise UsageError("the plan changes a quota twice", hint=_HINT)
     return kept

@@ -25,7 +25,6 @@ from kafka_quotas.core.model.threshold import (
     unmeant_threshold_entity,
     unmeant_threshold_key,
 )
-from kafka_quotas.core.model.value_format import format_number
 
 Pairs = Iterable[tuple[str | None, str | None]]
 """An entity as Kafka's requests carry it: (type, name), name None for a default."""
@@ -251,7 +250,7 @@ def _unmeant_value(key: QuotaKey, value: float) -> InvalidQuotaError | None:
     if key.value_type is ValueType.DOUBLE:
         return None
     if value > float(key.unlimited):
-        return InvalidQuotaError(f"{key.name} is too large: {format_number(value)}", hint=unlimited)
+        return InvalidQuotaError(f"{key.name} is too large: {value:.6g}", hint=unlimited)
     if value != int(value):
         unit = "bytes" if key.unit is Unit.BYTES_PER_SECOND else "connections"
         return InvalidQuotaError(

@@ -103,11 +103,17 @@ def _exact(key: QuotaKey, text: str) -> Fraction:
     return Fraction(match["number"])
 
 
+def _in_units(text: str, exact: Fraction) -> str:
+    """Return a value as it was written, with what it comes to in the key's unit where that differs."""
+    plain = f"{float(exact):.6g}"
+    return text if text == plain else f"{text}, which is {plain}"
+
+
 def _checked_float(key: QuotaKey, text: str, exact: Fraction) -> float:
     """Return the double of an exact value, refusing a fraction of a whole unit while it is still exact."""
     if key.value_type is not ValueType.DOUBLE and exact.denominator != 1:
         raise InvalidQuotaError(
-            f"{key.name} must be a whole number of {key.unit.value}: {text} is {float(exact):.6g}",
+            f"{key.name} must be a whole number of {key.unit.value}, not {_in_units(text, exact)}",
             hint="round it to a whole number",
         )
     return float(exact)

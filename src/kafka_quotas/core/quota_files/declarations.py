@@ -62,7 +62,7 @@ def declarations(documents: Sequence[QuotaDocument], overlays: Sequence[QuotaDoc
                 found[entry.entity] = entry
             else:
                 reader.report(
-                    entry.location, f"{entry.entity} stands twice, also at {first.location}", "keep one of them"
+                    entry.location, f"{entry.entity} appears twice, also at {first.location}", "keep one of them"
                 )
     for overlay in overlays:
         _lay_over(found, reader.entries(overlay))

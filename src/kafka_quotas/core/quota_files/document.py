@@ -138,7 +138,7 @@ def without_duplicates(pairs: Iterable[tuple[str, object]], location: SourceLoca
     for name, value in pairs:
         if name in mapping:
             raise QuotaFileError(
-                Diagnostic(location=location, message=f"{shown(name)} stands twice", hint="keep one of them")
+                Diagnostic(location=location, message=f"{shown(name)} appears twice", hint="keep one of them")
             )
         mapping[name] = value
     return mapping

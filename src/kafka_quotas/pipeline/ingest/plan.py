@@ -211,7 +211,7 @@ def _check_origin(path: SourceFile, beginning: bytes, broker_id: int | None, zon
 
 def _refuse_format(path: str) -> InputFormat:
     names = ", ".join(InputFormat)
-    raise UsageError(f"{path} is of no form that is known", hint=f"leave it out, or name one with --form: {names}")
+    raise UsageError(f"the form of {path} is unknown", hint=f"leave the file out, or name its form by --form: {names}")
 
 
 def _pieces(task: IngestTask) -> list[IngestTask]:

@@ -102,7 +102,7 @@ class YamlReader:
         while not isinstance(event, yaml.MappingEndEvent):
             name = self.name(event)
             if name in mapping:
-                raise self.problem(event, f"{name[:40]!r} stands twice", "keep one of them")
+                raise self.problem(event, f"{name[:40]!r} appears twice", "keep one of them")
             self.check_part(start, event, len(mapping), depth)
             mapping[name] = self.value(self._next(), depth + 1, name)
             event = self._next()

@@ -7,6 +7,7 @@ content, and a random id, which distinguishes a new file at the same path from t
 """
 
 import os
+import resource
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -271,10 +272,14 @@ def _store_error(path: Path, error: sqlite3.Error) -> StoreError:
                 hint="check that it is a file, and that file and folder may be read",
             )
         case _:
-            return StoreError(
-                f"the local store failed: {error} ({path})",
-                hint="check the space left on its disk, and that the disk is in order",
-            )
+            return StoreError(f"the local store failed: {error} ({path})", hint=_hint_at_disk())
+
+
+def _hint_at_disk() -> str:
+    most_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if most_bytes != resource.RLIM_INFINITY:  # SQLite calls it an error of the disk as well
+        return f"this process may not write files of more than {most_bytes} bytes; ulimit -f raises that"
+    return "check the space left on its disk, and that the disk is in order"
 
 
 def _full(path: Path) -> StoreError:

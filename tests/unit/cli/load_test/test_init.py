@@ -39,3 +39,10 @@ def test_a_file_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     assert (code, mine.read_text()) == (2, "mine")
     assert "exists already" in err
     assert "end it with .yaml" in run_cli("load-test", "init", "holds", str(tmp_path / "mine.txt"))[2]
+
+
+def test_a_scenario_that_can_be_run_is_one_line_without_a_table() -> None:
+    code, out, err = run_cli("load-test", "validate", "isolation")
+    assert (code, err) == (0, "")
+    assert out.startswith("isolation can be run: ")
+    assert out.count("\n") == 1

@@ -116,7 +116,7 @@ def test_a_store_is_not_changed_before_the_columns_are_known_to_be(
 
 def test_the_journal_has_a_row_per_change_when_columns_are_named(store: str) -> None:
     _, out, _ = run_cli("revert", "--list", "--columns", "user,key,new")
-    assert [line.split()[-2:] for line in out.splitlines()[2:4]] == [[RATE, "10485760"], [SHARE, "50"]]
+    assert [line.split()[-2:] for line in out.splitlines()[3:5]] == [[RATE, "10485760"], [SHARE, "50"]]
 
 
 @pytest.mark.parametrize("form", ["table", "markdown"])
@@ -130,3 +130,20 @@ def test_a_name_cannot_steer_the_terminal_or_end_its_row(tmp_path: Path, form: s
         argv = ("describe", "--store", url, "--columns", "user,entity", "--output", form)
         row = run_cli(*argv, terminal=terminal)[1].splitlines()[-1]
         assert row.strip("| ").startswith(r"\x1b[31mred\nline")
+
+
+def test_a_form_and_a_choice_are_known_in_any_case(store: str) -> None:
+    assert run_cli("describe", "--output", "JSON") == run_cli("describe", "--output", "json")
+    assert run_cli("top", "--once", "--sort", "NAME") == run_cli("top", "--once", "--sort", "name")
+
+
+def test_what_migrates_comes_before_what_is_only_there(tmp_path: Path) -> None:
+    source, target = f"local:{tmp_path}/from.db", f"local:{tmp_path}/to.db"
+    for number in range(3):
+        change = ("--user", f"a{number}", "--add-config", f"{RATE}=1")
+        assert run_cli("alter", "--store", target, *change)[0] == 0
+    assert run_cli("alter", "--store", source, "--user", "z", "--add-config", f"{RATE}=1")[0] == 0
+    _, out, _ = run_cli("migrate", "--from", source, "--to", target, "--dry-run", "--limit", "2")
+    assert out.splitlines()[2].startswith("user z ")
+    assert out.splitlines()[2].endswith("would be migrated")
+    assert out.splitlines()[4] == "the first 2 of 4; --limit 0 shows all"

@@ -259,9 +259,11 @@ BAD_INPUT = [
     (
         (*USER, "--add-config", "producer_byte_rate=99999999999999999999"),
         2,
-        "large: 100000000000000000000",
+        "large: 1e+20",
         "unlimited",
     ),
+    ((*USER, "--add-config", "producer_byte_rate=1.5"), 2, "whole number of bytes/s, not 1.5", "round"),
+    ((*USER, "--add-config", "producer_byte_rate=1,000"), 2, "not KEY=VALUE: '000'", "separators of thousands"),
     ((*USER, "--add-config", "producer_byte_rate=10Mb"), 2, "bits", "B for bytes"),
     ((*USER, "--add-config", "producer_byte_rate=50%"), 2, "not %", "10MiB"),
     ((*USER, "--add-config", "producer_byte_rate="), 2, "no value", "--delete-config producer_byte_rate"),

@@ -98,7 +98,7 @@ def test_an_empty_journal_is_told_and_a_damaged_one_is_warned_of(desk: Desk) -> 
     desk.set("alice", "1")
     with desk.journal.path.open("a") as file:
         file.write("rubbish\n")
-    assert desk.run("revert", "--list")[2].startswith("warning: 1 lines of the journal")
+    assert desk.run("revert", "--list")[2].startswith("warning: 1 damaged line of the journal")
 
 
 def test_proposes_the_opposite_and_changes_nothing(desk: Desk) -> None:
@@ -132,7 +132,7 @@ def test_what_changed_since_is_flagged_and_refused_unless_forced(desk: Desk, tmp
     desk.set("alice", "2")
     code, out, err = desk.run("revert", first, "--output", "json")
     assert (code, [change["state"] for change in json.loads(out)["changes"]]) == (0, ["changed since"])
-    assert err.startswith("warning: 1 of the quotas have changed since")
+    assert err.startswith("warning: 1 quota changed since")
     code, _, err = desk.run("revert", first, "--yes")
     assert (code, desk.stored()) == (1, {"alice": 2})
     assert err.startswith("error: 1 of the quotas have changed since; nothing was undone\n")

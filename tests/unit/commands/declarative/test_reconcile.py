@@ -65,12 +65,12 @@ def bench(tmp_path: Path) -> Bench:
 
 def test_drift_is_found_corrected_counted_and_kept_in_the_journal(bench: Bench) -> None:
     reconciler = bench.reconciler()
-    assert round_lines(reconciler.round()) == ["changed 1 quotas"]
+    assert round_lines(reconciler.round()) == ["changed 1 quota"]
     assert round_lines(reconciler.round()) == []
     bench.set(ALICE, 99.0)
     bench.set(BOB, 1.0)
     done = reconciler.round()
-    assert round_lines(done) == ["changed 1 quotas"]
+    assert round_lines(done) == ["changed 1 quota"]
     assert bench.stored() == {ALICE: 7.0, BOB: 1.0}
     status = reconciler.status
     assert (status.rounds, status.drifted, status.undeclared, status.corrected_total) == (3, 1, 1, 2)
@@ -89,14 +89,14 @@ def test_a_changed_file_counts_from_the_next_round_and_a_broken_one_changes_noth
     assert "not a size: 'much'" in line
     assert reconciler.status.failed_rounds == 1
     bench.declare(8)
-    assert round_lines(reconciler.round()) == ["changed 1 quotas"]
+    assert round_lines(reconciler.round()) == ["changed 1 quota"]
     assert bench.stored() == {ALICE: 8.0}
 
 
 def test_with_dry_run_drift_is_told_and_left(bench: Bench) -> None:
     reconciler = bench.reconciler(dry_run=True)
     for _ in range(2):
-        assert round_lines(reconciler.round()) == ["would change 1 quotas"]
+        assert round_lines(reconciler.round()) == ["would change 1 quota"]
     assert reconciler.status.drifted == 1
     assert reconciler.status.corrected_total == 0
     assert bench.stored() == {}

@@ -118,8 +118,8 @@ ENTRY = "- {entity: {user: a}, quotas: {producer_byte_rate: 1}}\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f"{ENTRY}{ENTRY}", "q.yaml, line 2: user a stands twice, also at "),
-        ("- {entity: {user: a, user: b}, quotas: {}}", "q.yaml, line 1: 'user' stands twice"),
+        (f"{ENTRY}{ENTRY}", "q.yaml, line 2: user a appears twice, also at "),
+        ("- {entity: {user: a, user: b}, quotas: {}}", "q.yaml, line 1: 'user' appears twice"),
         ("- {entity: {user: a, user-default: true}, quotas: {producer_byte_rate: 1}}", "entity type named twice: user"),
         ("- {entity: {user: 7}, quotas: {producer_byte_rate: 1}}", "the user name is a number, not a text: 7"),
         ("- {entity: {user: true}, quotas: {producer_byte_rate: 1}}", "the user name is true or false, not a text"),
@@ -146,7 +146,7 @@ ENTRY = "- {entity: {user: a}, quotas: {producer_byte_rate: 1}}\n"
         ("- {entity: {user: a}, quotas: {producer_byte_rate: 1}, invalid: 1}", "invalid is true or false, not 1"),
         ("- {entity: {user: a}, quotas: {producer_byte_rate: 1}, note: x}", "no part of an entry: 'note'"),
         ("- a", "line 1: an entry is a text, not a mapping"),
-        ("entires: []", "no part of a file: 'entires'"),
+        ("entires: []", "unknown section: 'entires'"),
         ("entries: 7", "entries is not a list"),
         ("schema: kafka-quotas.quotas/9\nentries: []", "this is 'kafka-quotas.quotas/9', not kafka-quotas.quotas/1"),
         ("just words", "the file is a text, not a mapping"),
@@ -166,7 +166,7 @@ def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path, text: str, mes
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("q.json", '[{"entity": {"user": "a", "user": "b"}, "quotas": {}}]', "'user' stands twice"),
+        ("q.json", '[{"entity": {"user": "a", "user": "b"}, "quotas": {}}]', "'user' appears twice"),
         (
             "q.json",
             '[{"entity": {"user": "a"}, "quotas": {"producer_byte_rate": NaN}}]',
@@ -209,7 +209,7 @@ def test_an_empty_input_a_missing_file_and_an_unknown_format_are_refused(tmp_pat
         declared([written(tmp_path, "# nothing\n")])
     with pytest.raises(UsageError, match="cannot read"):
         declared([str(tmp_path / "none.yaml")])
-    with pytest.raises(UsageError, match="written in"):
+    with pytest.raises(UsageError, match="does not show the format"):
         declared([written(tmp_path, "x", "q.txt")])
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match=r"no \.yaml"):

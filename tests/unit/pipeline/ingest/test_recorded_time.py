@@ -59,4 +59,4 @@ def test_a_file_of_no_known_form_that_was_named_is_refused(tmp_path: Path) -> No
     for named in (str(log), str(tmp_path)):
         code, _, err = ingest(tmp_path, named)
         assert code == 2
-        assert f"{log} is of no form that is known" in err
+        assert f"the form of {log} is unknown" in err

@@ -209,6 +209,17 @@ def test_a_full_disk_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch
         assert store.describe(EVERYTHING) == [QuotaEntry(entity=ALICE, quotas={"producer_byte_rate": 1000.0})]
 
 
+def test_a_limit_of_file_sizes_is_named_where_it_is_met(path: Path) -> None:
+    code = (
+        "import resource, sys; from kafka_quotas.cli.main import main; "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY)); sys.exit(main(sys.argv[1:]))"
+    )
+    change = ("alter", "--store", f"local:{path}", "--user", "a", "--add-config", "producer_byte_rate=1MB")
+    done = subprocess.run([sys.executable, "-c", code, *change], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "hint: this process may not write files of more than 1024 bytes; ulimit -f raises that" in done.stderr
+
+
 @pytest.mark.parametrize("folder_mode", [0o755, 0o555])
 def test_a_read_only_store_can_be_read(folder_mode: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
