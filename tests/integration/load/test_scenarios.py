@@ -1,4 +1,4 @@
-"""A shipped scenario as a user runs it: embedded cluster, daemon in front, a verdict, and a result that is kept."""
+"""Scenarios as a user runs them: embedded cluster, daemon in front, a verdict, and a result that is kept."""
 
 import json
 from pathlib import Path
@@ -63,3 +63,34 @@ def test_a_quota_is_lowered_under_load_at_one_of_two_daemons(tmp_path: Path) -> 
     assert [each["verdict"]["quota"] for each in (lowered, neighbour)] == [200_000, 400_000]
     assert [each for each in run["judgements"] if each["aspect"] == "run"] == [], (table, told)
     assert list(journal.glob("*.json*")) == []
+
+
+ROLLING = """
+schema: kafka-quotas.scenario/1
+name: rolling
+title: one of two daemons is restarted
+window: {samples: 1, seconds: 1}
+duration: 10s
+topics: [{name: written}]
+quotas: [{entity: {client-id: null}, set: {producer_byte_rate: 100kB/s}}]
+entities:
+  - {client-id: left, does: produce, topic: written, rate: max, judged: false}
+  - {client-id: right, does: produce, topic: written, rate: max, judged: false}
+daemon: {count: 2, restarts: [1s]}
+"""
+
+
+def test_a_daemon_is_restarted_under_load_and_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> None:
+    file, out = tmp_path / "rolling.yaml", tmp_path / "out"
+    file.write_text(ROLLING, encoding="utf-8")
+
+    _, table, told = run_cli(
+        *("load-test", "run", str(file), "--journal-dir", str(tmp_path / "journal"), "--out", str(out)),
+        *("--experiment", "0s"),
+    )
+
+    run = json.loads((out / "run.json").read_text("utf-8"))
+    assert len(run["restarts"]) == 1, (table, told)
+    deliveries = [each["state"] for each in run["judgements"] if each["aspect"] == "delivery"]
+    assert deliveries == ["met", "met"], (table, told)
+    assert all(each["records"]["acked"] and each["throttle"]["count"] for each in run["entities"])

@@ -9,6 +9,7 @@ from typing import Final
 
 from kafka_quotas.commands.load_test.broker_metrics import BrokerMetrics
 from kafka_quotas.commands.load_test.cleanup import Cleanup, SignalGuard, interruptible, run_folder
+from kafka_quotas.commands.load_test.daemon_restarts import DaemonRestarts
 from kafka_quotas.commands.load_test.experiment import ExperimentResult, run_experiment
 from kafka_quotas.commands.load_test.find_rate import FoundRate, RateGoal, search_rate
 from kafka_quotas.commands.load_test.metrics_push import MetricsPush
@@ -266,10 +267,13 @@ class _ScenarioRun:
                 stack.enter_context(watch)
             metrics = stack.enter_context(BrokerMetrics(self._request.prometheus))
             probes = [stack.enter_context(each) for each in self._probes(bed, variant)]
+            restarts = stack.enter_context(
+                DaemonRestarts(self._scenario.daemon_restarts_s, environment.restarts, warmup_s=plan.warmup_s)
+            )
             result = run_load(
                 plan,
                 clock=self._clock,
-                watcher=lambda progress: self._watch(progress, steps),
+                watcher=lambda progress: self._watch(progress, steps.look, restarts.look),
                 ready=lambda: marks.extend(mark_topics(direct) if self._request.checks_delivery else ()),
                 abort=abort,
                 start_at_ms=self._request.start_at_ms,
@@ -331,10 +335,10 @@ class _ScenarioRun:
             raise KeyboardInterrupt
         return result
 
-    def _watch(self, progress: RunProgress, steps: QuotaSteps | None = None) -> None:
+    def _watch(self, progress: RunProgress, *looks: Callable[[float], None]) -> None:
         self._signals.check()
-        if steps is not None:
-            steps.look(progress.elapsed_s)
+        for look in looks:
+            look(progress.elapsed_s)
         if self._observer.watcher is not None:
             self._observer.watcher(progress)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.commands.testbed.broker_security import broker_security
-from kafka_quotas.commands.testbed.daemon_process import running_daemon
+from kafka_quotas.commands.testbed.daemon_process import RunningDaemon, free_ports, running_daemon
 from kafka_quotas.commands.testbed.kafka_broker import BrokerOptions, kafka_jars, running_broker
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -40,6 +40,7 @@ def floods_topics(plan: LoadPlan) -> bool:
 
 EVENT_LOG: Final = "events"
 _FLEET_TOPIC: Final = "kafka-quotas-fleet"
+_DAEMON_PORTS: Final = 8  # its own, and those of brokers with low ids after it
 _PATIENCE_S: Final = 180.0
 """Timeout for changes at a broker here: after a flood many others are queued before them."""
 _CONNECT_S: Final = 10.0
@@ -246,7 +247,8 @@ def running_environment(
         costs.write_text(scenario.daemon_costs, encoding="utf-8")
         options += ["--cost-model", str(costs)]
     with ExitStack() as stack:
-        addresses = []
+        daemons: list[RunningDaemon] = []
+        is_restarted = bool(scenario.daemon_restarts_s)
         for number in range(1, scenario.daemon_count + 1):
             own = folder / str(number)
             own.mkdir()
@@ -255,11 +257,22 @@ def running_environment(
                 store_url=bed.store_url,
                 window=scenario.window,
                 folder=own,
-                options=["--event-log", str(folder / EVENT_LOG / str(number)), *options],
+                options=[
+                    *("--event-log", str(folder / EVENT_LOG / str(number))),
+                    *(("--state-file", str(own / "state")) if is_restarted else ()),
+                    *options,
+                ],
+                port=free_ports(_DAEMON_PORTS) if is_restarted else 0,
             )
-            addresses.append(stack.enter_context(daemon).bootstrap)
-        spread = tuple(addresses) if len(addresses) > 1 else ()
-        yield replace(direct, bootstrap=",".join(addresses), addresses=spread, is_fleet=scenario.is_fleet)
+            daemons.append(stack.enter_context(daemon))
+        addresses = tuple(each.bootstrap for each in daemons)
+        yield replace(
+            direct,
+            bootstrap=",".join(addresses),
+            addresses=addresses if len(addresses) > 1 else (),
+            restarts=tuple(each.restart for each in daemons),
+            is_fleet=scenario.is_fleet,
+        )
 
 
 def _own_broker(stack: ExitStack, target: LoadTarget, jars: Path, scenario: Scenario, folder: Path) -> TestBed:

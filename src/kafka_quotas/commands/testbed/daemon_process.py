@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,7 @@ _PORT_ATTEMPTS = 20
 _READY_S = 60.0  # on a machine that is very busy an interpreter takes half a minute to start
 _LOOK_S = 0.02
 _STOP_S = 1.0
+_DRAIN_S = 15.0  # connections with requests in flight are given ten
 
 
 class DaemonStartError(KafkaQuotasError):
@@ -40,28 +41,36 @@ class DaemonStartError(KafkaQuotasError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningDaemon:
-    """A listening daemon: its address for clients, and its process id."""
+    """A listening daemon: its address for clients, and its process id at first."""
 
     bootstrap: str
     pid: int
+    restart: Callable[[], None]
+    """Ends it in order, as a rolling restart does, and returns when it listens again: where it was, given its port."""
 
 
 @contextlib.contextmanager
 def running_daemon(
-    *, upstream: str, store_url: str, window: QuotaWindow, folder: Path, options: Sequence[str] = ()
+    *,
+    upstream: str,
+    store_url: str,
+    window: QuotaWindow,
+    folder: Path,
+    options: Sequence[str] = (),
+    port: int = 0,
 ) -> Iterator[RunningDaemon]:
     """Run a daemon in front of `upstream` for the block, with its log and socket in `folder`.
 
-    `options` are further arguments of `daemon run`.
+    `options` are further arguments of `daemon run`, and `port` is where it listens, 0 for any.
 
     Raises:
         DaemonStartError: The daemon does not start. The message has the last line of its log.
     """
     log = folder / "daemon.log"
-    with _control_path(folder) as control, log.open("wb") as sink:
+    with _control_path(folder) as control:
         arguments = {
             "--upstream": upstream,
-            "--listen": f"{_HOST}:0",
+            "--listen": f"{_HOST}:{port}",
             "--store": store_url,
             "--control": str(control),
             "--quota-window-num": str(window.samples),
@@ -69,12 +78,26 @@ def running_daemon(
         }
         own = [part for argument in arguments.items() for part in argument]
         command = child_command([sys.executable, "-m", "kafka_quotas", "daemon", "run", *options, *own])
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)  # noqa: S603 - this program
+        process = _started(command, log)
+
+        def restart() -> None:
+            nonlocal process
+            _end(process, drain_s=_DRAIN_S)
+            process = _started(command, log)
+            _wait_until_listening(process, log)
+
         try:
             _wait_until_listening(process, log)
-            yield RunningDaemon(bootstrap=ask_status(control).listeners[0].listen, pid=process.pid)
+            listen = ask_status(control).listeners[0].listen
+            yield RunningDaemon(bootstrap=listen, pid=process.pid, restart=restart)
         finally:
             _end(process)
+
+
+def _started(command: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
+    """Start the process with a new log."""
+    with log.open("wb") as sink:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)  # noqa: S603 - this program
 
 
 @contextlib.contextmanager
@@ -121,14 +144,14 @@ def last_line(text: str) -> str:
     return lines[-1] if lines else "it wrote no log"
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Stop the process: SIGTERM twice (the second one skips draining), then SIGKILL."""
-    for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL):
+def _end(process: "subprocess.Popen[bytes]", *, drain_s: float = _STOP_S) -> None:
+    """Stop the process: SIGTERM twice (the second one, after `drain_s`, skips draining), then SIGKILL."""
+    for number, patience_s in ((signal.SIGTERM, drain_s), (signal.SIGTERM, _STOP_S), (signal.SIGKILL, _STOP_S)):
         if process.poll() is not None:
             return
         os.kill(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_STOP_S)
+            process.wait(patience_s)
 
 
 @contextlib.contextmanager

@@ -160,8 +160,12 @@ class TargetWatch(RunWatch):
         await asyncio.gather(*(self._watch_one(address, access) for address in self._outages))
 
     async def _brokers(self, servers: tuple[Address, ...], access: KafkaAccess) -> dict[Address, tuple[str, ...]]:
-        """Return the brokers that all servers name, as each daemon names its own, else the servers."""
+        """Return the brokers that all servers name, as each daemon names its own, else the servers.
+
+        What one of several servers alone names is a daemon's own, and has the name of that server as well.
+        """
         ids: dict[Address, tuple[str, ...]] = {}
+        named_by: dict[Address, set[Address]] = {}
         for server in servers:
             try:
                 connection = await opened(server, access=access, client_id=self._client_id)
@@ -172,6 +176,7 @@ class TargetWatch(RunWatch):
                     MetadataRequest(), _VERSION, client_id=self._client_id, within_s=self._patience_s
                 )
                 for broker in metadata.brokers:
+                    named_by.setdefault((broker.host, broker.port), set()).add(server)
                     known = ids.setdefault((broker.host, broker.port), ())
                     if str(broker.node_id) not in known:
                         ids[broker.host, broker.port] = (*known, str(broker.node_id))
@@ -179,6 +184,9 @@ class TargetWatch(RunWatch):
                 continue
             finally:
                 connection.close()
+        for address, (first, *others) in named_by.items():
+            if len(servers) > 1 and not others:
+                ids[address] = (*ids[address], f"{first[0]}:{first[1]}")
         return _named(dict(list(ids.items())[:_MOST_BROKERS]) or servers)
 
     async def _watch_one(self, address: Address, access: KafkaAccess | None) -> None:

@@ -182,6 +182,8 @@ class Scenario:
     """The daemons in front of the cluster, over which the clients are spread in turn."""
     is_fleet: bool = False
     """Whether these daemons hold every limit together."""
+    daemon_restarts_s: tuple[float, ...] = ()
+    """When the run restarts one of these daemons after the other, counted from the end of the warm-up."""
     daemon_options: tuple[str, ...] = ()
     """Further arguments of `daemon run`."""
     broker_settings: tuple[tuple[str, str], ...] = ()

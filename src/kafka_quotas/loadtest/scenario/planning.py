@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from itertools import cycle
 from typing import Final
 
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
 from kafka_quotas.loadtest.judge.judging import REFUSED_FOR_QUOTA
-from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, ClientSettings, LaterQuota, LoadPlan
+from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, ClientSettings, LaterQuota, LoadPlan, PlannedRestart
 from kafka_quotas.loadtest.plan.ramp import RampPhase
 from kafka_quotas.loadtest.plan.workload import MutationFlood, RequestFlood, Workload
 from kafka_quotas.loadtest.run.quotas_in_force import KEY_OF, InForce
@@ -16,6 +17,7 @@ from kafka_quotas.loadtest.scenario.model import NUMBER, Scenario, ScenarioClien
 
 _REFUSING: Final = ("error", "delay-then-error", "--on-violation=error", "--on-violation=delay-then-error")
 """The options of a daemon that refuses requests over a quota."""
+_RESTART_S: Final = 20.0  # a busy machine takes that long to start an interpreter
 Credentials = Callable[[ClientName], tuple[tuple[str, str], ...]]
 """Returns the client properties with which a connection is authenticated as a client's user."""
 
@@ -33,6 +35,8 @@ class Environment:
     prefix: str
     addresses: tuple[str, ...] = ()
     """The address of each of several daemons, empty where all clients use one."""
+    restarts: tuple[Callable[[], None], ...] = field(default=(), repr=False)
+    """Restarts each of these daemons, and returns when it listens again."""
     is_fleet: bool = False
     """Whether these daemons hold every limit together."""
     enforcers: int | None = None
@@ -70,11 +74,20 @@ def scenario_plan(
         warmup_s=scenario.unjudged_s,
         window=scenario.window,
         enforcers=environment.enforcers,
-        restarts=tuple(replace(each, at_s=each.at_s + scenario.unjudged_s) for each in scenario.restarts),
+        restarts=tuple(
+            replace(each, at_s=each.at_s + scenario.unjudged_s) for each in _restarts(scenario, environment)
+        ),
         connect_timeout_s=environment.connect_timeout_s,
         run_id=run_id,
         properties=tuple(environment.properties.items()),
     )
+
+
+def _restarts(scenario: Scenario, environment: Environment) -> Iterator[PlannedRestart]:
+    """Yield the restarts that somebody makes, and those of daemons that the run makes in turn."""
+    yield from scenario.restarts
+    for at_s, address in zip(sorted(scenario.daemon_restarts_s), cycle(environment.addresses), strict=False):
+        yield PlannedRestart(server=address, at_s=at_s, within_s=_RESTART_S)
 
 
 def at_environment(plan: LoadPlan, environment: Environment) -> LoadPlan:

@@ -154,6 +154,14 @@ def _of_restarts(scenario: Scenario) -> Iterator[Mismatch]:
                 f"ends at {scenario.duration_s:g} s",
                 hint="a restart belongs into the measured time",
             )
+    if scenario.daemon_restarts_s and scenario.daemon_count == 1:
+        yield Mismatch(message="a rolling restart takes several daemons", hint="daemon: {count: 2, restarts: [...]}")
+    late_s = max(scenario.daemon_restarts_s, default=0.0)
+    if late_s >= scenario.duration_s:
+        yield Mismatch(
+            message=f"a daemon is to be restarted at {late_s:g} s, and the run ends at {scenario.duration_s:g} s",
+            hint="a longer duration, or an earlier time",
+        )
 
 
 def _of_steps(scenario: Scenario, target: TargetCapabilities) -> Iterator[Mismatch]:

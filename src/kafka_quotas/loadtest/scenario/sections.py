@@ -298,6 +298,12 @@ DAEMON: Final = Section(
             attribute="daemon_count",
         ),
         Field("fleet", Truth(), "whether these hold every limit together (--fleet)", attribute="is_fleet"),
+        Field(
+            "restarts",
+            ListOf(Duration(zero=False)),
+            "when the run restarts one after the other, from the end of the warm-up",
+            attribute="daemon_restarts_s",
+        ),
         Field("options", ListOf(_LINE), "further arguments of `daemon run`", attribute="daemon_options"),
     ),
     build=dict,

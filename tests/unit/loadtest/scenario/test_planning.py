@@ -90,6 +90,19 @@ def test_a_client_is_judged_by_its_new_quota_once_that_was_changed() -> None:
     assert other.later is None
 
 
+def test_daemons_that_a_run_restarts_in_turn_are_planned_restarts() -> None:
+    scenario = replace(SCENARIO, daemon_count=2, daemon_restarts_s=(9.0, 3.0, 6.0))
+    there = replace(HERE, bootstrap="d1:1,d2:2", addresses=("d1:1", "d2:2"))
+
+    planned = scenario_plan(scenario, in_force(scenario), there, run_id=1).restarts
+
+    assert [(each.server, each.at_s - scenario.unjudged_s) for each in planned] == [
+        ("d1:1", 3.0),
+        ("d2:2", 6.0),
+        ("d1:1", 9.0),
+    ]
+
+
 def test_clients_are_spread_over_several_daemons_with_a_bucket_at_each() -> None:
     quota = ScenarioQuota(entity=Entity.of(user="ANONYMOUS"), values=(("producer_byte_rate", 1e6),))
     three = replace(PRODUCER, client_id="a-{n}", count=3)
@@ -153,6 +166,12 @@ MUTATING = replace(SCENARIO, entities=(MUTATOR,))
         (replace(SCENARIO, quota_steps=(LOWERED,), variants=tuple(Variant)), BROKER, "and it has variants"),
         (replace(SCENARIO, daemon_count=2), BROKER, "s is about several daemons"),
         (replace(SCENARIO, is_fleet=True), EMBEDDED, "a fleet takes several daemons"),
+        (replace(SCENARIO, daemon_restarts_s=(1.0,)), EMBEDDED, "a rolling restart takes several daemons"),
+        (
+            replace(SCENARIO, daemon_count=2, daemon_restarts_s=(1.0, 5e3)),
+            EMBEDDED,
+            "a daemon is to be restarted at 5000 s, and",
+        ),
         (replace(SCENARIO, daemon_count=2, variants=tuple(Variant)), EMBEDDED, "there are several daemons, and"),
         (replace(SCENARIO, duration_s=3.0), BROKER, "3 s are too short to judge"),
         (replace(SCENARIO, quotas=()), BROKER, "a rate in multiples of the quota needs a quota"),
