@@ -13,7 +13,7 @@ TIMES = {
     RequestTime.UNLESS_UNANSWERED: "the client's; exempt without acknowledgement",
     RequestTime.UNLESS_REPLICA: "the client's; exempt where a broker fetches (`internal_principals`)",
     RequestTime.UNLESS_BROKER: "exempt where a broker asks (`internal_principals`), else the client's",
-    RequestTime.NOT_SERVED: "nobody's: no broker serves them, it closes the connection",
+    RequestTime.NOT_SERVED: "nobody: no broker serves them, it closes the connection",
 }
 MUTATIONS = {
     Mutation.NONE: "",

@@ -107,8 +107,7 @@ def kafka_configs(ctx: typer.Context) -> None:
 
     Arguments, pairing rules, values, printed lines, streams and exit codes (1 for every error) are those of the
     original, for users, clients and ips. Where the original is dangerous a warning is printed on standard error. SCRAM
-    credentials and other types of entities are refused. Rules of our own, units and other stores belong to
-    kafka-quotas alter.
+    credentials and other types of entities are refused. For validation, units and other stores use kafka-quotas alter.
     """
     session = ctx.find_object(Invocation)
     if session is not None:

@@ -66,5 +66,5 @@ def _seconds(properties: Mapping[str, str], name: str) -> float | None:
         return None
     milliseconds = int(text) if text.isascii() and text.isdigit() else 0
     if not 0 < milliseconds <= _LARGEST_MS:
-        raise UsageError(f"{name}: {text!r} is no time", hint="it is a positive whole number of milliseconds")
+        raise UsageError(f"{name}: {text!r} is not a time", hint="it is a positive whole number of milliseconds")
     return milliseconds / 1000

@@ -111,7 +111,7 @@ class TestZnodes:
     @pytest.mark.parametrize("data", [b'{"config":{"producer_byte_rate":5}}', b'{"config":{"producer_byte_rate":"x"}}'])
     def test_a_znode_that_brokers_can_not_read_is_named(self, store: Store, raw: Any, data: bytes) -> None:
         raw.create("/config/users/alice", data, makepath=True)
-        with pytest.raises(StoreError, match="/config/users/alice holds what is no quota"):
+        with pytest.raises(StoreError, match="/config/users/alice holds something that is not a quota"):
             store.describe(EVERYTHING)
 
     @pytest.mark.parametrize("name", [".", ".."])

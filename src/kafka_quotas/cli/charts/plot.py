@@ -61,7 +61,7 @@ def check_plot_target(path: Path) -> None:
     if not path.parent.is_dir():
         raise UsageError(f"can't draw {path}: there is no folder {path.parent}", hint="make the folder first")
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UsageError(f"can't draw {path}: it can't be written", hint="choose another place")
+        raise UsageError(f"can't draw {path}: it can't be written", hint="choose another path")
     require_matplotlib()
 
 
@@ -95,7 +95,7 @@ def save_plot(series: Sequence[Series], path: Path, *, title: str) -> None:
             figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
         except OSError as error:
             raise KafkaQuotasError(
-                f"can't write {path}: {error.strerror or error}", hint="choose another place"
+                f"can't write {path}: {error.strerror or error}", hint="choose another path"
             ) from error
 
 

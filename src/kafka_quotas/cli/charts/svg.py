@@ -31,6 +31,8 @@ _NARROW_RANGE: Final = 10
 """Up to this ratio it has more round values than 1, 2 and 5."""
 _LETTERS_ACROSS: Final = 110
 """How many letters of names fit below a heat map."""
+_HEAT: Final = "heat"
+"""The class of the cells of a heat map, whose colours a dark page inverts."""
 _TIPPED: Final = re.compile(f'<g id="{TIP}([^"]*)">')
 _LINE_STYLES: Final = ("-", "--", "-.", ":")
 
@@ -99,7 +101,7 @@ def curves_svg(
 def heat_svg(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float]], *, unit: str) -> str:
     """Draw a heat map, one row of cells per name, with a scale beside it.
 
-    Larger values are darker.
+    Larger values stand out more from the page, in light and in dark colours.
     """
     return _svg(lambda figure: _draw_heat(figure, rows, columns, values, unit), height=1.0 + 0.32 * max(len(rows), 2))
 
@@ -117,7 +119,8 @@ def _svg(draw: Callable[[Any], None], *, height: float) -> str:
         target = io.StringIO()
         figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
     text = target.getvalue()
-    return _TIPPED.sub(r"<g><title>\1</title>", text[text.index("<svg") :])
+    text = text[text.index("<svg") :].replace(f'<g id="{_HEAT}">', f'<g class="{_HEAT}">')
+    return _TIPPED.sub(r"<g><title>\1</title>", text)
 
 
 def _draw_bars(axes: Any, bars: Sequence[Bar], unit: str) -> None:
@@ -189,6 +192,7 @@ def _draw_heat(
 
     axes = figure.subplots()
     mesh = axes.pcolormesh([list(row) for row in values], cmap="YlOrBr", vmin=0, edgecolors="white", linewidth=0.6)
+    mesh.set_gid(_HEAT)
     axes.set_yticks([place + 0.5 for place in range(len(rows))], [_short(row) for row in rows])
     for row, (name, figures) in enumerate(zip(rows, values, strict=True)):
         for place, value in enumerate(figures):

@@ -34,7 +34,7 @@ def completion(
             "--install-kafka-configs",
             metavar="DIR",
             help="Make a link named kafka-configs in DIR, so that scripts which call Kafka's own program get this one. "
-            "Never done by itself.",
+            "Only done on request.",
         ),
     ] = None,
 ) -> None:

@@ -32,10 +32,10 @@ MaybeName = Annotated[
     typer.Argument(metavar="NAME", help="The name of a context.", autocompletion=complete_contexts, show_default=False),
 ]
 ShowOrigin = Annotated[
-    bool, typer.Option("--origin", help="Say of each setting where it came from: option, variable, context or default.")
+    bool, typer.Option("--origin", help="Show where each setting comes from: option, variable, context or default.")
 ]
 AllContexts = Annotated[bool, typer.Option("--all", help="Test every context.")]
-NoContext = Annotated[bool, typer.Option("--none", help="Use no context any more.")]
+NoContext = Annotated[bool, typer.Option("--none", help="Stop using a context.")]
 Use = Annotated[bool, typer.Option("--use", help="Use this context from now on.")]
 
 
@@ -43,7 +43,7 @@ Use = Annotated[bool, typer.Option("--use", help="Use this context from now on."
 class LoginOptions:
     """The options of a context about logging in."""
 
-    username: str | None = option("--username NAME", help="Whom to log in as (SASL).")
+    username: str | None = option("--username NAME", help="The user to log in as (SASL).")
     password_file: str | None = option("--password-file FILE", help="The file that holds the password.")
     password_variable: str | None = option("--password-variable VARIABLE", help="The variable that holds the password.")
     password_command: str | None = option(
@@ -108,7 +108,7 @@ def list_contexts(*, output: ListingView = TABLE_VIEW) -> None:
 def show(
     *, name: MaybeName = None, origin: ShowOrigin = False, store: StoreOptions, output: ListingView = TABLE_VIEW
 ) -> None:
-    """Show a context, or without a name the settings that count now.
+    """Show a context, or without a name the settings in force.
 
     Secrets are never shown, only where they come from.
     """
@@ -116,7 +116,7 @@ def show(
         if origin or any(astuple(store)):
             raise UsageError(
                 "a context and --origin or a store exclude each other",
-                hint="leave the name out: what counts now is shown",
+                hint="leave the name out: the settings in force are shown",
             )
         print_listing(context_listing(read_contexts(contexts_path()).get(name)), output)
         return
@@ -125,7 +125,7 @@ def show(
 
 @app.command()
 def use(*, name: MaybeName = None, none: NoContext = False) -> None:
-    """Use a context from now on, where no option or variable names another."""
+    """Use a context from now on, unless an option or variable names another."""
     if none == (name is not None):
         raise UsageError("name the context to use, or give --none", hint="kafka-quotas context list shows them")
     contexts = use_context(contexts_path(), name)
@@ -141,9 +141,9 @@ def set_(
     measuring: MeasuringOptions,
     use_it: Use = False,
 ) -> None:
-    """Make a context, or change what is given of one.
+    """Create a context, or update the given settings of an existing one.
 
-    Comments in the file stay, but for those within the context itself.
+    Comments in the file are kept, except those within the context itself.
     """
     named = store_options(store=store.store, bootstrap_server=store.bootstrap_server, zookeeper=store.zookeeper)
     path = contexts_path()
@@ -174,10 +174,10 @@ def remove(*, name: Name) -> None:
 
 @app.command("test")
 def reach(*, name: MaybeName = None, every: AllContexts = False, output: ListingView = TABLE_VIEW) -> None:
-    """Test whether what a context names answers: its store, its daemon, its metrics.
+    """Test whether everything that a context names answers: its store, its daemon, its metrics.
 
-    Without a name it is the context in use. The store is read whole, as `describe` does, so that rights that lack show
-    as well. Nothing is written. The exit code is 1 if anything does not answer.
+    Without a name it is the context in use. The whole store is read, as `describe` does, so that missing rights
+    show too. Nothing is written. The exit code is 1 if anything does not answer.
     """
     if every and name is not None:
         raise UsageError("a context and --all exclude each other")

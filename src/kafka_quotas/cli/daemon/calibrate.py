@@ -25,7 +25,8 @@ CostModelTarget = Annotated[
 ]
 
 Rounds = Annotated[
-    int, typer.Option("--rounds", metavar="N", min=1, help="How often each request is measured; the least counts.")
+    int,
+    typer.Option("--rounds", metavar="N", min=1, help="How often each request is measured; the lowest figure counts."),
 ]
 WarmUp = Annotated[
     float,
@@ -48,11 +49,12 @@ def calibrate(
     warm_up: WarmUp = WARM_UP_S,
     output: ListingView = TABLE_VIEW,
 ) -> None:
-    """Measure what requests cost the upstream in thread time, about a minute long.
+    """Measure in about a minute how much thread time requests cost the upstream.
 
-    The broker itself says it: client-ids made for this get a small request_percentage, and ask until they are
-    throttled. A scratch topic and these quotas are made, and are gone afterwards. Needs Kafka 2.6 or later, and the
-    right to alter quotas and to make a topic. Have the broker otherwise quiet, or the figures are too high.
+    The broker's own throttle times are the measure: client-ids made for this get a small request_percentage, and
+    send requests until they are throttled. A scratch topic and these quotas are created, and removed afterwards.
+    Needs Kafka 2.6 or later, and the right to alter quotas and to create a topic. On a broker that has other work
+    the figures are too high.
     """
     window = windows.settings(servers=upstream, command_config=command_config).client
     from kafka_quotas.commands.calibrate import calibrate as run  # noqa: PLC0415 - loads the Kafka store

@@ -18,10 +18,10 @@ from kafka_quotas.enforcement.control.client import ask_reload, ask_status, ask_
 from kafka_quotas.enforcement.session.unmute import ClientChoice
 
 UserOption = Annotated[
-    str | None, typer.Option("--user", metavar="NAME", help="The user whose clients are let go. Default: any.")
+    str | None, typer.Option("--user", metavar="NAME", help="The user whose clients to unmute. Default: any.")
 ]
 ClientOption = Annotated[
-    str | None, typer.Option("--client", metavar="ID", help="The client-id that is let go. Default: any of the user.")
+    str | None, typer.Option("--client", metavar="ID", help="The client-id to unmute. Default: any of the user.")
 ]
 
 app = typer.Typer(cls=PagedGroup, no_args_is_help=True, add_completion=False)
@@ -51,7 +51,7 @@ def unmute(
     """End the throttle times of a client: its connections are read again at once.
 
     What was measured stays, so a client that is still over its limit waits again after its next request: raise or
-    remove the limit first. Clients that wait by themselves, as told in a response, do so to the end.
+    remove the limit first. Clients that honour the throttle time of a response wait to its end.
     """
     if not client and not user:
         raise UsageError("whose throttle time is to end?", hint="name a --client, a --user, or both")
@@ -60,7 +60,7 @@ def unmute(
 
 @app.command()
 def status(*, daemon: AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
-    """Show who is throttled, by which quota and for how long, and how the daemon fares."""
+    """Show who is throttled, by which quota and for how long, and the daemon's health."""
     print_listing(status_listing(ask_status(daemon.path())), output)
 
 

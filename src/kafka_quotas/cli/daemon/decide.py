@@ -47,15 +47,17 @@ class DecideOptions:
         default="0",
         help="Bytes (with units), ms of thread time, partitions, requests or connections, by --type.",
     )
-    user: str = option("--user NAME", default=ANONYMOUS, help="Who it is.")
+    user: str = option("--user NAME", default=ANONYMOUS, help="The user.")
     client: str = option("--client ID", default="", help="The client-id.")
-    ip: str = option("--ip IP", default="", help="The address that connects, for --type connection.")
+    ip: str = option("--ip IP", default="", help="The address of the client, for --type connection.")
     topic: str = option("--topic NAME", default="", help="The topic, for --type topic.")
-    broker: int | None = option("--broker ID", help="Whose buckets. Default: the broker behind the bootstrap listener.")
+    broker: int | None = option(
+        "--broker ID", help="The broker whose buckets are asked. Default: the broker behind the bootstrap listener."
+    )
 
 
 def decide(op: OpArgument, *, asked: DecideOptions, daemon: AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
-    """Ask a running daemon how long a client has to wait, and which quota says so.
+    """Ask a running daemon how long a client has to wait, and by which quota.
 
     The answer comes from the buckets that the daemon charges its own clients to.
     """

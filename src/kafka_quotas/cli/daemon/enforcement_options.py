@@ -46,7 +46,7 @@ class PrincipalOptions:
     )
     internal_principal: list[str] | None = option(
         "--internal-principal NAME",
-        help="A user whose fetches as a replica are exempt; may be repeated. Nobody else's are.",
+        help="A user whose fetches as a replica are exempt; may be repeated. No other user's fetches are.",
     )
 
 
@@ -60,13 +60,13 @@ class EnforcementOptions:
         help="mute: answer at once, then don't read (Kafka since 2.0). delay: hold the response back (before).",
     )
     max_throttle_ms: int | None = option(
-        "--max-throttle-ms MS", min=1, help="Cut throttle times at this. Default: as long as Kafka makes them."
+        "--max-throttle-ms MS", min=1, help="The longest throttle time. Default: as long as Kafka makes them."
     )
     mode: Mode = option(
         "--mode",
         default=Mode.KAFKA,
         help="kafka: Kafka's window. smooth: a bucket of one second, without bursts and rests. "
-        "shadow: count what would be done, and touch nothing.",
+        "shadow: count what would be done, and enforce nothing.",
     )
     scope: Scope = option(
         "--scope",
@@ -76,7 +76,8 @@ class EnforcementOptions:
     fetch_over_quota: FetchOverQuota = option(
         "--fetch-over-quota",
         default=FetchOverQuota.DELIVER,
-        help="deliver: hand the data over, it is paid for afterwards. kafka: answer empty, count nothing, as a broker.",
+        help="deliver: deliver the data and throttle the client afterwards. kafka: answer with no data and count "
+        "nothing, as a broker does.",
     )
     on_violation: OnViolation = option(
         "--on-violation",
@@ -87,8 +88,8 @@ class EnforcementOptions:
     mutations: MutationMode = option(
         "--mutations",
         default=MutationMode.AUTO,
-        help="What becomes of topics over controller_mutation_rate. strict: error 89. permissive: admitted, and waited "
-        "for. auto: strict in versions whose clients know the error, as a broker does.",
+        help="What happens to topics over controller_mutation_rate. strict: error 89. permissive: admitted, and the "
+        "client is throttled. auto: strict in versions whose clients know the error, as a broker does.",
     )
     mutation_algorithm: MutationAlgorithm = option(
         "--mutation-algorithm",
@@ -98,21 +99,21 @@ class EnforcementOptions:
     auto_create: AutoCreate = option(
         "--auto-create",
         default=AutoCreate.COUNT,
-        help="What becomes of topics that would be made because a Metadata request names them. count: charged to "
-        "controller_mutation_rate. forbid: not made. pass: made, and free.",
+        help="What happens to topics that would be created because a Metadata request names them. count: charged to "
+        "controller_mutation_rate. forbid: not created. pass: created without a charge.",
     )
     threshold_error: ThresholdError = option(
         "--threshold-error",
         default=ThresholdError.POLICY_VIOLATION,
-        help="The error for data of topics over a threshold: 44, which clients give up on, or 89, which some repeat.",
+        help="The error for data of topics over a threshold: 44, on which clients give up, or 89, which some retry.",
     )
     policy: Path | None = option(
         "--policy FILE",
-        help="A TOML file of other terms for some users and client-ids, request rates, exemptions, topic thresholds.",
+        help="A TOML file with modes for some users and client-ids, request rates, exemptions and topic thresholds.",
     )
     cost_model: Path | None = option(
         "--cost-model FILE",
-        help="What `daemon calibrate` found that requests cost in thread time; request_percentage is estimated by it.",
+        help="The thread time of requests as measured by `daemon calibrate`; request_percentage is estimated by it.",
     )
 
     def rules(

@@ -49,7 +49,7 @@ class AskedDaemon:
 
     control: Path | None = option(
         "--control PATH",
-        help="The control socket of the daemon. Without it that of the context counts, else your only daemon is asked.",
+        help="The control socket of the daemon. Default: the one of the context, else that of your only daemon.",
         envvar=variable("DAEMON", "--control"),
     )
     context: str | None = option(
@@ -84,7 +84,8 @@ class BootstrapOptions:
 
     upstream: list[str] = required(
         "--upstream HOST:PORT,...",
-        help="Brokers of the cluster to enforce in front of, tried in turn for who bootstraps; may be repeated.",
+        help="Brokers of the cluster to enforce in front of, tried in turn for clients that bootstrap; may be "
+        "repeated.",
     )
     listen: str = option(
         "--listen HOST:PORT",
@@ -106,15 +107,16 @@ class ListenerOptions:
         help="The port (and host) of a broker's listener, FIRST-LAST=PORT for many node ids; may be repeated.",
     )
     advertised_host: str | None = option(
-        "--advertised-host HOST", help="The host that clients are led to. Default: the one that they connected to."
+        "--advertised-host HOST", help="The host that clients are sent to. Default: the one that they connected to."
     )
     listener_config: Path | None = option(
         "--listener-config FILE",
-        help="More about the listener of --listen: TLS on either side, PROXY protocol, host names, limits.",
+        help="Further settings of the listener of --listen: TLS on either side, PROXY protocol, host names, limits.",
     )
     listener: list[Path] | None = option(
         "--listener FILE",
-        help="One more listener, its file says `listen` and `upstream` too; may be repeated. They share the quotas.",
+        help="One more listener, whose file sets `listen` and `upstream` too; may be repeated. Listeners share the "
+        "quotas.",
     )
 
     def files(self, bootstrap: BootstrapOptions, upstreams: tuple[Address, ...]) -> ListenerFiles:
@@ -146,7 +148,7 @@ class LimitOptions:
     unknown_apis: UnknownApi = option(
         "--unknown-apis",
         default=UnknownApi.PASS,
-        help="What becomes of requests of APIs that the daemon doesn't know: pass untouched, or refuse (close).",
+        help="What happens to requests of APIs that the daemon doesn't know: pass (untouched) or refuse (close).",
     )
 
 
@@ -162,7 +164,8 @@ class BufferOptions:
     queued_max_request_bytes: str = option(
         "--queued-max-request-bytes SIZE",
         default="256MiB",
-        help="How much of requests that have to be seen as a whole may be gathered at a time, over all connections.",
+        help="How many bytes of requests that have to be read as a whole may be buffered at a time, over all "
+        "connections.",
     )
 
 
@@ -206,7 +209,7 @@ class OperationOptions:
     log_format: LogFormat = option(
         "--log-format",
         default=LogFormat.TEXT,
-        help="How a line of the log is written: key=value pairs, or one JSON object.",
+        help="The form of a log line: key=value pairs, or one JSON object.",
     )
     control: Control = None
     control_mode: str = option("--control-mode OCTAL", default="0600", help="The mode of the control socket's file.")
@@ -217,7 +220,8 @@ class OperationOptions:
     )
     state_file: Path | None = option(
         "--state-file FILE",
-        help="Remember what was charged, so that a restart forgives nobody. Saved every 5 seconds and at the end.",
+        help="Keep what was charged in this file, so that a restart forgives nobody. Saved every 5 seconds and at "
+        "the end.",
     )
     workers: int = option(
         "--workers N",
@@ -229,7 +233,7 @@ class OperationOptions:
     max_bucket_memory: str = option(
         "--max-bucket-memory SIZE",
         default="256MiB",
-        help="What the buckets of all clients may take in memory together, at about 1300 bytes each; those idle "
+        help="How much memory the buckets of all clients may take together, at about 1300 bytes each; those idle "
         "longest are forgotten first, never one whose client is held back by a limit of its own.",
     )
 
@@ -259,19 +263,19 @@ class EventLogOptions:
         "--event-log-rotate SECONDS",
         default=ROTATE_S,
         min=0.1,
-        help="How long one file of the event log grows; it ends at 64 MiB in any case.",
+        help="How long the event log writes to one file; a file ends at 64 MiB in any case.",
     )
     event_log_keep: str = option(
         "--event-log-keep SIZE",
         default="10GiB",
-        help="How much the event log's folder may hold before the oldest files go.",
+        help="How much the event log's folder may hold before the oldest files are removed.",
     )
     event_log_config: Path | None = option(
         "--event-log-config FILE",
         help="librdkafka properties for the topic of the event log, such as security.protocol.",
     )
     cluster: str | None = option(
-        "--cluster NAME", help="What the cluster is called in the event log. Default: the address of --upstream."
+        "--cluster NAME", help="The name of the cluster in the event log. Default: the address of --upstream."
     )
 
     def settings(self, servers: str) -> EventLogSettings | None:
@@ -304,7 +308,7 @@ class FleetOptions:
 
     fleet: str | None = option(
         "--fleet kafka://HOST:PORT/TOPIC",
-        help="Hold every limit together with all daemons that share this topic, which is made where it is missing.",
+        help="Hold every limit together with all daemons that share this topic, which is created if it is missing.",
     )
     fleet_name: str = option(
         "--fleet-name NAME", default=FLEET, help="Which daemons on that topic share: those with the same name."
@@ -339,7 +343,7 @@ class TimeoutOptions:
     """The options about how long the daemon waits."""
 
     connect_timeout: float = option(
-        "--connect-timeout SECONDS", default=10.0, min=0.1, help="How long a broker is tried."
+        "--connect-timeout SECONDS", default=10.0, min=0.1, help="How long to try to connect to a broker."
     )
     drain_timeout: float = option(
         "--drain-timeout SECONDS", default=10.0, min=0.0, help="How long requests under way may take after SIGTERM."

@@ -50,7 +50,8 @@ class DaemonOptions:
     store: Annotated[StoreOptions, Without("context", "bootstrap_server", "zookeeper")]
     static_quotas: Path | None = option(
         "--static-quotas FILE",
-        help="Properties quota.producer.default, quota.consumer.override and so on; they lie below the store's quotas.",
+        help="Properties quota.producer.default, quota.consumer.override and so on; they apply below the store's "
+        "quotas.",
     )
     windows: UpstreamWindowOptions
     enforcement: EnforcementOptions
@@ -144,12 +145,12 @@ def run(*, asked: DaemonOptions) -> int:
 
 @service("DAEMON")
 def upgrade(*, asked: DaemonOptions) -> int:
-    """Take the place of the daemon that runs, without a refused client.
+    """Replace the running daemon without refusing a client.
 
-    The new process takes the listening sockets and all that was measured, over the control socket of the daemon that
-    runs: --control names it. That one answers what it has begun, keeps the clients it throttles until their throttle
-    times are over, and ends. If the new process can't start, the old one continues. All options of run may be given,
-    the same ones or others.
+    The new process takes over the listening sockets and all that was measured through the control socket of the
+    running daemon: --control names it. The old daemon answers what it has begun, keeps the clients it throttles
+    until their throttle times are over, and ends. If the new process can't start, the old one continues. All
+    options of run may be given, the same ones or others.
     """
     return _run(asked, takes_over=True)
 

@@ -68,7 +68,7 @@ class ApplyOptions:
     allow_invalid: bool = option(
         "--allow-invalid",
         default=False,
-        help="Take entries that say 'invalid: true', such as limits of 0, where the store takes them.",
+        help="Accept entries marked 'invalid: true', such as limits of 0, if the store accepts them.",
     )
     dry_run: bool = option(
         "--dry-run",
@@ -80,7 +80,7 @@ class ApplyOptions:
     )
     reason: Reason = None
     watch: float | None = option(
-        "--watch SECONDS", help="Do it again at this interval, with the files read anew, until it is stopped."
+        "--watch SECONDS", help="Repeat it at this interval, reading the files again each time, until it is stopped."
     )
     metrics: str | None = option(
         "--metrics HOST:PORT", help="With --watch: serve the drift found as Prometheus metrics at /metrics."
@@ -100,8 +100,8 @@ def apply(
     """Bring a store to what files of quotas declare, or carry out a plan.
 
     Every entity is changed by one merged entry and is never without its quotas in between. What is not declared stays,
-    unless --prune is given. What fails is listed; running it again finishes the job. Several contexts are done one
-    after the other, whatever becomes of the others.
+    unless --prune is given. What fails is listed; running it again finishes the job. Several contexts are changed
+    one after the other; one that fails does not stop the others.
     """
     desired_state = desired.state(files, "apply")
     plan = read_plan(desired_state.paths)

@@ -64,8 +64,9 @@ def diff(
 ) -> None:
     """Show what differs between files of quotas and a store, and for whom.
 
-    Below the quotas that change stand the clients whose effective quota changes: another entity wins, or another limit
-    holds. Nothing is written to the store. With several contexts each result stands under its name, and the exit code
+    Below the quotas that change it lists the clients whose effective quota changes, because another entity wins or
+    another limit applies. Nothing is written to the store. With several contexts each result is listed under its
+    name, and the exit code
     is 1 if any of them failed.
     """
     desired_state = desired.state(files, "diff")

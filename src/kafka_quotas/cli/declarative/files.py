@@ -73,8 +73,8 @@ def validate(
 ) -> None:
     """Check files of quotas without a store.
 
-    Every problem is listed with its place. No server is asked: what a store refuses beyond that shows in diff and in
-    apply --dry-run.
+    Every problem is listed with its file and line. No server is asked: what else a store rejects shows in diff and
+    in apply --dry-run.
     """
     if schema:
         if files:

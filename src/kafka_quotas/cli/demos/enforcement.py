@@ -115,7 +115,7 @@ Out = Annotated[
         "--out",
         rich_help_panel=OUTPUT_HEADING,
         metavar="DIR",
-        help="Where run.json and report.html go; made if need be.",
+        help="Where run.json and report.html go; created if needed.",
     ),
 ]
 

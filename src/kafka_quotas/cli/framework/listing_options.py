@@ -68,7 +68,7 @@ def selection_options(names: set[str]) -> list[TyperOption]:
 
         columns: str | None = option(
             "--columns NAME,...",
-            help="Only these columns, in this order; a wrong name lists those there are.",
+            help="Only these columns, in this order; an unknown name lists the valid ones.",
             callback=_keep_columns,
             is_eager=True,
             expose_value=False,
@@ -76,7 +76,7 @@ def selection_options(names: set[str]) -> list[TyperOption]:
         limit: int | None = option(
             "--limit ROWS",
             min=0,
-            help="At most so many rows; 0 for all.",
+            help="Show at most N rows; 0 for all.",
             callback=_keep_limit,
             is_eager=True,
             expose_value=False,

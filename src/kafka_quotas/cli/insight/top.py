@@ -40,8 +40,8 @@ class TopOptions:
     sort: SortBy = option(
         "--sort BY", default=SortBy.SHARE, help="share, rate, limit, throttle (largest first) or name."
     )
-    once: bool = option("--once", default=False, help="Show one moment and stop, as it does where no terminal is.")
-    interval: float = option("--interval SECONDS", default=2.0, min=0.1, help="How often the table is drawn anew.")
+    once: bool = option("--once", default=False, help="Print the table once and stop, as it does without a terminal.")
+    interval: float = option("--interval SECONDS", default=2.0, min=0.1, help="How often the table is refreshed.")
 
 
 def top(*, asked: TopOptions, source: UsageOptions, store: StoreOptions, output: ListingView = TABLE_VIEW) -> None:

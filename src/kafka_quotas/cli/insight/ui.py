@@ -34,7 +34,7 @@ def ui(*, page: PageOptions, source: UsageOptions, store: StoreOptions) -> None:
     The page shows who is throttled now and was in the last hour, how close everybody is to a limit, the quotas in
     force, what applies to any user and client-id, the changes in your journal, and the daemon's health. Rates come from
     your daemon or from the brokers' own metrics, quotas from the store, else from that of the daemon. Nothing can be
-    changed there. It has no login, so give it an address of other machines only behind something that has.
+    changed there. It has no login: before other machines can reach it, put something with a login in between.
     """
     from kafka_quotas.commands.web.serve import serve_quotas  # noqa: PLC0415 - a server that only this command needs
     from kafka_quotas.enforcement.config.address import parse_local_address  # noqa: PLC0415 - as above

@@ -21,7 +21,7 @@ ConnectionQuota = Annotated[
         "--set-quota",
         metavar="RATE",
         help="Set this connection_creation_rate on 127.0.0.1, where clients on the broker's machine come from, for the "
-        "time of the run: 20. Without it the quota in force is what is judged by.",
+        "time of the run: 20. Without it the run is judged by the quota in force.",
     ),
 ]
 

@@ -17,7 +17,7 @@ LOADS = lazy_commands(
         "init": ("scenarios:init", "Write a commented scenario for a question, to run and to change."),
         "validate": ("scenarios:validate", "Check whether a scenario can be run here, without running it."),
         "report": ("kept_runs:report", "Draw a kept run's report again, and print its verdict."),
-        "compare": ("kept_runs:compare", "Say whether the second of two runs is worse than the first."),
+        "compare": ("kept_runs:compare", "Compare two runs, and judge whether the second is worse than the first."),
         "merge": ("merge:merge", "Join the shards of a load test to one run, with its verdict."),
         "restore": ("restore:restore", "Put back what a run that was killed left behind."),
     },

@@ -40,9 +40,9 @@ def report(
     png: Annotated[bool, typer.Option("--png", rich_help_panel=OUTPUT_HEADING, help="Draw run.png as well.")] = False,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Draw a kept run's report again, and tell its verdict.
+    """Draw the report of a kept run again, and print its verdict. report.html is written beside run.json.
 
-    report.html comes to lie beside run.json. The exit code is that of the run.
+    The exit code is that of the run.
     """
     result = read_run(folder)
     require_matplotlib()
@@ -99,7 +99,7 @@ class ComparisonOptions:
 
 
 def compare(first: Runs, second: Runs, *, allowed: ComparisonOptions, output: OutputForm = Output.TABLE) -> None:
-    """Say whether the second of two runs is worse than the first.
+    """Compare two runs, and judge whether the second is worse than the first.
 
     Where both were run with --repeat, each figure has an interval of 95 %, and only a change that lies beyond the limit
     with its whole interval counts. The exit code is the verdict: 0 nothing is worse, 1 something is.

@@ -17,10 +17,10 @@ Folders = Annotated[
 
 
 def merge(folders: Folders, *, output: Annotated[ResultOutput, Without("repeat")]) -> None:
-    """Join the shards of a load test to one run, and judge it as one.
+    """Merge the shards of a load test into one run, and judge it as a whole.
 
-    Histograms, samples and books are summed exactly. The exit code is the verdict on the whole, which is void where a
-    shard is void or ended early.
+    Histograms, samples and counts are added up exactly. The exit code is the verdict on the whole, which is void
+    where a shard is void or ended early.
     """
     output.check()
     result = merge_shards([read_shard(folder) for folder in folders])

@@ -22,7 +22,7 @@ MutationQuota = Annotated[
         "--set-quota",
         metavar="RATE",
         help="Set this controller_mutation_rate (partitions/s) on the clients for the time of the run: 5; once for all "
-        "or once for each. Without it the quotas in force are what is judged by.",
+        "or once for each. Without it the run is judged by the quotas in force.",
     ),
 ]
 _TOPICS_TO_CHANGE: Final = 100
@@ -55,16 +55,16 @@ class MutationOptions:
     api_timeout: str = option(
         "--api-timeout TIME",
         default="60s",
-        help="How long a client asks again for topics that a quota refuses (error 89); after it they, and only they, "
-        "have failed with it (default.api.timeout.ms).",
+        help="How long a client retries topics that a quota refuses (error 89); after that these topics, and only "
+        "these, have failed (default.api.timeout.ms).",
     )
     no_retry_quota_violation: bool = option(
-        "--no-retry-quota-violation", default=False, help="Take error 89 for an answer and don't ask again."
+        "--no-retry-quota-violation", default=False, help="Accept error 89 as the answer and don't retry."
     )
     validate_only: bool = option(
         "--validate-only",
         default=False,
-        help="Ask whether it could be done, and do nothing. A broker charges for that too.",
+        help="Only validate the requests and change nothing. A broker charges for that too.",
     )
     client: ClientKind = option(
         "--client",
@@ -110,8 +110,8 @@ def mutate(
 ) -> int:
     """Flood a cluster with changes of topics, and judge how many partitions per second it took.
 
-    Topics carry a prefix of the run and are all removed at the end. A topic that a quota refuses is asked for again
-    after the throttle time, until the API timeout is over.
+    Topics carry a prefix of the run and are all removed at the end. A topic that a quota refuses is retried after
+    the throttle time, until the API timeout is over.
     """
     flood = mutations.flood()
     clients = replace(clients, client=mutations.client, honor_throttle=honor_throttle)

@@ -76,8 +76,9 @@ Otlp = Annotated[
     typer.Option(
         "--otlp",
         metavar="URL",
-        help="Push the tool's own series (rates, latencies, throttle times) to this OTLP receiver over HTTP every 5 s "
-        "while it runs, as http://collector:4318. OTEL_EXPORTER_OTLP_HEADERS adds headers, KEY=VALUE,...",
+        help="Push the tool's own series (rates, latencies, throttle times) to this OTLP receiver over HTTP every 5 "
+        "s during the run, for example http://collector:4318. OTEL_EXPORTER_OTLP_HEADERS adds headers, "
+        "KEY=VALUE,...",
     ),
 ]
 HonorThrottle = Annotated[
@@ -86,7 +87,7 @@ HonorThrottle = Annotated[
         "--honor-throttle",
         metavar="yes|no",
         help="yes: a client that gets a throttle time sends nothing until it is over, as Kafka's own clients do. "
-        "no: it goes on, and only the broker's silence stops it.",
+        "no: it continues, until the broker no longer reads.",
     ),
 ]
 
@@ -105,14 +106,14 @@ class ClientOptions:
     )
     stage: list[str] | None = option(
         "--stage TIME:RATE",
-        help="Let the rate of every client move evenly to this one within this time, as 30s:5MB/s; may be repeated. "
+        help="Change the rate of every client evenly to this one within this time, as 30s:5MB/s; may be repeated. "
         "The stages begin with --rate, or 0, once the warm-up is over, and the last rate remains. 0s:RATE jumps.",
     )
     client: ClientKind = option(
         "--client",
         default=ClientKind.LIBRDKAFKA,
-        help="Which library speaks: librdkafka goes on when throttled, kafka-python keeps still, raw does what "
-        "--honor-throttle says and costs least, so that there can be 1,000.",
+        help="The client library: librdkafka continues to send when throttled, kafka-python stops, raw does what "
+        "--honor-throttle says and costs least, so that a run can have 1,000.",
     )
     honor_throttle: HonorThrottle = "yes"
     arrival: Arrival = option(
@@ -120,7 +121,9 @@ class ClientOptions:
         default=Arrival.CONSTANT,
         help="How arrivals are spread over time: evenly, at random, or --burst-size at once with pauses between.",
     )
-    burst_size: int = option("--burst-size N", default=1, min=1, help="How many arrive at once with --arrival burst.")
+    burst_size: int = option(
+        "--burst-size N", default=1, min=1, help="How many records or requests arrive at once with --arrival burst."
+    )
     loop: Loop = option(
         "--loop",
         default=Loop.OPEN,

@@ -83,7 +83,7 @@ class RecordOptions:
         default="none",
         help="How batches are compressed. A quota counts what goes over the wire.",
     )
-    acks: str = option("--acks 0|1|all", default="all", help="Who confirms a record.")
+    acks: str = option("--acks 0|1|all", default="all", help="Which replicas confirm a record.")
 
     def moved(self, does: Workload) -> ScenarioClient:
         """Return an unnamed client that moves these records.
@@ -167,7 +167,7 @@ class LoadOptions:
 def produce(*, asked: LoadOptions) -> int:
     """Produce records on a schedule and judge the rate that was achieved.
 
-    A topic of a cluster that is there must exist. --set-quota sets quotas for the time of the run.
+    On an existing cluster the topic must exist. --set-quota sets quotas for the time of the run.
     """
     return _run(Workload.PRODUCE, asked)
 

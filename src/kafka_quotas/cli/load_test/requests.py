@@ -36,7 +36,7 @@ RequestQuota = Annotated[
         "--set-quota",
         metavar="PERCENT",
         help="Set this request_percentage on the clients for the time of the run: 1, 200; once for all or once for "
-        "each. What a client gets by it can't be judged from outside, so state what you expect with --expect.",
+        "each. Thread time can't be seen from outside, so state what you expect with --expect.",
     ),
 ]
 
@@ -53,7 +53,7 @@ class TopicOptions:
     unauthorised: bool = option(
         "--unauthorised",
         default=False,
-        help="The clients may not touch --topic, and being refused is what is expected.",
+        help="The clients have no rights on --topic: being refused is the expected answer.",
     )
 
 
@@ -89,7 +89,7 @@ def requests(
 ) -> int:
     """Flood a cluster with requests of one kind per client, and report what got through or was throttled.
 
-    Fetches start behind the last record, so that they find nothing. Produce requests bring one record.
+    Fetches start after the last record, so that they find nothing. Produce requests carry one record.
     """
     clients = replace(clients, honor_throttle=asked.honor_throttle)
     floods = _floods(asked, about, api, count=len(clients.names()))

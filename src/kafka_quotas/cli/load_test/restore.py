@@ -29,7 +29,7 @@ def restore(
     """Put back the quotas that killed runs had set, and remove their topics and folders.
 
     What a run changes is in its journal before it is changed. A quota that somebody else has changed since is left as
-    it is. Runs that are still under way are left alone. The exit code is 1 where something could not be put back.
+    it is. Runs that have not ended are left alone. The exit code is 1 where something could not be put back.
     """
     folder = journal_dir or default_journal_folder()
     runs = restore_runs(folder, settings_of=lambda theirs: settings_of(command_config or theirs), dry_run=dry_run)

@@ -109,7 +109,7 @@ class ResultOutput:
     out: Path | None = option(
         "--out DIR",
         rich_help_panel=OUTPUT_HEADING,
-        help="Keep run.json, report.html, samples.parquet and .hgrm files in DIR, which is made if need be.",
+        help="Keep run.json, report.html, samples.parquet and .hgrm files in DIR, which is created if needed.",
     )
     junit: Path | None = option(
         "--junit FILE", help="Write the judgements into FILE as JUnit XML, one test case each, for CI."

@@ -62,8 +62,8 @@ Scale = Annotated[
     typer.Option(
         "--scale",
         metavar="FACTOR",
-        help="Multiply what the scenario says can be multiplied. Default: all of it on a cluster that is there, else "
-        "what suits a laptop and fits this machine's limits.",
+        help="Multiply the figures that the scenario lists under `scale`. Default: the full size on an existing "
+        "cluster, else a size that suits a laptop and fits this machine's limits.",
     ),
 ]
 
@@ -87,7 +87,7 @@ class VerdictOptions:
         "--experiment TIME",
         help="How long the same load may be run without the scenario's quotas, and with and without them in turn where "
         "there are control clients, to show what they change; 0s leaves it out. Default: 3min on a target that ends "
-        "with the run, 0s on a cluster that is there.",
+        "with the run, 0s on an existing cluster.",
     )
     prometheus: Prometheus = None
     otlp: Otlp = None
@@ -97,7 +97,7 @@ class VerdictOptions:
 class LivePageOptions:
     """The options about a page for browsers."""
 
-    ui: bool = option("--ui", default=False, help="Serve a live page for browsers while it runs.")
+    ui: bool = option("--ui", default=False, help="Serve a live page for browsers during the run.")
     ui_listen: str = option(
         "--ui-listen [HOST:]PORT",
         default="9480",
@@ -114,10 +114,10 @@ def run(
     page: LivePageOptions,
     output: ResultOutput,
 ) -> int:
-    """Run a scenario: set its quotas, make its topics, put its load on, judge, and put everything back.
+    """Run a scenario: set its quotas, make its topics, apply its load, judge, and put everything back.
 
-    Without a target it runs on the embedded cluster with our daemon in front, where that can do what it needs. Ctrl-C
-    and SIGTERM end it, and quotas are put back all the same; after kill -9 'load-test restore' does.
+    Without a target it runs on the embedded cluster with our daemon in front, if that can do what it needs. Ctrl-C
+    and SIGTERM end it, and quotas are put back even then; after kill -9 'load-test restore' does.
     """
     found = read_scenario(scenario)
     order = RunRequest(

@@ -104,7 +104,7 @@ def init(question: AskedQuestion, file: NewFile = None) -> None:
         write(text.rstrip(), sys.stdout)
         return
     if file.suffix not in (".yaml", ".yml"):
-        raise UsageError(f"{file} is no name of a scenario", hint="end it with .yaml")
+        raise UsageError(f"{file} is not the name of a scenario", hint="end it with .yaml")
     if file.exists():
         raise UsageError(f"{file} exists already", hint="name a new file, or remove it first")
     text = text.replace(" FILE", f" {file}")
@@ -124,7 +124,7 @@ def validate(
 
     Checks the file against its schema, what the target can't do, times that are too short, and this machine's limits of
     open files and mapped regions. Without a target it is the one that 'load-test run' would take, or a broker started
-    here. The exit code is 1 where something stands against it.
+    here. The exit code is 1 if anything prevents it from running.
     """
     if schema:
         if scenario is not None:

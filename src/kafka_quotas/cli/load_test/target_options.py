@@ -23,7 +23,8 @@ JournalFolder = Annotated[
     typer.Option(
         "--journal-dir",
         metavar="DIR",
-        help="Where the journals of running tests are, by which 'load-test restore' finishes what was killed. Default: "
+        help="Where the journals of running tests are, from which 'load-test restore' puts back what a killed run "
+        "changed. Default: "
         "load-test in your state folder.",
     ),
 ]
@@ -44,7 +45,7 @@ class ClusterOptions:
     )
     broker_jars: Path | None = option(
         "--broker-jars DIR",
-        help="Start a real broker from Kafka's jars in DIR (fetched into it by Maven where it is not there), and end "
+        help="Start a real broker from Kafka's jars in DIR (Maven fetches them into it if it does not exist), and end "
         "it afterwards.",
     )
     through_daemon: bool = option(

@@ -14,7 +14,7 @@ Values = Annotated[
     typer.Option(
         "--values",
         metavar="FILE",
-        help="A file of values, defaults and entries to lay over the others, one per environment for example. May be "
+        help="A file of values, defaults and entries that override the others, for example one per environment. May be "
         "repeated; the last one wins.",
     ),
 ]

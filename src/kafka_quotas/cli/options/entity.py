@@ -88,7 +88,7 @@ class EntityOptions(ClientNames):
         help="The default of an --entity-type, in place of a name.",
     )
     strict: bool = option(
-        "--strict", default=False, help="Only entities with no other types than those named: no pairs for --user."
+        "--strict", default=False, help="Only entities of exactly the types named: no pairs for --user."
     )
 
 

@@ -84,5 +84,5 @@ def parse_for_ms(text: str | None) -> int | None:
         return None
     length_ms = int(parse_duration_ms(text))
     if not 1000 <= length_ms <= _LONGEST_MS:
-        raise UsageError(f"--for {text} can't be meant", hint="between 1s and 8784h, for example 30min or 2h")
+        raise UsageError(f"--for {text} is out of range", hint="between 1s and 8784h, for example 30min or 2h")
     return length_ms

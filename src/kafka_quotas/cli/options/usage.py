@@ -18,8 +18,8 @@ class UsageOptions:
 
     control: Path | None = option(
         "--control PATH",
-        help="Ask the daemon behind this control socket. Without it and --prometheus that of the context counts, else "
-        "your only daemon is asked.",
+        help="Ask the daemon behind this control socket. Default, unless --prometheus is given: the one of the "
+        "context, else that of your only daemon.",
     )
     prometheus: list[str] | None = option(
         "--prometheus URL",
@@ -28,7 +28,7 @@ class UsageOptions:
     )
     metric_names: Path | None = option(
         "--metric-names FILE",
-        help="With --prometheus: a TOML file that says how the metrics are named, where none of the three usual "
+        help="With --prometheus: a TOML file that describes the names of the metrics, if none of the three usual "
         "styles fits.",
     )
 

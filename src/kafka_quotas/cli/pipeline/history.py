@@ -60,7 +60,7 @@ def history(*, data: Data, output: OutputForm = Output.TABLE) -> None:
 def compact(*, data: Data, retention_hours: Retention = _WEEK_HOURS) -> None:
     """Merge small files of a data folder, and delete files that are no longer needed.
 
-    Rows of ingests that were killed more than a day ago go as well.
+    Rows of ingests that were killed more than a day ago are deleted too.
     """
     with job_progress() as progress:
         result = run_compact(

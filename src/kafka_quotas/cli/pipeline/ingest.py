@@ -40,7 +40,7 @@ _ALWAYS = ("files", "unchanged", "lines", "events", "quarantined")
 
 Files = Annotated[
     list[str] | None,
-    typer.Argument(metavar="FILE", help="Files, or folders of files, as paths or URLs, plain or packed by gzip."),
+    typer.Argument(metavar="FILE", help="Files, or folders of files, as paths or URLs, plain or compressed by gzip."),
 ]
 
 
@@ -55,8 +55,8 @@ class IngestOptions:
     )
     replace: list[str] | None = option(
         "--replace PATTERN",
-        help="Files, by a pattern as --source takes it, to read anew in place of what is there of them: with another "
-        "--timezone, or a newer parser; may be repeated.",
+        help="Files, by a pattern as for --source, to read again in place of what was ingested from them, for "
+        "example with another --timezone or a newer parser; may be repeated.",
     )
     out: str = required("--out DATA", help="The folder or URL of Delta tables; what is new is added to it.")
     timezone: str | None = option(
@@ -65,7 +65,7 @@ class IngestOptions:
     broker_id: int | None = option("--broker-id N", min=0, help="The broker of all files whose path names none.")
     cluster: str = option("--cluster NAME", default="default", help="The cluster's name, kept in every row.")
     form: InputFormat | None = option(
-        "--form", help="The form of all files. Default: recognised by each file's beginning."
+        "--form", help="The format of all files. Default: recognised by the beginning of each file."
     )
     metric_names: Path | None = option(
         "--metric-names FILE", help="How an exporter names the quota metrics, as TOML; the usual styles are known."

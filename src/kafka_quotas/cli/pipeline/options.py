@@ -48,7 +48,8 @@ class EngineOptions:
         "org.apache.hadoop:hadoop-aws:3.4.1; may be repeated.",
     )
     jars: list[str] | None = option(
-        "--jars FILE", help="Jars for Spark that are there already, so that none are fetched; may be repeated."
+        "--jars FILE",
+        help="Jars for Spark that are already on this machine, so that none are fetched; may be repeated.",
     )
     driver_memory: str = option("--driver-memory SIZE", default="2g", help="Spark's driver memory, for example 4g.")
     spark_conf: list[str] | None = option("--spark-conf KEY=VALUE", help="A property of Spark; may be repeated.")
@@ -84,7 +85,7 @@ class EngineOptions:
 def _property(pair: str) -> tuple[str, str]:
     key, equals, value = pair.partition("=")
     if not equals or not key:
-        raise UsageError(f"--spark-conf {pair!r} is no KEY=VALUE", hint="--spark-conf spark.executor.memory=4g")
+        raise UsageError(f"--spark-conf {pair!r} is not KEY=VALUE", hint="--spark-conf spark.executor.memory=4g")
     return key, value
 
 
@@ -106,13 +107,15 @@ class AdviceOptions:
     clients_share: float = option(
         "--clients-share SHARE",
         default=0.05,
-        help="Which share of the clients may need more than the default, 0 to 1; they get quotas of their own.",
+        help="The share of clients that may need more than the default, 0 to 1; they get quotas of their own.",
     )
     time_share: float = option(
-        "--time-share SHARE", default=0.01, help="For which share of its active time a client may be held back, 0 to 1."
+        "--time-share SHARE",
+        default=0.01,
+        help="The share of its active time for which a client may be held back, 0 to 1.",
     )
     headroom: float = option(
-        "--headroom FACTOR", default=1.2, help="By which factor a quota exceeds what its clients need."
+        "--headroom FACTOR", default=1.2, help="The factor by which a quota exceeds what its clients need."
     )
     capacity: Path | None = option(
         "--capacity FILE",
@@ -122,12 +125,12 @@ class AdviceOptions:
     capacity_share: float = option(
         "--capacity-share SHARE",
         default=0.8,
-        help="Which share of a broker's capacity limits and replication may add up to; above 1 where not all clients "
+        help="The share of a broker's capacity that limits and replication may add up to; above 1 if not all clients "
         "use their limits at once.",
     )
     priority: list[str] | None = option(
         "--priority NAME=FACTOR",
-        help="By which factor a client's share of a short capacity exceeds that of others; may be repeated.",
+        help="The factor by which a client's share of a short capacity exceeds that of others; may be repeated.",
     )
     fetch_floor: str = option(
         "--fetch-floor RATE",
@@ -185,4 +188,4 @@ def _priority(pair: str) -> tuple[str, float]:
 
 
 def _refuse_priority(pair: str) -> tuple[str, float]:
-    raise UsageError(f"--priority {pair!r} is no NAME=FACTOR", hint="--priority payments=3")
+    raise UsageError(f"--priority {pair!r} is not NAME=FACTOR", hint="--priority payments=3")

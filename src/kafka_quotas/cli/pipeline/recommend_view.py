@@ -104,7 +104,7 @@ def demand_listing(result: RecommendResult, name: str) -> Listing:
     if not demands:
         raise UsageError(
             f"no events of {found.plan.scope.value} {name} in cluster {found.cluster}",
-            hint="kafka-quotas pipeline usage lists who there is",
+            hint="kafka-quotas pipeline usage lists the clients",
         )
     client = bucket_text(demands[0][1].user, demands[0][1].client_id)
     title = f"{client}: the share of its active time for which each limit would have held it back"

@@ -59,7 +59,8 @@ Out = Annotated[
 Spans = Annotated[
     bool,
     typer.Option(
-        "--spans", help="Write the table throttle_spans to --out too: when whom each proposal would have held back."
+        "--spans",
+        help="Write the table throttle_spans to --out too: whom each proposal would have held back, and when.",
     ),
 ]
 

@@ -48,7 +48,7 @@ def report(
     windows: WindowOptions,
     engine: EngineOptions,
 ) -> None:
-    """Write a page with charts: who uses what, when, how near to the limits, and which limits to set.
+    """Write a page with charts: who uses what, when, how close to the limits, and which limits to set.
 
     It is one HTML file that can be sent by mail; it loads nothing and runs no script.
     """
@@ -77,4 +77,4 @@ def _check_target(out: Path) -> None:
         reason = "it is a folder" if out.is_dir() else f"there is no folder {out.parent}"
         raise UsageError(f"can't write {out}: {reason}", hint="--out report.html")
     if not os.access(out if out.exists() else out.parent, os.W_OK):
-        raise UsageError(f"can't write {out}: permission denied", hint="choose another place")
+        raise UsageError(f"can't write {out}: permission denied", hint="choose another path")

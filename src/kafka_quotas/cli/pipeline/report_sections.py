@@ -93,7 +93,9 @@ def _when(result: ReportResult) -> ReportSection:
     chart = heat_svg(names, heat.slots.names, heat.rates, unit="bytes/s")
     return ReportSection(
         title="When?",
-        paragraphs=("Bytes written and read per second. A dark column is a time when many are busy at once.",),
+        paragraphs=(
+            "Bytes written and read per second. Where a whole column stands out, many clients were busy at once.",
+        ),
         charts=(ReportChart(svg=chart, caption=f"The {len(names)} largest clients, {caption}"),),
     )
 

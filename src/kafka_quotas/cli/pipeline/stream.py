@@ -60,7 +60,7 @@ class StreamTargetOptions:
     )
     checkpoint: Path | None = option(
         "--checkpoint DIR",
-        help="Where the stream keeps how far it came; by default below a folder of --out. Needed for a topic.",
+        help="Where the stream keeps its position; by default below a folder of --out. Needed for a topic.",
     )
     quotas: list[str] | None = option(
         "--quotas FILE", help="Quotas of this file instead of those in the store; may be repeated."
@@ -71,8 +71,8 @@ class StreamTargetOptions:
 class BatchOptions:
     """The options about the batches of a stream."""
 
-    once: bool = option("--once", default=False, help="Take everything there is by now, and end.")
-    interval: str = option("--interval TIME", default="5s", help="How often a batch is taken.")
+    once: bool = option("--once", default=False, help="Process everything that is there now, and end.")
+    interval: str = option("--interval TIME", default="5s", help="The interval between batches.")
     batch_size: int | None = option(
         "--batch-size N",
         min=1,
@@ -107,7 +107,7 @@ def stream(
 ) -> None:
     """Keep live usage and throttle state per quota bucket, from a stream of events.
 
-    It goes on where it was ended, also by a crash: every event counts once. Ctrl-C ends it.
+    It continues where it ended, even after a crash: every event counts once. Ctrl-C ends it.
     """
     require_libraries(*LIBRARIES, "pyspark")
     read_from = parse_source(source)

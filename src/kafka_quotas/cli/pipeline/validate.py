@@ -19,13 +19,15 @@ from kafka_quotas.pipeline.validate.check import ValidatePlan
 Quotas = Annotated[
     str | None,
     typer.Option(
-        "--quotas", metavar="FILE", help="The quotas that were in force meanwhile; without it those in the store."
+        "--quotas",
+        metavar="FILE",
+        help="The quotas that were in force during the recording; without it those in the store.",
     ),
 ]
 Tolerance = Annotated[
     float,
     typer.Option(
-        "--tolerance", metavar="SHARE", help="Which error is tolerated, as a share of what was observed, from 0."
+        "--tolerance", metavar="SHARE", help="The error to tolerate, as a share of what was observed, from 0."
     ),
 ]
 
@@ -42,7 +44,7 @@ def validate(
 ) -> None:
     """Compare what brokers did with a replay of the same traffic under the quotas that were in force.
 
-    Throttle times as brokers answered them stand beside those that the replay gives, and scraped byte rates beside
+    The throttle times that brokers announced are compared with those of the replay, and scraped byte rates with
     those of the events. The exit code is 1 where an error exceeds the tolerance, or nothing can be compared.
     """
     require_libraries()

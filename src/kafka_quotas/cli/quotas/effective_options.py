@@ -52,11 +52,11 @@ class EffectiveOptions:
     brokers: int | None = option(
         "--brokers N",
         min=1,
-        help="With --effective: show what the limits, which hold per broker, come to on this many brokers.",
+        help="With --effective: show the limits, which hold per broker, added up over N brokers.",
     )
     topic: str | None = option(
         "--topic NAME",
-        help="The threshold of a topic. With --effective and a Kafka store: what the limits come to on the brokers "
+        help="The threshold of a topic. With --effective and a Kafka store: the limits added up over the brokers "
         "that lead this topic.",
     )
     with_usage: bool = option(

@@ -24,7 +24,7 @@ Exempt = Annotated[
     typer.Option(
         "--exempt",
         help="With --user NAME alone: no limit for any client of this user, by an explicit unlimited on the user and "
-        "on its pairs that have a limit; then every kind of its clients is resolved to be sure.",
+        "on its pairs that have a limit; then the limits of every kind of its clients are resolved, as a check.",
     ),
 ]
 

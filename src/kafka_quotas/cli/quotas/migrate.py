@@ -46,15 +46,17 @@ class MigrateOptions:
         "--dry-run", default=False, help="Let the target check everything, compare, and write nothing."
     )
     allow_invalid: bool = option(
-        "--allow-invalid", default=False, help="Into a zk:// store: take along values such as 0, which ZooKeeper takes."
+        "--allow-invalid",
+        default=False,
+        help="Into a zk:// store: copy also values such as 0, which ZooKeeper accepts.",
     )
 
 
 def migrate(*, asked: MigrateOptions, reason: Reason = None, output: ListingView = TABLE_VIEW) -> None:
     """Copy all quotas of one store into another, and compare the two afterwards.
 
-    What the target refuses is listed with its reason and ends in exit code 1; the rest is copied. What the target holds
-    besides stays. Running it again does what is left.
+    Quotas that the target rejects are listed with the reason, and the exit code is 1; the rest is copied. Anything
+    else in the target is left alone. Running it again does what is left.
     """
     check_columns(output, "migration", _COLUMNS)
     with (
@@ -126,7 +128,7 @@ def _judge(result: MigrationResult) -> None:
     verb = "would not be" if result.dry_run else "are not"
     raise VerdictError(
         f"{missing} of {result.source.quotas} quotas {verb} in {result.target_url} as they are in {result.source_url}",
-        hint="set what can't be copied by hand: `unlimited` for a limit that is to be none, a low limit in place of 0",
+        hint="set by hand what can't be copied: `unlimited` for no limit, a low limit in place of 0",
     )
 
 

@@ -48,27 +48,26 @@ class RevertOptions:
     """The options of `revert` about what is undone, and how."""
 
     list_: bool = option("--list", default=False, help="Show the journal, oldest entries first.")
-    due: bool = option("--due", default=False, help="Undo everything that 'alter --for' said was to last until now.")
-    yes: bool = option("--yes", "-y", default=False, help="Undo it now. Without this it is only shown.")
+    due: bool = option("--due", default=False, help="Undo all expired temporary changes, those of 'alter --for'.")
+    yes: bool = option("--yes", "-y", default=False, help="Undo it now. Without this option it is only shown.")
     out: Path | None = option(
-        "--out FILE", rich_help_panel=OUTPUT_HEADING, help="Write the opposite change into a plan file, for 'apply'."
+        "--out FILE", rich_help_panel=OUTPUT_HEADING, help="Write the inverse change as a plan file for 'apply'."
     )
-    force: bool = option("--force", default=False, help="Go back also where a quota has another value by now.")
+    force: bool = option("--force", default=False, help="Undo also quotas that have changed since.")
     allow_invalid: bool = option(
         "--allow-invalid",
         default=False,
-        help="With a zk:// store: go back also to values such as 0, which ZooKeeper takes.",
+        help="With a zk:// store: restore also values such as 0, which ZooKeeper accepts.",
     )
     reason: Reason = None
     command_config: CommandConfig = None
 
 
 def revert(*, entry_id: EntryId = None, asked: RevertOptions, output: ListingView = TABLE_VIEW) -> int:
-    """Undo what was changed through this tool, as its journal on this machine has it.
+    """Undo a change that was made with this tool, from its journal on this machine.
 
-    With --list, --limit is for the last entries.
-    Shows the opposite of an entry's changes for the store as it is now; with --yes it is made. The store is the one
-    that was changed, logged in to as its context or --command-config says.
+    Without --yes the inverse change is only shown, against the store as it is now. The store is the one that was
+    changed, with the login of its context or of --command-config. With --list, --limit counts the last entries.
     """
     _check_options(entry_id, list_=asked.list_, due=asked.due, single=bool(asked.yes or asked.out or asked.force))
     if asked.list_:
@@ -152,7 +151,7 @@ def _report_proposal(proposal: RevertProposal, out: Path | None) -> int:
     if changed_since:
         warn(f"{format_count(changed_since, 'quota')} changed since; --force goes back all the same")
         if out is not None:
-            raise KafkaQuotasError(f"{out} was not written", hint="--force writes a plan that goes back all the same")
+            raise KafkaQuotasError(f"{out} was not written", hint="--force writes the plan anyway")
     elif not proposal.plan.changes:
         write("note: nothing is left to undo", sys.stderr)
     elif out is None:

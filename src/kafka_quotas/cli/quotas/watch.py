@@ -22,7 +22,7 @@ from kafka_quotas.system_clock import SystemClock
 
 app = typer.Typer(add_completion=False)
 
-Count = Annotated[int | None, typer.Option("--count", metavar="COUNT", min=1, help="Stop after so many changes.")]
+Count = Annotated[int | None, typer.Option("--count", metavar="COUNT", min=1, help="Stop after N changes.")]
 Duration = Annotated[
     str | None, typer.Option("--duration", metavar="DURATION", help="Stop after, for example, 90s or 2h.")
 ]
@@ -41,9 +41,9 @@ def watch(
 ) -> None:
     """Print changes of a store as they happen: whose quota, which one, old and new value.
 
-    Without an entity all changes are printed. Stores don't keep who made a change; what this tool changed is in its
-    journal (revert --list). A Kafka store is looked at every half second, so that changes in quick succession are seen
-    as one. JSON is one document per line.
+    Without an entity all changes are printed. Stores don't record who made a change; what this tool changed is in
+    its journal (revert --list). A Kafka store is polled every half second, so changes in quick succession appear as
+    one. JSON is one document per line.
     """
     check_columns(output, "change", _COLUMNS)
     bounds = WatchBounds(count=count or output.limit or None, duration_s=_seconds(duration))
@@ -74,7 +74,7 @@ def _seconds(duration: str | None) -> float | None:
         return None
     length_ms = parse_duration_ms(duration)
     if length_ms <= 0:
-        raise UsageError(f"--duration {duration} is no time at all", hint="for example 90s or 2h")
+        raise UsageError(f"--duration {duration} is too short", hint="for example 90s or 2h")
     return float(length_ms / 1000)
 
 

@@ -93,8 +93,8 @@ _EXAMPLE = BurstOptions(quota="5", burst="560")
 class RateOptions:
     """The options of `throttle rate` about the traffic."""
 
-    quota: str = required("--quota RATE", help="The byte rate allowed, for example 5MB/s.")
-    observed: str | None = option("--observed RATE", help="The byte rate measured, for example 6MB/s.")
+    quota: str = required("--quota RATE", help="The allowed byte rate, for example 5MB/s.")
+    observed: str | None = option("--observed RATE", help="The measured byte rate, for example 6MB/s.")
     over: str | None = option("--over TIME", help="What --observed was measured over. Default: the quota window.")
     steady: str | None = option("--steady RATE", help="The byte rate before --burst. Default 0.")
     burst: str | None = option("--burst SIZE", help="The bytes sent within one sample, for example 15MB.")
@@ -135,7 +135,7 @@ class RequestLoadOptions:
 
     quota: str = required("--quota PERCENT", help="request_percentage: % of one thread, for example 0.1%.")
     stall: str | None = option("--stall TIME", help="Thread time of one long request, for example 100ms.")
-    steady: str | None = option("--steady PERCENT", help="The use before --stall. Default: the quota.")
+    steady: str | None = option("--steady PERCENT", help="The usage before --stall. Default: the quota.")
     io_threads: int = option("--io-threads N", default=DEFAULT_IO_THREADS, min=1, help="num.io.threads.")
     network_threads: int = option(
         "--network-threads N", default=DEFAULT_NETWORK_THREADS, min=1, help="num.network.threads."
@@ -194,7 +194,7 @@ def mutation(
         str, typer.Option("--request-throttle", metavar="TIME", help="The request quota's delay of the same response.")
     ] = "0ms",
     waited: Annotated[
-        str, typer.Option("--waited", metavar="TIME", help="How long the refused request had waited already.")
+        str, typer.Option("--waited", metavar="TIME", help="How long the refused request had already waited.")
     ] = "0ms",
     windows: Annotated[BrokerWindowOptions, ONLY_CONTROLLER],
     output: OutputForm = Output.TABLE,

@@ -66,8 +66,8 @@ def simulate(
         str,
         typer.Argument(
             metavar="FILE",
-            help="Events as JSON lines or CSV with t_ms (whole milliseconds), amount, and if wanted op "
-            "(record, record_nocheck, unrecord, strict, check); - is standard input.",
+            help="Events as JSON lines or CSV with t_ms (whole milliseconds), amount, and optionally op (record, "
+            "record_nocheck, unrecord, strict, check); - is standard input.",
         ),
     ],
     asked: SimulateOptions,
@@ -76,8 +76,9 @@ def simulate(
 ) -> None:
     """Replay a file of events through an algorithm and print each decision.
 
-    The token bucket and the spreads take the controller.* window, the other algorithms the other one. Decisions are
-    printed as they are taken; a bad line ends the replay there, and is named: JSON and YAML then end without a summary.
+    The token bucket and the spreads use the controller.* window, the other algorithms the quota window. Decisions
+    are printed as they are made; a bad line ends the replay and is reported, and JSON and YAML then end without a
+    summary.
     """
     check_plot_targets(asked.plot or ())
     bound, algorithm, op = generic_quota("--quota", asked.quota), asked.algorithm, asked.op

@@ -121,7 +121,7 @@ def _refuse_invalid(entities: Sequence[Entity]) -> None:
         others = f" and {len(entities) - 1} more" if len(entities) > 1 else ""
         raise UsageError(
             f"marked invalid or refused: {entities[0]}{others}",
-            hint="mend the values, or add --allow-invalid for a store that takes them",
+            hint="correct the values, or add --allow-invalid for a store that accepts them",
         )
 
 

@@ -43,7 +43,7 @@ def read_metric_names(path: Path) -> MetricNames:
     if unknown or not isinstance(rules, list) or not rules:
         raise UsageError(f"{path}: {'unknown: ' + ', '.join(sorted(unknown)) if unknown else 'no rules'}", hint=_HINT)
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-        raise UsageError(f"{path}: broker_labels is no list of texts", hint=_HINT)
+        raise UsageError(f"{path}: broker_labels is not a list of texts", hint=_HINT)
     return MetricNames(rules=tuple(_rule(path, rule) for rule in rules), broker_labels=tuple(labels))
 
 
@@ -117,7 +117,8 @@ def read_status(control: Path | None) -> "DaemonStatus":
     except ControlError as error:
         raise ControlError(
             error.message,
-            hint="name a daemon's socket with --control, or the brokers' own metrics with --prometheus http://HOST:PORT",
+            hint="name a daemon's socket with --control, or the brokers' own metrics with --prometheus "
+            "http://HOST:PORT",
         ) from error
     return ask_status(path)
 

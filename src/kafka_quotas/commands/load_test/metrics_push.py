@@ -40,7 +40,7 @@ class OtlpReceiver:
         try:
             request = urllib.request.Request(url, json.dumps(document).encode(), headers)  # noqa: S310 - checked below
             if request.type not in ("http", "https"):
-                raise KafkaQuotasError(f"can't push metrics to {url}: it is no HTTP address", hint=hint)
+                raise KafkaQuotasError(f"can't push metrics to {url}: it is not an HTTP address", hint=hint)
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:  # noqa: S310 - HTTP
                 response.read()
         except (OSError, HTTPException, ValueError) as error:

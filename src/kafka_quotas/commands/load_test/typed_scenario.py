@@ -61,7 +61,7 @@ def load_scenario(request: LoadRequest) -> Scenario:
     quotas = one_for_each(request.quotas, count, option="--quota")
     labels = [name.label for name in request.entities]
     if request.control is not None and request.control.removeprefix("/") not in labels:
-        raise UsageError(f"--control {request.control} is none of the clients", hint=f"they are {', '.join(labels)}")
+        raise UsageError(f"--control {request.control} is not one of the clients", hint=f"they are {', '.join(labels)}")
     return Scenario(
         name=does.value,
         title=f"{does.value} from the command line",

@@ -61,7 +61,7 @@ def revert(store: Store, proposal: RevertProposal, *, recorder: JournalWriter) -
     if proposal.inverse.changed_since:
         raise KafkaQuotasError(
             f"{len(proposal.inverse.changed_since)} of the quotas have changed since; nothing was undone",
-            hint="look at the proposal; --force undoes it all the same",
+            hint="check the proposal; --force undoes it anyway",
         )
     failed = _write(store, proposal.inverse.to_make)
     undone = tuple(change for change in proposal.plan.changes if change.entity not in failed)

@@ -99,7 +99,7 @@ def unmeant_threshold_key(entity: Entity, name: str) -> InvalidQuotaError | None
     key = KEY_OF_KIND[kind]
     if name == key.name:
         return None
-    return InvalidQuotaError(f"{name} is no threshold of a {kind}", hint=f"a {kind} takes {key.name}")
+    return InvalidQuotaError(f"{name} is not a threshold of a {kind}", hint=f"a {kind} takes {key.name}")
 
 
 def misplaced_threshold(name: str) -> InvalidQuotaError:

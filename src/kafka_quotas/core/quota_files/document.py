@@ -187,7 +187,7 @@ def _refuse_others(parts: Mapping[str, object], known: Sequence[str], location: 
         if name not in known:
             raise QuotaFileError(
                 Diagnostic(
-                    location=location, message=f"no part of {what}: {shown(name)}", hint=f"it has {', '.join(known)}"
+                    location=location, message=f"not a part of {what}: {shown(name)}", hint=f"it has {', '.join(known)}"
                 )
             )
 

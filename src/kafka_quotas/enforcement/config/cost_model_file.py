@@ -74,7 +74,7 @@ def cost_model_from_json(data: object) -> CostModel:
         UsageError: The values are no cost model.
     """
     if not isinstance(data, dict) or data.get("version") != VERSION:
-        raise UsageError(f"it is no cost model of version {VERSION}", hint="daemon calibrate writes one")
+        raise UsageError(f"it is not a cost model of version {VERSION}", hint="daemon calibrate writes one")
     others = data.keys() - {"version", "source", "other", "apis"}
     if others:
         raise UsageError(f"unknown entry {min(others)!r}", hint="known are version, source, other and apis")

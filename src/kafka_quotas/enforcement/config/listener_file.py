@@ -127,7 +127,7 @@ def _replaced(settings: ListenerSettings, properties: Mapping[str, str]) -> List
 def _protocol(name: str, text: str) -> str:
     protocol = text.strip().upper()
     if protocol not in _PROTOCOLS:
-        raise UsageError(f"{name}: {protocol!r} is no security protocol", hint=", ".join(_PROTOCOLS))
+        raise UsageError(f"{name}: {protocol!r} is not a security protocol", hint=", ".join(_PROTOCOLS))
     return protocol
 
 

@@ -69,7 +69,7 @@ def _policy(document: _Table) -> PolicyFile:
     _refuse_others(document, _TOP)
     tables = document.get("entity", [])
     if not isinstance(tables, list):
-        raise UsageError("entity is no list of tables", hint="write [[entity]] with two brackets")
+        raise UsageError("entity is not a list of tables", hint="write [[entity]] with two brackets")
     policies: dict[Entity, EntityPolicy] = {}
     rates: dict[Entity, float] = {}
     for number, table in enumerate(tables, start=1):
@@ -113,7 +113,7 @@ def _part(table: _Table, name: str) -> str | Absent | None:
     if is_default:
         raise UsageError(f"{name} and {name}_default exclude each other")
     if not isinstance(table[name], str) or not table[name]:
-        raise UsageError(f"{name} is no name: {table[name]!r}", hint=f"{name}_default = true means everybody else")
+        raise UsageError(f"{name} is not a name: {table[name]!r}", hint=f"{name}_default = true means everybody else")
     return str(table[name])
 
 
@@ -192,7 +192,7 @@ def _thresholds(table: _Table) -> ThresholdSettings:
 
 def _size(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise UsageError(f"thresholds: {name} is no size: {value!r}", hint='for example "20MiB"')
+        raise UsageError(f"thresholds: {name} is not a size: {value!r}", hint='for example "20MiB"')
     size = float(parse_bytes(str(value)))
     if not size > 0:
         raise UsageError(f"thresholds: {name} must be above 0, not {value!r}", hint="it is bytes per second")
@@ -201,7 +201,7 @@ def _size(name: str, value: object) -> float:
 
 def _refuse_others(table: object, known: tuple[str, ...], *, where: str = "") -> None:
     if not isinstance(table, Mapping):
-        raise UsageError(f"{where or 'it'} is no table")
+        raise UsageError(f"{where or 'it'} is not a table")
     for name in table:
         if name not in known:
             raise UsageError(f"unknown setting {name!r}", hint=f"known are {', '.join(known)}")
@@ -210,12 +210,12 @@ def _refuse_others(table: object, known: tuple[str, ...], *, where: str = "") ->
 def _table(table: _Table, name: str) -> _Table:
     value = table.get(name, {})
     if not isinstance(value, Mapping):
-        raise UsageError(f"{name} is no table", hint=f"write [{name}]")
+        raise UsageError(f"{name} is not a table", hint=f"write [{name}]")
     return value
 
 
 def _names(table: _Table, name: str) -> frozenset[str]:
     value = table.get(name, [])
     if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
-        raise UsageError(f"{name} is no list of names", hint=f'{name} = ["broker"]')
+        raise UsageError(f"{name} is not a list of names", hint=f'{name} = ["broker"]')
     return frozenset(value)

@@ -385,7 +385,7 @@ class Daemon:
             try:
                 await work()
             except Exception as error:  # noqa: BLE001 - clients are served without it until then
-                self._notify(LogEvent.failure("work in the background failed; it is begun again", error))
+                self._notify(LogEvent.failure("work in the background failed; it is started again", error))
             await asyncio.sleep(RESTART_S)
 
     async def _expire(self) -> None:

@@ -51,7 +51,9 @@ class ReloadingTlsContext:
         try:
             self._context = self._make()
         except KafkaQuotasError as error:
-            self._notify(LogEvent.failure("changed certificates can't be used; those before stay", error, files=names))
+            self._notify(
+                LogEvent.failure("changed certificates can't be used; the earlier ones stay in use", error, files=names)
+            )
         else:
             self._notify(LogEvent(event="certificates read again", fields={"files": names}))
 

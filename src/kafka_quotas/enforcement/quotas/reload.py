@@ -87,7 +87,7 @@ class Reloader:
         try:
             changed = self._use_files()
         except KafkaQuotasError as error:
-            self.notify(LogEvent.failure("quotas can't be read again; those before stay in force", error))
+            self.notify(LogEvent.failure("quotas can't be read again; the earlier ones stay in force", error))
             raise
         await self.watcher.reread()
         state = self.watcher.state

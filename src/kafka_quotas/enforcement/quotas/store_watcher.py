@@ -216,7 +216,9 @@ class _Reopening:
         if snapshot is not None:
             is_written = snapshot.revision != NEVER_WRITTEN
             if self.was_written and not is_written:
-                raise StoreUnreachableError("the store is gone", hint="put it back; what it said last stays in force")
+                raise StoreUnreachableError(
+                    "the store is gone", hint="put it back; until then its last content stays in force"
+                )
             self.was_written = is_written
         return snapshot
 

@@ -50,7 +50,7 @@ class TopicFilters:
         try:
             self.thresholds.apply_store(entries)
         except InvalidQuotaError as error:
-            self._notify(LogEvent.failure("thresholds can't be used; those before stay in force", error))
+            self._notify(LogEvent.failure("thresholds can't be used; the earlier ones stay in force", error))
 
     def _new_factories(self, node_id: NodeId, quotas: BrokerQuotas) -> Mapping[int, FilterFactory]:
         mutations = MutationFilterFactory(

@@ -74,7 +74,7 @@ def record_charged(policy: QuotaRegistry, rows: object, now_ms: int) -> int:
         ProtocolError: A row can't be read.
     """
     if not isinstance(rows, list):
-        raise ProtocolError("the charges of an upgrade are no list")
+        raise ProtocolError("the charges of an upgrade are not a list")
     try:
         for each in (Charged(**row) for row in rows):
             quotas = policy.cluster if each.broker == CLUSTER else policy.broker(_node_id(each.broker))

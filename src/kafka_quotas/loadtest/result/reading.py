@@ -82,7 +82,9 @@ def read_run(folder_or_file: Path) -> LoadResult:
             return result_of(document)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
-        raise KafkaQuotasError(f"{path} is no run of a load test: {reason}", hint=f"its schema is {SCHEMA}") from error
+        raise KafkaQuotasError(
+            f"{path} is not a run of a load test: {reason}", hint=f"its schema is {SCHEMA}"
+        ) from error
     raise KafkaQuotasError(
         f"{path} is a {schema}, not a {SCHEMA}",
         hint="run the load test again with this version" if str(schema).startswith(f"kafka-quotas.{NOUN}/") else None,

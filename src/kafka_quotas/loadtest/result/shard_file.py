@@ -77,7 +77,7 @@ def read_shard(folder: Path) -> Shard:
     try:
         return _shard(document)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, UsageError, StopIteration) as error:
-        raise KafkaQuotasError(f"{path} is no shard of a load test: {error}", hint="write it again") from error
+        raise KafkaQuotasError(f"{path} is not a shard of a load test: {error}", hint="write it again") from error
 
 
 def _shard(document: Mapping[str, Any]) -> Shard:

@@ -200,7 +200,7 @@ def _unfinished(path: Path, content: bytes) -> UnfinishedRun:
     except (KeyError, TypeError, ValueError, AttributeError, KafkaQuotasError) as error:
         raise RunJournalError(
             f"the journal {path} is damaged: {type(error).__name__} {error}",
-            hint="look what it says, put that back by hand, and remove it",
+            hint="read it, put back by hand what it lists, and remove it",
         ) from error
     if header is None:  # without a first line there is no announcement, and so no change
         header = RunHeader(run=path.stem, scenario="", started_ms=0, bootstrap="", store="", command_config=None)

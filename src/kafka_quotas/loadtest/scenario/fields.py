@@ -115,7 +115,7 @@ class Share:
         """Return the number."""
         text = node.value
         if not isinstance(text, str) or not _NUMBER.fullmatch(text) or not 0 < float(text) <= 1:
-            raise node.problem(f"{node.kind} is no number above 0 and up to 1")
+            raise node.problem(f"{node.kind} is not a number above 0 and up to 1")
         return float(text)
 
     def schema(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class Size:
         """Return the bytes."""
         size = parse_bytes(_text_of(node)) if isinstance(node.value, str) else 0
         if size < 1 or size.denominator != 1:
-            raise node.problem(f"{node.kind} is no size of 1 byte or more", "examples: 100, 1KiB, 64kB")
+            raise node.problem(f"{node.kind} is not a size of 1 byte or more", "examples: 100, 1KiB, 64kB")
         return int(size)
 
     def schema(self) -> dict[str, Any]:
@@ -189,7 +189,7 @@ class ListOf:
     def read(self, node: YamlNode) -> tuple[Any, ...]:
         """Return the values."""
         if not isinstance(node.value, tuple) or not node.value:
-            raise node.problem(f"{node.kind} is no list of 1 or more", "write each with a dash in front")
+            raise node.problem(f"{node.kind} is not a list of 1 or more", "write each with a dash in front")
         return tuple(read(self.item, item) for item in node.value)
 
     def schema(self) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def _version_of(java: str) -> int:
         raise KafkaQuotasError(f"Spark needs Java: {java} does not run: {error}", hint=_HINT) from error
     match = _VERSION.search(answer.stderr + answer.stdout)
     if match is None:
-        raise KafkaQuotasError(f"Spark needs Java: {java} -version tells no version", hint=_HINT)
+        raise KafkaQuotasError(f"Spark needs Java: {java} -version shows no version", hint=_HINT)
     return int(match[1])
 
 

@@ -71,7 +71,8 @@ class SparkSettings:
             )
         if self.env_archive is not None and not self.env_archive.name.endswith(_PACKED):
             raise UsageError(
-                f"--env-archive: {self.env_archive} is no .tar.gz", hint="other archives lose who may run its Python"
+                f"--env-archive: {self.env_archive} is not a .tar.gz file",
+                hint="other archives lose the permission to run its Python",
             )
         if self.is_local and self.env_archive is not None:
             raise UsageError("--env-archive is for clusters", hint="local workers run in this environment already")

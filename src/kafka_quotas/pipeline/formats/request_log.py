@@ -124,7 +124,7 @@ def _event(entry: Mapping[str, Any], completed_ms: int, offset: int, origin: Log
     if type(connection) is not str or type(principal) is not str or type(client_id) is not str:
         raise TypeError("no text where one should be")
     if type(api_key) is not int or not -1 <= api_key < 2**15:
-        raise BadLineError("requestApiKey is no number of a request")
+        raise BadLineError("requestApiKey is not a number of a request")
     quota_type, size, mutations, is_estimated = _charge(api_key, entry, client_id)
     thread_us, throttle_ms = round(entry["localTimeMs"] * 1000), round(entry["throttleTimeMs"])
     sending_ms = round(entry["sendTimeMs"] + entry["responseQueueTimeMs"])

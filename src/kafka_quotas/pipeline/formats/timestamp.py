@@ -113,7 +113,7 @@ def _local_minute(written: bytes) -> int:
     try:
         local = datetime.strptime(written.decode().replace("T", " "), "%Y-%m-%d %H:%M")  # noqa: DTZ007 - local time
     except ValueError as error:
-        raise BadLineError("the time stamp is no time") from error
+        raise BadLineError("the time stamp is not a time") from error
     return (local - _EPOCH) // timedelta(minutes=1)
 
 

@@ -43,7 +43,7 @@ def convert(old: Path, lake: Lake, *, done: Callable[[int, int], None]) -> int:
         KafkaQuotasError: A file can't be read or written.
     """
     if not (old / _LAYOUT_FILE).is_file():
-        raise UsageError(f"{old} is no data folder of the earlier form", hint=f"it would have a {_LAYOUT_FILE}")
+        raise UsageError(f"{old} is not a data folder of the earlier form", hint=f"it would have a {_LAYOUT_FILE}")
     ingests = sorted(each for each in old.glob("ingest=*") if (each / _MANIFEST_FILE).is_file())
     lake.create()
     snapshot, events = FolderSnapshot.of(lake), 0

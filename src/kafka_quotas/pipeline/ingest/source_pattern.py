@@ -151,5 +151,5 @@ def _time_ms(text: str, path: SourceFile) -> int:
         time = datetime.fromisoformat(text.replace("_", ":"))
     except ValueError as error:
         hint = "seconds since 1970, or an ISO time such as 2026-11-21T12:00:00Z, _ in place of : if wanted"
-        raise UsageError(f"the name of {path} tells no {{time}}: {text}", hint=hint) from error
+        raise UsageError(f"the name of {path} has no {{time}}: {text}", hint=hint) from error
     return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -76,7 +76,7 @@ def parse_capacities(text: str, source: str) -> Capacities:
     try:
         found = {int(entry["brokerId"]): _capacity(entry["capacity"]) for entry in json.loads(text)["brokerCapacities"]}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{source} is no capacity file: {_reason(error)}", hint=_SHAPE_HINT) from error
+        raise UsageError(f"{source} is not a capacity file: {_reason(error)}", hint=_SHAPE_HINT) from error
     if not found:
         raise UsageError(f"{source} names no broker", hint=_SHAPE_HINT)
     return Capacities(by_broker=found)

@@ -100,7 +100,7 @@ def _cluster(named: str | None, known: Sequence[str]) -> str:
     if named is None and len(known) > 1:
         raise UsageError("the events are of several clusters", hint=f"--cluster, one of {', '.join(known)}")
     if named is not None and named not in known:
-        raise UsageError(f"there are no events of cluster {named}", hint=f"there are of {', '.join(known)}")
+        raise UsageError(f"there are no events of cluster {named}", hint=f"there are events of {', '.join(known)}")
     return named or known[0]
 
 
@@ -122,7 +122,7 @@ def _supply(plan: RecommendPlan, demands: Demands, replication: Mapping[int, tup
     if unknown := sorted(set(plan.priorities) - known):
         raise UsageError(
             f"no events of {plan.scope.value} {unknown[0]}, who was given a priority",
-            hint="kafka-quotas pipeline usage lists who there is",
+            hint="kafka-quotas pipeline usage lists the clients",
         )
     return Supply(
         capacities=plan.capacities,

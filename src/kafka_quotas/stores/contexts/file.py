@@ -128,7 +128,7 @@ def _context(name: str, table: object, folder: Path) -> Context:
 
 def _context_of(name: str, table: object, folder: Path) -> Context:
     if not isinstance(table, dict):
-        raise UsageError("it is no table")
+        raise UsageError("it is not a table")
     _refuse_others(table, _FIELDS)
     store_url = _text(table, "store")
     if store_url is None:
@@ -171,7 +171,7 @@ def _property(name: str, value: object) -> str | Secret:
     if isinstance(value, dict):
         places = {place.value: place for place in SecretPlace}
         if len(value) != 1 or not places.keys() >= value.keys():
-            raise UsageError(f"property {name} is no reference", hint='write { file = "..." }, variable or command')
+            raise UsageError(f"property {name} is not a reference", hint='write { file = "..." }, variable or command')
         ((place, where),) = value.items()
         return secret_at(places[place], where)
     if is_secret_property(name):
@@ -194,7 +194,7 @@ def _refuse_others(table: Mapping[str, Any], known: tuple[str, ...]) -> None:
 def _table(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = table.get(name, {})
     if not isinstance(value, dict):
-        raise UsageError(f"{name} is no table")
+        raise UsageError(f"{name} is not a table")
     return value
 
 

@@ -96,4 +96,4 @@ def save_text(path: Path, parts: Iterable[str]) -> None:
     try:
         replace_text(path, parts)
     except OSError as error:
-        raise KafkaQuotasError(f"can't write {path}: {error.strerror or error}", hint="choose another place") from error
+        raise KafkaQuotasError(f"can't write {path}: {error.strerror or error}", hint="choose another path") from error

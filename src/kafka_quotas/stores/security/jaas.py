@@ -35,7 +35,7 @@ def parse_jaas(text: str, *, property_name: str) -> JaasLogin:
     """Return the one login entry in the value of a property, of which no error shows any text."""
     words = _words(text, property_name)
     if len(words) < 3 or words[1].lower() not in _FLAGS or words[-1] != ";":
-        raise UsageError(f"{property_name} is no JAAS login entry", hint=_HINT)
+        raise UsageError(f"{property_name} is not a JAAS login entry", hint=_HINT)
     rest = words[2:-1]
     if len(rest) % 3 or any(mark != "=" for mark in rest[1::3]):
         raise UsageError(f"{property_name} has an option that is not name=value", hint=_HINT)

@@ -89,7 +89,7 @@ def _claims(options: Mapping[str, str]) -> dict[str, Any]:
             "lifetime_s": float(options.get(f"{_UNSECURED}LifetimeSeconds", _DEFAULT_LIFETIME_S)),
         }
     except ValueError as error:
-        raise UsageError(f"{_LOGIN} has a claim that is no number") from error
+        raise UsageError(f"{_LOGIN} has a claim that is not a number") from error
     lists = _with_prefix(options, f"{_UNSECURED}ListClaim_")
     claims |= {name: [item for item in text[1:].split(text[:1]) if item] for name, text in lists.items() if text}
     principal = options.get(f"{_UNSECURED}PrincipalClaimName", "sub")

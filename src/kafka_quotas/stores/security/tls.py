@@ -4,7 +4,7 @@
 |---|---|
 | `ssl.truststore.location`, or `ssl.truststore.certificates` (PEM) | authorities to trust instead of the system's |
 | `ssl.keystore.location`, or `ssl.keystore.key` with `ssl.keystore.certificate.chain` (PEM) | the client's own |
-| `ssl.truststore.password`, `ssl.keystore.password`, `ssl.key.password` | what opens them |
+| `ssl.truststore.password`, `ssl.keystore.password`, `ssl.key.password` | the passwords of these stores |
 | `ssl.endpoint.identification.algorithm` | `https` (default) checks the host name; empty does not |
 | `ssl.enabled.protocols`, `ssl.protocol` | TLSv1.2, TLSv1.3 |
 

@@ -7,7 +7,7 @@
 | `zookeeper.ssl.client.enable` | `true`: TLS |
 | `zookeeper.ssl.truststore.location` | the authorities to trust instead of the system's: PEM, PKCS12 or JKS |
 | `zookeeper.ssl.keystore.location` | the client's certificate and key, in one of these forms |
-| `zookeeper.ssl.truststore.password`, `zookeeper.ssl.keystore.password` | what opens them |
+| `zookeeper.ssl.truststore.password`, `zookeeper.ssl.keystore.password` | the passwords of these stores |
 | `zookeeper.ssl.enabled.protocols`, `zookeeper.ssl.protocol` | TLSv1.2, TLSv1.3 |
 | `zookeeper.ssl.endpoint.identification.algorithm` | `https` (default) checks the host name; empty does not |
 
@@ -66,7 +66,7 @@ def _named(text: str) -> str:
 def _credential(text: str) -> tuple[str, str]:
     scheme, _, credential = text.strip().partition(":")
     if not scheme or not credential or (scheme == "digest" and ":" not in credential):
-        raise UsageError(f"{AUTH} is no SCHEME:CREDENTIAL", hint="for example digest:alice:secret")
+        raise UsageError(f"{AUTH} is not SCHEME:CREDENTIAL", hint="for example digest:alice:secret")
     return scheme, credential
 
 

@@ -104,7 +104,8 @@ def _quotas(path: str, node: ZnodeState) -> Mapping[str, float]:
         return {key: parse_value(value) for key, value in sorted(config.items()) if key in QUOTA_KEYS}
     except StoreError as error:
         raise StoreError(
-            f"{path} holds what is no quota: {error.message}", hint="brokers can't read it either; mend the znode"
+            f"{path} holds something that is not a quota: {error.message}",
+            hint="brokers can't read it either; repair the znode",
         ) from error
 
 

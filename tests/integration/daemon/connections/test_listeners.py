@@ -309,7 +309,7 @@ def test_brokers_have_addresses_of_their_own_on_one_port(cluster: FakeCluster, t
     [
         ("nonsense=1", "unknown property nonsense"),
         ("listen=127.0.0.1:9092", "can't be given here"),
-        ("security.protocol=TLS", "no security protocol"),
+        ("security.protocol=TLS", "not a security protocol"),
         ("security.protocol=SSL", "needs a key"),
         ("proxy.protocol.trusted=everybody", "proxy.protocol.trusted"),
         ("broker.host.pattern=kafka.example", "names all brokers alike"),

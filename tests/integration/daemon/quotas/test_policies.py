@@ -114,7 +114,7 @@ def test_a_policy_file_is_read_again_and_one_with_a_mistake_changes_nothing(tmp_
         assert heartbeat_throttle_ms(client, 1) == 300  # one in two seconds is over one in ten
         policy.write_text("[[entity]]\nclient_id = 'app'\nrequest_rate = 'many'\n")
         daemon.send(signal.SIGHUP)
-        said = daemon.wait_for_log("quotas can't be read again; those before stay in force")
+        said = daemon.wait_for_log("quotas can't be read again; the earlier ones stay in force")
         assert "entity 1: request_rate must be a number above 0, not 'many'" in said
         assert daemon.status().store.limits == 1
         policy.write_text("")

@@ -47,9 +47,9 @@ def alter(store: LocalStore, *changes: tuple[Entity, float | None], validate_onl
     [
         (ORDERS, TOPIC_KEY, 0.0, "must be greater than 0"),
         (ORDERS, TOPIC_KEY, 1.5, "cannot be a fractional value"),
-        (ORDERS, TOTAL_KEY, 1.0, "is no threshold of a topic"),
-        (BROKER_2, TOPIC_KEY, 1.0, "is no threshold of a broker"),
-        (ORDERS, "producer_byte_rate", 1.0, "is no threshold of a topic"),
+        (ORDERS, TOTAL_KEY, 1.0, "is not a threshold of a topic"),
+        (BROKER_2, TOPIC_KEY, 1.0, "is not a threshold of a broker"),
+        (ORDERS, "producer_byte_rate", 1.0, "is not a threshold of a topic"),
         (Entity.of(user="alice"), TOPIC_KEY, 1.0, "is set on a topic"),
         (Entity.of(user="alice"), TOTAL_KEY, 1.0, "is set on a broker"),
         (Entity.of(topic="or ders"), TOPIC_KEY, 1.0, "no topic can have this name"),

@@ -144,7 +144,7 @@ ENTRY = "- {entity: {user: a}, quotas: {producer_byte_rate: 1}}\n"
         ("- {entity: {user: a}}", "line 1: an entry without quotas"),
         ("- {entity: a, quotas: {}}", "line 1: entity is a text, not a mapping"),
         ("- {entity: {user: a}, quotas: {producer_byte_rate: 1}, invalid: 1}", "invalid is true or false, not 1"),
-        ("- {entity: {user: a}, quotas: {producer_byte_rate: 1}, note: x}", "no part of an entry: 'note'"),
+        ("- {entity: {user: a}, quotas: {producer_byte_rate: 1}, note: x}", "not a part of an entry: 'note'"),
         ("- a", "line 1: an entry is a text, not a mapping"),
         ("entires: []", "unknown section: 'entires'"),
         ("entries: 7", "entries is not a list"),

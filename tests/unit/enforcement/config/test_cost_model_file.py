@@ -31,8 +31,8 @@ def test_costs_are_per_request_and_byte_and_unnamed_apis_cost_what_others_do() -
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        ([], "it is no cost model of version 1"),
-        ({"version": 2}, "it is no cost model of version 1"),
+        ([], "it is not a cost model of version 1"),
+        ({"version": 2}, "it is not a cost model of version 1"),
         ({"version": 1, "source": "x", "apis": {}, "more": 1}, "unknown entry 'more'"),
         ({"version": 1, "source": 1, "apis": {}}, "source is no text, or apis no object"),
         ({"version": 1, "source": "x", "apis": {}}, "other has other figures than"),

@@ -24,14 +24,14 @@ def _folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 REFUSED = [
-    ("entity = 3", "policy.toml: entity is no list of tables"),
-    ("[entity]\nuser = 'a'", "policy.toml: entity is no list of tables"),
+    ("entity = 3", "policy.toml: entity is not a list of tables"),
+    ("[entity]\nuser = 'a'", "policy.toml: entity is not a list of tables"),
     ("quotas = 1", "policy.toml: unknown setting 'quotas'"),
     ("user = ", "policy.toml is not TOML: Invalid value (at end of document)"),
     ("[[entity]]\nmode = 'smooth'", "policy.toml: entity 1: it names no user and no client_id"),
     ("[[entity]]\nuser = 'a'", "policy.toml: entity 1: it sets nothing"),
-    ("[[entity]]\nuser = ''\nexempt = true", "policy.toml: entity 1: user is no name: ''"),
-    ("[[entity]]\nuser = 7\nexempt = true", "policy.toml: entity 1: user is no name: 7"),
+    ("[[entity]]\nuser = ''\nexempt = true", "policy.toml: entity 1: user is not a name: ''"),
+    ("[[entity]]\nuser = 7\nexempt = true", "policy.toml: entity 1: user is not a name: 7"),
     (
         "[[entity]]\nuser = 'a'\nuser_default = true\nexempt = true",
         "policy.toml: entity 1: user and user_default exclude each other",
@@ -68,13 +68,13 @@ REFUSED = [
         "[[entity]]\nuser = 'a'\nexempt = true\n[[entity]]\nuser = 'a'\nmode = 'smooth'",
         "policy.toml: entity 2: user a has an [[entity]] already",
     ),
-    ("internal_principals = 'broker'", "policy.toml: internal_principals is no list of names"),
-    ("thresholds = 3", "policy.toml: thresholds is no table"),
+    ("internal_principals = 'broker'", "policy.toml: internal_principals is not a list of names"),
+    ("thresholds = 3", "policy.toml: thresholds is not a table"),
     ("[thresholds]\nall = 3", "policy.toml: unknown setting 'all'"),
     ("[thresholds]\ntotal = 'much'", "policy.toml: not a size: 'much'"),
     ("[thresholds]\ntotal = 0", "policy.toml: thresholds: total must be above 0, not 0"),
-    ("[thresholds]\ntotal = []", "policy.toml: thresholds: total is no size: []"),
-    ("[thresholds]\ntopics = 5", "policy.toml: topics is no table"),
+    ("[thresholds]\ntotal = []", "policy.toml: thresholds: total is not a size: []"),
+    ("[thresholds]\ntopics = 5", "policy.toml: topics is not a table"),
     (
         "[thresholds]\ntotal = 10\ntopics = { a = 6, b = 5 }",
         (

@@ -179,7 +179,7 @@ def test_a_defect_while_files_are_read_again_is_answered_and_logged() -> None:
     )
     with pytest.raises(KafkaQuotasError, match="AttributeError: a defect"):
         asyncio.run(reloader.reload("test"))
-    assert [notice.event for notice in said][-1] == "quotas can't be read again; those before stay in force"
+    assert [notice.event for notice in said][-1] == "quotas can't be read again; the earlier ones stay in force"
 
 
 def test_whoever_asks_for_a_reload_gets_an_answer_whatever_happens() -> None:

@@ -129,7 +129,7 @@ def test_a_file_that_is_no_shard_is_named(content: bytes, tmp_path: Path) -> Non
 
     plain = {"schema": "kafka-quotas.load-shard/1", "plan": {"bootstrap": 3}, "run": {}, "recorders": []}
     (tmp_path / SHARD_FILE).write_bytes(gzip.compress(json.dumps(plain).encode()))
-    with pytest.raises(KafkaQuotasError, match="no shard of a load test"):
+    with pytest.raises(KafkaQuotasError, match="not a shard of a load test"):
         read_shard(tmp_path)
     with pytest.raises(UsageError):
         read_shard(tmp_path / "nowhere")

@@ -185,7 +185,7 @@ def test_quotas_to_set_are_those_of_the_clients_and_the_control_is_one_of_them()
         (Entity.of(client_id="b"), (("producer_byte_rate", 2e6),)),
     ]
     assert [entity.control for entity in scenario.entities] == [False, True]
-    with pytest.raises(UsageError, match="--control c is none of the clients"):
+    with pytest.raises(UsageError, match="--control c is not one of the clients"):
         load_scenario(request(control="c"))
 
 

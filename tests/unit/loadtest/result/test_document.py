@@ -87,8 +87,8 @@ def test_a_run_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{", "is no run of a load test"),
-        ("[]", "is no run of a load test"),
+        ("{", "is not a run of a load test"),
+        ("[]", "is not a run of a load test"),
         ('{"schema": "kafka-quotas.load-test/1"}', "is a kafka-quotas.load-test/1, not a"),
         ('{"schema": "kafka-quotas.load-test/2"}', "quota_window is missing"),
     ],

@@ -106,7 +106,7 @@ REFUSED = [
         HEAD + CLIENT.replace("does", "dose"), "line 6: an entity has no 'dose'", "did you mean does?", id="typo"
     ),
     pytest.param(HEAD + CLIENT.replace("produce", "eat"), "line 6: 'eat' is none of the words", "mutate", id="word"),
-    pytest.param(HEAD + "entities: []", "line 5: a list is no list of 1 or more", None, id="no client"),
+    pytest.param(HEAD + "entities: []", "line 5: a list is not a list of 1 or more", None, id="no client"),
     pytest.param(HEAD + CLIENT.replace("}", ", rate: 4Mb}"), "line 6: not a rate: '4Mb'", "4Mb/s", id="bits"),
     pytest.param(HEAD + CLIENT.replace("}", ", count: 0}"), "line 6: 0 is out of range", "1 to 1000", id="count"),
     pytest.param(HEAD + CLIENT.replace("}", ", control: yes}"), "line 6: 'yes' is neither", None, id="truth"),
@@ -129,7 +129,7 @@ REFUSED = [
         id="number",
     ),
     pytest.param(
-        HEAD + CLIENT + "scale: {multiplies: [topics], laptop: 2}", "line 7: '2' is no number", None, id="share"
+        HEAD + CLIENT + "scale: {multiplies: [topics], laptop: 2}", "line 7: '2' is not a number", None, id="share"
     ),
 ]
 

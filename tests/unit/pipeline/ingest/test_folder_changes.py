@@ -210,7 +210,7 @@ def test_a_folder_of_the_earlier_form_is_converted_and_what_it_read_is_known(tmp
     log.write_text(log_text(7))
     assert ingest(data, *source(tmp_path))["events"] == 1
     code, _, told = run_cli("pipeline", "convert", str(tmp_path), "--out", str(tmp_path / "none"))
-    assert (code, "is no data folder of the earlier form" in told) == (2, True)
+    assert (code, "is not a data folder of the earlier form" in told) == (2, True)
 
 
 def test_rows_that_did_not_arrive_are_an_error_and_do_not_count(

@@ -178,12 +178,12 @@ class TestCapacity:
         ("text", "reason"),
         [
             ("", "no JSON at line 1"),
-            ("[]", "no capacity file"),
+            ("[]", "not a capacity file"),
             ("{}", "'brokerCapacities' is missing"),
             ('{"brokerCapacities": []}', "names no broker"),
             ('{"brokerCapacities": [{"brokerId": "x", "capacity": {}}]}', "invalid literal"),
             ('{"brokerCapacities": [{"brokerId": "1", "capacity": {"NW_IN": "-5"}}]}', "NW_IN is -5"),
-            ('{"brokerCapacities": [{"brokerId": "1", "capacity": 5}]}', "no capacity file"),
+            ('{"brokerCapacities": [{"brokerId": "1", "capacity": 5}]}', "not a capacity file"),
         ],
     )
     def test_another_file_is_refused_by_name(self, text: str, reason: str) -> None:

@@ -59,7 +59,7 @@ class TestUnsigned:
         [
             ("", "has no unsecuredLoginStringClaim_sub"),
             ('unsecuredLoginPrincipalClaimName="name" unsecuredLoginStringClaim_sub="a"', "StringClaim_name"),
-            ('unsecuredLoginStringClaim_sub="a" unsecuredLoginNumberClaim_x="y"', "a claim that is no number"),
+            ('unsecuredLoginStringClaim_sub="a" unsecuredLoginNumberClaim_x="y"', "a claim that is not a number"),
         ],
     )
     def test_refuses_a_login_without_sense(self, options: str, problem: str) -> None:

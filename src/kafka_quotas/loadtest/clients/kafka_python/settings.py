@@ -43,7 +43,7 @@ def request_timeout_ms(plan: LoadPlan, entity: ClientLoad, *, default_ms: int) -
         return default_ms
     if not timeout.isdecimal() or not 0 < int(timeout) < PATIENT_MS:
         hint = f"1 to {PATIENT_MS - 1}, for example 30000"
-        raise UsageError(f"request.timeout.ms is no number of milliseconds: {timeout!r}", hint=hint)
+        raise UsageError(f"request.timeout.ms is not a number of milliseconds: {timeout!r}", hint=hint)
     return int(timeout)
 
 
@@ -74,7 +74,7 @@ def _versions(properties: Mapping[str, str]) -> dict[str, Any]:
     version = properties.get("broker.version.fallback", "2.1.0")
     parts = version.split(".")
     if len(parts) < 2 or not all(part.isdecimal() for part in parts):
-        raise UsageError(f"broker.version.fallback is no version: {version!r}", hint="for example 2.1.0")
+        raise UsageError(f"broker.version.fallback is not a version: {version!r}", hint="for example 2.1.0")
     return {"api_version": tuple(map(int, parts[:2]))}
 
 
