@@ -128,6 +128,8 @@ def demo(out: Out = Path("demo-output"), output: OutputForm = Output.TABLE) -> N
     is 0 only if every quota held. Everything that was started is gone at the end.
     """
     make_folder(out)
+    if any(out.iterdir()):
+        write(f"note: the results in {out} are replaced; --out DIR keeps others apart", sys.stderr)
     stream = sys.stdout if output is Output.TABLE else sys.stderr
     with interruptible(lambda: write("note: already ending", sys.stderr)), live_watcher("load") as watcher:
         result = run_demo(Narrator(stream, watcher), clock=SystemClock())

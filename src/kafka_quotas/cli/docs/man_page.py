@@ -25,7 +25,7 @@ from kafka_quotas.cli.framework.help_page import (
     summary,
     usage_name,
 )
-from kafka_quotas.cli.guidance.help_topics import DIFFERENT, ENVIRONMENT, EXIT_CODES
+from kafka_quotas.cli.guidance.help_topics import DIFFERENT, ENVIRONMENT, EXIT_CODES, FILES
 
 
 def man_page(command: TyperCommand | TyperGroup, context: Any) -> str:
@@ -62,6 +62,7 @@ def _lines(command: TyperCommand | TyperGroup, context: Any) -> Iterator[str]:
     yield from _examples(str(context.command_path))
     if not isinstance(command, PassThroughCommand):
         yield from _section("ENVIRONMENT", ENVIRONMENT)
+        yield from _section("FILES", FILES)
     yield from _section("EXIT STATUS", _exit_codes(command))
     yield from _see_also(command, context)
 
@@ -135,7 +136,12 @@ def _rows(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _see_also(command: TyperCommand | TyperGroup, context: Any) -> Iterator[str]:
-    pages = [page_name(context.parent)] if context.parent is not None else []
+    pages = []
+    if context.parent is not None:
+        headings = [[name for name, _ in rows] for _, rows in command_sections(context.parent.command)]
+        beside = next((names for names in headings if context.info_name in names), [])
+        pages.append(page_name(context.parent))
+        pages += [f"{page_name(context.parent)}-{name}" for name in beside if name != context.info_name]
     if isinstance(command, TyperGroup):
         pages += [f"{page_name(context)}-{name}" for name, _ in _children(command)]
     yield ".SH SEE ALSO"

@@ -51,6 +51,13 @@ UNITS: Final = (
     ("unlimited", "The largest value of a quota key, which exempts an entity."),
 )
 """What may stand after a figure."""
+FILES: Final = (
+    ("~/.config/kafka-quotas/contexts.toml", "The contexts, and which of them is in use."),
+    ("~/.local/share/kafka-quotas/quotas.db", "The local store, where nothing names another store."),
+    ("~/.local/state/kafka-quotas/journal.jsonl", "The journal of changes, which revert reads."),
+    ("$XDG_RUNTIME_DIR/kafka-quotas/daemon-PORT.sock", "The control socket of the daemon that listens on PORT."),
+)
+"""The files that commands read and write where no option and no variable names another place."""
 
 TOPICS: Final[dict[str, tuple[str, tuple[tuple[str, str], ...], str]]] = {
     "stores": (
@@ -75,6 +82,11 @@ TOPICS: Final[dict[str, tuple[str, tuple[tuple[str, str], ...], str]]] = {
         EXIT_CODES,
         "kafka-configs has the exit codes of Kafka's own program.",
     ),
+    "files": (
+        "Files that commands read and write where nothing names another place:",
+        FILES,
+        "XDG_CONFIG_HOME, XDG_DATA_HOME and XDG_STATE_HOME stand for .config, .local/share and .local/state where set.",
+    ),
     "units": (
         "A figure is plain or has a unit:",
         UNITS,
@@ -93,7 +105,7 @@ Words = Annotated[list[str] | None, typer.Argument(metavar="WORD", help="A topic
 
 
 def help_(ctx: typer.Context, words: Words = None) -> None:
-    """Show the help of a command, or explain a topic: stores, environment, exit-codes, units, schemas."""
+    """Show the help of a command, or explain a topic: stores, environment, exit-codes, files, units, schemas."""
     if not words:
         write(f"{ctx.find_root().get_help()}\n\n{_topics(ctx)}", sys.stdout)
     elif words[0] in TOPICS and len(words) == 1:

@@ -5,6 +5,7 @@ from contextlib import closing
 
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import StoreChoice
+from kafka_quotas.cli.insight.keyboard import Keyboard
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.options.usage import UsageOptions, store_for
 from kafka_quotas.cli.output.json_text import Json
@@ -45,7 +46,7 @@ class TopOptions:
 
 
 def top(*, asked: TopOptions, source: UsageOptions, store: StoreOptions, output: ListingView = TABLE_VIEW) -> None:
-    """Show who uses how much of which quota, live until Ctrl-C.
+    """Show who uses how much of which quota, live until q or Ctrl-C.
 
     A row is a bucket at a broker: its rate, the limit, the share used, the throttling, and the level that set the
     limit. A daemon counts the throttle times of the last minute, their sum, and the part of it in which clients
@@ -70,24 +71,28 @@ def _now(source: UsageOptions, choice: StoreChoice, sort: SortBy, limit: int | N
 
 
 def _live(source: UsageOptions, choice: StoreChoice, sort: SortBy, view: View, *, interval_s: float) -> None:
-    """Redraw the table until Ctrl-C ends it."""
-    import threading  # noqa: PLC0415 - only the live table waits
-
+    """Redraw the table until `q` or Ctrl-C ends it; `s` sorts by the next column."""
     from rich.console import Console, Group  # noqa: PLC0415 - only a terminal pays for Rich
     from rich.live import Live  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
     from kafka_quotas.cli.output.rich_table import rich_table  # noqa: PLC0415
 
-    pause = threading.Event()
     console = Console(file=sys.stdout, highlight=False)
-    with Live(console=console, auto_refresh=False, screen=False) as live:
+    orders = list(SortBy)
+    with Keyboard() as keyboard, Live(console=console, auto_refresh=False, screen=False) as live:
         while True:
             result = _now(source, choice, sort, view.limit or max(5, console.size.height - 6))
+            following = orders[(orders.index(sort) + 1) % len(orders)]
             notes = [Text(note) for note in result.notes]
+            notes.append(Text(f"by {sort}; s sorts by {following}, q quits", style="dim"))
             shown, _ = selected(_listing(result), view)
             live.update(Group(rich_table(shown.table), *notes), refresh=True)
-            pause.wait(interval_s)
+            match keyboard.key(interval_s):
+                case "q" | "":
+                    return
+                case "s":
+                    sort = following
 
 
 def _listing(result: TopResult) -> Listing:

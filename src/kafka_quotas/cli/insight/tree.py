@@ -14,6 +14,7 @@ from kafka_quotas.cli.options.entity import ClientNames
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, takes_every_letter, write
+from kafka_quotas.cli.output.selection import DEFAULT_ROWS
 from kafka_quotas.cli.output.values import plain_value
 from kafka_quotas.commands.insight.tree import Branch, TreeResult
 from kafka_quotas.commands.insight.tree import tree as run_tree
@@ -21,7 +22,7 @@ from kafka_quotas.commands.quotas.quota_status import QuotaStatus, StoredQuotaSt
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
-from kafka_quotas.core.model.value_format import format_quota
+from kafka_quotas.core.model.value_format import format_count, format_quota
 
 app = typer.Typer(add_completion=False)
 
@@ -54,6 +55,9 @@ def tree(*, key: Key = None, named: ClientNames, store: StoreOptions, output: Li
             write("\n".join(lines), sys.stdout)
     else:
         print_listing(_listing(result), output)
+    if output == TABLE_VIEW and len(result.quotas) > DEFAULT_ROWS:
+        quotas = format_count(len(result.quotas), "quota", separator=",")
+        write(f"note: {quotas}; --user, --client and --ip draw only what fits a client", sys.stderr)
     if not result.quotas:
         fits = "no stored quota fits this client" if result.about_client else "no quota is stored"
         write(f"note: {fits} in {result.store_url}", sys.stderr)

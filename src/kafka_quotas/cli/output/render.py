@@ -56,7 +56,7 @@ def print_listing(listing: Listing, output: View | Output) -> None:
     part, more = selected(listing, view)
     _print_form(part, view.form)
     if more:
-        write(f"note: {more} more not shown; --limit 0 shows all", sys.stderr)
+        write(f"note: {more} more not shown, by --limit {view.limit}", sys.stderr)
 
 
 def _print_form(listing: Listing, form: Output) -> None:

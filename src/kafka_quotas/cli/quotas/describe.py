@@ -22,6 +22,7 @@ from kafka_quotas.cli.output.render import (
     print_listing,
     write,
 )
+from kafka_quotas.cli.output.selection import DEFAULT_ROWS
 from kafka_quotas.cli.output.values import plain_value
 from kafka_quotas.cli.quotas.effective_options import EffectiveOptions, clients_asked, parse_history
 from kafka_quotas.cli.quotas.effective_view import print_effective
@@ -30,7 +31,7 @@ from kafka_quotas.commands.quotas.describe import DescribeResult
 from kafka_quotas.commands.quotas.describe import describe as run_describe
 from kafka_quotas.commands.quotas.describe import effective as run_effective
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.value_format import format_quota
+from kafka_quotas.core.model.value_format import format_count, format_quota
 
 app = typer.Typer(add_completion=False)
 
@@ -64,7 +65,11 @@ def _stored(
     quota_filter = selected_filter(named, order)
     with closing(choice.open_existing()) as opened:
         result = run_describe(opened, quota_filter=quota_filter)
-    print_listing(_listing(result), output)
+    listing = _listing(result)
+    print_listing(listing, output)
+    if output.is_table and not output.limit and len(listing.table.rows) > DEFAULT_ROWS:
+        quotas = format_count(len(listing.table.rows), "quota", separator=",")
+        write(f"note: {quotas} of {format_count(len(result.entries), 'entity', separator=',')}", sys.stderr)
     if not result.entries:
         write(f"note: no stored quota matches in {result.store_url}", sys.stderr)
         print_static_note(result.store_url)

@@ -18,6 +18,7 @@ from kafka_quotas.cli.docs.documentation import (
     write,
 )
 from kafka_quotas.cli.docs.man_page import escape, man_page, page_name
+from kafka_quotas.cli.framework.commands import PassThroughCommand
 from kafka_quotas.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[4]
@@ -64,6 +65,16 @@ def test_pages_are_well_formed_roff(command: TyperCommand | TyperGroup, context:
     assert "\n\n" not in page
     for section in ("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "SEE ALSO"):
         assert f".SH {section}\n" in page
+    assert ("\n.SH FILES\n" in page) is not isinstance(command, PassThroughCommand)
+
+
+def test_a_page_leads_to_its_group_and_to_the_commands_beside_it() -> None:
+    pages = {page_name(context): man_page(command, context).replace("\\-", "-") for command, context in ALL}
+    related = {name: page.partition(".SH SEE ALSO\n")[2] for name, page in pages.items()}
+    assert related["kafka-quotas-tree"].startswith(".BR kafka-quotas (1),\n.BR kafka-quotas-alter (1),")
+    assert "kafka-quotas-tree" not in related["kafka-quotas-tree"]
+    assert ".BR kafka-quotas-daemon-check (1)" in related["kafka-quotas-daemon-run"]
+    assert ".BR kafka-quotas-daemon-run (1)" in related["kafka-quotas-daemon"]
 
 
 @pytest.mark.parametrize(

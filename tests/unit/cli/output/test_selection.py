@@ -57,16 +57,16 @@ def test_documents_have_rows_of_just_these(store: str, form: str) -> None:
             {"client_id": "app", "value": 9223372036854775807, "in_words": "unlimited (explicit)"},
         ],
     }
-    assert err == "note: 1 more not shown; --limit 0 shows all\n"
+    assert err == "note: 1 more not shown, by --limit 3\n"
 
 
 def test_without_columns_the_limit_counts_what_the_form_lists(store: str) -> None:
     _, out, err = run_cli("describe", "--store", store, "--limit", "1", "--output", "json")
     assert [entry["entity"] for entry in json.loads(out)["entries"]] == [{"user": "alice"}]
-    assert err == "note: 2 more not shown; --limit 0 shows all\n"
+    assert err == "note: 2 more not shown, by --limit 1\n"
     _, out, err = run_cli("describe", "--store", store, "--limit", "1", "--output", "csv")
     assert len(out.splitlines()) == 2
-    assert err == "note: 3 more not shown; --limit 0 shows all\n"
+    assert err == "note: 3 more not shown, by --limit 1\n"
 
 
 def test_a_limit_that_leaves_nothing_out_says_nothing(store: str) -> None:
@@ -147,3 +147,13 @@ def test_what_migrates_comes_before_what_is_only_there(tmp_path: Path) -> None:
     assert out.splitlines()[2].startswith("user z ")
     assert out.splitlines()[2].endswith("would be migrated")
     assert out.splitlines()[4] == "the first 2 of 4; --limit 0 shows all"
+
+
+def test_a_listing_longer_than_a_screen_ends_with_its_total(tmp_path: Path) -> None:
+    url, file = f"local:{tmp_path}/q.db", tmp_path / "q.json"
+    entries = [{"entity": {"user": f"u{number}"}, "quotas": {RATE: 1}} for number in range(101)]
+    file.write_text(json.dumps({"schema": "kafka-quotas.quotas/1", "entries": entries}), encoding="utf-8")
+    assert run_cli("apply", str(file), "--store", url)[0] == 0
+    assert run_cli("describe", "--store", url)[2] == "note: 101 quotas of 101 entities\n"
+    assert run_cli("describe", "--store", url, "--output", "csv")[2] == ""
+    assert run_cli("tree", "--store", url)[2].startswith("note: 101 quotas; --user, ")
