@@ -1,5 +1,6 @@
 """When a run ends before its time: nothing is acknowledged, or it is interrupted."""
 
+import gc
 import threading
 import time
 from collections.abc import Sequence
@@ -62,9 +63,11 @@ def test_the_load_begins_when_all_clients_are_made_and_had_time_to_connect(monke
     made_ns: list[int] = []
     began_ns: list[int] = []
     postponed_ns: list[int] = []
+    frozen: list[int] = []
 
     def refuse(_stop: threading.Event) -> None:
         began_ns.append(time.monotonic_ns())
+        frozen.append(gc.get_freeze_count())
         raise LoadRefusedError("enough")
 
     def engines(*_: object) -> tuple[ClientEngine, ...]:
@@ -84,6 +87,8 @@ def test_the_load_begins_when_all_clients_are_made_and_had_time_to_connect(monke
     (start_ns,) = postponed_ns
     assert start_ns >= made_ns[0] + head_start_ns
     assert began_ns[0] >= start_ns - head_start_ns
+    assert frozen[0] > 0, "the collector looks through all clients while they send"
+    assert gc.get_freeze_count() == 0
 
 
 def test_an_interrupt_while_clients_start_ends_those_that_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ The clients share one event loop, uvloop's where it is installed.
 """
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Sequence
@@ -53,6 +54,9 @@ class RawEngine:
             lambda _loop, context: broken.append(context.get("exception") or RuntimeError(str(context["message"])))
         )
         lives = [asyncio.ensure_future(client.live()) for client in self._clients]
+        # All are connected by then. What was made for it is not looked through while they send (`run_load` undoes it).
+        first_s = min(client.start_in_s() for client in self._clients)
+        asyncio.get_running_loop().call_later(first_s, gc.freeze)
         try:
             while any(client.is_active for client in self._clients) and not stop.is_set():
                 if broken or any(client.error is not None for client in self._clients):

@@ -178,7 +178,7 @@ class RawFlood(ConnectedClient):
         self.proceed(connection, now_ns, throttle_ms)
 
     def _failure(self, frame: bytes) -> int | str:
-        """Return the unexpected error of a Produce or Fetch response, or that it lacks the expected one, else 0."""
+        """Return the unexpected error of a response, that it lacks the expected one, or 0."""
         if self._request.api_key == _PRODUCE:
             code = read_produce_answer(frame).error_code
         elif self._request.api_key == _FETCH:
