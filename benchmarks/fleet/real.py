@@ -1,9 +1,9 @@
 """How closely three daemons hold one quota together: `python benchmarks/fleet/real.py [--only ...]`.
 
 Three daemons in front of a cluster of two brokers, 24 connections of librdkafka, kafka-python and Java spread unevenly
-(16, 6 and 2), one quota. The fleet's topic is on a third broker, which is stopped for 20 s in one run. The bytes are
-those of the daemons' event logs, exact and with the time at which they were charged, judged by whole throttle cycles
-as `load-test` judges. Aim: within 3 %.
+(16, 6 and 2), one quota. The fleet's topic is on a third broker, which is stopped for 20 s in one run; in another one the
+quota is halved. The bytes are those of the daemons' event logs, exact and with the time at which they were charged,
+judged by whole throttle cycles as `load-test` judges. Aim: within 3 %.
 """
 
 import argparse
@@ -33,6 +33,8 @@ from kafka_quotas.loadtest.plan.throttle_cycles import judge
 WINDOW = QuotaWindow(samples=11, window_s=1)
 SPREAD = ((10, 4, 2), (4, 1, 1), (2, 0, 0))
 """Connections of librdkafka, kafka-python and Java at each daemon."""
+SETTLING_MS = 22_000
+"""Time after a change of the quota that is not judged: two windows, for the first still has what was allowed before."""
 EntityOf = Entity.of
 
 
@@ -41,12 +43,14 @@ class Fleet:
 
     def __init__(self, folder: Path, upstream: Kafka, topic: Kafka, quota: float) -> None:
         self.folder, self.upstream, self.topic = folder, upstream, topic
+        self.quotas: list[tuple[float, float]] = []
         self.set_quota(quota)
         self.stacks = [ExitStack() for _ in SPREAD]
         self.ports = ["0"] * len(SPREAD)
         self.daemons = [self.start(number) for number in range(len(SPREAD))]
 
     def set_quota(self, quota: float) -> None:
+        self.quotas.append((time.time() * 1000, quota))
         set_quota(self.folder, EntityOf(client_id=shared_quota.CLIENT_ID), producer_byte_rate=quota)
 
     def start(self, number: int) -> DaemonProcess:
@@ -97,8 +101,8 @@ def load(stack: ExitStack, fleet: Fleet) -> None:
             stack.enter_context(shared_quota.java(daemon.bootstrap, counts[2], fleet.upstream))
 
 
-def run(name: str, seconds: float, quota: float, kafka: tuple[Kafka, Kafka], act: Callable[[Fleet], None]) -> str:
-    """Measure one run, and return its line."""
+def run(name: str, seconds: float, quota: float, kafka: tuple[Kafka, Kafka], act: Callable[[Fleet], None]) -> list[str]:
+    """Measure one run, and return a line for each of its quotas."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         fleet = Fleet(Path(folder), *kafka, quota)
         stack.callback(fleet.close)
@@ -111,12 +115,29 @@ def run(name: str, seconds: float, quota: float, kafka: tuple[Kafka, Kafka], act
         acting.join()
         end_ms = time.time() * 1000
         time.sleep(6)  # the last files of the event logs become whole
-        measured = [each for each in fleet.charges() if begin_ms <= each[0] < end_ms]
-    charges = [(at_ms, size) for at_ms, size, _ in measured]
-    verdict = judge(charges, quota=quota, window_ms=WINDOW.samples * WINDOW.window_ms, skip_ms=0)
-    average = sum(size for _, size in charges) / (end_ms - begin_ms) * 1000 / quota
+        charges = fleet.charges()
+    starts = [begin_ms, *(at_ms + SETTLING_MS for at_ms, _ in fleet.quotas[1:])]
+    ends = [*(at_ms for at_ms, _ in fleet.quotas[1:]), end_ms]
+    return [
+        line(name, charges, in_force, begin_ms, end_ms)
+        for (_, in_force), begin_ms, end_ms in zip(fleet.quotas, starts, ends, strict=True)
+    ]
+
+
+def line(name: str, charges: list[tuple[float, int, int]], quota: float, begin_ms: float, end_ms: float) -> str:
+    measured = [each for each in charges if begin_ms <= each[0] < end_ms]
+    sizes = [(at_ms, size) for at_ms, size, _ in measured]
+    verdict = judge(sizes, quota=quota, window_ms=WINDOW.samples * WINDOW.window_ms, skip_ms=0)
+    average = sum(size for _, size in sizes) / (end_ms - begin_ms) * 1000 / quota
     throttled = sum(throttle_ms > 0 for *_, throttle_ms in measured)
-    return f"{name:24} {average:8.3f} {verdict.ratio:8.3f} {len(measured):8} {throttled:9}  {verdict.evidence}"
+    figures = f"{quota / 1e6:5.1f} {average:8.3f} {verdict.ratio:8.3f} {len(measured):8} {throttled:9}"
+    return f"{name:24} {figures}  {verdict.evidence}"
+
+
+def halved(fleet: Fleet) -> None:
+    time.sleep(30)
+    fleet.set_quota(fleet.quotas[0][1] / 2)
+    time.sleep(SETTLING_MS / 1000 + 33)  # three windows of the new quota
 
 
 def topic_down(topic: Kafka) -> Callable[[Fleet], None]:
@@ -138,7 +159,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="how long each run is measured (default 60)")
     parser.add_argument("--quota", type=float, default=4e6, help="bytes per second (default 4e6)")
     arguments = parser.parse_args()
-    print(f"{'run':24} {'average':>8} {'cycles':>8} {'requests':>8} {'throttled':>9}")
+    print(f"{'run':24} {'MB/s':>5} {'average':>8} {'cycles':>8} {'requests':>8} {'throttled':>9}")
     with kafka_4(brokers=2) as upstream, kafka_4() as topic:
         admin = AdminClient({"bootstrap.servers": upstream.bootstrap})
         admin.create_topics([NewTopic("bench", shared_quota.PARTITIONS, 1)])["bench"].result(60)
@@ -146,10 +167,11 @@ def main() -> None:
             "steady": lambda _: None,
             "one killed, started": lambda fleet: fleet.kill_and_start(1),
             "topic down for 20 s": topic_down(topic),
+            "quota halved": halved,
         }
         for name, act in runs.items():
             if arguments.only in name:
-                print(run(name, arguments.seconds, arguments.quota, (upstream, topic), act))
+                print(*run(name, arguments.seconds, arguments.quota, (upstream, topic), act), sep="\n")
                 sys.stdout.flush()
 
 

@@ -2,7 +2,7 @@
 
 Invariants: a connection counts for its listener and address until its worker reports its end, or dies; a worker starts
 with all that was measured so far, and nothing reaches it twice; a worker that dies soon after its start is replaced
-after a pause, which doubles up to `LONGEST_PAUSE_S`.
+after a pause, which doubles up to `LONGEST_PAUSE_S`; one that says nothing for `SILENT_S` is ended and replaced.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ from kafka_quotas.enforcement.workers.protocol import (
     WorkerTotals,
 )
 from kafka_quotas.enforcement.workers.shared_charges import SharedCharge, SharedCharges
-from kafka_quotas.enforcement.workers.worker import IDLE_TICK_S, TICK_S
+from kafka_quotas.enforcement.workers.worker import IDLE_TICK_S, TICK_S, TOTALS_S
 from kafka_quotas.enforcement.workers.worker_process import WorkerProcess, start_process
 from kafka_quotas.system_clock import MonotonicClock
 
@@ -54,6 +54,8 @@ START_S: Final = 120.0
 """Longest time for the first start of all workers."""
 ANSWER_S: Final = 5.0
 """Longest time to wait for a worker's answer."""
+SILENT_S: Final = 10.0
+"""Time without a message after which a worker counts as hung: its counters come every second."""
 END_S: Final = 5.0
 """Seconds that a worker gets to end after it had to be drained."""
 SOON_S: Final = 10.0
@@ -106,6 +108,7 @@ class WorkerPool:
         if len(self._workers) < count or not self._all_ready:
             raise WorkerError("a worker can't be started", hint="its error is above")
         self._begin(self._share())
+        self._begin(self._watch())
 
     def apply(self, snapshot: ChangedSnapshot, store_url: str) -> None:
         """Have the workers put a content of the store in force."""
@@ -238,6 +241,7 @@ class WorkerPool:
         )
 
     def _receive(self, worker: WorkerProcess, message: object) -> None:
+        worker.silent_s = 0.0
         match message:
             case ChargesTaken():
                 for _, charges in message.charges:
@@ -343,6 +347,20 @@ class WorkerPool:
         while True:
             pause_s = TICK_S if self._flush() else IDLE_TICK_S
             await asyncio.sleep(pause_s)
+
+    async def _watch(self) -> None:
+        """End workers that are silent, in whose place others are started."""
+        while True:
+            await asyncio.sleep(TOTALS_S)
+            for worker in self._workers.values():
+                # Counted in turns of this loop: a machine that was asleep has not made every worker hang.
+                worker.silent_s += TOTALS_S
+                if worker.silent_s >= (SILENT_S if worker.is_ready else START_S) and not self._is_ending:
+                    fields: dict[str, str | float] = {"worker": worker.number, "pid": worker.process.pid}
+                    event = "a worker has said nothing for too long and is ended"
+                    self._notify(LogEvent(event=event, level=LogLevel.ERROR, fields={**fields, "s": worker.silent_s}))
+                    worker.process.kill()
+                    worker.silent_s = 0.0
 
     def _flush(self) -> bool:
         """Send the workers what all processes have charged since the last time, and return whether any has."""

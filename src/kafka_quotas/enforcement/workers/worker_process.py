@@ -35,6 +35,8 @@ class WorkerProcess:
     """Requests that it has not answered yet."""
     totals: WorkerTotals = field(default_factory=WorkerTotals)
     """Its latest counters."""
+    silent_s: float = 0.0
+    """Seconds since its last message."""
     is_ready: bool = False
     cut_connections: int = 0
 

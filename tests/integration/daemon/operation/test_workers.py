@@ -116,6 +116,20 @@ def test_a_worker_that_is_killed_is_replaced_and_what_was_charged_stays(broker: 
     assert [(row["type"], row["client_id"]) for row in state["buckets"]][:1] == [("produce", "app")]
 
 
+def test_a_worker_that_hangs_is_ended_and_replaced(broker: FakeBroker, tmp_path: Path) -> None:
+    with running_daemon(tmp_path, upstream=broker.address, options=WORKERS) as daemon:
+        with connected(daemon.bootstrap) as client:
+            daemon.wait_until(lambda status: sum(row.connections for row in status.workers) == 1)
+            (busy,) = (row for row in daemon.status().workers if row.connections)
+            os.kill(busy.pid, signal.SIGSTOP)
+            daemon.wait_for_log("a worker has said nothing", f"pid={busy.pid}")
+            assert is_closed(client)
+        daemon.wait_until(lambda status: sorted(row.starts for row in status.workers) == [1, 2])
+        with connected(daemon.bootstrap) as again:
+            again.sendall(produce(1))
+            assert throttle_of(receive_frame(again), -4) == 0
+
+
 def test_workers_end_with_a_daemon_that_is_killed(broker: FakeBroker, tmp_path: Path) -> None:
     with running_daemon(tmp_path, upstream=broker.address, options=WORKERS) as daemon:
         pids = [row.pid for row in daemon.status().workers]
