@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, Producer
 from tests.support.brokers.appended_records import appended, make_topic
 from tests.support.brokers.fake_broker import FakeBroker, connected, fake_broker, is_closed, receive_frame
 from tests.support.brokers.servers import Kafka
@@ -148,6 +149,36 @@ def test_workers_in_a_fleet_are_refused(tmp_path: Path) -> None:
     )
     assert code == 2
     assert "--workers and --fleet" in said
+
+
+def test_topics_over_their_thresholds_stay_rejected_by_new_workers(
+    kafka4: Kafka, tmp_path: Path, unique_name: str
+) -> None:
+    set_quota(tmp_path, Entity.of(topic=unique_name), **{"bytes.in.per.sec.threshold": 1.0})
+    set_quota(tmp_path, Entity.of(broker=None), **{"total.bytes.in.per.sec.threshold": 1000.0})
+    with running_daemon(tmp_path, upstream=kafka4.bootstrap, options=WORKERS) as daemon:
+        make_topic(daemon.bootstrap, unique_name)
+
+        def is_rejected() -> bool:
+            return produced(daemon.bootstrap, unique_name) == KafkaError.POLICY_VIOLATION
+
+        await_true(is_rejected, "the rate of the topic is over its threshold")
+        before = daemon.status()
+        for row in before.workers:
+            os.kill(row.pid, signal.SIGKILL)
+        daemon.wait_until(lambda status: [row.starts for row in status.workers] == [2, 2])
+        assert is_rejected(), "by a process that has taken in nothing yet"
+
+
+def produced(bootstrap: str, topic: str) -> int:
+    """Produce one record in a connection of its own, and return the error code of its acknowledgement."""
+    codes: list[int] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+    producer.produce(
+        topic, bytes(100_000), on_delivery=lambda error, _: codes.append(0 if error is None else error.code())
+    )
+    assert producer.flush(240) == 0
+    return codes[0]
 
 
 @pytest.mark.measuring
