@@ -260,13 +260,15 @@ def row(scenario: Scenario, way: Way) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="part of the names of the scenarios to run")
+    parser.add_argument("--seconds", type=int, help="most simulated seconds of a scenario (default: its own)")
     parser.add_argument("--way", choices=[each.value for each in Way], default=Way.FLEET.value)
     arguments = parser.parse_args()
     columns = ("quota", "total", "window", "Jain", "oracle", "settled", "kB/s", "took s")
     print(f"{'scenario':26} {'way':7}" + "".join(f"{column:>8}" for column in columns))
     for scenario in scenarios():
         if arguments.only in scenario.name:
-            print(row(scenario, Way(arguments.way)))
+            seconds = min(scenario.seconds, arguments.seconds or scenario.seconds)
+            print(row(replace(scenario, seconds=seconds), Way(arguments.way)))
             sys.stdout.flush()
 
 

@@ -2,7 +2,6 @@
 
 import socket
 import ssl
-import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +13,11 @@ from tests.support.brokers.fake_cluster import FakeCluster, brokers_told, fake_c
 from tests.support.brokers.java_process import free_port
 from tests.support.daemon.process import running_daemon, set_quota
 from tests.support.frames.enforcement import CLIENT_ID, produce
+from tests.support.frames.proxy_header import proxied
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.commands.testbed.daemon_process import free_ports
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.wire.connection.proxy_protocol import SIGNATURE
 
 CROWD = 150
 
@@ -33,12 +32,6 @@ def config(folder: Path, *lines: str, name: str = "listener") -> Path:
     path = folder / f"{name}.properties"
     path.write_text("\n".join(lines))
     return path
-
-
-def proxied(ip: str) -> bytes:
-    """What a load balancer says in front of a connection from an address."""
-    addresses = socket.inet_aton(ip) + socket.inet_aton("127.0.0.1") + struct.pack(">HH", 40_000, 9092)
-    return SIGNATURE + b"\x21\x11" + len(addresses).to_bytes(2, "big") + addresses
 
 
 def test_the_address_of_a_client_comes_from_the_load_balancer_in_front(cluster: FakeCluster, tmp_path: Path) -> None:

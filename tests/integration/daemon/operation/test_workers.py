@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import time
 import urllib.request
 from collections import Counter
@@ -15,12 +16,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Producer
 from tests.support.brokers.appended_records import appended, make_topic
+from tests.support.brokers.certificates import make_certificates
 from tests.support.brokers.fake_broker import FakeBroker, connected, fake_broker, is_closed, receive_frame
 from tests.support.brokers.servers import Kafka
 from tests.support.daemon.greedy_producer import acknowledgements
 from tests.support.daemon.pinged import throttling_broker
 from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota
 from tests.support.frames.enforcement import produce, throttle_of
+from tests.support.frames.proxy_header import proxied
 from tests.support.load.numbered_load import LibrdkafkaLoad, number_of
 from tests.support.processes.awaiting import await_true
 from tests.support.processes.run_cli import run_cli
@@ -92,6 +95,30 @@ def test_limits_on_connections_hold_over_all_workers(broker: FakeBroker, tmp_pat
             assert sum(served_by(daemon)) == 3
             clients[0].close()
             assert throttle_of(receive_frame(fourth), -4) == 0
+
+
+def test_workers_serve_tls_of_clients_whose_addresses_a_load_balancer_gives(broker: FakeBroker, tmp_path: Path) -> None:
+    make_certificates(tmp_path)
+    listener = tmp_path / "listener.properties"
+    lines = ("security.protocol=SSL", "ssl.keystore.type=PEM", f"ssl.keystore.location={tmp_path / 'server.pem'}")
+    listener.write_text("\n".join((*lines, "proxy.protocol.trusted=127.0.0.1", "max.connections.per.ip=1")))
+    context = ssl.create_default_context(cafile=str(tmp_path / "authority.pem"))
+
+    def client(ip: str) -> ssl.SSLSocket:
+        plain = stack.enter_context(connected(daemon.bootstrap))
+        plain.sendall(proxied(ip))
+        return stack.enter_context(context.wrap_socket(plain, server_hostname="localhost"))
+
+    options = (*WORKERS, "--listener-config", str(listener))
+    with running_daemon(tmp_path, upstream=broker.address, options=options) as daemon, ExitStack() as stack:
+        for ip in ("192.0.2.1", "192.0.2.2"):
+            served = client(ip)
+            served.sendall(produce(1, size=100_000))
+            assert throttle_of(receive_frame(served), -4) == 0
+        assert served_by(daemon) == [1, 1]
+        with pytest.raises(OSError):
+            client("192.0.2.2")
+        assert daemon.status().counters["connections_refused"] == 1
 
 
 def test_a_worker_that_is_killed_is_replaced_and_what_was_charged_stays(broker: FakeBroker, tmp_path: Path) -> None:
