@@ -271,7 +271,9 @@ class BucketShare:
             return self._reserved_unheard(bucket, outlook)
         window_ms = bucket.window_ms(now_ms)
         if heard.waiting and window_ms >= self._span_ms - self._sample_ms:
-            return self._reserved_contended(bucket, heard.waiting, now_ms)
+            # Others take what fewer waiting clients leave as soon as they hear of it, not when this member knows that.
+            waiting = min(heard.waiting, self._sent[-1].waiting) or heard.waiting
+            return self._reserved_contended(bucket, waiting, now_ms)
         total, used = self._own_total(), bucket.used(now_ms)
         times = min(1.0 / part, outlook.members)
         if window_ms and used >= bucket.capacity:

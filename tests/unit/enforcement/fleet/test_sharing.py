@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -186,6 +187,21 @@ def test_many_members_with_a_client_each_get_the_limit() -> None:
     sent = fill(fleet, fleet.members, 33, step=10_000)
     assert sum(sent) == pytest.approx(33 * LIMIT, rel=0.05)
     assert sum(sent) ** 2 / (8 * sum(each * each for each in sent)) > 0.98
+
+
+def test_parts_never_add_up_to_more_than_the_limit_while_waiting_clients_leave() -> None:
+    fleet = Fleet(2)
+    fleet.idle(3)
+    fill(fleet, fleet.members, 12)
+    began_ms, most = fleet.now_ms, 0.0
+    for now_ms in fleet.run(12):
+        fleet.members[0].waiting, fleet.members[1].waiting = 8 if now_ms < began_ms + 4000 else 1, 4
+        for member in fleet.members:
+            member.record(1.0, now_ms)
+        if now_ms > began_ms + 3000:
+            buckets: list[Any] = [member.bucket for member in fleet.members]
+            most = max(most, sum(1.0 / (1.0 + each._factor) for each in buckets))
+    assert most == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("happens", ["a member dies", "the medium is down"])
