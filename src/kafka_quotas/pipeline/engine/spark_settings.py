@@ -22,6 +22,10 @@ _PACKED: Final = (".tar.gz", ".tgz")
 """Suffixes of archives that Spark unpacks with the permissions of their files."""
 _SHIPPED_PYTHON: Final = f"{_ENVIRONMENT_FOLDER}/bin/python"
 _S3_ARTIFACT: Final = "org.apache.hadoop:hadoop-aws"
+_AWS_SDK: Final = ("software.amazon.awssdk:s3-transfer-manager:2.29.52", "software.amazon.awssdk:sts:2.29.52")
+"""What `s3a:` needs of the AWS SDK, in the version that is tested."""
+_WHOLE_AWS_SDK: Final = "software.amazon.awssdk:bundle"
+"""What `hadoop-aws` depends on: 558 MB, which each executor would fetch."""
 _HADOOP: Final = "hadoop-client-api"
 _JAR_OPTIONS: Final = MappingProxyType({"spark.jars": "--jars", "spark.jars.packages": "--packages"})
 _DELTA_ARTIFACT: Final = "io.delta:delta-spark_2.13"
@@ -81,9 +85,9 @@ class SparkSettings:
                 raise UsageError(f"--spark-conf {name} would leave executors without Delta Lake", hint=f"use {instead}")
 
     def for_place(self, *urls: str) -> "SparkSettings":
-        """Return the settings with the package that Spark needs for places, as `lake_url` returns them.
+        """Return the settings with the packages that Spark needs for places, as `lake_url` returns them.
 
-        None is added where the user names the package or class paths that have it.
+        None are added where the user names the package or class paths that have it.
         """
         is_named = any(name.endswith(".extraClassPath") for name in self.properties) or any(
             each.startswith(f"{_S3_ARTIFACT}:") for each in self.packages
@@ -91,7 +95,7 @@ class SparkSettings:
         found = None if is_named else _hadoop_version()
         if found is None or not any(url.startswith("s3:") for url in urls):
             return self
-        return replace(self, packages=(*self.packages, f"{_S3_ARTIFACT}:{found}"))
+        return replace(self, packages=(*self.packages, f"{_S3_ARTIFACT}:{found}", *_AWS_SDK))
 
     @property
     def is_local(self) -> bool:
@@ -132,6 +136,8 @@ def spark_properties(settings: SparkSettings, environment: Mapping[str, str] = o
         properties["spark.jars"] = ",".join(settings.jars)
     else:
         properties["spark.jars.packages"] = ",".join(jar_packages(settings.packages))
+        if set(_AWS_SDK) <= set(settings.packages):
+            properties["spark.jars.excludes"] = _WHOLE_AWS_SDK
     properties |= _DELTA
     if settings.env_archive is not None:
         properties["spark.archives"] = shipped_environment(settings.env_archive)

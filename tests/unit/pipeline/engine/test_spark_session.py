@@ -228,13 +228,15 @@ def test_spark_knows_the_object_store_that_the_variables_name() -> None:
 
 def test_a_place_in_s3_brings_the_package_of_the_hadoop_that_pyspark_has() -> None:
     settings, package = SparkSettings(log_file=LOG), "org.apache.hadoop:hadoop-aws"
-    (found,) = settings.for_place("s3://bucket/traffic").packages
-    assert found == f"{package}:3.4.1"
+    there = settings.for_place("s3://bucket/traffic")
+    assert there.packages[0] == f"{package}:3.4.1"
+    assert spark_properties(there)["spark.jars.excludes"] == "software.amazon.awssdk:bundle"  # 558 MB
     assert settings.for_place("/data").packages == settings.for_place("hdfs://host/data").packages == ()
-    assert settings.for_place("/data", "s3://logs/1/a.log").packages == (found,)
+    assert settings.for_place("/data", "s3://logs/1/a.log").packages == there.packages
     given = SparkSettings(log_file=LOG, packages=(f"{package}:3.4.2",))
-    there = SparkSettings(log_file=LOG, properties={"spark.executor.extraClassPath": "/opt/hadoop-aws/*"})
-    assert [each.for_place("s3://bucket/traffic") for each in (given, there)] == [given, there]
+    on_path = SparkSettings(log_file=LOG, properties={"spark.executor.extraClassPath": "/opt/hadoop-aws/*"})
+    assert [each.for_place("s3://bucket/traffic") for each in (given, on_path)] == [given, on_path]
+    assert "spark.jars.excludes" not in spark_properties(given)
 
 
 @pytest.mark.parametrize("name", ["spark.jars", "spark.jars.packages"])
