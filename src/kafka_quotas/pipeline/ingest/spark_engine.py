@@ -18,10 +18,11 @@ from pyspark.sql import functions, types
 
 from kafka_quotas.pipeline.engine.progress import Watch, row_counter, run_watched
 from kafka_quotas.pipeline.engine.spark import forget_archives, glob_escaped
-from kafka_quotas.pipeline.formats.source_file import RemoteFile
+from kafka_quotas.pipeline.formats.source_file import RemoteFile, file_size
 from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
 from kafka_quotas.pipeline.ingest.ingested_tables import arrow_batches
 from kafka_quotas.pipeline.ingest.parse import no_collection, parse_task
+from kafka_quotas.pipeline.ingest.plan import PIECE_BYTES
 from kafka_quotas.pipeline.tables.lake import PARTITION, Lake, hadoop_url
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, INGESTED_TABLES, QUARANTINE
 from kafka_quotas.pipeline.tables.table import TableSchema
@@ -33,6 +34,7 @@ _COUNTS: Final = "counts"
 _COUNT_NAMES: Final = tuple(each.name for each in fields(TaskCounts))
 _ORDER: Final = ("ts_ms", "src_file", "src_offset")
 _TASK_COLUMNS: Final = ("tasks", "content")
+_FEW_PARTITIONS: Final = 64
 _MOST_PARTITIONS: Final = 1 << 15
 """Partitions of tasks, each of which Spark's driver keeps account of."""
 
@@ -124,20 +126,26 @@ def described_tasks(session: "SparkSession", tasks: Sequence[IngestTask]) -> "Da
 
     Spark reads files at URLs itself, each whole. Others are read by the workers: their `content` is null.
     """
-    own = [[task] for task in tasks if isinstance(task.path, Path)]
+    own = [task for task in tasks if isinstance(task.path, Path)]
     by_url: dict[str, list[IngestTask]] = {}
     for task in tasks:
         if isinstance(task.path, RemoteFile):
             by_url.setdefault(hadoop_url(task.path.url), []).append(task)
     frames = []
     if own:
-        here = session.createDataFrame(_pickled(own)).repartition(min(len(own), _MOST_PARTITIONS))
+        here = session.createDataFrame(_pickled([task] for task in own)).repartition(partitions(own))
         frames.append(here.withColumn("content", functions.lit(None).cast("binary")))
     if by_url:
         known = session.createDataFrame(_pickled(by_url.values()).append_column("path", pa.array(list(by_url))))
         files = session.read.format("binaryFile").load([glob_escaped(url) for url in by_url])
         frames.append(files.select("path", "content").join(functions.broadcast(known), "path").select(*_TASK_COLUMNS))
     return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+def partitions(tasks: Sequence[IngestTask]) -> int:
+    """Return the number of partitions for tasks: one for each large one, and few for thousands of small files."""
+    size = sum((file_size(task.path) if task.end is None else task.end) - task.start for task in tasks)
+    return min(len(tasks), _FEW_PARTITIONS + max(size, 0) // PIECE_BYTES, _MOST_PARTITIONS)
 
 
 def _pickled(groups: Iterable[Sequence[IngestTask]]) -> pa.Table:
