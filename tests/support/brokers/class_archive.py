@@ -25,7 +25,7 @@ class Recording:
     @property
     def options(self) -> tuple[str, ...]:
         """The options of the broker's Java."""
-        return ("-XX:+RecordDynamicDumpInfo",) if self.jcmd else ()
+        return ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+RecordDynamicDumpInfo") if self.jcmd else ()
 
     def keep(self, pid: int) -> None:
         """Write the archive from the process of the broker, and let others start with it."""
