@@ -15,9 +15,19 @@ from kafka_quotas.cli.load_test.result_output import PLOT_FILE, REPORT_FILE, wri
 from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.page import load_page
 from kafka_quotas.cli.load_test.views.view import print_load
-from kafka_quotas.cli.options.stores import OutputForm
+from kafka_quotas.cli.options.stores import ListingView, OutputForm
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Cell, Listing, Output, Table, columns, folded, print_listing, write
+from kafka_quotas.cli.output.render import (
+    TABLE_VIEW,
+    Cell,
+    Listing,
+    Output,
+    Table,
+    columns,
+    folded,
+    print_listing,
+    write,
+)
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.judge.comparison import ComparisonOutcome, Difference, Limits, RunComparison, state_of
 from kafka_quotas.loadtest.judge.comparison import compare as compare_with
@@ -98,7 +108,7 @@ class ComparisonOptions:
         )
 
 
-def compare(first: Runs, second: Runs, *, allowed: ComparisonOptions, output: OutputForm = Output.TABLE) -> None:
+def compare(first: Runs, second: Runs, *, allowed: ComparisonOptions, output: ListingView = TABLE_VIEW) -> None:
     """Compare two runs, and judge whether the second is worse than the first.
 
     Where both were run with --repeat, each figure has an interval of 95 %, and only a change that lies beyond the limit
@@ -106,7 +116,7 @@ def compare(first: Runs, second: Runs, *, allowed: ComparisonOptions, output: Ou
     """
     comparison = compare_with(read_runs(first), read_runs(second), allowed.limits())
     print_listing(_comparison_listing(comparison), output)
-    if output is Output.TABLE:
+    if output.is_table and not output.columns:
         for note in comparison.notes:
             write(folded(f"note: {note}"), sys.stdout)
         write(_verdict(comparison), sys.stdout)
@@ -118,6 +128,8 @@ def _comparison_listing(comparison: RunComparison) -> Listing:
     repeats = any(each.interval is not None for each in comparison.differences)
     return Listing(
         noun=_NOUN,
+        items="differences",
+        apart=True,
         data={
             "ok": comparison.ok,
             "first": _runs(comparison.first),

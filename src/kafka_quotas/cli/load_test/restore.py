@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.load_test.target_options import JournalFolder, settings_of
-from kafka_quotas.cli.options.stores import CommandConfig, OutputForm
+from kafka_quotas.cli.options.stores import CommandConfig, ListingView
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Listing, Output, Table, columns, print_listing, write
+from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
 from kafka_quotas.commands.load_test.cleanup import format_change
 from kafka_quotas.commands.load_test.restore import RestoredRun
 from kafka_quotas.commands.load_test.restore import restore as restore_runs
@@ -24,7 +24,7 @@ def restore(
     journal_dir: JournalFolder = None,
     command_config: CommandConfig = None,
     dry_run: DryRun = False,
-    output: OutputForm = Output.TABLE,
+    output: ListingView = TABLE_VIEW,
 ) -> int:
     """Put back the quotas that killed runs had set, and remove their topics and folders.
 

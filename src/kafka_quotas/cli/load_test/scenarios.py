@@ -9,12 +9,11 @@ import typer
 
 from kafka_quotas.cli.load_test.run import Scale, complete_scenarios
 from kafka_quotas.cli.load_test.target_options import ClusterOptions
-from kafka_quotas.cli.options.stores import ListingView, OutputForm
+from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import (
     TABLE_VIEW,
     Listing,
-    Output,
     Table,
     columns,
     print_listing,
@@ -118,7 +117,7 @@ def validate(
     schema: Schema = False,
     cluster: ClusterOptions,
     scale: Scale = None,
-    output: OutputForm = Output.TABLE,
+    output: ListingView = TABLE_VIEW,
 ) -> int:
     """Check whether a scenario is valid and can be run, without asking any server.
 
@@ -141,7 +140,7 @@ def validate(
         jars = _ANY_JARS if needs_broker(found) else None
         target = replace(target, broker_jars=jars, through_daemon=target.through_daemon or jars is None)
     check = validate_scenario(found, target, limits=host_limits(), scale=scale)
-    if check.ok and output is Output.TABLE:
+    if check.ok and output == TABLE_VIEW:
         write(_validation_caption(check), sys.stdout)
     else:
         print_listing(_validation_listing(check), output)

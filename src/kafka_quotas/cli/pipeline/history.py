@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
-from kafka_quotas.cli.options.stores import OutputForm
-from kafka_quotas.cli.output.render import Listing, Output, Table, columns, print_listing, write
+from kafka_quotas.cli.options.stores import ListingView
+from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.pipeline.options import Data
 from kafka_quotas.cli.pipeline.progress import job_progress
 from kafka_quotas.commands.pipeline.history import compact as run_compact
@@ -38,7 +38,7 @@ Retention = Annotated[
 ]
 
 
-def history(*, data: Data, output: OutputForm = Output.TABLE) -> None:
+def history(*, data: Data, output: ListingView = TABLE_VIEW) -> None:
     """List the changes of a data folder: ingests, replacements, compactions.
 
     Every job takes --as-of NUMBER and then reads the folder as it was after that change.

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.framework.option_groups import option, option_group, required
-from kafka_quotas.cli.options.stores import OutputForm
-from kafka_quotas.cli.output.render import Listing, Output, Table, columns, print_listing, write
+from kafka_quotas.cli.options.stores import ListingView
+from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.pipeline.options import EngineOptions
 from kafka_quotas.cli.pipeline.progress import job_watcher
 from kafka_quotas.commands.insight.usage_source import read_metric_names
@@ -73,7 +73,7 @@ class IngestOptions:
 
 
 def ingest(
-    *, files: Files = None, asked: IngestOptions, engine: EngineOptions, output: OutputForm = Output.TABLE
+    *, files: Files = None, asked: IngestOptions, engine: EngineOptions, output: ListingView = TABLE_VIEW
 ) -> None:
     """Read request logs, metrics, client statistics and event logs into Delta tables.
 
@@ -139,6 +139,7 @@ def _listing(result: IngestResult) -> Listing:
             ],
         },
         table=Table(columns=columns("what, count>"), rows=rows, caption=where),
+        apart=True,
     )
 
 

@@ -75,6 +75,19 @@ def test_a_limit_that_leaves_nothing_out_says_nothing(store: str) -> None:
     assert run_cli("describe", "--store", store, "--limit", "4") == whole
 
 
+@pytest.mark.parametrize(
+    ("argv", "columns"),
+    [
+        (("load-test", "restore", "--journal-dir", "."), "run,error"),
+        (("load-test", "validate", "kip599-burst", "--embedded"), "message,hint"),
+    ],
+)
+def test_lists_of_load_tests_have_columns_too(argv: tuple[str, ...], columns: str) -> None:
+    _, out, _ = run_cli(*argv, "--columns", columns, "-o", "csv")
+    assert out.splitlines()[0] == columns
+    assert run_cli(*argv, "--columns", "nope")[0] == 2
+
+
 @pytest.mark.parametrize("form", ["table", "json", "yaml", "csv", "markdown"])
 def test_a_wrong_name_tells_those_there_are(store: str, form: str) -> None:
     named = "entity, key, value, in_words, user, client_id, ip, topic, broker, defaults"
