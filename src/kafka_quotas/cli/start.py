@@ -11,6 +11,8 @@ from typing import NoReturn
 
 from kafka_quotas.cli.completion import COMPLETE_VARIABLE
 
+_INTERRUPTED = 130
+
 
 def main() -> int:
     """Run the program and return the exit code, see `kafka_quotas.cli.main.main`."""
@@ -18,8 +20,10 @@ def main() -> int:
     code = None if instruction is None else _complete(instruction)
     if code is not None:
         return code
-    from kafka_quotas.cli.main import main as run  # noqa: PLC0415 - Typer takes most of the time to a prompt
-
+    try:
+        from kafka_quotas.cli.main import main as run  # noqa: PLC0415 - Typer takes most of the time to a prompt
+    except KeyboardInterrupt:  # what `run` answers itself may come before it is there, on a busy machine for seconds
+        return _INTERRUPTED
     return run()
 
 

@@ -18,6 +18,7 @@ from kafka_quotas.commands.quotas.watch import watch as run_watch
 from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.errors import StoreUnreachableError, UsageError
 from kafka_quotas.core.model.units import parse_duration_ms
+from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.system_clock import SystemClock
 
 app = typer.Typer(add_completion=False)
@@ -52,7 +53,10 @@ def watch(
         url = opened.url
 
         def began(entities: int) -> None:
-            write(f"note: watching {url}, which has quotas of {entities} entities", sys.stderr)
+            write(
+                f"note: watching {url}, which has quotas of {format_count(entities, 'entity', separator=',')}",
+                sys.stderr,
+            )
             sys.stderr.flush()
 
         rows = RowStream(output)
