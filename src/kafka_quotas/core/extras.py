@@ -26,7 +26,8 @@ def require_extra(extra: str, *modules: str, needed_by: str) -> None:
     """
     missing = [_DISTRIBUTIONS.get(module, module) for module in modules if find_spec(module) is None]
     if missing:
+        names = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
         raise UsageError(
-            f"{needed_by} {' and '.join(missing)}, not installed here",
+            f"{needed_by} {names}, not installed here",
             hint=f"pip install 'kafka-quotas[{extra}]'",
         )

@@ -88,7 +88,7 @@ def slots_of(first_ms: int, last_ms: int) -> Slots:
         )
     length_s = next((each for each in _LENGTHS_S if (end_s - first_s) / each <= _MOST_SLOTS), _LENGTHS_S[-1])
     first, last = first_s // length_s, (end_s - 1) // length_s
-    pattern = "%H:%M" if length_s % 60 == 0 else "%M:%S"
+    pattern = "%H:%M" if length_s % 60 == 0 else "%H:%M:%S"
     numbers = range(first, last + 1)
     return Slots(
         names=tuple(datetime.fromtimestamp(number * length_s, UTC).strftime(pattern) for number in numbers),
