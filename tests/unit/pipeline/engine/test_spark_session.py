@@ -169,7 +169,7 @@ def test_the_users_properties_win(tmp_path: Path) -> None:
     assert {name: found[name] for name in given} == given
     assert found["spark.sql.session.timeZone"] == "UTC"
     (tmp_path / "environment.zip").touch()
-    with pytest.raises(UsageError, match=r"is no \.tar\.gz"):
+    with pytest.raises(UsageError, match=r"is not a \.tar\.gz file"):
         SparkSettings(log_file=LOG, master="yarn", env_archive=tmp_path / "environment.zip")
     with pytest.raises(UsageError, match="no file"):
         SparkSettings(log_file=LOG, master="yarn", env_archive=tmp_path / "none")
