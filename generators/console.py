@@ -33,8 +33,11 @@ _BLOCK = re.compile(r"(```console\n)(.*?)(```)", re.DOTALL)
 _PROMPT = "$ "
 NO_STORE = frozenset({"docs/how-to/contexts.md", "docs/how-to/pipeline.md"})
 """Pages whose readers have not set `KAFKA_QUOTAS_STORE`; all others use `local:quotas.db`."""
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
-_ANY_TIME = "2026-11-22T14:00:00.000Z"
+_TIMES = {
+    r"\d{4}-\d\d-\d\dT[\d:.]+Z": "2026-11-22T14:00:00.000Z",
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ": "2026-11-22 14:00:00Z",
+}
+"""How times are printed, and what the pages show in their place."""
 _CHANGE = re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{6}\b")
 """The id of a change in the journal."""
 _RULE = re.compile(r"-+(?:  +-+)*")
@@ -65,7 +68,10 @@ def _run_lines(block: str, folder: Path, ids: dict[str, str]) -> Iterator[str]:
             shown = _without(f"{folder}/", _run(line.removeprefix(_PROMPT)))
             for change in _CHANGE.findall(shown):
                 ids.setdefault(change, f"20261122-1400{len(ids):02}-{len(ids) + 0x3F2A9C:x}")
-            yield _TIME.sub(_ANY_TIME, _CHANGE.sub(lambda match: ids[match[0]], shown))
+            shown = _CHANGE.sub(lambda match: ids[match[0]], shown)
+            for time, constant in _TIMES.items():
+                shown = re.sub(time, constant, shown)
+            yield shown
 
 
 def _without(path: str, shown: str) -> str:

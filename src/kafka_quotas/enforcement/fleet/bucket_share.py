@@ -286,7 +286,7 @@ class BucketShare:
         return max(0.0, min(amount, bucket.capacity - used)), times - 1.0
 
     def _reserved_unheard(self, bucket: SharedBucket, outlook: Outlook) -> tuple[float, float]:
-        """Return what to leave to others while they know of no usage here: all but an equal part, if that is left."""
+        """Return what to leave to others that know no usage here: all but an equal part, if that is left."""
         now_ms, capacity = outlook.now_ms, bucket.capacity
         # What they used, and what they will have used in the second until they hear of this member.
         theirs = sum(each.recent_at(now_ms, self._span_ms) + each.rate for each in self._remotes.values())
