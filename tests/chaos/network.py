@@ -96,6 +96,8 @@ def network(folder: Path, *, broker: Handler = answer) -> Iterator[Network]:
             program=("-m", "tests.support.daemon.counted_daemon", str(counts)),
         )
         try:
+            # What the daemon asks the broker at its start would take the first fault.
+            await_true(lambda: bool(broker_side.passages), "the daemon connects to the broker")
             with fault_proxy(daemon.bootstrap, next_client.take) as client_side:
                 yield Network(
                     daemon=daemon,
