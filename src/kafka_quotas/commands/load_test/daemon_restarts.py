@@ -10,7 +10,8 @@ from typing import Self
 class DaemonRestarts:
     """The restarts of a run, one daemon after the other, in a thread that does nothing else.
 
-    The next one begins when it is due and the one before listens again.
+    The next one begins when it is due and the one before listens again. The thread lives until the end of the context,
+    for a process ends with the thread that started it (`testbed.child_process`).
 
     Args:
         times_s: When each is due, in seconds since the end of the warm-up.
