@@ -7,8 +7,7 @@ None is corrected afterwards. Latencies, and with them the first failures, may b
 A client that sees its responses reports each with `response`. One from which librdkafka hides them reports throttle
 times above 0 with `throttled`, and the number of responses with `responded`.
 
-What `answered` reports waits, for it is cheaper to sort in many answers at once: numbers like `acked` are exact at
-once, distributions, traces and the timeline from the next `fold` on.
+What `answered` reports waits for the next `fold`, for it is cheaper to sort in many answers at once.
 
 Memory is bounded by the recorder's `RecorderRoom`, however long the run is. The client's thread alone records. Other
 threads call `fold`, and read.
@@ -148,13 +147,6 @@ class Recorder:
 
         It is the same as a `response`, an `acknowledged` and a `latency` of all these records.
         """
-        self.charged += charged
-        self.response_count += 1
-        self.acked += records
-        self.acked_bytes += size
-        if throttle_ms > 0:
-            self.throttle_count += 1
-            self.throttle_sum_us += throttle_ms * 1000
         waiting = self._waiting
         waiting += (now_ns, charged, throttle_ms, broker, records, size, intended_ns, sent_ns)
         if len(waiting) >= self._most_waiting:
@@ -167,10 +159,10 @@ class Recorder:
 
     def acknowledged(self, now_ns: int, *, records: int, size: int) -> None:
         """Count `records` that were acknowledged (or received) by `now_ns`, with `size` bytes together."""
-        self.acked += records
-        self.acked_bytes += size
         with self._lock:
             self._fold()
+            self.acked += records
+            self.acked_bytes += size
             self._sort_in_acknowledged(now_ns, records, size)
 
     def response(self, now_ns: int, *, charged: int, throttle_ms: int, broker: int = 0) -> None:
@@ -183,11 +175,11 @@ class Recorder:
             throttle_ms: The announced throttle time, 0 for none.
             broker: The node that answered, where there are several, as each keeps the quota for itself.
         """
-        self.charged += charged
-        self.response_count += 1
-        self._count_throttle(throttle_ms)
         with self._lock:
             self._fold()
+            self.charged += charged
+            self.response_count += 1
+            self._count_throttle(throttle_ms)
             self._sort_in_response(now_ns, charged, throttle_ms, broker)
 
     def responded(self, now_ns: int, total: int) -> None:
@@ -195,7 +187,7 @@ class Recorder:
         with self._lock:
             self._fold()
             self.timeline.at(self._t_ms(now_ns)).responses += total - self.response_count
-        self.response_count = total
+            self.response_count = total
 
     def latency(self, *, intended_ns: int, sent_ns: int, acked_ns: int, count: int = 1) -> None:
         """Record the latencies of `count` records, unless they belong to the warm-up."""
@@ -228,9 +220,9 @@ class Recorder:
     def throttled(self, now_ns: int, throttle_ms: int) -> None:
         """Record an announced throttle time above 0, as a time of 0 only ends a throttle."""
         if throttle_ms > 0:
-            self._count_throttle(throttle_ms)
             with self._lock:
                 self._fold()
+                self._count_throttle(throttle_ms)
                 self._sort_in_throttle(self.timeline.at(self._t_ms(now_ns)), throttle_ms)
 
     def dropped(self, count: int = 1) -> None:
@@ -309,6 +301,11 @@ class Recorder:
             return
         for at in range(0, len(taken), _WIDTH):
             now_ns, charged, throttle_ms, broker, records, size, intended_ns, sent_ns = taken[at : at + _WIDTH]
+            self.charged += charged
+            self.response_count += 1
+            self.acked += records
+            self.acked_bytes += size
+            self._count_throttle(throttle_ms)
             self._sort_in_response(now_ns, charged, throttle_ms, broker)
             self._sort_in_acknowledged(now_ns, records, size)
             if intended_ns >= self._measure_from_ns:
@@ -320,12 +317,18 @@ class Recorder:
         rows = np.fromiter(taken, np.int64, len(taken)).reshape(-1, _WIDTH)
         now_ns, charged, throttle_ms, brokers, records, sizes, intended_ns, sent_ns = rows.T
         t_ms = (now_ns - self._start_ns) // _NS_PER_MS
+        self.charged += int(charged.sum())
+        self.response_count += len(rows)
+        self.acked += int(records.sum())
+        self.acked_bytes += int(sizes.sum())
         self.charges.add_many(t_ms, charged)
         self.trace.add_many(t_ms, sizes)
         self.responses.add_many(t_ms, charged, throttle_ms, brokers)
         self.timeline.add_many(t_ms, records=records, size=sizes, charged=charged, throttle_ms=throttle_ms)
         is_throttled = throttle_ms > 0
         if is_throttled.any():
+            self.throttle_count += int(is_throttled.sum())
+            self.throttle_sum_us += int(throttle_ms.sum()) * 1000
             self.throttle_times.add_many(throttle_ms[is_throttled] * _NS_PER_MS, np.ones(is_throttled.sum(), np.int64))
         is_measured = intended_ns >= self._measure_from_ns
         if not is_measured.all():
