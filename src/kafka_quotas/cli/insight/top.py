@@ -71,7 +71,7 @@ def _now(source: UsageOptions, choice: StoreChoice, sort: SortBy, limit: int | N
 
 
 def _live(source: UsageOptions, choice: StoreChoice, sort: SortBy, view: View, *, interval_s: float) -> None:
-    """Redraw the table until `q` or Ctrl-C ends it; `s` sorts by the next column."""
+    """Redraw the table until `q` or Ctrl-C ends it, sorted by the next column after each `s`."""
     from rich.console import Console, Group  # noqa: PLC0415 - only a terminal pays for Rich
     from rich.live import Live  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415

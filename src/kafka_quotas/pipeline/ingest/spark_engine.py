@@ -143,7 +143,7 @@ def described_tasks(session: "SparkSession", tasks: Sequence[IngestTask]) -> "Da
 
 
 def partitions(tasks: Sequence[IngestTask]) -> int:
-    """Return the number of partitions for tasks: one for each large one, and few for thousands of small files."""
+    """Return the number of partitions for tasks: one per large task, a few for thousands of small files."""
     size = sum((file_size(task.path) if task.end is None else task.end) - task.start for task in tasks)
     return min(len(tasks), _FEW_PARTITIONS + max(size, 0) // PIECE_BYTES, _MOST_PARTITIONS)
 
