@@ -3,8 +3,8 @@
 Invariants: every charge is recorded once in each process; what came from another process is not sent on from here; no
 lock, for each process sends sums of its own and the data path takes no part in it.
 
-`benchmarks/fleet/simulation.py` shows why nothing but what was charged passes: with reports every 10 ms the processes
-behave as one broker within a hundredth, while shares of each limit, which a fleet needs, cost up to a fifth of it.
+`benchmarks/fleet/workers_simulation.py` shows why nothing but what was charged passes: with reports every 10 ms the
+processes behave as one broker within a hundredth, while shares of a limit, which a fleet needs, are up to 6 % off it.
 """
 
 from collections.abc import Iterable, Iterator
