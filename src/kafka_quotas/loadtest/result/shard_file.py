@@ -109,7 +109,9 @@ def _built(kind: Any, data: Any) -> Any:
         kinds = [each for each in typing.get_args(kind) if each is not types.NoneType]
         return None if data is None else _built(_fitting(kinds, data), data)
     if typing.get_origin(kind) is tuple:
-        return tuple(_built(typing.get_args(kind)[0], each) for each in data)
+        first, *others = typing.get_args(kind)
+        items = [first] * len(data) if others == [...] else [first, *others]
+        return tuple(_built(item, each) for item, each in zip(items, data, strict=True))
     if is_dataclass(kind):
         types_of = typing.get_type_hints(kind)
         return typing.cast("Any", kind)(**{name: _built(types_of[name], value) for name, value in data.items()})
