@@ -79,12 +79,9 @@ def run_scenario(request: RunRequest, *, clock: Clock, observer: RunObserver) ->
     raise_open_files()
     with _running(request, scenario, clock=clock, observer=observer) as run:
         runs = run.whole()
+    interrupted = any(run.result.interrupted for run in runs)
     return ScenarioResult(
-        scenario=scenario,
-        scale=scale,
-        runs=runs,
-        interrupted=any(run.result.interrupted for run in runs),
-        leftovers=tuple(run.cleanup.leftovers),
+        scenario=scenario, scale=scale, runs=runs, interrupted=interrupted, leftovers=tuple(run.cleanup.leftovers)
     )
 
 
