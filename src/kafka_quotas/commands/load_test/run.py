@@ -1,6 +1,5 @@
 """`load-test run`: a scenario from its first topic to its last verdict."""
 
-import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -12,31 +11,27 @@ from kafka_quotas.commands.load_test.cleanup import Cleanup, SignalGuard, interr
 from kafka_quotas.commands.load_test.daemon_restarts import DaemonRestarts
 from kafka_quotas.commands.load_test.experiment import ExperimentResult, run_experiment
 from kafka_quotas.commands.load_test.find_rate import FoundRate, RateGoal, search_rate
+from kafka_quotas.commands.load_test.measured_variant import MeasuredVariant, gathered_evidence, judged_variant
 from kafka_quotas.commands.load_test.metrics_push import MetricsPush
 from kafka_quotas.commands.load_test.quota_steps import QuotaSteps
 from kafka_quotas.commands.load_test.request import RunRequest, ScenarioResult, VariantResult, ready_scenario
 from kafka_quotas.commands.load_test.target import (
-    EVENT_LOG,
     TestBed,
     floods_topics,
     running_environment,
     running_test_bed,
 )
-from kafka_quotas.commands.testbed.kafka_classes import kafka_classes, known_jars
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.loadtest.judge.abort import AbortCheck, parse_abort
-from kafka_quotas.loadtest.judge.expectation import parse_expectation
-from kafka_quotas.loadtest.judge.judging import Evidence, judge_run
+from kafka_quotas.loadtest.judge.judging import Evidence
 from kafka_quotas.loadtest.plan.plan import WHOLE, ClientName, LoadPlan
-from kafka_quotas.loadtest.record.histogram import LatencySummary
-from kafka_quotas.loadtest.result.charges import logged_charges
-from kafka_quotas.loadtest.result.result import EntityKey, LoadResult
+from kafka_quotas.loadtest.result.result import LoadResult
 from kafka_quotas.loadtest.result.shard_file import Shard
 from kafka_quotas.loadtest.run.host_limits import raise_open_files
 from kafka_quotas.loadtest.run.journal import RunJournal, open_journal
 from kafka_quotas.loadtest.run.quotas_in_force import InForce, changed_in_force, quotas_in_force
-from kafka_quotas.loadtest.run.read_back import TopicMark, mark_topics, read_back
+from kafka_quotas.loadtest.run.read_back import TopicMark, mark_topics
 from kafka_quotas.loadtest.run.runner import RunProgress, Watcher, run_load
 from kafka_quotas.loadtest.run.topic_probe import TopicProbes
 from kafka_quotas.loadtest.run.watches import QuotaWatch
@@ -44,7 +39,6 @@ from kafka_quotas.loadtest.scenario.model import QuotaStep, Scenario, Variant
 from kafka_quotas.loadtest.scenario.planning import (
     Environment,
     client_names,
-    expected_errors,
     same_load,
     scenario_plan,
     solo_plan,
@@ -132,7 +126,7 @@ class _ScenarioRun:
 
     def whole(self) -> tuple[VariantResult, ...]:
         """Run the variants in order, up to one that ends early, and return their results."""
-        runs: dict[Variant, tuple[_Measured, Evidence]] = {}
+        runs: dict[Variant, tuple[MeasuredVariant, Evidence]] = {}
         with self._test_bed() as (bed, journal):
             plan: LoadPlan | None = None
             for variant in self._scenario.variants:
@@ -142,11 +136,17 @@ class _ScenarioRun:
                         bed.make_flood_topics(plan)
                 measured = self._under_quotas(variant, bed, journal, plan)
                 plan = measured.plan
-                runs[variant] = measured, self._evidence(variant, bed, measured)
+                evidence = gathered_evidence(
+                    measured, self._scenario, self._request, variant=variant, folder=bed.folder, aborts=self._aborts
+                )
+                runs[variant] = measured, evidence
                 if measured.ended_early:
                     break
             compared = self._compared(bed, journal, runs)
-        results = {variant: self._judged(variant, *runs[variant], compared) for variant in runs}
+        results = {
+            variant: judged_variant(*runs[variant], compared, self._scenario, self._request, variant=variant)
+            for variant in runs
+        }
         return tuple(
             VariantResult(variant=variant, result=result, shard=self._shard(runs[variant][0].plan, result))
             for variant, result in results.items()
@@ -188,7 +188,7 @@ class _ScenarioRun:
             yield bed, journal
 
     def _compared(
-        self, bed: TestBed, journal: RunJournal, runs: "Mapping[Variant, tuple[_Measured, Evidence]]"
+        self, bed: TestBed, journal: RunJournal, runs: Mapping[Variant, tuple[MeasuredVariant, Evidence]]
     ) -> ExperimentResult:
         """Run the load with and without its quotas, unless that is not wanted or there are none to take away."""
         takes_away = self._scenario.quotas or self._scenario.daemon_policy
@@ -210,7 +210,7 @@ class _ScenarioRun:
 
     def _under_quotas(
         self, variant: Variant, bed: TestBed, journal: RunJournal, before: LoadPlan | None
-    ) -> "_Measured":
+    ) -> MeasuredVariant:
         """Run one variant under its quotas, with the load of `before` where there is one."""
         quotas = self._scenario.quotas if variant is Variant.WITH_QUOTAS else ()
         is_first = self._request.share.number == 1
@@ -243,7 +243,7 @@ class _ScenarioRun:
 
     def _measured(
         self, variant: Variant, bed: TestBed, environment: Environment, before: LoadPlan | None, steps: QuotaSteps
-    ) -> "_Measured":
+    ) -> MeasuredVariant:
         """Measure one variant, with the control clients alone first."""
         names = client_names(self._scenario)
         if self._request.share.number > 1 and self._request.start_at_ms is not None:
@@ -279,7 +279,7 @@ class _ScenarioRun:
             for each in probes:
                 each.ask_until(0.0 if result.interrupted else total_s)
         answers = tuple(answer for each in probes for answer in each.answers)
-        return _Measured(
+        return MeasuredVariant(
             plan=plan,
             direct=direct,
             result=replace(
@@ -349,52 +349,3 @@ class _ScenarioRun:
             )
             for number, probe in enumerate(self._scenario.probes)
         ]
-
-    def _evidence(self, variant: Variant, bed: TestBed, measured: "_Measured") -> Evidence:
-        """Gather the evidence on a run, after quotas were restored: reading back would use them too."""
-        result, is_limited = measured.result, variant is Variant.WITH_QUOTAS
-        expectations = (*map(parse_expectation, self._scenario.expect), *self._request.expectations, *self._aborts)
-        checks_delivery = self._request.checks_delivery and not result.interrupted
-        return Evidence(
-            solo=measured.solo,
-            control_factor=self._request.control_factor or self._scenario.control_factor,
-            deliveries=read_back(measured.direct, result.entities, measured.marks) if checks_delivery else {},
-            charges=logged_charges(
-                bed.folder / variant.value / EVENT_LOG,
-                measured.plan.entities,
-                started_ms=result.started_ms,
-                ended_ms=result.started_ms + round(result.elapsed_s * 1000),
-            ),
-            time_limited=frozenset(entity.key for entity in measured.plan.entities if entity.is_time_limited),
-            expected_errors={load.key: expected_errors(self._scenario, load) for load in measured.plan.entities},
-            quotas_changed="; ".join(measured.changed) or None,
-            outages=measured.outages,
-            expectations=expectations if is_limited and self._request.share == WHOLE else (),
-        )
-
-    def _judged(
-        self, variant: Variant, measured: "_Measured", evidence: Evidence, compared: ExperimentResult
-    ) -> LoadResult:
-        result, is_limited = measured.result, variant is Variant.WITH_QUOTAS
-        title = self._scenario.name if is_limited else f"{self._scenario.name}, {variant.value}"
-        result = replace(result, title=title, interrupted=result.interrupted or compared.is_interrupted)
-        if is_limited:
-            evidence = replace(evidence, effects=compared.effects, without_quotas=compared.without_quotas)
-        with kafka_classes(known_jars(self._request.target.broker_jars, os.environ)) as judge:
-            return judge_run(result, replace(evidence, throttle_judge=judge))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Measured:
-    """The measurements of one variant."""
-
-    plan: LoadPlan
-    direct: LoadPlan
-    """Plan with the cluster's own address, past the daemon, for reading topics back."""
-    result: LoadResult
-    solo: Mapping[EntityKey, LatencySummary]
-    marks: tuple[TopicMark, ...]
-    changed: tuple[str, ...]
-    ended_early: bool
-    """Whether a signal or a broken threshold ended the load before its time."""
-    outages: tuple[str, ...]

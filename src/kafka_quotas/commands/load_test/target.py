@@ -235,17 +235,7 @@ def running_environment(
         return
     folder = bed.folder / name
     folder.mkdir()
-    options = ["--event-log-rotate", "3600", *scenario.daemon_options]
-    if scenario.is_fleet:
-        options += ["--fleet", f"kafka://{bed.bootstrap}/{_FLEET_TOPIC}", "--fleet-name", name]
-    if with_policy and scenario.daemon_policy:
-        policy = folder / "policy.toml"
-        policy.write_text(scenario.daemon_policy.replace(PREFIX, prefix), encoding="utf-8")
-        options += ["--policy", str(policy)]
-    if scenario.daemon_costs:
-        costs = folder / "costs.json"
-        costs.write_text(scenario.daemon_costs, encoding="utf-8")
-        options += ["--cost-model", str(costs)]
+    options = _daemon_options(bed, scenario, folder, prefix=prefix if with_policy else None)
     with ExitStack() as stack:
         daemons: list[RunningDaemon] = []
         is_restarted = bool(scenario.daemon_restarts_s)
@@ -273,6 +263,25 @@ def running_environment(
             restarts=tuple(each.restart for each in daemons),
             is_fleet=scenario.is_fleet,
         )
+
+
+def _daemon_options(bed: TestBed, scenario: Scenario, folder: Path, *, prefix: str | None) -> list[str]:
+    """Return the options of a scenario's daemons, whose files are written into `folder`.
+
+    The scenario's policy is left out where there is no `prefix` of its topics.
+    """
+    options = ["--event-log-rotate", "3600", *scenario.daemon_options]
+    if scenario.is_fleet:
+        options += ["--fleet", f"kafka://{bed.bootstrap}/{_FLEET_TOPIC}", "--fleet-name", folder.name]
+    if prefix is not None and scenario.daemon_policy:
+        policy = folder / "policy.toml"
+        policy.write_text(scenario.daemon_policy.replace(PREFIX, prefix), encoding="utf-8")
+        options += ["--policy", str(policy)]
+    if scenario.daemon_costs:
+        costs = folder / "costs.json"
+        costs.write_text(scenario.daemon_costs, encoding="utf-8")
+        options += ["--cost-model", str(costs)]
+    return options
 
 
 def _own_broker(stack: ExitStack, target: LoadTarget, jars: Path, scenario: Scenario, folder: Path) -> TestBed:
