@@ -20,7 +20,7 @@ from kafka_quotas.cli.output.table import Listing, Table
 from kafka_quotas.core.model.entity import Entity
 
 KINDS = {noun: schema for noun, schema in every_schema() if not schema.columns}
-LISTS_IN_A_CELL = {"any_other", "topics", "folders", "commands", "documents", "files", "value", "models"}
+LISTS_IN_A_CELL = {"any_other", "topics", "folders", "commands", "documents", "files", "models"}
 """Columns whose cells join the items of a list."""
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=6)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False).map(lambda number: number + 0.0) | st.integers(-9, 2**63)

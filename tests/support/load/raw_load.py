@@ -64,6 +64,8 @@ def run_raw(
         thread.join(0.02)
     stop.set()
     thread.join()
+    for client in engine.clients:
+        client.recorder.fold()
     return engine.clients
 
 

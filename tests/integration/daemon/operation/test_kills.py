@@ -44,7 +44,8 @@ def daemon(folder: Path, *, port: int, upstream: str, store: str) -> Iterator[Da
     """A daemon that is always at the same place, and logs to a topic of the broker behind it."""
     started = DaemonProcess(
         [
-            *("--upstream", upstream, "--listen", f"127.0.0.1:{port}", "--store", store),
+            *("--upstream", upstream, "--listen", f"127.0.0.1:{port}", "--broker-address", f"1={port}"),
+            *("--store", store),
             *("--control", str(folder / "c.sock"), "--state-file", str(folder / "state")),
             *("--event-log", f"kafka://{upstream}/{EVENTS}"),
         ]

@@ -94,7 +94,7 @@ def test_what_cannot_be_read_is_passed_over() -> None:
         ("[[rule]]\npattern='x'\nuser_label='u'\nclient_id_label='c'", "does not say enough"),
         ("[[rule]]\npattern='(?P<attribute>x'\nuser_label='u'\nclient_id_label='c'", "not a pattern"),
         ("rules = []", "unknown: rules"),
-        ("broker_labels = 'b'\n[[rule]]\npattern='x'\nuser_label='u'\nclient_id_label='c'", "no list of texts"),
+        ("broker_labels = 'b'\n[[rule]]\npattern='x'\nuser_label='u'\nclient_id_label='c'", "not a list of texts"),
         ("= =", "cannot read"),
     ],
 )
