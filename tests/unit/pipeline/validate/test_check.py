@@ -241,7 +241,12 @@ def test_a_report_that_cannot_be_written_is_refused_before_any_work(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("seconds", "columns", "first", "recorded"),
-    [(1, 1, "12:00:00", 1.0), (40, 40, "12:00:00", 40.0), (3600, 30, "12:00", 3600.0), (86_400 * 2, 24, "00", 172_800.0)],
+    [
+        (1, 1, "12:00:00", 1.0),
+        (40, 40, "12:00:00", 40.0),
+        (3600, 30, "12:00", 3600.0),
+        (86_400 * 2, 24, "00", 172_800.0),
+    ],
 )
 def test_time_is_cut_into_columns_that_can_be_read(seconds: int, columns: int, first: str, recorded: float) -> None:
     slots = slots_of(START_MS, START_MS + seconds * 1000 - 1)
