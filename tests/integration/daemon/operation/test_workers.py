@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import ssl
-import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
@@ -31,6 +30,7 @@ from tests.support.processes.run_cli import run_cli
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.control.client import ask_reload, ask_unmute
 from kafka_quotas.enforcement.session.unmute import ClientChoice
+from kafka_quotas.loadtest.plan.throttle_cycles import judge
 
 APP = Entity.of(client_id="app")
 WORKERS = ("--workers", "2")
@@ -214,7 +214,6 @@ def test_two_workers_hold_one_quota_of_a_broker(kafka4: Kafka, tmp_path: Path, u
     options = (*WORKERS, "--quota-window-num", "3", "--quota-window-size-seconds", "1")
     with running_daemon(tmp_path, upstream=kafka4.bootstrap, options=options) as daemon:
         make_topic(daemon.bootstrap, unique_name)
-        began_ms = time.monotonic() * 1000
         with ThreadPoolExecutor(4) as pool:
             running = [
                 pool.submit(
@@ -223,17 +222,16 @@ def test_two_workers_hold_one_quota_of_a_broker(kafka4: Kafka, tmp_path: Path, u
                     unique_name,
                     unique_name,
                     duration_s=20.0,
-                    properties={"batch.size": "20000", "linger.ms": "1"},
+                    properties={"batch.size": "20000", "linger.ms": "1", "max.in.flight": "1"},
                 )
                 for _ in range(4)
             ]
             daemon.wait_until(lambda status: bool(status.throttled))
             assert all(row.connections for row in daemon.status().workers)
             acks = [each.result() for each in running]
-    begin_ms = began_ms + 6000
-    measured = [sum(size for at_ms, size in each if begin_ms <= at_ms < begin_ms + 14_000) for each in acks]
-    # Acknowledgements come in throttle cycles of a second or two, of which some are cut off at either end.
-    assert sum(measured) / 14 == pytest.approx(QUOTA, rel=0.15)
+    # By whole throttle cycles of a second or two, for a fixed span of time would cut some off at either end.
+    verdict = judge(sorted(ack for each in acks for ack in each), quota=QUOTA, window_ms=3000)
+    assert verdict.ratio == pytest.approx(1, rel=0.15), verdict.evidence
 
 
 def test_numbered_records_outlast_a_killed_worker_and_an_upgrade(
