@@ -8,7 +8,7 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -47,10 +47,10 @@ def fetch(name: str, *, size: int, count: int) -> Workload:
 
 
 @contextmanager
-def broker() -> Iterator[int]:
-    """Run a broker in a process of its own and yield its port."""
+def broker(serve: Callable[[Connection], None] | None = None) -> Iterator[int]:
+    """Run a broker in a process of its own and yield its port, which `serve` sends once it listens."""
     receiver, sender = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.Process(target=_serve, args=(sender,), daemon=True)
+    process = multiprocessing.Process(target=serve or _serve, args=(sender,), daemon=True)
     process.start()
     try:
         yield receiver.recv()

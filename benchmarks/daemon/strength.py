@@ -10,7 +10,6 @@ nothing, while one goes on; printed: what is resident per such client. Aim: 1 MB
 import argparse
 import asyncio
 import contextlib
-import multiprocessing
 import selectors
 import socket
 import statistics
@@ -47,7 +46,7 @@ def started() -> Iterator[tuple[RunningDaemon, str]]:
     """Run a daemon in front of a broker that answers without looking, and yield where its quotas are."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        upstream = stack.enter_context(broker())
+        upstream = stack.enter_context(proxy_load.broker(_answer_what_is_asked))
         store_url = f"local:{folder / 'quotas.db'}"
         running = stack.enter_context(
             running_daemon(upstream=f"127.0.0.1:{upstream}", store_url=store_url, window=cost.WINDOW, folder=folder)
@@ -55,17 +54,9 @@ def started() -> Iterator[tuple[RunningDaemon, str]]:
         yield running, store_url
 
 
-@contextmanager
-def broker() -> Iterator[int]:
-    """Run a broker in a process of its own that answers as many bytes as a fetch asks for."""
-    receiver, sender = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.Process(target=lambda: asyncio.run(_serve(sender)), daemon=True)
-    process.start()
-    try:
-        yield receiver.recv()
-    finally:
-        process.kill()
-        process.join()
+def _answer_what_is_asked(port_to: Connection) -> None:
+    """Serve as a broker that answers as many bytes as a fetch asks for."""
+    asyncio.run(_serve(port_to))
 
 
 async def _serve(port_to: Connection) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
+from kafka_quotas.cli.framework.exit_codes import INTERRUPTED
 from kafka_quotas.cli.framework.help_page import GENERAL_HEADING
 from kafka_quotas.cli.framework.lazy_group import Invocation, LazyGroup, lazy_commands, note_verbosity
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -51,7 +52,6 @@ COMMANDS = lazy_commands(
 )
 """Every command: name, where it is, one line of help. A new command is a new row and a new module."""
 
-_INTERRUPTED = 130
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What writing to a full or broken device ends in; files that we open ourselves have errors of their own."""
 
@@ -195,7 +195,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:
         return _report_usage(error, session)
     except (KeyboardInterrupt, typer.Abort):
-        return _INTERRUPTED
+        return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the boundary: a defect must not end in a traceback either
         return _report_unforeseen(error, session)
     return code

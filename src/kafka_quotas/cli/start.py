@@ -10,8 +10,7 @@ import sys
 from typing import NoReturn
 
 from kafka_quotas.cli.completion import COMPLETE_VARIABLE
-
-_INTERRUPTED = 130
+from kafka_quotas.cli.framework.exit_codes import INTERRUPTED
 
 
 def main() -> int:
@@ -23,7 +22,7 @@ def main() -> int:
     try:
         from kafka_quotas.cli.main import main as run  # noqa: PLC0415 - Typer takes most of the time to a prompt
     except KeyboardInterrupt:  # what `run` answers itself may come before it is there, on a busy machine for seconds
-        return _INTERRUPTED
+        return INTERRUPTED
     return run()
 
 

@@ -17,6 +17,7 @@ from kafka_quotas.cli.daemon.options import (
     OperationOptions,
     TimeoutOptions,
 )
+from kafka_quotas.cli.framework.exit_codes import INTERRUPTED
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.framework.service_variables import service
@@ -32,8 +33,6 @@ from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.daemon.run import run_daemon
 from kafka_quotas.enforcement.monitoring.metrics import require_metrics
 from kafka_quotas.system_clock import SystemClock
-
-_INTERRUPTED = 130
 
 
 @option_group(OPTIONS_HEADING)
@@ -160,4 +159,4 @@ def _run(asked: DaemonOptions, *, takes_over: bool) -> int:
     choice.check_place()
     pages = daemon_pages(open_journal(), SystemClock())
     result = run_daemon(settings, choice.open, log=sys.stderr, pages=pages)
-    return _INTERRUPTED if result.signal_name == "SIGINT" else int(result.cut_connections > 0)
+    return INTERRUPTED if result.signal_name == "SIGINT" else int(result.cut_connections > 0)

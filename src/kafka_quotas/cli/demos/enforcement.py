@@ -8,6 +8,7 @@ from typing import Annotated, TextIO
 import typer
 
 from kafka_quotas.cli.charts.text_chart import print_chart
+from kafka_quotas.cli.framework.exit_codes import INTERRUPTED
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.load_test.result_output import keep_result, make_folder
 from kafka_quotas.cli.load_test.views.charts import load_series
@@ -106,7 +107,6 @@ def _limit(quota: EffectiveQuota) -> list[Cell]:
     return [quota.key.name, format_quota(quota.key.name, quota.limit or 0.0), str(quota.level), str(quota.entity)]
 
 
-_INTERRUPTED = 130
 _TITLE = "kafka-quotas demo"
 
 Out = Annotated[
@@ -147,7 +147,7 @@ def _conclude(result: LoadResult, out: Path, stream: TextIO) -> None:
     write("", stream)
     write(f"kept in {out}: {', '.join(sorted(each.name for each in out.iterdir() if each.suffix != SUFFIX))}", stream)
     if result.interrupted:
-        raise typer.Exit(_INTERRUPTED)
+        raise typer.Exit(INTERRUPTED)
     if not result.ok:
         write("A quota did NOT hold.", stream)
         raise typer.Exit(1)

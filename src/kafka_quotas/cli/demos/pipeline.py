@@ -14,6 +14,7 @@ import typer
 
 from kafka_quotas.cli.charts.html_page import require_jinja
 from kafka_quotas.cli.charts.plot import require_matplotlib
+from kafka_quotas.cli.framework.exit_codes import INTERRUPTED
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.load_test.views.live import live_watcher
@@ -91,7 +92,6 @@ def steps(out: Path, logs: Path, in_force: Path, window: QuotaWindow, default_of
     yield DemoStep(title="What is set now", arguments=("describe", "--store", store))
 
 
-_INTERRUPTED = 130
 _SAMPLE_WINDOW = QuotaWindow(samples=3, window_s=1)
 """Of the brokers whose request logs are the sample."""
 
@@ -183,7 +183,7 @@ def _record(out: Path, jars: Path | None, sample: Path) -> Recording:
     except KafkaServerError as error:
         return _sample(sample, error, has_spark=True)
     if traffic.result.interrupted:
-        raise typer.Exit(_INTERRUPTED)
+        raise typer.Exit(INTERRUPTED)
     print_load(traffic.result, Output.TABLE)
     return Recording(
         logs=traffic.logs,

@@ -11,6 +11,7 @@ from typing import Any
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from kafka_quotas.cli.framework.commands import PassThroughCommand
+from kafka_quotas.cli.framework.exit_codes import DIFFERENT, EXIT_CODES
 from kafka_quotas.cli.framework.help_page import (
     ARGUMENTS_HEADING,
     COMMANDS_HEADING,
@@ -25,7 +26,7 @@ from kafka_quotas.cli.framework.help_page import (
     summary,
     usage_name,
 )
-from kafka_quotas.cli.guidance.help_topics import DIFFERENT, ENVIRONMENT, EXIT_CODES, FILES
+from kafka_quotas.cli.guidance.help_topics import ENVIRONMENT, FILES
 
 
 def man_page(command: TyperCommand | TyperGroup, context: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
+from kafka_quotas.cli.framework.exit_codes import EXIT_CODES
 from kafka_quotas.cli.framework.lazy_group import LazyGroup
 from kafka_quotas.cli.output.colour import BOLD, coloured
 from kafka_quotas.cli.output.json_text import json_text
@@ -23,16 +24,6 @@ ENVIRONMENT: Final = (
     ("NO_COLOR", "If set, nothing is coloured on terminals."),
 )
 """The variables that every command reads, with their meaning."""
-DIFFERENT: Final = "3"
-"""The exit code of a difference, of commands with --exit-code."""
-EXIT_CODES: Final = (
-    ("0", "Done; finding nothing is no failure."),
-    ("1", "Something failed, could not be reached, or did not hold."),
-    ("2", "Wrong usage; nothing was done."),
-    (DIFFERENT, "Something differs, where --exit-code asks for that."),
-    ("130", "Interrupted."),
-)
-"""The exit codes of all commands but kafka-configs, which has those of Kafka's program."""
 STORES: Final = (
     ("local:PATH", "One SQLite file, for trials, preparation and the daemon; no broker reads it."),
     ("kafka://HOST:PORT,...", "A Kafka cluster (2.6 or later); --bootstrap-server HOST:PORT is short for it."),

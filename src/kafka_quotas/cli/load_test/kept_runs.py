@@ -9,6 +9,7 @@ import typer
 
 from kafka_quotas.cli.charts.html_page import page_html
 from kafka_quotas.cli.charts.plot import require_matplotlib, save_plot
+from kafka_quotas.cli.framework.exit_codes import INTERRUPTED
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.load_test.result_output import PLOT_FILE, REPORT_FILE, written_together
@@ -38,7 +39,6 @@ from kafka_quotas.loadtest.result.result import LoadResult
 
 _NOUN = "load-comparison"
 _MOST_ROWS = 60
-_INTERRUPTED = 130
 
 Run = Annotated[Path, typer.Argument(help="Folder that load-test wrote with --out, or its run.json.")]
 Runs = Annotated[Path, typer.Argument(help="Folder that load-test wrote with --out (and --repeat), or a run.json.")]
@@ -74,7 +74,7 @@ def end_with_verdict(result: LoadResult) -> None:
         typer.Exit: It was interrupted, or a judgement is not met.
     """
     if result.interrupted:
-        raise typer.Exit(_INTERRUPTED)
+        raise typer.Exit(INTERRUPTED)
     if not result.ok:
         raise typer.Exit(1)
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.framework.exit_codes import INTERRUPTED
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.load_test.options import (
     AbortOn,
@@ -40,8 +41,6 @@ from kafka_quotas.loadtest.run.runner import Watcher
 from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import Scenario
 from kafka_quotas.system_clock import SystemClock
-
-_INTERRUPTED = 130
 
 
 def complete_scenarios(incomplete: str) -> list[str]:
@@ -170,7 +169,7 @@ def _find(order: RunRequest, goal: RateGoal, output: ResultOutput, page: LoadPag
         found = find_rate(order, goal, clock=SystemClock(), observer=_observer(watcher, note_step, page))
     print_found(found, output.output)
     if found.interrupted:
-        return _INTERRUPTED
+        return INTERRUPTED
     return 0 if found.ok else 1
 
 
@@ -201,7 +200,7 @@ def run_and_keep(
             result = run_scenario(order, clock=SystemClock(), observer=_observer(watcher, step, page))
         keep_runs(result, kept)
         if result.interrupted:
-            return _INTERRUPTED
+            return INTERRUPTED
         codes.append(0 if result.ok else 1)
     return max(codes)
 

@@ -46,7 +46,7 @@ class ResponseAction(IntEnum):
     """What the session does with a response before it may pass."""
 
     STREAM = 0
-    """Nothing: it passes as it comes."""
+    """Lets it pass as it comes."""
     ADDRESSES = 1
     """New addresses of brokers, anywhere in it."""
     VERSIONS = 2

@@ -356,9 +356,10 @@ class WorkerPool:
                 # Counted in turns of this loop: a machine that was asleep has not made every worker hang.
                 worker.silent_s += TOTALS_S
                 if worker.silent_s >= (SILENT_S if worker.is_ready else START_S) and not self._is_ending:
-                    fields: dict[str, str | float] = {"worker": worker.number, "pid": worker.process.pid}
                     event = "a worker has said nothing for too long and is ended"
-                    self._notify(LogEvent(event=event, level=LogLevel.ERROR, fields={**fields, "s": worker.silent_s}))
+                    fields: dict[str, str | float]
+                    fields = {"worker": worker.number, "pid": worker.process.pid, "s": worker.silent_s}
+                    self._notify(LogEvent(event=event, level=LogLevel.ERROR, fields=fields))
                     worker.process.kill()
                     worker.silent_s = 0.0
 

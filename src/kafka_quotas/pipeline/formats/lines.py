@@ -16,7 +16,6 @@ from kafka_quotas.pipeline.formats.source_file import BUFFER_BYTES, SourceFile, 
 LONGEST_LINE: Final = 16 * 1024 * 1024
 """Longest line in bytes: a metadata response of a large cluster takes some megabytes."""
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-SMALL_BLOCK: Final = BUFFER_BYTES
 LARGE_BLOCK: Final = 8 * 1024 * 1024
 """Bytes read at a time where a call costs more than a line."""
 _DAMAGE: Final = (EOFError, zlib.error, gzip.BadGzipFile)
@@ -50,7 +49,7 @@ class Block(NamedTuple):
 def is_gzip(path: SourceFile) -> bool:
     """Check whether the file is gzip."""
     with open_file(path) as file:
-        return file.read(2) == _GZIP_MAGIC
+        return _is_packed(file)
 
 
 def read_head(path: SourceFile, size: int) -> bytes:
@@ -75,15 +74,15 @@ def unpacked_size(path: SourceFile) -> int:
         For a gzip file the size modulo 2^32, which its last bytes hold.
     """
     size = file_size(path)
-    if not is_gzip(path) or size < 4:
-        return size
     with open_file(path) as file:
+        if not _is_packed(file) or size < 4:
+            return size
         file.seek(-4, io.SEEK_END)
         return int.from_bytes(file.read(4), "little")
 
 
 def read_blocks(
-    path: SourceFile, *, start: int = 0, end: int | None = None, block_bytes: int = SMALL_BLOCK
+    path: SourceFile, *, start: int = 0, end: int | None = None, block_bytes: int = BUFFER_BYTES
 ) -> Iterator[Block]:
     """Yield the lines that begin from `start` on and before `end`, in order.
 
@@ -110,16 +109,20 @@ def count_lines_before(path: SourceFile, start: int) -> int:
     with _open(path) as file:
         left, count = _seek_line(file, start), 0
         file.seek(0)
-        while left > 0 and (block := file.read(min(left, SMALL_BLOCK))):
+        while left > 0 and (block := file.read(min(left, BUFFER_BYTES))):
             count += block.count(b"\n")
             left -= len(block)
         return count
 
 
+def _is_packed(file: io.BufferedReader) -> bool:
+    return file.read(2) == _GZIP_MAGIC
+
+
 @contextmanager
 def _open(path: SourceFile) -> Iterator[_File]:
     with open_file(path) as file:
-        is_packed = file.read(2) == _GZIP_MAGIC
+        is_packed = _is_packed(file)
         file.seek(0)
         # gzip has a buffer of its own; one around it would lose what comes before a damage
         yield gzip.GzipFile(fileobj=file) if is_packed else file

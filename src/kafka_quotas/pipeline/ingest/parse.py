@@ -13,10 +13,11 @@ from zoneinfo import ZoneInfo
 from kafka_quotas.pipeline.formats.detect import InputFormat
 from kafka_quotas.pipeline.formats.document import read_document
 from kafka_quotas.pipeline.formats.event_log import parse_daemon_line
-from kafka_quotas.pipeline.formats.lines import LARGE_BLOCK, SMALL_BLOCK, Block, count_lines_before, read_blocks
+from kafka_quotas.pipeline.formats.lines import LARGE_BLOCK, Block, count_lines_before, read_blocks
 from kafka_quotas.pipeline.formats.metric_rows import librdkafka_rows
 from kafka_quotas.pipeline.formats.request_log import LogOrigin, parse_request_line
 from kafka_quotas.pipeline.formats.rows import BadLineError, ClientThrottleRow, EventRow
+from kafka_quotas.pipeline.formats.source_file import BUFFER_BYTES
 from kafka_quotas.pipeline.formats.task import IngestTask, ParsedBatch, TaskCounts
 from kafka_quotas.pipeline.formats.timestamp import LocalClock, TimestampReader, local_minute
 
@@ -90,7 +91,7 @@ def no_collection() -> Iterator[None]:
 class _LineReader:
     """Reads the lines of a file that may grow."""
 
-    block_bytes = SMALL_BLOCK
+    block_bytes = BUFFER_BYTES
 
     def __init__(self, task: IngestTask, parsed: ParsedBatch) -> None:
         self._task = task

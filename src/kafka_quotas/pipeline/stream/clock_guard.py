@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from kafka_quotas.pipeline.stream.lines import RAW, REASON
 from kafka_quotas.pipeline.tables.arrow import compute as pc
+from kafka_quotas.stores.files.atomic_write import replace_text
 
 AHEAD_MS: Final = 60_000
 """How far the clocks of brokers may be ahead of this machine's."""
@@ -28,9 +29,7 @@ def taken_ms(folder: Path, batch_id: int, clock_ms: Callable[[], int]) -> int:
     path = folder / f"batch={batch_id}.time"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        temporary = folder / ".new-time"
-        temporary.write_text(str(clock_ms()), encoding="ascii")
-        temporary.rename(path)
+        replace_text(path, [str(clock_ms())])
         (folder / f"batch={batch_id - _KEPT}.time").unlink(missing_ok=True)
     return int(path.read_text(encoding="ascii"))
 
