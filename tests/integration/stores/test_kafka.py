@@ -1,7 +1,5 @@
 """The Kafka store against real brokers: logins, missing ACLs, large changes, visibility, and brokers that won't do."""
 
-import os
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -11,6 +9,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 from tests.support.brokers.old_broker import old_broker
 from tests.support.brokers.servers import Kafka
+from tests.support.processes.frozen import frozen
 
 from kafka_quotas.core.errors import InvalidQuotaError, StoreError, StoreRefusedError, StoreUnreachableError
 from kafka_quotas.core.model.entity import Entity
@@ -256,13 +255,12 @@ class TestStalledBroker:
             opened(mortal_kafka4.bootstrap, timeout_s=2) as hasty,
         ):
             assert _set(patient, entity, 5.0) is None
-            os.kill(mortal_kafka4.servers[0].pid, signal.SIGSTOP)
-            try:
-                with pytest.raises(StoreUnreachableError, match="no answer") as caught:
-                    hasty.describe(EVERYTHING)
-                assert "\n" not in caught.value.message
-            finally:
-                os.kill(mortal_kafka4.servers[0].pid, signal.SIGCONT)
+            with (
+                frozen(mortal_kafka4.servers[0].pid),
+                pytest.raises(StoreUnreachableError, match="no answer") as caught,
+            ):
+                hasty.describe(EVERYTHING)
+            assert "\n" not in caught.value.message
             assert patient.describe(entity_filter(entity)) == [QuotaEntry(entity=entity, quotas={RATE: 5.0})]
             assert _set(patient, entity, None) is None
 

@@ -1,8 +1,6 @@
 """A cluster that lists a broker which can't be reached: it is waited for once, named, and gone on without."""
 
 import json
-import os
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.brokers.servers import Kafka, kafka_4
+from tests.support.processes.frozen import frozen
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.stores.kafka.broker_client import BrokerClient
@@ -34,11 +33,8 @@ def without_second(cluster: Kafka, request: pytest.FixtureRequest) -> Iterator[K
         second.kill()
         yield cluster
         return
-    os.kill(second.pid, signal.SIGSTOP)
-    try:
+    with frozen(second.pid):
         yield cluster
-    finally:
-        os.kill(second.pid, signal.SIGCONT)
 
 
 @pytest.fixture

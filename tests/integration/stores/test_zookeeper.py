@@ -1,8 +1,6 @@
 """The ZooKeeper store against a real ensemble: exact znodes, access lists, refusals, and servers that go away."""
 
 import json
-import os
-import signal
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,6 +14,7 @@ from tests.support.brokers.fake_broker import fake_broker
 from tests.support.brokers.java_process import java
 from tests.support.brokers.servers import Kafka, secured_zookeeper, zookeeper_process
 from tests.support.brokers.tls_leaks import leaked_sockets_collected
+from tests.support.processes.frozen import frozen
 
 from kafka_quotas.core.errors import InvalidQuotaError, StoreError, StoreRefusedError, StoreUnreachableError
 from kafka_quotas.core.model.entity import Entity
@@ -251,14 +250,11 @@ class TestUnreachable:
             raw.ensure_path("/config")
             with closing(open_store(f"zk://{address}", settings=QUICK)) as store:
                 assert _alter(store, ALICE, producer_byte_rate=1.0) is None
-                os.kill(server.pid, signal.SIGSTOP)
-                try:
+                with frozen(server.pid):
                     with pytest.raises(StoreUnreachableError, match="no answer"):
                         store.alter([Alteration(entity=ALICE, changes={RATE: 2.0})])
                     with pytest.raises(StoreUnreachableError):
                         store.describe(EVERYTHING)
-                finally:
-                    os.kill(server.pid, signal.SIGCONT)
                 assert store.describe(EVERYTHING) == [QuotaEntry(entity=ALICE, quotas={RATE: 1.0})]
                 assert _alter(store, ALICE, producer_byte_rate=3.0) is None
 

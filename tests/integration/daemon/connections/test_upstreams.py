@@ -1,8 +1,6 @@
 """A daemon in front of a cluster of which a part is gone: bootstrap servers, ports of brokers, readiness."""
 
 import json
-import os
-import signal
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -17,6 +15,7 @@ from tests.support.brokers.fake_cluster import FakeCluster, brokers_told, fake_c
 from tests.support.brokers.servers import Kafka, kafka_4
 from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota, store_url
 from tests.support.frames.enforcement import CLIENT_ID, produce
+from tests.support.processes.frozen import frozen
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.commands.testbed.daemon_process import free_ports
@@ -255,13 +254,12 @@ def write_and_read(bootstrap: str, topic: str) -> None:
 
 
 def test_windows_of_upstreams_are_read_while_one_broker_that_is_listed_is_silent(tmp_path: Path) -> None:
-    with kafka_4(brokers=2, quick_start=True, properties={"broker.session.timeout.ms": "3600000"}) as kafka:
-        os.kill(kafka.servers[1].pid, signal.SIGSTOP)
-        try:
-            options = ["--upstream-windows"]
-            with running_daemon(tmp_path, upstream=kafka.bootstrap, options=options) as daemon:
-                status = daemon.status()
-                assert (status.window_num, status.window_size_seconds) == (3, 1)
-                assert daemon.lines("windows are those of the other brokers", "broker 2")
-        finally:
-            os.kill(kafka.servers[1].pid, signal.SIGCONT)
+    with (
+        kafka_4(brokers=2, quick_start=True, properties={"broker.session.timeout.ms": "3600000"}) as kafka,
+        frozen(kafka.servers[1].pid),
+    ):
+        options = ["--upstream-windows"]
+        with running_daemon(tmp_path, upstream=kafka.bootstrap, options=options) as daemon:
+            status = daemon.status()
+            assert (status.window_num, status.window_size_seconds) == (3, 1)
+            assert daemon.lines("windows are those of the other brokers", "broker 2")
