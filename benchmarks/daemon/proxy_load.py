@@ -18,7 +18,8 @@ from kafka_quotas.core.model.api_key import ApiKey
 CLIENT_ID = b"bench"
 _HEAD = struct.Struct(">ihhi")
 _PRODUCE, _FETCH = ApiKey.PRODUCE.value, ApiKey.FETCH.value
-_PRODUCE_ANSWER = struct.pack(">ih", 1, 1) + b"t" + struct.pack(">iihqqq", 1, 0, 0, 5, -1, 0) + bytes(4)
+SMALL_ANSWER = struct.pack(">ih", 1, 1) + b"t" + struct.pack(">iihqqq", 1, 0, 0, 5, -1, 0) + bytes(4)
+"""Body of a Produce response, and of a Metadata response that names a broker, for which a proxy may ask first."""
 _BUFFER_BYTES = 4 << 20
 
 
@@ -165,7 +166,7 @@ def _answer(connection: socket.socket) -> None:
                 if api_key == _FETCH and end - position < 12 + 2 + len(CLIENT_ID) + 8:
                     break
                 left = length + 4
-                body = _PRODUCE_ANSWER
+                body = SMALL_ANSWER
                 if api_key == _FETCH:
                     size = struct.unpack_from(">i", buffer, position + 14 + len(CLIENT_ID) + 4)[0]
                     body = bytes(4) + filler[: size - 12]

@@ -30,6 +30,7 @@ import proxy_load
 from latency import resident
 
 from kafka_quotas.commands.testbed.daemon_process import RunningDaemon, running_daemon
+from kafka_quotas.core.model.api_key import ApiKey
 
 LARGE_BYTES = 2**31 - 1
 """The longest response that a length field can announce."""
@@ -66,12 +67,16 @@ async def _serve(port_to: Connection) -> None:
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer each fetch with the size that it names as its longest wait."""
+    """Answer a fetch with the size that it names as its longest wait, and what the daemon itself asks with little."""
     piece = bytes(_READ_BYTES)
     with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
         while True:
             (length,) = struct.unpack(">i", await reader.readexactly(4))
             request = await reader.readexactly(length)
+            if struct.unpack_from(">h", request)[0] != ApiKey.FETCH:
+                answer = request[4:8] + proxy_load.SMALL_ANSWER
+                writer.write(struct.pack(">i", len(answer)) + answer)
+                continue
             (left,) = struct.unpack_from(">i", request, 14 + len(proxy_load.CLIENT_ID))
             writer.write(struct.pack(">i", left) + request[4:8])
             left -= 4
@@ -119,8 +124,10 @@ def round_trips(socks: list[socket.socket], frame: bytes, seconds: float) -> lis
         for key, _ in chooser.select():
             sock = key.fileobj
             assert isinstance(sock, socket.socket)
-            (length,) = struct.unpack(">i", sock.recv(4, socket.MSG_WAITALL))
-            sock.recv(length, socket.MSG_WAITALL)
+            head = sock.recv(4, socket.MSG_WAITALL)
+            if len(head) < 4:
+                raise SystemExit("the proxy closed the connection")
+            sock.recv(int.from_bytes(head), socket.MSG_WAITALL)
             now = time.perf_counter()
             times_ms.append((now - sent.pop(sock)) * 1000)
             if now < end:
