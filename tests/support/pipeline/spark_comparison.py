@@ -1,4 +1,4 @@
-"""Usage and replay on a real Spark session against the local engine.
+"""Usage, replays, a recommendation and a validation on a real Spark session against the local engine.
 
 Run by `command_series` in a process of its own, for PySpark leaves sockets to the garbage collector, which a test may
 not. It says on standard error how many rows were equal.
@@ -13,16 +13,26 @@ from deltalake import DeltaTable
 from tests.support.pipeline.events import events_folder, open_table, proposal, random_events, run_here
 
 from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine import spark
+from kafka_quotas.pipeline.engine.choice import Engine
 from kafka_quotas.pipeline.engine.job import Job, Tables
+from kafka_quotas.pipeline.engine.progress import ignore_progress
+from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, open_events
 from kafka_quotas.pipeline.engine.spark import LeftTables, parts_of, run_job, tables_by_task
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
+from kafka_quotas.pipeline.recommend.advice import RecommendPlan, Tolerance
+from kafka_quotas.pipeline.recommend.job import recommend
+from kafka_quotas.pipeline.recommend.quota_file import recommendation_rows
 from kafka_quotas.pipeline.replay.job import left_outcomes, replay_job, replay_tables
 from kafka_quotas.pipeline.replay.outcomes import OUTCOMES, LocalOutcomes
 from kafka_quotas.pipeline.replay.task import ReplayPlan
+from kafka_quotas.pipeline.report.what_if import what_if
 from kafka_quotas.pipeline.usage.job import usage_job, usage_tables
 from kafka_quotas.pipeline.usage.task import UsagePlan
+from kafka_quotas.pipeline.validate.check import ValidatePlan
+from kafka_quotas.pipeline.validate.job import validate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,6 +88,7 @@ def compare(folder: Path) -> None:
         cells = [each.cells.of(everybody, window_s=1).to_pylist() for each in (known, used)]
         assert cells[0] == cells[1]
         require_equal_outcomes(session, folder)
+        require_equal_advice(session, folder)
     sys.stderr.write(f"{len(cells[0])} cells and {throttled} throttles are equal\n")
 
 
@@ -103,3 +114,27 @@ def require_equal_outcomes(session: "SparkSession", folder: Path) -> None:
     assert sorted(written.to_pylist(), key=repr) == sorted(tables.whatif.to_pylist(), key=repr)
     size = left._frame.selectExpr("sum(length(content))").toArrow().to_pylist()[0].popitem()[1]
     assert size > MOST_COLLECTED_BYTES
+
+
+def require_equal_advice(session: "SparkSession", folder: Path) -> None:
+    """Compare a recommendation and a validation of which executors keep what the driver could not collect."""
+    plan = RecommendPlan(scope=DefaultScope.PAIR, tolerance=Tolerance(fetch_floor=0.0), explained="user-0/client-0")
+    validated = ValidatePlan(quotas=TIGHTER)
+    found = []
+    for engine in (Engine.LOCAL, Engine.SPARK):
+        request = EventsRequest(
+            data=str(folder / "many"), spark=SparkSettings(log_file=folder / "spark.log"), engine=engine
+        )
+        watcher = EventsWatcher(progress=ignore_progress, chosen=lambda _: None)
+        with open_events(request, watcher) as events:
+            events._session = session
+            advised, checked = recommend(events, plan, step=lambda _: None), validate(events, validated)
+        explained = next(each for each in advised.advices[0].demands if plan.name_of(each) == plan.explained)
+        what_ifs = [what_if(each) for each in advised.advices]
+        found.append((recommendation_rows("", advised.advices, plan.scope), explained, what_ifs, checked.buckets))
+    for local, on_spark in zip(*found, strict=True):
+        assert local == on_spark
+    rows, explained, _, buckets = found[0]
+    assert len(explained.brokers[0].trials) > 24
+    assert len(rows) > 10
+    assert any(each.throttle is not None and each.throttle.low_ms for each in buckets)

@@ -151,9 +151,15 @@ class AdviceOptions:
     )
 
     def request(
-        self, events: EventsRequest, windows: WindowOptions, *, file: Path | None = None, tables: str | None = None
+        self,
+        events: EventsRequest,
+        windows: WindowOptions,
+        *,
+        file: Path | None = None,
+        tables: str | None = None,
+        explained: str | None = None,
     ) -> RecommendRequest:
-        """Return what to recommend quotas from, and where to write them and their table, if anywhere.
+        """Return what to recommend quotas from, where to write them and their table, and whom to explain, if any.
 
         Raises:
             UsageError: A share, figure or window is out of range, or the file of capacities is invalid.
@@ -175,6 +181,7 @@ class AdviceOptions:
             capacities=None if self.capacity is None else read_capacities(self.capacity),
             window=settings.client,
             controller_window=settings.controller,
+            explained=explained,
         )
         return RecommendRequest(events=events, plan=plan, file=file, tables=tables)
 

@@ -46,7 +46,9 @@ def recommend(
     time, than is tolerated. Every value is per broker, from each client's busiest one. --file writes what apply reads.
     """
     require_libraries()
-    request = advice.request(engine.events(data), windows, file=wanted.file, tables=wanted.out)
+    request = advice.request(
+        engine.events(data), windows, file=wanted.file, tables=wanted.out, explained=wanted.explain
+    )
     with job_watcher() as watcher:
         result = run_recommend(request, watcher, step=partial(show_stage, watcher))
     if wanted.explain is None:

@@ -65,7 +65,8 @@ def recommend_from(events: OpenEvents, request: RecommendRequest, *, step: Calla
             f"not enough data for a file of quotas: {seconds:,} s are recorded, {least_s:,} s are wanted",
             hint=f"record for longer; or --min-recorded {seconds}s, or no --file to see what there is",
         )
-    found = job.recommend(events, request.plan, step=step)
+    with events.errors("summing up what was tried"):
+        found = job.recommend(events, request.plan, step=step)
     text = job.recommended_file(found, events.recorded)
     if request.file is not None:
         save_text(request.file, [text])

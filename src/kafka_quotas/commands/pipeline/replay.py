@@ -48,7 +48,7 @@ def replay(request: ReplayRequest, watcher: EventsWatcher) -> ReplayResult:
         from kafka_quotas.pipeline.replay import job  # noqa: PLC0415 - loads the kernels
         from kafka_quotas.pipeline.tables.arrow import write_tables  # noqa: PLC0415 - loads Arrow
 
-        entities, outcomes = job.replay_leaving(events, request.plan)
+        entities, outcomes = job.replay(events, request.plan)
         with events.errors("ranking what was replayed"):
             rows, throttled = outcomes.counts()
             ranked = outcomes.ranked(request.limit)

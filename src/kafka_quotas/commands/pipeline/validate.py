@@ -28,5 +28,6 @@ def validate(request: EventsRequest, plan: ValidatePlan, watcher: EventsWatcher)
     with open_events(request, watcher) as events:
         from kafka_quotas.pipeline.validate import job  # noqa: PLC0415 - loads the kernels
 
-        found = job.validate(events, plan)
+        with events.errors("summing up what was compared"):
+            found = job.validate(events, plan)
     return ValidationResult(events=events.recorded, validation=found)

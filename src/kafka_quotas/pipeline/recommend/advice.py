@@ -105,6 +105,8 @@ class RecommendPlan:
     """Days for which the quotas are to suffice as usage grows, from 0."""
     min_recorded_s: int = 86_400
     """Seconds below which a recording is not enough to set quotas from."""
+    explained: str | None = None
+    """A client of which all that is tried is wanted, by name as `scope` has it, None for none."""
     window: QuotaWindow = DEFAULT_WINDOW
     controller_window: QuotaWindow = DEFAULT_WINDOW
 
@@ -179,6 +181,8 @@ class Advice:
     """The default before headroom, its lower bound and rounding up."""
     wanted_default: float
     """The default before it was cut to a share of a broker's capacity."""
+    largest_tolerated_share: float = 0.0
+    """Largest share of active time that the default throttles, over clients without an override; 0 before a replay."""
     loads: tuple[BrokerLoad, ...] = ()
 
     @property
@@ -192,11 +196,6 @@ class Advice:
         """The clients under the default, the least needy first."""
         own = {id(each.demand) for each in self.overrides}
         return tuple(each for each in self.demands if id(each) not in own)
-
-    @property
-    def largest_tolerated_share(self) -> float:
-        """The largest share of active time that the default throttles, over clients without an override."""
-        return max((each.throttled_share(self.default) for each in self.without_override), default=0.0)
 
     @property
     def is_cut(self) -> bool:

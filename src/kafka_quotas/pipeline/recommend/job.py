@@ -1,10 +1,12 @@
 """The recommendation from recorded events: usage, two sweeps of limits, advice, and its replay.
 
-Every step is a job of its own, `usage` or `replay`, over the same open events.
+Every step is a job of its own, `usage` or `replay`, over the same open events. What was tried stays where the jobs ran:
+of each client only the trials that decide come here, and all trials of the few that are shown.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quotas.quota_manager import QuotaType
@@ -12,15 +14,31 @@ from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.runner import OpenEvents, RecordedEvents
 from kafka_quotas.pipeline.recommend.advice import Advice, RecommendPlan, Supply, advise
 from kafka_quotas.pipeline.recommend.demand import Demand
-from kafka_quotas.pipeline.recommend.observed import demands_of, replication_of, throttled_shares, with_trials
+from kafka_quotas.pipeline.recommend.observed import (
+    Replayed,
+    demands_of,
+    replication_of,
+    throttled_shares,
+    with_all_trials,
+    with_deciding_trials,
+)
 from kafka_quotas.pipeline.recommend.quota_file import recommended_limits, recommended_text
-from kafka_quotas.pipeline.recommend.trials import RECOMMENDED, finer_limits, first_limits, sweep, unlimited_clients
+from kafka_quotas.pipeline.recommend.trials import (
+    RECOMMENDED,
+    defaults,
+    finer_limits,
+    first_limits,
+    sweep,
+    unlimited_clients,
+)
 from kafka_quotas.pipeline.replay.job import replay
 from kafka_quotas.pipeline.replay.task import Model, ReplayPlan
 from kafka_quotas.pipeline.usage.job import UsageTables, usage
 from kafka_quotas.pipeline.usage.task import UsagePlan
 
 Demands = tuple[Demand, ...]
+NEEDIEST_SHOWN: Final = 4
+"""Clients of each quota type that a report shows with all that was tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +84,15 @@ def recommend(events: OpenEvents, plan: RecommendPlan, *, step: Callable[[str], 
     supply = _supply(plan, demands, replication_of(observed, cluster=cluster, seconds=seconds))
     step("a sweep over all limits")
     limits = first_limits(demands)
-    demands = _tried(events, plan, cluster, demands, limits)
+    sweeps = [_tried(events, plan, limits)]
+    share = plan.tolerance.time_share
+    demands = with_deciding_trials(demands, sweeps[0], cluster=cluster, tolerated_share=share)
     step("a sweep around the default")
     lowest = {each.quota_type: each.lowest_default for each in _advices(demands, plan, supply)}
-    demands = _tried(events, plan, cluster, demands, finer_limits(limits, lowest))
+    sweeps.append(_tried(events, plan, finer_limits(limits, lowest)))
+    demands = with_deciding_trials(demands, sweeps[1], cluster=cluster, tolerated_share=share)
+    for each in sweeps:
+        demands = with_all_trials(demands, each, cluster=cluster, chosen=_shown(demands, plan))
     step("a replay of the recommendation")
     unverified = Recommendation(
         plan=plan, cluster=cluster, observed=observed, advices=_advices(demands, plan, supply), exceeding=()
@@ -104,10 +127,18 @@ def _cluster(named: str | None, known: Sequence[str]) -> str:
     return named or known[0]
 
 
-def _tried(
-    events: OpenEvents, plan: RecommendPlan, cluster: str, demands: Demands, limits: Mapping[QuotaType, Sequence[float]]
-) -> Demands:
-    return with_trials(demands, replay(events, _replay_plan(plan, sweep(plan.scope, limits))), cluster=cluster)
+def _tried(events: OpenEvents, plan: RecommendPlan, limits: Mapping[QuotaType, Sequence[float]]) -> Replayed:
+    return replay(events, _replay_plan(plan, sweep(plan.scope, limits)))
+
+
+def _shown(demands: Demands, plan: RecommendPlan) -> list[Demand]:
+    """Return the clients that are shown with all that was tried: the neediest, and the one to explain."""
+    share = plan.tolerance.time_share
+    ranked = sorted(demands, key=lambda each: (each.needed(share), each.user or "", each.client_id or ""))
+    found = [each for each in demands if plan.name_of(each) == plan.explained]
+    for kind in RECOMMENDED:
+        found += [each for each in ranked if each.quota_type is kind][-NEEDIEST_SHOWN:]
+    return found
 
 
 def _replay_plan(plan: RecommendPlan, proposals: tuple[Proposal, ...]) -> ReplayPlan:
@@ -137,22 +168,34 @@ def _advices(demands: Demands, plan: RecommendPlan, supply: Supply) -> tuple[Adv
 
 
 def _verified(events: OpenEvents, found: Recommendation) -> Recommendation:
-    """Replay the whole recommendation and put the resulting shares into it."""
+    """Replay the whole recommendation, and its defaults alone, and put the resulting shares into it."""
     if not found.advices:
         return found
     plan = found.plan
     proposal = Proposal(name="recommended", entries=tuple(recommended_limits(found.advices, plan.scope).items()))
-    tables = replay(events, _replay_plan(plan, (proposal,)))
+    alone = defaults("defaults", plan.scope, {each.quota_type: each.default for each in found.advices})
+    replayed = replay(events, _replay_plan(plan, (proposal, alone)))
     demands = [demand for advice in found.advices for demand in advice.demands]
-    shares = throttled_shares(demands, tables, cluster=found.cluster)
-    replayed = tuple(
-        replace(
-            advice, overrides=tuple(replace(each, throttled_share=shares[id(each.demand)]) for each in advice.overrides)
-        )
-        for advice in found.advices
-    )
+    by_proposal = throttled_shares(demands, replayed, cluster=found.cluster)
+    shares, at_default = by_proposal[proposal.name], by_proposal[alone.name]
     paying = {id(each) for advice in found.advices for each in advice.demands if advice.pays(each)}
     exceeding = tuple(
-        each for each in demands if shares[id(each)] > plan.tolerance.time_share and id(each) not in paying
+        each for each in demands if shares.get(id(each), 0.0) > plan.tolerance.time_share and id(each) not in paying
     )
-    return replace(found, advices=replayed, exceeding=exceeding)
+    return replace(
+        found, advices=tuple(_with_shares(each, shares, at_default) for each in found.advices), exceeding=exceeding
+    )
+
+
+def _with_shares(advice: Advice, shares: Mapping[int, float], at_default: Mapping[int, float]) -> Advice:
+    """Return the advice with the shares of active time that it throttles, and that its default alone does."""
+    overrides = tuple(
+        replace(
+            each,
+            throttled_share=shares.get(id(each.demand), 0.0),
+            throttled_share_at_default=at_default.get(id(each.demand), 0.0),
+        )
+        for each in advice.overrides
+    )
+    largest = max((shares.get(id(each), 0.0) for each in advice.without_override), default=0.0)
+    return replace(advice, overrides=overrides, largest_tolerated_share=largest)

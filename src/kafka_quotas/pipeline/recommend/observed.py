@@ -6,20 +6,23 @@ it waits them out, by its active seconds.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+import pyarrow as pa
+
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand, ImpliedDemand, Trial
-from kafka_quotas.pipeline.replay.job import ReplayTables
-from kafka_quotas.pipeline.replay.task import Model
+from kafka_quotas.pipeline.replay.outcomes import ReplayOutcomes
 from kafka_quotas.pipeline.usage.job import UsageTables
 
 _NAME: Final = ("cluster", "quota_type", "user", "client_id")
 _FETCHER: Final = re.compile(r"broker-(\d{1,9})-fetcher-\d+")
 """The client-id of a follower's fetcher (`BrokerBlockingSender`, Kafka 4.0)."""
 Name = tuple[str, str, str | None, str | None]
+Replayed = tuple[pa.Table, ReplayOutcomes]
+"""The entities of a replay in the closed model, and its outcomes where they are."""
 
 
 def demands_of(tables: UsageTables, *, cluster: str, seconds: int) -> tuple[Demand, ...]:
@@ -73,9 +76,36 @@ def replication_of(tables: UsageTables, *, cluster: str, seconds: int) -> dict[i
     return dict(found)
 
 
-def with_trials(demands: Iterable[Demand], tables: ReplayTables, *, cluster: str) -> tuple[Demand, ...]:
-    """Add the effect of replayed limits to the trials of the demands."""
-    found = _trials(tables, cluster)
+def with_deciding_trials(
+    demands: Iterable[Demand], replayed: Replayed, *, cluster: str, tolerated_share: float
+) -> tuple[Demand, ...]:
+    """Add the trials of a sweep that decide what each client needs, at most two for each of its brokers."""
+    entities, outcomes = replayed
+    demands = tuple(demands)
+    active_s = {(_key(demand, cluster), each.broker_id): each.active_s for demand in demands for each in demand.brokers}
+    named = {place: name for place, name in _names(entities, cluster).items() if name in active_s}
+    columns = [pa.array(named, pa.int32()), pa.array([active_s[name] for name in named.values()], pa.int64())]
+    known = pa.table(columns, names=["entity_id", "active_s"])
+    return _with_trials(demands, outcomes.deciding(known, tolerated_share=tolerated_share), named, cluster)
+
+
+def with_all_trials(
+    demands: Iterable[Demand], replayed: Replayed, *, cluster: str, chosen: Iterable[Demand]
+) -> tuple[Demand, ...]:
+    """Add all trials of a sweep to those of the chosen clients."""
+    entities, outcomes = replayed
+    keys = {_key(demand, cluster) for demand in chosen}
+    named = {place: name for place, name in _names(entities, cluster).items() if name[0] in keys}
+    return _with_trials(tuple(demands), outcomes.of(list(named)), named, cluster)
+
+
+def _with_trials(
+    demands: tuple[Demand, ...], rows: pa.Table, named: Mapping[int, tuple[Name, int]], cluster: str
+) -> tuple[Demand, ...]:
+    found: dict[tuple[Name, int], list[tuple[float, int]]] = defaultdict(list)
+    columns = rows.select(["entity_id", "quota", "throttle_ms"]).to_pydict()
+    for entity_id, quota, throttle_ms in zip(*columns.values(), strict=True):
+        found[named[entity_id]].append((quota, throttle_ms))
     return tuple(
         replace(
             demand,
@@ -88,35 +118,34 @@ def with_trials(demands: Iterable[Demand], tables: ReplayTables, *, cluster: str
     )
 
 
-def throttled_shares(demands: Iterable[Demand], tables: ReplayTables, *, cluster: str) -> dict[int, float]:
+def throttled_shares(demands: Iterable[Demand], replayed: Replayed, *, cluster: str) -> dict[str, dict[int, float]]:
     """Return the share of its active time for which each client is throttled at its worst broker.
 
-    The tables are those of a replay of one proposal.
-
     Returns:
-        Shares from 0 to 1, by `id` of the demand.
+        Shares above 0 to 1, by proposal and by `id` of the demand, without clients that are never throttled.
     """
-    found = _trials(tables, cluster)
-    return {
-        id(demand): max(
-            min(throttle_ms / 1000 / each.active_s, 1.0)
-            for each in demand.brokers
-            for _, throttle_ms in found.get((_key(demand, cluster), each.broker_id), [(0.0, 0)])
-        )
+    entities, outcomes = replayed
+    named = _names(entities, cluster)
+    active_s = {
+        (_key(demand, cluster), each.broker_id): (id(demand), each.active_s)
         for demand in demands
+        for each in demand.brokers
     }
-
-
-def _trials(tables: ReplayTables, cluster: str) -> dict[tuple[Name, int], list[tuple[float, int]]]:
-    """Return limit and throttle time in ms, by client and broker."""
-    entities = {row["entity_id"]: row for row in tables.entities.to_pylist() if row["cluster"] == cluster}
-    found: dict[tuple[Name, int], list[tuple[float, int]]] = defaultdict(list)
-    columns = tables.whatif.select(["entity_id", "model", "quota", "throttle_ms"]).to_pydict()
-    for entity_id, model, quota, throttle_ms in zip(*columns.values(), strict=True):
-        if model == Model.CLOSED and quota is not None and entity_id in entities:
-            row = entities[entity_id]
-            found[_name(row), row["broker_id"]].append((quota, throttle_ms))
+    found: dict[str, dict[int, float]] = defaultdict(dict)
+    columns = outcomes.held().select(["scenario", "entity_id", "throttle_ms"]).to_pydict()
+    for proposal, entity_id, throttle_ms in zip(*columns.values(), strict=True):
+        if (name := named.get(entity_id)) in active_s:
+            number, seconds = active_s[name]
+            share = min(throttle_ms / 1000 / seconds, 1.0)
+            found[proposal][number] = max(found[proposal].get(number, 0.0), share)
     return found
+
+
+def _names(entities: pa.Table, cluster: str) -> dict[int, tuple[Name, int]]:
+    """Return the client and broker of each entity of a cluster."""
+    return {
+        row["entity_id"]: (_name(row), row["broker_id"]) for row in entities.to_pylist() if row["cluster"] == cluster
+    }
 
 
 def _merged(demand: BrokerDemand, tried: Iterable[tuple[float, int]]) -> tuple[Trial, ...]:

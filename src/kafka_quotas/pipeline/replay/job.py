@@ -31,15 +31,13 @@ class ReplayTables:
     """Table `throttle_spans`, empty unless the plan asks for it."""
 
 
-def replay(events: OpenEvents, plan: ReplayPlan) -> ReplayTables:
-    """Replay open events under every proposal of a plan, with the errors of `OpenEvents.run`."""
-    return replay_tables(events.run(replay_job(plan)), plan)
+def replay(events: OpenEvents, plan: ReplayPlan) -> tuple[pa.Table, ReplayOutcomes]:
+    """Replay open events under every proposal of a plan, and return the entities and the outcomes.
 
+    The outcomes are where the engine has them: with Spark's executors, as long as the events are open, or here.
 
-def replay_leaving(events: OpenEvents, plan: ReplayPlan) -> tuple[pa.Table, ReplayOutcomes]:
-    """Replay as `replay` does, and return the entities and the rows where the engine has them.
-
-    The rows may lie with Spark's executors, as long as the events are open.
+    Raises:
+        KafkaQuotasError: A file can't be read, or Spark does not start or fails.
     """
     tasks, left = events.run_leaving(replay_job(plan), (OUTCOMES, THROTTLE_SPANS.name))
     if left is not None:

@@ -7,6 +7,7 @@ writes them.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from kafka_quotas.pipeline.tables.arrow import compute as pc
@@ -15,7 +16,6 @@ from kafka_quotas.pipeline.tables.schemas import THROTTLE_SPANS, WHATIF
 from kafka_quotas.pipeline.tables.table import TableSchema
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 OUTCOMES: Final = "outcomes"
 """What tasks call the rows of `whatif`."""
+_HELD: Final = ("scenario", "entity_id", "throttled_n", "throttle_ms")
+_TRIAL: Final = ("entity_id", "quota", "throttle_ms")
 
 
 class ReplayOutcomes(Protocol):
@@ -34,6 +36,22 @@ class ReplayOutcomes(Protocol):
 
     def ranked(self, limit: int | None) -> pa.Table:
         """Return the first rows of `whatif` by proposal and model, those throttled longest first."""
+
+    def held(self) -> pa.Table:
+        """Return the rows of `whatif` with a throttle time, in the columns of `_HELD`."""
+
+    def of(self, entity_ids: Sequence[int]) -> pa.Table:
+        """Return the limited rows of some entities, in the columns of `_TRIAL`."""
+
+    def deciding(self, active_s: pa.Table, *, tolerated_share: float) -> pa.Table:
+        """Return the limits of a sweep that decide what each entity needs, in the columns of `_TRIAL`.
+
+        They are the highest limit that holds it back for longer than tolerated, if any does, and the next one above.
+
+        Args:
+            active_s: Columns `entity_id` and `active_s`, the seconds with traffic; other entities are left out.
+            tolerated_share: Tolerated share of the active time, 0 to 1.
+        """
 
     def write(self, out: str, *, has_spans: bool) -> None:
         """Write the tables below a path or URL, in place of earlier ones.
@@ -67,6 +85,28 @@ class LocalOutcomes:
         )
         return found.select(self._whatif.column_names).slice(0, limit)
 
+    def held(self) -> pa.Table:
+        """Filter the rows."""
+        return self._whatif.filter(pc.greater(self._whatif["throttled_n"], 0)).select(list(_HELD))
+
+    def of(self, entity_ids: Sequence[int]) -> pa.Table:
+        """Filter the rows."""
+        own = pc.is_in(self._whatif["entity_id"], pa.array(entity_ids, pa.int32()))
+        return self._whatif.filter(pc.and_(own, pc.is_valid(self._whatif["quota"]))).select(list(_TRIAL))
+
+    def deciding(self, active_s: pa.Table, *, tolerated_share: float) -> pa.Table:
+        """Compare the rows of each entity, by limit."""
+        rows = self._whatif.select(list(_TRIAL)).join(active_s, "entity_id", join_type="inner")
+        rows = rows.filter(pc.is_valid(rows["quota"])).sort_by([("entity_id", "ascending"), ("quota", "ascending")])
+        if not rows.num_rows:
+            return rows.select(list(_TRIAL))
+        _, starts = np.unique(rows["entity_id"].to_numpy(), return_index=True)
+        is_held = rows["throttle_ms"].to_numpy() / 1000 / rows["active_s"].to_numpy() > tolerated_share
+        highest = np.maximum.reduceat(np.where(is_held, np.arange(is_held.size), 0), starts)
+        firsts, ends = np.maximum(highest, starts), np.append(starts[1:], is_held.size)
+        above = firsts[firsts + 1 < ends] + 1
+        return rows.take(pa.array(np.concatenate([firsts, above]))).select(list(_TRIAL))
+
     def write(self, out: str, *, has_spans: bool) -> None:
         """Write the rows from this process."""
         spans = {THROTTLE_SPANS.name: self._spans} if has_spans else {}
@@ -98,6 +138,32 @@ class SparkOutcomes:
         rows = self._frame(OUTCOMES, WHATIF).orderBy(*order)
         found = (rows if limit is None else rows.limit(limit)).select(*WHATIF.column_names)
         return found.toArrow().cast(WHATIF.arrow_schema())
+
+    def held(self) -> pa.Table:
+        """Filter the rows on the executors."""
+        return self._frame(OUTCOMES, WHATIF).where("throttled_n > 0").select(*_HELD).toArrow()
+
+    def of(self, entity_ids: Sequence[int]) -> pa.Table:
+        """Filter the rows on the executors."""
+        from pyspark.sql import functions  # noqa: PLC0415 - as above
+
+        is_own = functions.col("entity_id").isin(list(entity_ids))
+        return self._frame(OUTCOMES, WHATIF).where(is_own).where("quota is not null").select(*_TRIAL).toArrow()
+
+    def deciding(self, active_s: pa.Table, *, tolerated_share: float) -> pa.Table:
+        """Compare the rows of each entity on the executors."""
+        from pyspark.sql import Window, functions  # noqa: PLC0415 - as above
+
+        rows = self._frame(OUTCOMES, WHATIF).where("quota is not null").select(*_TRIAL)
+        known = functions.broadcast(rows.sparkSession.createDataFrame(active_s))
+        held_share = functions.col("throttle_ms") / 1000 / functions.col("active_s")
+        own = Window.partitionBy("entity_id")
+        highest = functions.max(functions.when(held_share > tolerated_share, functions.col("quota"))).over(own)
+        number = functions.row_number().over(own.orderBy("quota"))
+        above = (
+            rows.join(known, "entity_id").withColumn("highest", highest).where("highest is null or quota >= highest")
+        )
+        return above.withColumn("number", number).where("number <= 2").select(*_TRIAL).toArrow()
 
     def write(self, out: str, *, has_spans: bool) -> None:
         """Let the executors write the rows, each range of entities in a file of its own."""

@@ -4,12 +4,11 @@ The neediest clients have curves of their own.
 """
 
 from dataclasses import dataclass
-from typing import Final
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.recommend.advice import Advice
+from kafka_quotas.pipeline.recommend.job import NEEDIEST_SHOWN
 
-_SHOWN_CLIENTS: Final = 4
 Points = tuple[tuple[float, float], ...]
 
 
@@ -56,6 +55,6 @@ def what_if(advice: Advice) -> WhatIf:
                 client_id=each.client_id,
                 points=tuple((limit, each.throttled_share(limit)) for limit in limits),
             )
-            for each in demands[: -_SHOWN_CLIENTS - 1 : -1]
+            for each in demands[: -NEEDIEST_SHOWN - 1 : -1]
         ),
     )

@@ -17,7 +17,8 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.entities import NAMES
 from kafka_quotas.pipeline.engine.runner import OpenEvents
-from kafka_quotas.pipeline.replay.job import ReplayTables, replay
+from kafka_quotas.pipeline.replay.job import replay
+from kafka_quotas.pipeline.replay.outcomes import ReplayOutcomes
 from kafka_quotas.pipeline.replay.task import Model, ReplayPlan
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.schemas import METRICS
@@ -95,13 +96,13 @@ def validate(events: OpenEvents, plan: ValidatePlan) -> Validation:
     """
     seconds, scrapes = events.recorded.seconds, scraped_rates(events.read(METRICS, columns=[*_SCRAPED, "metric"]))
     used = usage(events, UsagePlan(quotas=plan.quotas, seconds=seconds, window=plan.window))
-    replayed = replay(
+    entities, outcomes = replay(
         events,
         ReplayPlan(
             proposals=(plan.quotas,), models=(Model.OPEN,), window=plan.window, controller_window=plan.controller_window
         ),
     )
-    simulated = _simulated(replayed)
+    simulated = _simulated(entities, outcomes)
     rates = rate_checks(scrapes, used, plan.window)
     rows = _rows(used)
     shared = SharedRequests({_name(row): _at_most(row, simulated) for row in rows if row["quota"] is not None})
@@ -175,9 +176,10 @@ def _observed(totals: pa.Table) -> dict[int, Throttled]:
     }
 
 
-def _simulated(tables: ReplayTables) -> dict[Bucket, Throttled]:
-    names = [_name(row) for row in tables.entities.to_pylist()]
-    columns = tables.whatif.select(["entity_id", "throttled_n", "throttle_ms"]).to_pydict()
+def _simulated(entities: pa.Table, outcomes: ReplayOutcomes) -> dict[Bucket, Throttled]:
+    """Return the throttling in the replay by bucket, without buckets that it never throttles."""
+    names = [_name(row) for row in entities.to_pylist()]
+    columns = outcomes.held().select(["entity_id", "throttled_n", "throttle_ms"]).to_pydict()
     return {
         names[entity_id]: Throttled(requests=requests, total_ms=total_ms)
         for entity_id, requests, total_ms in zip(*columns.values(), strict=True)
