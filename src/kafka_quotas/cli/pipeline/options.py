@@ -159,7 +159,7 @@ class AdviceOptions:
         tables: str | None = None,
         explained: str | None = None,
     ) -> RecommendRequest:
-        """Return what to recommend quotas from, where to write them and their table, and whom to explain, if any.
+        """Return what to recommend quotas from, where to write them, and whom to explain.
 
         Raises:
             UsageError: A share, figure or window is out of range, or the file of capacities is invalid.
