@@ -39,6 +39,7 @@ from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.fleet.report import name_hash
 from kafka_quotas.enforcement.fleet.sharing import ADJUST_MS, Sharing, SharingSettings
+from kafka_quotas.enforcement.fleet.usage import SharedBucket
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 
 WINDOW: Final = QuotaWindow()
@@ -78,6 +79,15 @@ class Process:
     def ignore(self, event: LogEvent) -> None:
         """Read no log."""
 
+    def serving(self, client: int) -> ClientQuotaManager:
+        """Return what a client's requests are charged to."""
+        del client
+        return self.manager
+
+    def shared(self, bucket: QuotaBucket) -> SharedBucket:
+        """Return a bucket as the fleet has it."""
+        return bucket
+
     def scan(self, now_ms: int) -> None:
         """Offer the buckets as the daemon does, and have the idle ones use this member's share alone."""
         for slice_ in self.pool.walk():
@@ -86,7 +96,7 @@ class Process:
                     bucket.recorded_ms is not None
                     and now_ms - bucket.recorded_ms <= 2 * self.sharing.settings.interval_ms
                 ):
-                    self.sharing.offer(name_hash(str(bucket.name)), bucket, now_ms)
+                    self.sharing.offer(name_hash(str(bucket.name)), self.shared(bucket), now_ms)
 
     def adjust(self, now_ms: int) -> None:
         if self.way is Way.FLEET:
@@ -99,12 +109,12 @@ class Process:
             self.sharing.receive(data, position, now_ms)
 
     def report(self, now_ms: int) -> bytes:
-        waiting: Counter[QuotaBucket] = Counter()
+        waiting: Counter[SharedBucket] = Counter()
         for name, until_ms in self.muted.values():
             if until_ms > now_ms:
                 bucket = self.manager.resolve("ANONYMOUS", name)[0]
                 assert bucket is not None
-                waiting[bucket] += 1
+                waiting[self.shared(bucket)] += 1
         return self.sharing.report(now_ms, waiting)
 
 
@@ -173,7 +183,8 @@ class Simulation:
             else:
                 return
             process = self.home(client, now_ms)
-            throttle_ms = process.manager.limiter("ANONYMOUS", client.name).record(client.request, now_ms)
+            limiter = process.serving(number).limiter("ANONYMOUS", client.name)
+            throttle_ms = limiter.record(client.request, now_ms)
             process.muted[number] = (client.name, now_ms + throttle_ms)
             if client.name == "app":
                 self.outcome.add(number, client.request, since_ms, counted_ms)

@@ -88,12 +88,6 @@ class DaemonOptions:
             unknown_apis=self.limits.unknown_apis,
         )
         files = self.listeners.files(self.bootstrap, upstreams)
-        fleet = self.fleet.settings()
-        if fleet is not None and self.operation.workers > 1:
-            raise UsageError(
-                "--workers and --fleet can't be used together: each shares the limits in a way of its own",
-                hint="run as many daemons of one process as there are cores, all in the fleet",
-            )
         return DaemonSettings(
             listeners=all_listeners(files),
             listener_files=files,
@@ -114,7 +108,7 @@ class DaemonOptions:
             connect_timeout_s=self.timeouts.connect_timeout,
             drain_timeout_s=self.timeouts.drain_timeout,
             event_log=self.event_log.settings(servers),
-            fleet=fleet,
+            fleet=self.fleet.settings(),
             workers=self.operation.workers,
             takes_over=takes_over,
         )

@@ -49,12 +49,13 @@ class Limiter:
     **Source:** `ClientQuotaManager.ClientSensors` of Kafka 4.0.
     """
 
-    __slots__ = ("_bucket", "_generation", "_limits", "_manager", "_match", "client_id", "user")
+    __slots__ = ("_bucket", "_generation", "_limits", "_match", "client_id", "manager", "user")
 
     def __init__(self, manager: "ClientQuotaManager", user: str, client_id: str) -> None:
         self.user = user
         self.client_id = client_id
-        self._manager = manager
+        self.manager = manager
+        """The manager of the client's bucket."""
         self._limits = manager.limits
         self._generation = NEVER
         self._bucket: QuotaBucket | None = None
@@ -85,16 +86,16 @@ class Limiter:
 
     def throttled(self, throttle_ms: int, now_ms: int) -> None:
         """Add a throttle time of the client to the average that its bucket reports."""
-        self._manager.throttled(self.user, self.client_id, throttle_ms, now_ms)
+        self.manager.throttled(self.user, self.client_id, throttle_ms, now_ms)
 
     def mutation_quota(self, *, strict: bool) -> MutationQuota:
         """Return the quota for one request that creates, grows or deletes topics, by a manager of mutations."""
-        return self._manager.mutation_quota(self.user, self.client_id, strict=strict)
+        return self.manager.mutation_quota(self.user, self.client_id, strict=strict)
 
     @property
     def quota_type(self) -> QuotaType:
         """The kind of quota."""
-        return self._manager.quota_type
+        return self.manager.quota_type
 
     @property
     def bound(self) -> float | None:
@@ -117,7 +118,7 @@ class Limiter:
     @property
     def max_value_in_window(self) -> float | None:
         """The most that fits into the whole windows without a violation, or None if it is unlimited."""
-        return self._manager.max_value(self.bound)
+        return self.manager.max_value(self.bound)
 
     def would_throttle_ms(self, value: float, now_ms: int) -> int:
         """Return the throttle time in ms that recording a value would give, without recording it."""
@@ -141,9 +142,9 @@ class Limiter:
             if (
                 bucket is None
                 or limits.changed_since(self._generation, self.user, self.client_id)
-                or not self._manager.keeps(bucket)
+                or not self.manager.keeps(bucket)
             ):
-                self._bucket, self._match = self._manager.resolve(self.user, self.client_id)
+                self._bucket, self._match = self.manager.resolve(self.user, self.client_id)
             self._generation = limits.generation
         return self._bucket
 

@@ -7,7 +7,7 @@ once. SIGHUP reads the store and the files of quotas anew. A successor (`upgrade
 import asyncio
 import contextlib
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from resource import RLIMIT_NOFILE, getrlimit
@@ -22,9 +22,10 @@ from kafka_quotas.enforcement.control.handler import ControlHandler
 from kafka_quotas.enforcement.daemon.endpoints import Endpoints
 from kafka_quotas.enforcement.daemon.operator_view import OperatorView
 from kafka_quotas.enforcement.daemon.start_log import log_listening, log_reaching, log_rules
-from kafka_quotas.enforcement.event_log.writer import EventLogWriter
+from kafka_quotas.enforcement.event_log.writer import EventLogWriter, start_event_log
 from kafka_quotas.enforcement.fleet.daemon_buckets import DaemonBuckets
-from kafka_quotas.enforcement.fleet.membership import FleetMembership
+from kafka_quotas.enforcement.fleet.membership import FleetMembership, waiting_clients
+from kafka_quotas.enforcement.fleet.usage import SharedBucket
 from kafka_quotas.enforcement.monitoring.daemon_view import Pages
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, connections_for
@@ -126,7 +127,10 @@ class Daemon:
         self._fleet: FleetMembership | None = None
         self._snapshotter: StateSnapshotter | None = None
         self._endpoints = Endpoints(settings, self._content, pages, notify=self._notify)
-        self._workers = WorkerPool(settings, clock=self._clock, notify=self._notify) if settings.workers > 1 else None
+        self._workers: WorkerPool | None = None
+        if settings.workers > 1:
+            shared = SharedCharges(self._policy, self._topics.thresholds)
+            self._workers = WorkerPool(settings, shared, clock=self._clock, notify=self._notify)
 
     def _watcher_of(self, open_store: OpenStore) -> StoreWatcher:
         return StoreWatcher(
@@ -145,7 +149,9 @@ class Daemon:
             first = self._watcher.start()
             stack.callback(self._watcher.stop)
             self._apply(first)
-            events = self._open_event_log(stack)
+            events = start_event_log(self._settings.event_log, self._loop, self._notify)
+            if events is not None:
+                stack.callback(events.close)
             self._fleet = await self._join_fleet(stack)
             takeover = self._take_over(stack)
             sockets = InheritedSockets() if takeover is None else takeover.sockets
@@ -158,7 +164,7 @@ class Daemon:
             reporter = self._reporter(proxy, events)
             if self._workers is not None:
                 stack.push_async_callback(self._workers.close)
-                await self._workers.start(proxy, measured, SharedCharges(self._policy, self._topics.thresholds))
+                await self._workers.start(proxy, measured)
             self._listen_to_signals(stack)
             self._on_started()
             handover = self._handover(stack, proxy, measured)
@@ -245,31 +251,23 @@ class Daemon:
         settings = self._settings.fleet
         if settings is None:
             return None
+        carried = None if self._workers is None else self._workers.shared.carried
         fleet = FleetMembership(
             self._settings,
             settings,
-            DaemonBuckets(self._policy, self._connections, self._topics.thresholds),
-            pool=self._policy.pool,
+            DaemonBuckets(self._policy, self._connections, self._topics.thresholds, carried=carried),
             clock=self._clock,
             notify=self._notify,
-            throttled=lambda: () if self._proxy is None else self._proxy.throttled(),
+            waiting=self._waiting_clients,
         )
         stack.push_async_callback(fleet.close)
         await fleet.start()
         return fleet
 
-    def _open_event_log(self, stack: contextlib.AsyncExitStack) -> EventLogWriter | None:
-        if self._settings.event_log is None:
-            return None
-
-        def notify(event: LogEvent) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended, and the log with it
-                self._loop.call_soon_threadsafe(self._notify, event)
-
-        events = EventLogWriter(self._settings.event_log, notify=notify)
-        events.start()
-        stack.callback(events.close)
-        return events
+    def _waiting_clients(self, now_ms: int) -> Mapping[SharedBucket, int]:
+        if self._workers is not None:
+            return self._workers.waiting()
+        return {} if self._proxy is None else waiting_clients(self._proxy.throttled(), now_ms)
 
     def _reporter(self, proxy: ProxyServer, events: EventLogWriter | None) -> Reporter:
         return Reporter(

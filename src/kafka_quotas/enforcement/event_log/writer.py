@@ -7,6 +7,8 @@ object of JSON on one line, in ASCII; every line has every field, in one order.
 **Source:** `docs/reference/event-log.md`.
 """
 
+import asyncio
+import contextlib
 import json
 import threading
 from functools import lru_cache
@@ -150,3 +152,19 @@ class EventLogWriter:
             self._failing = True
             event = "event log can't be written; events are lost until it can"
             self._notify(LogEvent.failure(event, error, target=self.target))
+
+
+def start_event_log(
+    settings: EventLogSettings | None, loop: asyncio.AbstractEventLoop, notify: Notify
+) -> EventLogWriter | None:
+    """Start the writer of an event log whose troubles a loop logs, None where there is to be no event log."""
+    if settings is None:
+        return None
+
+    def notify_in_loop(event: LogEvent) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and the log with it
+            loop.call_soon_threadsafe(notify, event)
+
+    writer = EventLogWriter(settings, notify=notify_in_loop)
+    writer.start()
+    return writer

@@ -23,6 +23,8 @@ METER_S: Final = 60.0
 
 Offer: TypeAlias = Callable[[int, SharedBucket, int], None]
 """Shares a bucket of a number at a time, where that is worth it."""
+Carried: TypeAlias = Callable[[QuotaBucket, ClientQuotaManager], SharedBucket]
+"""Returns a bucket of a manager as one to which all processes of a daemon do what is done here, always the same one."""
 
 
 class MeterBucket:
@@ -69,11 +71,20 @@ class MeterBucket:
 class DaemonBuckets:
     """All buckets of one daemon, by the numbers that they have at every member."""
 
-    def __init__(self, quotas: QuotaRegistry, connections: ConnectionQuotas, thresholds: ThresholdRegistry) -> None:
+    def __init__(
+        self,
+        quotas: QuotaRegistry,
+        connections: ConnectionQuotas,
+        thresholds: ThresholdRegistry,
+        *,
+        carried: Carried | None = None,
+    ) -> None:
         self._quotas = quotas
+        self._carried = carried
+        self.pool = quotas.pool
         self._connections = connections
         self._thresholds = thresholds
-        self._walk = quotas.pool.walk()
+        self._walk = self.pool.walk()
         self._numbers: dict[QuotaBucket, int] = {}
         self._meters: dict[tuple[str, str], MeterBucket] = {}
 
@@ -88,28 +99,30 @@ class DaemonBuckets:
         for (node, topic), meter in self._active_meters():
             offer(name_hash(f"{node}\0threshold\0{topic}"), meter, now_ms)
 
-    def _recent(self, now_ms: int) -> Iterator[tuple[int, QuotaBucket]]:
+    def _recent(self, now_ms: int) -> Iterator[tuple[int, SharedBucket]]:
         sources = {
             manager: f"{name}\0{manager.quota_type.value}\0{mode.value}"
             for name, quotas in self._owners()
             for mode, manager in quotas.managers()
         }
-        if len(self._numbers) > 2 * len(self._quotas.pool) + 1000:
+        if len(self._numbers) > 2 * len(self.pool) + 1000:
             self._numbers.clear()
         slices = list(islice(self._walk, SLICES))
         if len(slices) < SLICES:
-            self._walk = self._quotas.pool.walk()
+            self._walk = self.pool.walk()
         for buckets in slices:
             for bucket, owner in buckets:
                 if bucket.recorded_ms is None or now_ms - bucket.recorded_ms > RECENT_MS:
                     continue
-                source = sources.get(cast("ClientQuotaManager", owner))
+                manager = cast("ClientQuotaManager", owner)
+                source = sources.get(manager)
                 if source is None:
                     continue
                 number = self._numbers.get(bucket)
                 if number is None:
                     number = self._numbers[bucket] = name_hash("\0".join((source, *bucket.name)))
-                yield number, owner.renewed(bucket)
+                owner.renewed(bucket)
+                yield number, bucket if self._carried is None else self._carried(bucket, manager)
 
     def _owners(self) -> Iterator[tuple[str, BrokerQuotas]]:
         yield CLUSTER, self._quotas.cluster

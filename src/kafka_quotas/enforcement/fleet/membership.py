@@ -9,10 +9,10 @@ import os
 import secrets
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
 
 from kafka_quotas.core.clock import Clock
-from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.enforcement.config.fleet_settings import FleetSettings
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.fleet.daemon_buckets import DaemonBuckets
@@ -23,7 +23,8 @@ from kafka_quotas.enforcement.session.session_state import ThrottledChannel
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 from kafka_quotas.enforcement.telemetry.status import FleetRow
 
-Channels = Callable[[], Iterable[ThrottledChannel]]
+Waiting: TypeAlias = Callable[[int], Mapping[SharedBucket, int]]
+"""Returns how many clients are throttled for each bucket at a time."""
 
 
 class FleetMembership:
@@ -35,10 +36,9 @@ class FleetMembership:
         fleet: FleetSettings,
         buckets: DaemonBuckets,
         *,
-        pool: BucketPool,
         clock: Clock,
         notify: Notify,
-        throttled: Channels,
+        waiting: Waiting,
     ) -> None:
         """Make a member, which joins with `start`.
 
@@ -46,17 +46,15 @@ class FleetMembership:
             settings: The daemon's settings.
             fleet: Those of its fleet.
             buckets: The daemon's buckets.
-            pool: The pool of the daemon's buckets.
             clock: The daemon's clock.
             notify: The daemon's log.
-            throttled: Returns the clients that are throttled at present.
+            waiting: Returns how many clients wait.
         """
         self._settings = fleet
         self._buckets = buckets
-        self._pool = pool
         self._clock = clock
         self._notify = notify
-        self._throttled = throttled
+        self._waiting = waiting
         rules = settings.rules
         sharing = SharingSettings(
             fleet=fleet.name,
@@ -102,7 +100,7 @@ class FleetMembership:
 
     def _step(self, now_ms: int) -> None:
         sharing = self.sharing
-        self._pool.idle_share = sharing.idle_share
+        self._buckets.pool.idle_share = sharing.idle_share
         self._buckets.offer(sharing.offer, now_ms)
         sharing.adjust(now_ms)
         if sharing.is_joined:
@@ -111,14 +109,6 @@ class FleetMembership:
         if now_ms - self._reported_ms >= sharing.settings.interval_ms - ADJUST_MS // 2:
             self._reported_ms = now_ms
             self._topic.publish(sharing.report(now_ms, self._waiting(now_ms)))
-
-    def _waiting(self, now_ms: int) -> Counter[SharedBucket]:
-        """Return how many clients are throttled for each bucket."""
-        waiting: Counter[SharedBucket] = Counter()
-        for channel in self._throttled():
-            if channel.until_ms > now_ms and (bucket := channel.limiter.state) is not None:
-                waiting[bucket] += 1
-        return waiting
 
     def _deliver(self, report: bytes, offset: int) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended
@@ -145,3 +135,12 @@ class FleetMembership:
             published_bytes=sharing.published_bytes,
             received_bytes=sharing.received_bytes,
         )
+
+
+def waiting_clients(channels: Iterable[ThrottledChannel], now_ms: int) -> Counter[SharedBucket]:
+    """Return how many clients are throttled for each bucket at a time."""
+    waiting: Counter[SharedBucket] = Counter()
+    for channel in channels:
+        if channel.until_ms > now_ms and (bucket := channel.limiter.state) is not None:
+            waiting[bucket] += 1
+    return waiting

@@ -8,12 +8,14 @@ after a pause, which doubles up to `LONGEST_PAUSE_S`; one that says nothing for 
 import asyncio
 import contextlib
 import itertools
+from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.fleet.usage import SharedBucket
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxy_server import MUTE_GRACE_S, ProxyServer
@@ -29,6 +31,7 @@ from kafka_quotas.enforcement.workers.channel import packed
 from kafka_quotas.enforcement.workers.merged_status import sum_of
 from kafka_quotas.enforcement.workers.protocol import (
     ChargesTaken,
+    ClientsWaiting,
     Closed,
     Drain,
     Drained,
@@ -47,7 +50,7 @@ from kafka_quotas.enforcement.workers.protocol import (
 )
 from kafka_quotas.enforcement.workers.shared_charges import SharedCharge, SharedCharges
 from kafka_quotas.enforcement.workers.worker import IDLE_TICK_S, TICK_S, TOTALS_S
-from kafka_quotas.enforcement.workers.worker_process import WorkerProcess, start_process
+from kafka_quotas.enforcement.workers.worker_process import WorkerProcess, start_process, worker_settings
 from kafka_quotas.system_clock import MonotonicClock
 
 START_S: Final = 120.0
@@ -67,12 +70,15 @@ LONGEST_PAUSE_S: Final = 30.0
 class WorkerPool:
     """The workers of one daemon."""
 
-    def __init__(self, settings: DaemonSettings, *, clock: MonotonicClock, notify: Notify) -> None:
+    def __init__(
+        self, settings: DaemonSettings, shared: SharedCharges, *, clock: MonotonicClock, notify: Notify
+    ) -> None:
         self._settings = settings
+        self.shared = shared
+        """The parent's charges."""
         self._clock = clock
         self._notify = notify
         self._proxy: ProxyServer | None = None
-        self._shared: SharedCharges | None = None
         self._measured: MeasuredState | None = None
         self._content: tuple[ChangedSnapshot, str] | None = None
         self._loop = asyncio.get_running_loop()
@@ -86,18 +92,18 @@ class WorkerPool:
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self, proxy: ProxyServer, measured: MeasuredState, shared: SharedCharges) -> None:
+    async def start(self, proxy: ProxyServer, measured: MeasuredState) -> None:
         """Start the workers and wait until all serve.
 
         Args:
             proxy: The parent's listeners.
             measured: What the parent has measured, which is all.
-            shared: The parent's charges.
 
         Raises:
             WorkerError: One of them ends, or takes too long.
         """
-        self._proxy, self._measured, self._shared = proxy, measured, shared
+        self._proxy, self._measured = proxy, measured
+        self.shared.begin()
         count = self._settings.workers
         for number in range(1, count + 1):
             self._spawn(number, starts=1)
@@ -165,6 +171,10 @@ class WorkerPool:
         if offered is not None:
             self.broadcast(offered)
 
+    def waiting(self) -> Counter[SharedBucket]:
+        """Return how many clients of all workers are throttled for each bucket."""
+        return self.shared.waiting_for(row for worker in self._workers.values() for row in worker.waiting)
+
     async def ask(self, of: WorkerReport | ClientChoice) -> list[object]:
         """Return the answers of those workers that answer in time."""
         number = next(self._requests)
@@ -214,6 +224,7 @@ class WorkerPool:
 
     def _spawn(self, number: int, *, starts: int) -> None:
         self._flush()  # what follows the first message must not be in it
+        self.shared.repeat_reservations()
         worker = start_process(
             self._loop,
             number,
@@ -245,8 +256,10 @@ class WorkerPool:
         match message:
             case ChargesTaken():
                 for _, charges in message.charges:
-                    self._record(charges)
+                    self.shared.record(charges, self._clock.now_ms())
                 self._charges.extend(message.charges)
+            case ClientsWaiting():
+                worker.waiting = message.rows
             case Closed():
                 if message.number in worker.slots:
                     worker.slots.pop(message.number).end()
@@ -262,10 +275,6 @@ class WorkerPool:
                 worker.totals = message
             case Drained():
                 worker.cut_connections = message.cut_connections
-
-    def _record(self, charges: list[SharedCharge]) -> None:
-        if self._shared is not None:
-            self._shared.record(charges, self._clock.now_ms())
 
     def _take_answer(self, worker: WorkerProcess, answer: WorkerAnswer) -> None:
         future = worker.answers.get(answer.number)
@@ -365,8 +374,7 @@ class WorkerPool:
 
     def _flush(self) -> bool:
         """Send the workers what all processes have charged since the last time, and return whether any has."""
-        assert self._shared is not None
-        own = self._shared.take(self._clock.now_ms())
+        own = self.shared.take(self._clock.now_ms())
         charges, self._charges = self._charges, []
         if own:
             charges.append((0, own))
@@ -385,14 +393,3 @@ class WorkerPool:
 
     async def _wait_for_change(self) -> None:
         await self._changed.wait()
-
-
-def worker_settings(settings: DaemonSettings) -> DaemonSettings:
-    """Return a daemon's settings as one of its workers has them."""
-    return replace(
-        settings,
-        workers=1,
-        connection_rate=None,
-        max_connections=None,
-        queued_max_request_bytes=max(1, settings.queued_max_request_bytes // settings.workers),
-    )

@@ -11,7 +11,7 @@ from kafka_quotas.enforcement.session.unmute import ClientChoice
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.enforcement.telemetry.status import QuotaTotals
 from kafka_quotas.enforcement.upgrade.messages import OfferedRoute
-from kafka_quotas.enforcement.workers.shared_charges import SharedCharge
+from kafka_quotas.enforcement.workers.shared_charges import SharedCharge, WaitingClients
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +60,13 @@ class ChargesTaken:
     """What processes charged since their last messages, by their numbers, where the parent's is 0."""
 
     charges: tuple[tuple[int, list[SharedCharge]], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientsWaiting:
+    """A worker's message about its throttled clients, in place of its last one."""
+
+    rows: tuple[WaitingClients, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,15 @@
 """What one process charges, for the other processes, and what they charge, recorded here.
 
+Of a daemon in a fleet the parent is the member. What it does to a bucket for the other members, the workers do as well.
+
 Invariants: every charge is recorded once in each process; what came from another process is not sent on from here; no
 lock, for each process sends sums of its own and the data path takes no part in it.
 
-`benchmarks/fleet/workers_simulation.py` shows why nothing but what was charged passes: with reports every 10 ms the
-processes behave as one broker within a hundredth, while shares of a limit, which a fleet needs, are up to 6 % off it.
+`benchmarks/fleet/workers_simulation.py` shows why workers share what was charged and no limits: with reports every 10
+ms the processes behave as one broker within a hundredth, while shares of a limit are up to 6 % off it.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple, cast
@@ -14,8 +17,10 @@ from typing import Final, NamedTuple, cast
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
+from kafka_quotas.enforcement.fleet.usage import SharedBucket
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, NodeId, QuotaRegistry
+from kafka_quotas.enforcement.session.session_state import ThrottledChannel
 from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
 
 SLICES: Final = 4
@@ -34,6 +39,35 @@ class BucketCharge(NamedTuple):
     quota_type: QuotaType
     name: tuple[str, str]
     amount: float
+    past: tuple[int, int] | None = None
+    """Start and end (ms) of the time in which it was charged evenly, None for now."""
+
+
+class Reservation(NamedTuple):
+    """What to leave of one bucket to a fleet's other members, as `reserve` of the bucket takes it."""
+
+    broker: NodeId | str
+    mode: Mode
+    quota_type: QuotaType
+    name: tuple[str, str]
+    amount: float
+    factor: float
+
+
+class IdleShare(NamedTuple):
+    """The part of its capacity that a bucket may use of which a fleet's other members know nothing yet."""
+
+    share: float
+
+
+class WaitingClients(NamedTuple):
+    """The clients of one process that are throttled for one bucket."""
+
+    broker: NodeId | str
+    mode: Mode
+    quota_type: QuotaType
+    name: tuple[str, str]
+    clients: int
 
 
 class TopicCharge(NamedTuple):
@@ -44,14 +78,58 @@ class TopicCharge(NamedTuple):
     amount: float
 
 
-SharedCharge = BucketCharge | TopicCharge
+SharedCharge = BucketCharge | TopicCharge | Reservation | IdleShare
+
+
+class CarriedBucket:
+    """A bucket of the parent that a fleet shares: what the fleet does to it, each worker does to its own."""
+
+    __slots__ = ("_bucket", "_manager", "_shared")
+
+    def __init__(self, bucket: QuotaBucket, manager: ClientQuotaManager, shared: "SharedCharges") -> None:
+        self._bucket = bucket
+        self._manager = manager
+        self._shared = shared
+
+    @property
+    def capacity(self) -> float:
+        """The most that a rested client may take without a throttle time."""
+        return self._bucket.capacity
+
+    @property
+    def total(self) -> float:
+        """The sum of all records since the start, of all processes and of other members."""
+        return self._bucket.total
+
+    def used(self, now_ms: int) -> float:
+        """Return how much of the capacity the records take up now."""
+        return self._bucket.used(now_ms)
+
+    def window_ms(self, now_ms: int) -> int:
+        """Return the time whose limit is the capacity at present."""
+        return self._bucket.window_ms(now_ms)
+
+    def mean_age_ms(self, now_ms: int) -> float:
+        """Return how long ago what is used was recorded on average."""
+        return self._bucket.mean_age_ms(now_ms)
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Record a value in all processes."""
+        self._shared.record_in_all(self._bucket, self._manager, value, now_ms)
+
+    def record_past(self, value: float, since_ms: int, until_ms: int, now_ms: int) -> None:
+        """Record a value that came evenly over a past time in all processes."""
+        self._shared.record_in_all(self._bucket, self._manager, value, now_ms, past=(since_ms, until_ms))
+
+    def reserve(self, amount: float, factor: float = 0.0) -> None:
+        """Leave an amount of the capacity to others in all processes, and `factor` times all later records."""
+        self._shared.reserve_in_all(self._bucket, self._manager, amount, factor)
 
 
 class SharedCharges:
-    """The charges of one process that others share."""
+    """The charges of one process that others share, and what a fleet does to the buckets of all."""
 
     def __init__(self, policy: QuotaRegistry, thresholds: ThresholdRegistry) -> None:
-        """Start with what is measured already, which no other process has to hear of."""
         self._policy = policy
         self._thresholds = thresholds
         self._totals: dict[QuotaBucket, float] = {}
@@ -60,13 +138,25 @@ class SharedCharges:
         self._brokers: tuple[NodeId, ...] = ()
         self._walk = policy.pool.walk()
         self._round_ms = self._since_ms = 0
-        for pairs in policy.pool.walk():
+        self._carried: dict[QuotaBucket, CarriedBucket] = {}
+        self._reservations: dict[QuotaBucket, tuple[float, float, float]] = {}
+        self._idle_share = 1.0
+        self._done: list[SharedCharge] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin with what is measured by now, which no other process has to hear of."""
+        self._done.clear()
+        for pairs in self._policy.pool.walk():
             self._totals.update((bucket, bucket.total) for bucket, _ in pairs)
 
     def take(self, now_ms: int) -> list[SharedCharge]:
         """Return what was charged here since the last call, looking at a part of very many buckets."""
         slices = list(islice(self._walk, SLICES))
-        found: list[SharedCharge] = []
+        found, self._done = self._done, []
+        if self._idle_share != self._policy.pool.idle_share:
+            self._idle_share = self._policy.pool.idle_share
+            found.insert(0, IdleShare(self._idle_share))
         for pairs in slices:
             for bucket, owner in pairs:
                 # A charge within the millisecond of the last look may have come after it.
@@ -77,7 +167,7 @@ class SharedCharges:
                 manager = cast("ClientQuotaManager", owner)
                 if abs(amount) > _ROUNDING and (source := self._source(manager)) is not None:
                     self._totals[bucket] = total
-                    found.append(BucketCharge(source[0], source[1], manager.quota_type, bucket.name, amount))
+                    found.append(BucketCharge(*source, manager.quota_type, bucket.name, amount))
         if len(slices) < SLICES:
             self._begin_round(now_ms)
         found.extend(self._topic_charges())
@@ -87,14 +177,83 @@ class SharedCharges:
         """Record what another process charged."""
         for charge in charges:
             if isinstance(charge, BucketCharge):
-                broker = charge.broker
-                quotas = self._policy.cluster if isinstance(broker, str) else self._policy.broker(broker)
-                bucket = quotas.manager(charge.quota_type, charge.mode).bucket_of(charge.name)
-                own = bucket.total - self._totals.get(bucket, 0.0)
-                bucket.record(charge.amount, now_ms)
-                self._totals[bucket] = bucket.total - own
+                bucket = self._manager(charge).bucket_of(charge.name)
+                self._record(bucket, charge.amount, now_ms, charge.past)
+            elif isinstance(charge, Reservation):
+                self._manager(charge).bucket_of(charge.name).reserve(charge.amount, charge.factor)
+            elif isinstance(charge, IdleShare):
+                self._policy.pool.idle_share = self._idle_share = charge.share
             else:
                 self._record_topic(charge, now_ms)
+
+    def _manager(self, row: BucketCharge | Reservation | WaitingClients) -> ClientQuotaManager:
+        broker = row.broker
+        quotas = self._policy.cluster if isinstance(broker, str) else self._policy.broker(broker)
+        return quotas.manager(row.quota_type, row.mode)
+
+    def _record(self, bucket: QuotaBucket, amount: float, now_ms: int, past: tuple[int, int] | None) -> None:
+        """Record what other processes hear of otherwise."""
+        own = bucket.total - self._totals.get(bucket, 0.0)
+        if past is None:
+            bucket.record(amount, now_ms)
+        else:
+            bucket.record_past(amount, *past, now_ms)
+        self._totals[bucket] = bucket.total - own
+
+    # What a fleet does in the parent.
+
+    def carried(self, bucket: QuotaBucket, manager: ClientQuotaManager) -> CarriedBucket:
+        """Return a bucket as one to which all processes do what is done here, always the same one."""
+        found = self._carried.get(bucket)
+        if found is None:
+            found = self._carried[bucket] = CarriedBucket(bucket, manager, self)
+        return found
+
+    def record_in_all(
+        self,
+        bucket: QuotaBucket,
+        manager: ClientQuotaManager,
+        amount: float,
+        now_ms: int,
+        *,
+        past: tuple[int, int] | None = None,
+    ) -> None:
+        """Record an amount of a fleet's other members, here and by the next `take` in the other processes."""
+        self._record(bucket, amount, now_ms, past)
+        source = self._source(manager)
+        if source is not None:
+            self._done.append(BucketCharge(*source, manager.quota_type, bucket.name, amount, past))
+
+    def reserve_in_all(self, bucket: QuotaBucket, manager: ClientQuotaManager, amount: float, factor: float) -> None:
+        """Leave an amount to a fleet's other members, here and by the next `take` in the other processes."""
+        bucket.reserve(amount, factor)
+        source, reservation = self._source(manager), (amount, factor, bucket.capacity)
+        # With the capacity, for a bucket forgets what it reserves when its limit changes.
+        if source is not None and self._reservations.get(bucket) != reservation:
+            self._reservations[bucket] = reservation
+            self._done.append(Reservation(*source, manager.quota_type, bucket.name, amount, factor))
+
+    def repeat_reservations(self) -> None:
+        """Have all that is reserved sent once more, for a process that has just started."""
+        self._reservations.clear()
+        self._idle_share = 1.0
+
+    def waiting(self, channels: Iterable[ThrottledChannel], now_ms: int) -> tuple[WaitingClients, ...]:
+        """Return how many clients are throttled for each bucket."""
+        counts: Counter[WaitingClients] = Counter()
+        for limiter in [each.limiter for each in channels if each.until_ms > now_ms]:
+            source, bucket = self._source(limiter.manager), limiter.state
+            if source is not None and bucket is not None:
+                counts[WaitingClients(*source, limiter.manager.quota_type, bucket.name, 1)] += 1
+        return tuple(row._replace(clients=clients) for row, clients in counts.items())
+
+    def waiting_for(self, rows: Iterable[WaitingClients]) -> Counter[SharedBucket]:
+        """Return how many clients wait for each carried bucket."""
+        counts: Counter[SharedBucket] = Counter()
+        for row in rows:
+            manager = self._manager(row)
+            counts[self.carried(manager.bucket_of(row.name), manager)] += row.clients
+        return counts
 
     def _begin_round(self, now_ms: int) -> None:
         """Begin to look through the pool from its start, at what was charged since the last round began."""
@@ -103,6 +262,8 @@ class SharedCharges:
         if len(self._totals) > 2 * len(self._policy.pool) + 1000:
             kept = {bucket for pairs in self._policy.pool.walk() for bucket, _ in pairs}
             self._totals = {bucket: total for bucket, total in self._totals.items() if bucket in kept}
+            self._carried = {bucket: each for bucket, each in self._carried.items() if bucket in kept}
+            self._reservations = {bucket: each for bucket, each in self._reservations.items() if bucket in kept}
 
     def _source(self, manager: ClientQuotaManager) -> tuple[NodeId | str, Mode] | None:
         """Return the broker and mode of a manager, None for one that is no broker's any more."""

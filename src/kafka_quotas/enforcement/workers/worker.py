@@ -4,7 +4,6 @@ It has no store, no state file and no socket that clients or operators reach. It
 """
 
 import asyncio
-import contextlib
 import signal
 import socket
 import sys
@@ -16,7 +15,8 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.enforcement.config.address import Address, ListenError
 from kafka_quotas.enforcement.content.quota_content import QuotaContent
-from kafka_quotas.enforcement.event_log.writer import EventLogWriter
+from kafka_quotas.enforcement.event_log.writer import start_event_log
+from kafka_quotas.enforcement.fleet.sharing import ADJUST_MS
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.acceptor import LISTEN_HINT
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
@@ -41,6 +41,7 @@ from kafka_quotas.enforcement.upgrade.messages import OfferedRoute
 from kafka_quotas.enforcement.workers.channel import Channel, receive_blocking, send_blocking
 from kafka_quotas.enforcement.workers.protocol import (
     ChargesTaken,
+    ClientsWaiting,
     Closed,
     Drain,
     Drained,
@@ -56,7 +57,7 @@ from kafka_quotas.enforcement.workers.protocol import (
     WorkerStart,
     WorkerTotals,
 )
-from kafka_quotas.enforcement.workers.shared_charges import SharedCharges
+from kafka_quotas.enforcement.workers.shared_charges import SharedCharges, WaitingClients
 from kafka_quotas.system_clock import MonotonicClock
 
 TICK_S: Final = 0.01
@@ -137,7 +138,7 @@ class Worker:
         self._proxy: ProxyServer | None = None
         self._use_files()
         self._content.apply(start.snapshot)
-        self._events = self._open_event_log()
+        self._events = start_event_log(settings.event_log, self._loop, self._notify)
         sockets = ParentSockets(questions)
         context = ProxyContext(
             loop=self._loop,
@@ -175,6 +176,8 @@ class Worker:
             self._begin(work)
         for work in (self._share(), self._count(), self._expire()):
             self._begin(work)
+        if self._settings.fleet is not None:
+            self._begin(self._report_waiting())
         try:
             await self._ended
         finally:
@@ -209,18 +212,6 @@ class Worker:
             events=self._events,
             event_loop=type(self._loop).__module__.partition(".")[0],
         )
-
-    def _open_event_log(self) -> EventLogWriter | None:
-        if self._settings.event_log is None:
-            return None
-
-        def notify(event: LogEvent) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self._notify, event)
-
-        events = EventLogWriter(self._settings.event_log, notify=notify)
-        events.start()
-        return events
 
     def _notify(self, event: LogEvent) -> None:
         self._channel.send(Logged(event=event))
@@ -349,6 +340,16 @@ class Worker:
         if charges:
             self._channel.send(ChargesTaken(charges=((self._start.worker, charges),)))
         return bool(charges)
+
+    async def _report_waiting(self) -> None:
+        """Send the parent how many clients wait, which the fleet's other members hear from it."""
+        before: tuple[WaitingClients, ...] = ()
+        while True:
+            await asyncio.sleep(ADJUST_MS / 1000.0)
+            rows = self._shared.waiting(self._served.throttled(), self._clock.now_ms())
+            if rows != before:
+                self._channel.send(ClientsWaiting(rows=rows))
+                before = rows
 
     async def _count(self) -> None:
         while True:

@@ -5,12 +5,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
+from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionSlot
 from kafka_quotas.enforcement.workers.channel import Channel
 from kafka_quotas.enforcement.workers.protocol import WorkerTotals
+from kafka_quotas.enforcement.workers.shared_charges import WaitingClients
 
 PROGRAM: Final = "from kafka_quotas.enforcement.daemon.run import run_worker; run_worker()"
 
@@ -37,6 +39,8 @@ class WorkerProcess:
     """Its latest counters."""
     silent_s: float = 0.0
     """Seconds since its last message."""
+    waiting: tuple[WaitingClients, ...] = ()
+    """Its throttled clients."""
     is_ready: bool = False
     cut_connections: int = 0
 
@@ -83,3 +87,14 @@ def start_process(
         on_closed=lambda: None,
     )
     return worker
+
+
+def worker_settings(settings: DaemonSettings) -> DaemonSettings:
+    """Return a daemon's settings as one of its workers has them."""
+    return replace(
+        settings,
+        workers=1,
+        connection_rate=None,
+        max_connections=None,
+        queued_max_request_bytes=max(1, settings.queued_max_request_bytes // settings.workers),
+    )

@@ -25,7 +25,6 @@ from tests.support.frames.enforcement import produce, throttle_of
 from tests.support.frames.proxy_header import proxied
 from tests.support.load.numbered_load import LibrdkafkaLoad, number_of
 from tests.support.processes.awaiting import await_true
-from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.control.client import ask_reload, ask_unmute
@@ -167,15 +166,6 @@ def test_workers_end_with_a_daemon_that_is_killed(broker: FakeBroker, tmp_path: 
     control = tmp_path / "control.sock"
     with running_daemon(tmp_path, upstream=broker.address, options=WORKERS) as again:
         assert again.control == control
-
-
-def test_workers_in_a_fleet_are_refused(tmp_path: Path) -> None:
-    code, _, said = run_cli(
-        *("daemon", "run", "--upstream", "127.0.0.1:1", "--workers", "2", "--fleet", "kafka://127.0.0.1:1/fleet"),
-        *("--store", f"local:{tmp_path / 'quotas.db'}"),
-    )
-    assert code == 2
-    assert "--workers and --fleet" in said
 
 
 def test_topics_over_their_thresholds_stay_rejected_by_new_workers(

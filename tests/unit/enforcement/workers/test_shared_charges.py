@@ -11,13 +11,15 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.threshold import ThresholdSettings
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
+from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import EntityPolicy, Mode, PolicyTable, Scope
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
+from kafka_quotas.enforcement.session.session_state import ThrottledChannel
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
 from kafka_quotas.enforcement.topics.topic_cache import TopicCache
-from kafka_quotas.enforcement.workers.shared_charges import SharedCharges
+from kafka_quotas.enforcement.workers.shared_charges import BucketCharge, SharedCharges
 from kafka_quotas.stores.store import QuotaEntry
 
 START_MS = 1_700_000_000_000
@@ -95,6 +97,66 @@ def test_fractions_are_not_sent_to_and_fro() -> None:
     assert [exchange(processes, clock.now_ms()) for _ in range(3)] == [0, 0, 0]
 
 
+def test_what_a_fleet_does_in_the_parent_is_done_in_every_process_and_comes_back_from_none() -> None:
+    clock = VirtualClock(START_MS)
+    parent, worker = (Process(clock) for _ in range(2))
+    manager = parent.policy.broker(1).manager(QuotaType.PRODUCE)
+    worker.charge("app", 50_000)
+    exchange([parent, worker], clock.now_ms())
+    parent.charge("app", 20_000)
+    carried = parent.shared.carried(manager.bucket_of(("", "app")), manager)
+    now_ms = clock.now_ms()
+    carried.record(100_000.0, now_ms)
+    carried.record_past(400_000.0, now_ms - 4000, now_ms, now_ms)
+    carried.reserve(200_000.0)
+    worker.charge("app", 10_000)
+    # The parent's charge, the fleet's two with what is reserved; the worker's charge.
+    assert exchange([parent, worker], now_ms) == 5
+    waits_ms = []
+    for _ in range(14):
+        assert worker.used() == parent.used()
+        managers = [each.policy.broker(1).manager(QuotaType.PRODUCE) for each in (parent, worker)]
+        now_ms = clock.now_ms()
+        waits_ms.append([each.bucket_of(("", "app")).would_throttle_ms(300_000, now_ms) for each in managers])
+        assert exchange([parent, worker], now_ms) == 0
+        clock.advance(1000)
+    assert all(one == other for one, other in waits_ms)
+    assert waits_ms[0][0] > waits_ms[-1][0] == 0
+
+
+def test_a_process_that_starts_later_gets_what_is_reserved() -> None:
+    clock = VirtualClock(START_MS)
+    parent, worker = (Process(clock) for _ in range(2))
+    manager = parent.policy.broker(1).manager(QuotaType.PRODUCE)
+    bucket = manager.bucket_of(("", "app"))
+    for _ in range(2):
+        parent.policy.pool.idle_share = 0.5
+        parent.shared.carried(bucket, manager).reserve(700_000.0)
+    assert len(parent.shared.take(START_MS)) == 2
+    parent.shared.repeat_reservations()
+    parent.shared.carried(bucket, manager).reserve(700_000.0)
+    worker.shared.record(parent.shared.take(START_MS), START_MS)
+    assert worker.policy.pool.idle_share == 0.5
+    assert worker.shared.take(START_MS) == parent.shared.take(START_MS) == []
+    assert worker.charge("app", 200_000) == 0
+    assert worker.charge("app", 200_000) > 0
+
+
+def test_clients_that_wait_are_counted_for_the_parents_bucket() -> None:
+    clock = VirtualClock(START_MS)
+    parent, worker = (Process(clock) for _ in range(2))
+    limits = worker.policy.broker(1).client("u", "app")
+    limits.produce.record(1, START_MS)
+    channels = [
+        ThrottledChannel(limiter=limits.produce, since_ms=START_MS, until_ms=START_MS + wait_ms)
+        for wait_ms in (500, 700, 0)
+    ]
+    rows = worker.shared.waiting(channels, START_MS + 100)
+    manager = parent.policy.broker(1).manager(QuotaType.PRODUCE)
+    carried = parent.shared.carried(manager.bucket_of(("", "app")), manager)
+    assert parent.shared.waiting_for((*rows, *rows)) == {carried: 4}
+
+
 def test_what_was_measured_before_is_nobody_elses() -> None:
     clock = VirtualClock(START_MS)
     process = Process(clock)
@@ -123,7 +185,7 @@ def test_every_bucket_passes_however_many_there_are(clients: int) -> None:
     for number in range(clients):
         process.charge(f"app-{number}", 10)
     found = [charge for _ in range(2 * clients // 1000 + 2) for charge in process.shared.take(clock.now_ms())]
-    assert sum(charge.amount for charge in found) == 10 * clients
+    assert sum(charge.amount for charge in found if isinstance(charge, BucketCharge)) == 10 * clients
     assert process.shared.take(clock.now_ms()) == []
 
 
