@@ -1,12 +1,32 @@
-"""Quotas for the pipeline's jobs, from files or a store, and how values of a quota type are shown."""
+"""Quotas for the pipeline's jobs, from files, a store or its journal, and how values of a quota type are shown."""
 
-from contextlib import closing
+import sys
+from contextlib import closing, suppress
+from dataclasses import replace
+from itertools import takewhile
+from typing import Final
 
+from kafka_quotas.cli.options.journal import open_journal
 from kafka_quotas.cli.options.stores import StoreOptions
+from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.declarative.reading import declared
+from kafka_quotas.commands.pipeline.history import recorded_span
+from kafka_quotas.core.changes.plan import Content
+from kafka_quotas.core.changes.revert import contents_between
+from kafka_quotas.core.errors import StoreError
 from kafka_quotas.core.model.entity import shown_name
 from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.pipeline.buckets.proposal import Proposal
+from kafka_quotas.pipeline.engine.runner import EventsRequest, RecordedEvents
+
+JOURNAL: Final = "journal"
+"""The word in place of a file for the quotas in force at the time of each event."""
+QUOTAS_HELP: Final = (
+    "Quotas of this file instead of those in the store; journal: those that were in force at the time of each event, "
+    "by the store and this machine's journal of its changes."
+)
+_SECOND_MS: Final = 1000
 
 
 def proposal_of_file(path: str, *more: str) -> Proposal:
@@ -28,17 +48,55 @@ def proposal_of_store(store: StoreOptions) -> Proposal:
     Their name is its address.
     """
     with closing(store.choose().open_existing()) as opened:
-        entries = tuple((entry.entity, entry.quotas) for entry in opened.describe(EVERYTHING))
-        if opened.kind.is_static:
-            return Proposal(name=opened.url, entries=(), static=entries)
-        return Proposal(name=opened.url, entries=entries)
+        content = {entry.entity: entry.quotas for entry in opened.describe(EVERYTHING)}
+        return _proposal(opened.url, content, is_static=opened.kind.is_static)
 
 
-def proposal_in_force(quotas: str | None, store: StoreOptions) -> Proposal:
-    """Return the quotas of the file `quotas`, or those in the store where none is named."""
-    if quotas is not None:
-        return proposal_of_file(quotas)
-    return proposal_of_store(store)
+def proposal_of_journal(store: StoreOptions, events: EventsRequest) -> Proposal:
+    """Return the quotas that the store had while the events were recorded, by the journal of its changes.
+
+    Times are cut to whole seconds.
+
+    Raises:
+        UsageError: No ingest made the folder of the events.
+        KafkaQuotasError: A table, the store or the journal can't be read.
+    """
+    with closing(store.choose().open_existing()) as opened:
+        content = {entry.entity: entry.quotas for entry in opened.describe(EVERYTHING)}
+        url, is_static = opened.url, opened.kind.is_static
+    first_ms, last_ms = recorded_span(events) or (0, 0)
+    entries = open_journal().newest_first()
+    (_, first), *later = contents_between(content, entries, store_url=url, first_ms=first_ms, last_ms=last_ms)
+    by_second = {at_ms // _SECOND_MS * _SECOND_MS: each for at_ms, each in later}
+    changed = tuple((at_ms, _proposal(url, each, is_static=is_static)) for at_ms, each in by_second.items())
+    return replace(_proposal(f"{url} by the journal", first, is_static=is_static), later=changed)
+
+
+def _proposal(name: str, content: Content, *, is_static: bool) -> Proposal:
+    entries = tuple(content.items())
+    return Proposal(name=name, entries=() if is_static else entries, static=entries if is_static else ())
+
+
+def proposal_in_force(quotas: str | None, store: StoreOptions, events: EventsRequest) -> Proposal:
+    """Return the quotas of the file `quotas`, of the journal, or those in the store where none is named."""
+    if quotas == JOURNAL:
+        return proposal_of_journal(store, events)
+    return proposal_of_store(store) if quotas is None else proposal_of_file(quotas)
+
+
+def note_changes(quotas: str | None, in_force: Proposal, events: RecordedEvents) -> None:
+    """Note on standard error where quotas of the store changed meanwhile, and the store's present ones were taken."""
+    first_ms, last_ms = events.first_ms, events.last_ms
+    if quotas is not None or first_ms is None or last_ms is None:
+        return
+    with suppress(StoreError):  # a journal that can't be read is no reason to withhold a result
+        entries = takewhile(lambda each: each.time_ms > first_ms, open_journal().newest_first())
+        if changes := sum(each.store_url == in_force.name and each.time_ms <= last_ms for each in entries):
+            write(
+                f"note: {format_count(changes, 'change')} of quotas in {in_force.name} came while this was recorded; "
+                "--quotas journal takes each quota for its time",
+                sys.stderr,
+            )
 
 
 def bucket_text(user: str | None, client_id: str | None) -> str:

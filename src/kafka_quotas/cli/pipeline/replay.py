@@ -21,7 +21,7 @@ from kafka_quotas.cli.output.render import (
 )
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions
 from kafka_quotas.cli.pipeline.progress import job_watcher
-from kafka_quotas.cli.pipeline.proposals import bucket_text, proposal_of_file, proposal_of_store
+from kafka_quotas.cli.pipeline.proposals import bucket_text, proposal_in_force, proposal_of_store
 from kafka_quotas.commands.pipeline.replay import ReplayRequest, ReplayResult
 from kafka_quotas.commands.pipeline.replay import replay as run_replay
 from kafka_quotas.core.clock import format_instant
@@ -75,7 +75,9 @@ class ReplayOptions:
     """The options about what is proposed, and how it is replayed."""
 
     quotas: list[str] | None = option(
-        "--quotas FILE...", help="Proposed quotas, one proposal for each file, as apply takes them."
+        "--quotas FILE...",
+        help="Proposed quotas, one proposal for each file, as apply takes them; journal: the quotas that were in force "
+        "at the time of each event, by the store and this machine's journal of its changes.",
     )
     sweep: list[str] | None = option(
         "--sweep KEY=LOW..HIGH",
@@ -116,12 +118,13 @@ def replay(
     if spans and out is None:
         raise UsageError("--spans writes a table", hint="say where: --out DIR")
     settings = windows.settings()
-    files = [*(asked.quotas or ()), *(more_files or ())]
+    events = engine.events(data)
+    files = [proposal_in_force(path, store, events) for path in (*(asked.quotas or ()), *(more_files or ()))]
     proposals = _proposals(files, asked.sweep or [], asked.steps, asked.default_of)
     if not proposals:
         proposals = [proposal_of_store(store)]
     request = ReplayRequest(
-        events=engine.events(data),
+        events=events,
         plan=ReplayPlan(
             proposals=tuple(proposals),
             models=tuple(Model) if asked.model is Models.BOTH else (Model(asked.model.value),),
@@ -138,13 +141,13 @@ def replay(
     _note_rest(result, request)
 
 
-def _proposals(files: list[str], sweeps: list[str], steps: int, default: DefaultScope) -> list[Proposal]:
-    """Return one proposal for each file, then those of the sweeps.
+def _proposals(files: list[Proposal], sweeps: list[str], steps: int, default: DefaultScope) -> list[Proposal]:
+    """Return the proposals of files, then those of the sweeps.
 
     Raises:
         UsageError: Two proposals have one name.
     """
-    proposals = [proposal_of_file(path) for path in files]
+    proposals = list(files)
     base = proposals[0] if proposals else None
     for text in sweeps:
         proposals += parse_sweep(text, steps=steps).proposals(default, base)

@@ -16,7 +16,7 @@ from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions
 from kafka_quotas.cli.pipeline.progress import job_watcher, show_stage
-from kafka_quotas.cli.pipeline.proposals import proposal_in_force
+from kafka_quotas.cli.pipeline.proposals import QUOTAS_HELP, note_changes, proposal_in_force
 from kafka_quotas.cli.pipeline.report_sections import report_page
 from kafka_quotas.commands.pipeline.report import ReportRequest
 from kafka_quotas.commands.pipeline.report import report as run_report
@@ -32,9 +32,7 @@ Out = Annotated[
 Title = Annotated[
     str, typer.Option("--title", rich_help_panel=OUTPUT_HEADING, metavar="TEXT", help="The page's heading.")
 ]
-Quotas = Annotated[
-    str | None, typer.Option("--quotas", metavar="FILE", help="The quotas in force; without it those in the store.")
-]
+Quotas = Annotated[str | None, typer.Option("--quotas", metavar="FILE|journal", help=QUOTAS_HELP)]
 
 
 def report(
@@ -54,13 +52,13 @@ def report(
     """
     require_libraries()
     _check_target(out)
-    request = ReportRequest(
-        recommend=advice.request(engine.events(data), windows), quotas=proposal_in_force(quotas, store)
-    )
+    events = engine.events(data)
+    request = ReportRequest(recommend=advice.request(events, windows), quotas=proposal_in_force(quotas, store, events))
     with job_watcher() as watcher:
         result = run_report(request, watcher, step=partial(show_stage, watcher))
         show_stage(watcher, "draw the page")
         save_page(report_page(result, title=title), out)
+    note_changes(quotas, request.quotas, result.events)
     write(f"the report is in {out} ({out.stat().st_size // 1024:,} KiB)", sys.stderr)
 
 

@@ -20,7 +20,7 @@ from kafka_quotas.cli.output.render import (
 )
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions
 from kafka_quotas.cli.pipeline.progress import job_watcher
-from kafka_quotas.cli.pipeline.proposals import bucket_text, proposal_in_force
+from kafka_quotas.cli.pipeline.proposals import QUOTAS_HELP, bucket_text, note_changes, proposal_in_force
 from kafka_quotas.commands.pipeline.usage import UsageRequest, UsageResult
 from kafka_quotas.commands.pipeline.usage import usage as run_usage
 from kafka_quotas.core.model.value_format import format_typed_rate
@@ -28,9 +28,7 @@ from kafka_quotas.pipeline.engine.choice import require_libraries
 
 _SHOWN_ROWS = 30
 
-Quotas = Annotated[
-    str | None, typer.Option("--quotas", metavar="FILE", help="Quotas of this file instead of those in the store.")
-]
+Quotas = Annotated[str | None, typer.Option("--quotas", metavar="FILE|journal", help=QUOTAS_HELP)]
 Out = Annotated[
     str | None,
     typer.Option(
@@ -64,11 +62,13 @@ def usage(
     """
     require_libraries()
     settings = windows.settings()
-    in_force = proposal_in_force(quotas, store)
-    request = UsageRequest(events=engine.events(data), quotas=in_force, window=settings.client, out=out)
+    events = engine.events(data)
+    in_force = proposal_in_force(quotas, store, events)
+    request = UsageRequest(events=events, quotas=in_force, window=settings.client, out=out)
     with job_watcher() as watcher:
         result = run_usage(request, watcher)
     print_listing(_listing(result, in_force.name, output), output)
+    note_changes(quotas, in_force, result.events)
     if out is not None:
         write(f"note: the tables entities, usage and usage_profile are in {out}", sys.stderr)
 

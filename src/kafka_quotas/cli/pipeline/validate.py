@@ -10,7 +10,7 @@ from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.render import TABLE_VIEW, print_listing, write
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions
 from kafka_quotas.cli.pipeline.progress import job_watcher
-from kafka_quotas.cli.pipeline.proposals import proposal_in_force
+from kafka_quotas.cli.pipeline.proposals import QUOTAS_HELP, note_changes, proposal_in_force
 from kafka_quotas.cli.pipeline.validate_view import remarks, validation_listing
 from kafka_quotas.commands.pipeline.validate import validate as run_validate
 from kafka_quotas.pipeline.engine.choice import require_libraries
@@ -20,8 +20,8 @@ Quotas = Annotated[
     str | None,
     typer.Option(
         "--quotas",
-        metavar="FILE",
-        help="The quotas that were in force during the recording; without it those in the store.",
+        metavar="FILE|journal",
+        help=QUOTAS_HELP,
     ),
 ]
 Tolerance = Annotated[
@@ -49,15 +49,17 @@ def validate(
     """
     require_libraries()
     settings = windows.settings()
+    events = engine.events(data)
     plan = ValidatePlan(
-        quotas=proposal_in_force(quotas, store),
+        quotas=proposal_in_force(quotas, store, events),
         tolerance=tolerance,
         window=settings.client,
         controller_window=settings.controller,
     )
     with job_watcher() as watcher:
-        result = run_validate(engine.events(data), plan, watcher)
+        result = run_validate(events, plan, watcher)
     print_listing(validation_listing(result), output)
+    note_changes(quotas, plan.quotas, result.events)
     for line in remarks(result.validation):
         write(line, sys.stderr)
     if not result.validation.ok:

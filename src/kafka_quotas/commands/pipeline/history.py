@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafka_quotas.pipeline.engine.choice import require_libraries
+from kafka_quotas.pipeline.engine.runner import EventsRequest
 from kafka_quotas.pipeline.tables.lake import Lake, lake_url
 
 
@@ -52,6 +53,25 @@ def history(data: str) -> list[PastChange]:
             number=number, at_ms=row["at_ms"], operation=row["operation"], files=files, events=row["events"]
         )
     return [found[number] for number in sorted(found, reverse=True)]
+
+
+def recorded_span(request: EventsRequest) -> tuple[int, int] | None:
+    """Return the times of the first and the last event in ms since 1970, None without events.
+
+    Raises:
+        UsageError: No ingest made the folder.
+        KafkaQuotasError: The table can't be read.
+    """
+    require_libraries("pyarrow", "deltalake")
+    from kafka_quotas.pipeline.tables.arrow import compute as pc  # noqa: PLC0415 - loads Arrow
+    from kafka_quotas.pipeline.tables.schemas import CLIENTS  # noqa: PLC0415
+    from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot  # noqa: PLC0415
+
+    snapshot = FolderSnapshot.of(Lake(url=lake_url(request.data)), request.as_of)
+    clients = snapshot.read(CLIENTS, columns=["first_ms", "last_ms"])
+    if not clients.num_rows:
+        return None
+    return pc.min(clients["first_ms"]).as_py(), pc.max(clients["last_ms"]).as_py()
 
 
 def compact(data: str, *, retention_hours: int, done: Callable[[int, int], None]) -> CompactResult:

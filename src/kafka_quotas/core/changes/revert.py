@@ -1,11 +1,11 @@
-"""The journal entries to revert, and the inverse of a change.
+"""The journal entries to revert, the inverse of a change, and what a store held before its changes.
 
 Contract: reverting a temporary change restores the value before it, the newest first, so that changes on top of one
 another end at the oldest value. A change no longer needs a revert once an entry reverts it, or once this program makes
 a later, permanent change to the same quota, which the journal then has.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_quotas.core.changes.journal_entry import JournalEntry
@@ -58,6 +58,37 @@ def inverse_of(changes: Iterable[PlannedChange], stored: Content, *, force: bool
         else:
             changed_since.append((change, found))
     return InverseChange(to_make=tuple(to_make), changed_since=tuple(changed_since), back_already=tuple(back_already))
+
+
+def contents_between(
+    stored: Content, newest_first: Iterable[JournalEntry], *, store_url: str, first_ms: int, last_ms: int
+) -> tuple[tuple[int, Content], ...]:
+    """Return what a store held between two times, each content with the time from which on it did.
+
+    An unconfirmed change counts as made where the store had its new value afterwards.
+
+    Args:
+        stored: What the store holds now.
+        newest_first: The entries of the journal.
+        store_url: The address of the store, as the journal has it.
+        first_ms: The first time in ms since the epoch, from which on the first content is returned.
+        last_ms: The last time in ms since the epoch.
+    """
+    content: dict[Entity, Mapping[str, float]] = dict(stored)
+    found: list[tuple[int, Content]] = []
+    for entry in newest_first:
+        if entry.time_ms <= first_ms:
+            break
+        if entry.store_url == store_url:
+            if entry.time_ms <= last_ms:
+                found.append((entry.time_ms, dict(content)))
+            for change in reversed(entry.changes):
+                quotas = dict(content.get(change.entity, {}))
+                if entry.confirmed or same_value(quotas.get(change.key), change.new):
+                    quotas.pop(change.key, None)
+                    content[change.entity] = quotas if change.old is None else {**quotas, change.key: change.old}
+    found.append((first_ms, content))
+    return tuple(reversed(found))
 
 
 def due_undos(entries: Sequence[JournalEntry], *, store_url: str, now_ms: int) -> tuple[Revert, ...]:

@@ -62,10 +62,12 @@ class Charges:
         `rows` has the row of each charge: clients that share one are to be mixed by time.
         """
         order = order_within_rows(rows, self.times_ms, row_count=row_count)
-        if order is None:
-            return rows, self
-        columns = {name: getattr(self, name)[order] for name in ("events", "clients", "times_ms", "amounts")}
-        return rows[order], Charges(quota_type=self.quota_type, **columns)
+        return (rows, self) if order is None else (rows[order], self.picked(order))
+
+    def picked(self, places: NDArray[Any]) -> "Charges":
+        """Return the charges at these places, or those that a mask picks."""
+        columns = {name: getattr(self, name)[places] for name in ("events", "clients", "times_ms", "amounts")}
+        return Charges(quota_type=self.quota_type, **columns)
 
 
 class ClientNumbers:

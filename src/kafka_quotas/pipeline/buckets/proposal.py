@@ -4,7 +4,7 @@ Buckets ("entities" in the tables) hold per cluster and broker. Kafka's resoluti
 levels 1 to 8 and static ones below. Where no quota of a type is set at all, every client has a bucket of its own.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # proposals are made from options before anybody knows whethe
     import numpy as np
     from numpy.typing import NDArray
 
-    from kafka_quotas.pipeline.buckets.charges import ChargedClient
+    from kafka_quotas.pipeline.buckets.charges import ChargedClient, Charges
 
 
 class DefaultScope(StrEnum):
@@ -62,13 +62,18 @@ class Proposal:
     entries: tuple[tuple[Entity, Mapping[str, float]], ...]
     static: tuple[tuple[Entity, Mapping[str, float]], ...] = ()
     """Quotas that rank below all others."""
+    later: "tuple[tuple[int, Proposal], ...]" = ()
+    """Quotas that take the place of all of these from a time on, in ms since 1970 and whole seconds, ascending."""
 
 
 class ProposedQuotas:
-    """One proposal for one quota type, which resolves any number of clients."""
+    """One proposal for one quota type, which resolves any number of clients.
 
-    def __init__(self, proposal: Proposal, quota_type: QuotaType) -> None:
-        self._resolver = QuotaResolver()
+    `history` are the kinds of levels that were in use before.
+    """
+
+    def __init__(self, proposal: Proposal, quota_type: QuotaType, history: Iterable[LevelKind] = ()) -> None:
+        self._resolver = QuotaResolver(history)
         stored, static = _limits(proposal.entries, quota_type), _limits(proposal.static, quota_type)
         for entity, limit in stored:
             if entity.user is not ABSENT or entity.client_id is not ABSENT:
@@ -77,19 +82,30 @@ class ProposedQuotas:
             self._resolver.update_static(entity, limit)
         kinds = self._resolver.kinds_in_use
         names = frozenset(entity for entity, _ in stored) if static or len(kinds) > 1 else frozenset()
-        self.sharing: Final = (self.limits, kinds, names, frozenset(entity for entity, _ in static))
+        later: list[tuple[int, ProposedQuotas]] = []
+        for from_ms, each in proposal.later:
+            before = later[-1][1].sharing[1] if later else kinds
+            later.append((from_ms, ProposedQuotas(each, quota_type, before)))
+        self.later: Final = tuple(later)
+        """The quotas of the type from later times on."""
+        static_names = frozenset(entity for entity, _ in static)
+        self.sharing: Final = (self._resolver.enabled, kinds, names, static_names, proposal.name if later else "")
         """Sharing of buckets: proposals with equal values differ in limits alone."""
 
     @property
     def limits(self) -> bool:
-        """Whether any quota of the type is proposed."""
-        return self._resolver.enabled
+        """Whether any quota of the type is proposed, at any time."""
+        return self._resolver.enabled or any(each.limits for _, each in self.later)
 
     @property
     def partition_columns(self) -> frozenset[str]:
         """The columns that distinguish every two buckets: both, one, or none where that differs by client."""
-        _, kinds, _, static = self.sharing
-        if not self.limits or (kinds == {LevelKind.PAIR} and not static):
+        own = self._partition_columns()
+        return own.intersection(*(each.partition_columns for _, each in self.later))
+
+    def _partition_columns(self) -> frozenset[str]:
+        _, kinds, _, static, _ = self.sharing
+        if not self._resolver.enabled or (kinds == {LevelKind.PAIR} and not static):
             return frozenset({"user", "client_id"})
         if kinds == {LevelKind.USER} and not static:
             return frozenset({"user"})
@@ -105,16 +121,48 @@ class ProposedQuotas:
 
 
 class BucketRows:
-    """The buckets of clients under proposals with equal sharing, numbered in order of appearance."""
+    """The buckets of clients under proposals with equal sharing, numbered in order of appearance.
+
+    A proposal whose quotas change with time must be the only one.
+    """
 
     def __init__(self, quotas: Sequence[ProposedQuotas]) -> None:
         self._quotas = quotas
+        self._later = list(quotas[0].later)
         self.names: list[BucketName] = []
         self.matches: list[tuple[AppliedQuota | None, ...]] = []
-        """Limits of each row, one per proposal."""
+        """Limits of each row, one per proposal, as they were when it was last in use."""
+        self.changes = 0
+        """Differs after everything that changes `bounds`."""
         self._rows: dict[BucketName, int] = {}
         self._row_of_client: list[int] = []
         self._buckets: dict[tuple[str, str], Bucket] = {}
+
+    def placed(
+        self, charges: "Charges", clients: "Sequence[ChargedClient]"
+    ) -> "Iterator[tuple[NDArray[np.int32], Charges]]":
+        """Yield the charges with their rows, those of each row by time, apart for each time the quotas change.
+
+        Args:
+            charges: Charges of one slice; slices are to come one after the other in time.
+            clients: The clients of the last call, and new ones after them.
+        """
+        for part in self._by_quotas(charges):
+            row_of_client = self.grow(clients)
+            yield part.in_order(row_of_client[part.clients], row_count=len(self.names))
+
+    def _by_quotas(self, charges: "Charges") -> "Iterator[Charges]":
+        """Yield the charges under each quotas in force, and have these quotas in place meanwhile."""
+        while self._later and charges.times_ms.size and charges.times_ms.max() >= self._later[0][0]:
+            is_before = charges.times_ms < self._later[0][0]
+            if is_before.any():
+                yield charges.picked(is_before)
+            charges = charges.picked(~is_before)
+            self._quotas = [self._later.pop(0)[1]]
+            self._buckets.clear()
+            self._row_of_client.clear()
+        if charges.times_ms.size:
+            yield charges
 
     def grow(self, clients: "Sequence[ChargedClient]") -> "NDArray[np.int32]":
         """Return the row of each client.
@@ -124,6 +172,9 @@ class BucketRows:
         """
         import numpy as np  # noqa: PLC0415 - as above
 
+        if len(clients) == len(self._row_of_client):
+            return np.array(self._row_of_client, dtype=np.int32)
+        self.changes += 1
         for client in clients[len(self._row_of_client) :]:
             pair = client.user, client.client_id
             bucket = self._buckets.get(pair)
@@ -133,7 +184,8 @@ class BucketRows:
             row = self._rows.setdefault(name, len(self.names))
             if row == len(self.names):
                 self.names.append(name)
-                self.matches.append(tuple(each.match(bucket) for each in self._quotas))
+                self.matches.append(())
+            self.matches[row] = tuple(each.match(bucket) for each in self._quotas)
             self._row_of_client.append(row)
         return np.array(self._row_of_client, dtype=np.int32)
 

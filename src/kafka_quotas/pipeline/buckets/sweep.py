@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, QuotaKey, suggest_key
 from kafka_quotas.core.model.units import parse_quota_value
 from kafka_quotas.core.model.value_format import format_quota_value
@@ -25,18 +26,18 @@ class Sweep:
 
     def proposals(self, default: DefaultScope, base: Proposal | None = None) -> tuple[Proposal, ...]:
         """Return one proposal for each value, with the default set to it and all other quotas of `base`."""
-        kept = () if base is None else base.entries
-        entity = default.default_entity
-        others = tuple((each, quotas) for each, quotas in kept if each != entity)
-        own = next((dict(quotas) for each, quotas in kept if each == entity), {})
-        static = () if base is None else base.static
         return tuple(
-            Proposal(
-                name=f"{self.key.name}={format_quota_value(self.key, value)}",
-                entries=(*others, (entity, {**own, self.key.name: value})),
-                static=static,
-            )
-            for value in self.values
+            self._step(default.default_entity, value, base or Proposal(name="", entries=())) for value in self.values
+        )
+
+    def _step(self, entity: Entity, value: float, base: Proposal) -> Proposal:
+        others = tuple((each, quotas) for each, quotas in base.entries if each != entity)
+        own = next((dict(quotas) for each, quotas in base.entries if each == entity), {})
+        return Proposal(
+            name=f"{self.key.name}={format_quota_value(self.key, value)}",
+            entries=(*others, (entity, {**own, self.key.name: value})),
+            static=base.static,
+            later=tuple((from_ms, self._step(entity, value, each)) for from_ms, each in base.later),
         )
 
 

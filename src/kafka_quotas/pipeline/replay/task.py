@@ -135,7 +135,7 @@ class _Pass:
         self._quota_type = quota_type
         self._proposals = proposals
         self._buckets = BucketRows(quotas)
-        self._row_of_client = np.empty(0, dtype=np.int32)
+        self._bounded = 0
         nothing = np.empty((0, len(quotas)))
         self._limiters = {model: Limiters(plan.rule(quota_type, model), nothing) for model in plan.models}
         collected = self._limiters if plan.throttle_spans else {}
@@ -143,14 +143,14 @@ class _Pass:
 
     def run(self, charges: Charges, clients: Sequence[ChargedClient]) -> None:
         """Run the charges through the limiters of each model."""
-        if len(clients) > self._row_of_client.size:
-            self._row_of_client = self._buckets.grow(clients)
-            bounds = self._buckets.bounds()
-            for limiters in self._limiters.values():
-                limiters.rebound(bounds)
-        rows, charges = charges.in_order(self._row_of_client[charges.clients], row_count=len(self._buckets.names))
-        for each in (self._collectors or self._limiters).values():
-            each.run(rows, charges.times_ms, charges.amounts)
+        for rows, placed in self._buckets.placed(charges, clients):
+            if self._bounded != self._buckets.changes:
+                self._bounded = self._buckets.changes
+                bounds = self._buckets.bounds()
+                for limiters in self._limiters.values():
+                    limiters.rebound(bounds)
+            for each in (self._collectors or self._limiters).values():
+                each.run(rows, placed.times_ms, placed.amounts)
 
     def outcomes(self, names: dict[BucketName, int], first: int) -> Iterator[pa.Table]:
         """Yield one table for each model and proposal.

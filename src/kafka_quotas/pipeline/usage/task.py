@@ -141,7 +141,6 @@ class _Meter:
         self._parts: list[SecondCells] = []
         self._quota_type = quota_type
         self._rows = BucketRows([ProposedQuotas(plan.quotas, quota_type)])
-        self._row_of_client = np.empty(0, dtype=np.int32)
         self._meter = SecondsMeter(plan.window)
         self._held = HeldTime()
         self._horizon_days = plan.horizon_days
@@ -160,20 +159,18 @@ class _Meter:
         connections: Int64s | None,
     ) -> None:
         """Add the charges of a slice, with its events' connections where demands are wanted."""
-        if len(clients) > self._row_of_client.size:
-            self._row_of_client = self._rows.grow(clients)
+        for rows, placed in self._rows.placed(charges, clients):
             self._meter.grow(len(self._rows.names))
-        rows, charges = charges.in_order(self._row_of_client[charges.clients], row_count=len(self._rows.names))
-        if connections is not None:
-            self._held.add(
-                rows,
-                connections[charges.events],
-                charges.times_ms,
-                amounts=charges.amounts,
-                throttle_ms=figures[THROTTLE_MS][charges.events],
-            )
-        cells = self._meter.add(rows, charges.times_ms, charges.amounts, events=charges.events, figures=figures)
-        self._parts.append(cells)
+            if connections is not None:
+                self._held.add(
+                    rows,
+                    connections[placed.events],
+                    placed.times_ms,
+                    amounts=placed.amounts,
+                    throttle_ms=figures[THROTTLE_MS][placed.events],
+                )
+            cells = self._meter.add(rows, placed.times_ms, placed.amounts, events=placed.events, figures=figures)
+            self._parts.append(cells)
 
     def cells_and_buckets(self) -> tuple[Cells, pa.Table]:
         """Return all cells by the second and their buckets, once: the collected parts are freed."""

@@ -2,14 +2,20 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from tests.support.pipeline.events import events_folder, random_events
+from deltalake import DeltaTable
+from tests.support.pipeline.events import BASE_MS, events_folder, random_events
 from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import new_store
 
+from kafka_quotas.core.changes.journal_entry import JournalEntry
+from kafka_quotas.core.changes.plan import PlannedChange
+from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.pipeline.tables.schemas import ENTITIES, USAGE, USAGE_PROFILE, WHATIF
+from kafka_quotas.stores.files.journal import Journal
 
 QUOTAS = "entries:\n  - {entity: {user: null}, quotas: {producer_byte_rate: %s}}\n"
 
@@ -43,6 +49,41 @@ def test_two_proposals_and_their_tables(tmp_path: Path, data: str, files: list[s
     assert "note: using the local engine (as requested)" in told
     for table in (ENTITIES, WHATIF):
         assert pq.read_table(out / table.name).schema.names == list(table.column_names)
+
+
+def test_the_quotas_in_force_at_each_time_are_taken_from_the_journal(tmp_path: Path) -> None:
+    data = str(events_folder(tmp_path / "data", random_events(600)))  # of 120 seconds
+    default = Entity.of(user=None)
+    store = new_store(tmp_path, {default: {"producer_byte_rate": 900_000.0}})
+    journal = Journal(tmp_path / "journal.jsonl")
+    for at_ms, old, new in ((BASE_MS + 60_500, 2_000.0, 1_000_000.0), (BASE_MS + 999_000, 1_000_000.0, 900_000.0)):
+        changes = (PlannedChange(entity=default, key="producer_byte_rate", old=old, new=new),)
+        entry = JournalEntry(
+            entry_id=str(at_ms), time_ms=at_ms, command="alter", user="me", store_url=store, changes=changes
+        )
+        journal.append(entry)
+    journaled = {"KAFKA_QUOTAS_JOURNAL": str(journal.path)}
+    local = ("--engine", "local", "-o", "json")
+
+    def shown(*argv: str) -> Any:
+        code, printed, told = run_cli("pipeline", *argv, "--store", store, *local, environment=journaled)
+        assert code == 0, told
+        return json.loads(printed)
+
+    loose = shown("replay", data, "--spans", "--out", str(tmp_path / "loose"))
+    assert not any(row["throttled_n"] for row in loose["rows"])
+    rows = shown("replay", data, "--quotas", "journal", "--spans", "--out", str(tmp_path / "out"))["rows"]
+    assert rows[0]["scenario"] == f"{store} by the journal"
+    assert {row["quota"] for row in rows} == {1_000_000.0}
+    spans = DeltaTable(tmp_path / "out" / "throttle_spans").to_pyarrow_table().to_pylist()
+    of_open = [each["start_ms"] for each in spans if each["model"] == "open"]
+    assert of_open
+    assert max(of_open) < BASE_MS + 60_000  # times are cut to whole seconds
+    code, _, told = run_cli("pipeline", "usage", data, "--store", store, *local, environment=journaled)
+    assert (code, told.count(f"note: 1 change of quotas in {store} came while this was recorded")) == (0, 1)
+    used = shown("usage", data, "--quotas", "journal")
+    assert used["quotas"] == f"{store} by the journal"
+    assert {each["quota"] for each in used["buckets"] if each["quota_type"] == "produce"} == {1_000_000.0}
 
 
 def test_a_sweep_for_people(data: str) -> None:

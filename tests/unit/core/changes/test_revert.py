@@ -1,10 +1,12 @@
 """What of a journal is due to be undone, and what undoing comes to."""
 
+from dataclasses import replace
+
 import pytest
 
 from kafka_quotas.core.changes.journal_entry import JournalEntry
 from kafka_quotas.core.changes.plan import PlannedChange
-from kafka_quotas.core.changes.revert import due_undos, inverse_of, merged_changes, stores_with_undos
+from kafka_quotas.core.changes.revert import contents_between, due_undos, inverse_of, merged_changes, stores_with_undos
 from kafka_quotas.core.model.entity import Entity
 
 ALICE, BOB = Entity.of(user="alice"), Entity.of(user="bob")
@@ -92,3 +94,26 @@ def test_undoing_depends_on_what_is_there_now(found: float | None, force: bool, 
 def test_entries_of_one_run_are_one_change_per_quota() -> None:
     entries = entry("a", change(1, 2)), entry("a", change(2, 3), change(5, None, BOB))
     assert merged_changes(entries) == (change(1, 3), change(5, None, BOB))
+
+
+def test_what_a_store_held_meanwhile_is_what_it_holds_without_its_later_changes() -> None:
+    entries = [
+        replace(entry("before", change(None, 5)), time_ms=100),
+        replace(entry("set", change(5, 10), change(None, 7, BOB)), time_ms=200),
+        replace(entry("elsewhere", change(10, 99)), time_ms=250, store_url="local:/y"),
+        replace(entry("lost", change(10, 40)), time_ms=260, confirmed=False),
+        replace(entry("removed", change(7, None, BOB)), time_ms=300),
+        replace(entry("later", change(10, 20)), time_ms=500),
+    ]
+    stored = {ALICE: {KEY: 20.0, "consumer_byte_rate": 1.0}}
+
+    found = contents_between(stored, reversed(entries), store_url=STORE, first_ms=150, last_ms=400)
+
+    alice = {KEY: 10, "consumer_byte_rate": 1.0}
+    assert [(at_ms, {entity: quotas for entity, quotas in content.items() if quotas}) for at_ms, content in found] == [
+        (150, {ALICE: {KEY: 5, "consumer_byte_rate": 1.0}}),
+        (200, {ALICE: alice, BOB: {KEY: 7}}),
+        (260, {ALICE: alice, BOB: {KEY: 7}}),
+        (300, {ALICE: alice}),
+    ]
+    assert stored == {ALICE: {KEY: 20.0, "consumer_byte_rate": 1.0}}

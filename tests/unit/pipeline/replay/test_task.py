@@ -1,12 +1,21 @@
 """Replays of recorded events on this machine, against `core` event by event."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.support.pipeline.events import BASE_MS, events_folder, open_table, proposal, random_events, run_here
+from tests.support.pipeline.events import (
+    BASE_MS,
+    events_folder,
+    events_table,
+    open_table,
+    proposal,
+    random_events,
+    run_here,
+)
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.entity import Entity
@@ -15,7 +24,7 @@ from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.buckets.sweep import parse_sweep
 from kafka_quotas.pipeline.replay.job import ReplayTables, replay_job, replay_tables
-from kafka_quotas.pipeline.replay.task import Model, ReplayPlan
+from kafka_quotas.pipeline.replay.task import Model, ReplayPlan, replay_task
 from kafka_quotas.pipeline.tables.client_number import shared_shift
 from kafka_quotas.pipeline.tables.client_ranges import ClientRange
 from kafka_quotas.pipeline.tables.event_files import client_order
@@ -32,6 +41,50 @@ USERS = proposal(
 def replayed(folder: Path, *proposals, models=tuple(Model)) -> ReplayTables:
     plan = ReplayPlan(proposals=proposals, models=models)
     return replay_tables(run_here(replay_job(plan), folder), plan)
+
+
+@pytest.mark.parametrize("slices", [1, 7])
+def test_quotas_that_change_meanwhile_throttle_as_at_a_broker_that_got_the_changes(slices: int) -> None:
+    rows = [row for row in random_events(2_500, seed=5) if row["quota_type"] == "produce" and not row["is_exempt"]]
+    own, pairs = Entity.of(user="user-1"), Entity.of(user=None, client_id=None)
+    key, of_users = "producer_byte_rate", Entity.of(user=None)
+    states: list[dict[Entity, float]] = [
+        {},
+        {of_users: 20_000.0, own: 3_000.0},
+        {of_users: 5_000.0, own: 9_000.0, pairs: 4_000.0},
+        {of_users: 5_000.0},
+    ]
+    times_ms = [BASE_MS, BASE_MS + 25_000, BASE_MS + 60_000, BASE_MS + 90_000]
+    first, *later = (proposal("any", *((entity, {key: limit}) for entity, limit in each.items())) for each in states)
+    changing = replace(first, later=tuple(zip(times_ms[1:], later, strict=True)))
+    events = events_table(rows).sort_by("ts_ms")
+    starts = np.searchsorted(
+        events["ts_ms"].to_numpy() // 1000, np.linspace(0, 120, slices + 1)[:-1] // 1 + BASE_MS // 1000
+    )
+    parts = [events.slice(begin, end - begin) for begin, end in pairwise([*starts.tolist(), events.num_rows])]
+    plan = ReplayPlan(proposals=(changing,), models=(Model.OPEN,))
+
+    tables = replay_tables([replay_task(parts, plan)], plan)
+
+    for broker in (1, 2):
+        manager, expected, stored, left = (
+            ClientQuotaManager(QuotaType.PRODUCE),
+            0,
+            {},
+            list(zip(times_ms, states, strict=True)),
+        )
+        for row in sorted(rows, key=lambda row: (row["ts_ms"], row["bytes"])):
+            while left and row["ts_ms"] >= left[0][0]:
+                _, state = left.pop(0)
+                for entity in {*stored, *state}:
+                    if stored.get(entity) != state.get(entity):
+                        manager.update_quota(entity, state.get(entity))
+                stored = state
+            if row["broker_id"] == broker:
+                client = row["user"], row["client_id"]
+                expected += manager.record_and_throttle_ms(*client, float(row["bytes"]), row["ts_ms"])
+        assert expected > 100_000
+        assert sum(row["throttle_ms"] for row in rows_of(tables, broker_id=broker, quota_type="produce")) == expected
 
 
 def rows_of(tables: ReplayTables, **wanted) -> list[dict]:
