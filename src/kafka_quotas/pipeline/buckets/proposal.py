@@ -80,17 +80,22 @@ class ProposedQuotas:
                 self._resolver.update(entity, limit)
         for entity, limit in static:
             self._resolver.update_static(entity, limit)
-        kinds = self._resolver.kinds_in_use
+        kinds = self.kinds
         names = frozenset(entity for entity, _ in stored) if static or len(kinds) > 1 else frozenset()
-        later: list[tuple[int, ProposedQuotas]] = []
+        later, used = [], kinds
         for from_ms, each in proposal.later:
-            before = later[-1][1].sharing[1] if later else kinds
-            later.append((from_ms, ProposedQuotas(each, quota_type, before)))
+            later.append((from_ms, ProposedQuotas(each, quota_type, used)))
+            used = later[-1][1].kinds
         self.later: Final = tuple(later)
         """The quotas of the type from later times on."""
         static_names = frozenset(entity for entity, _ in static)
         self.sharing: Final = (self._resolver.enabled, kinds, names, static_names, proposal.name if later else "")
         """Sharing of buckets: proposals with equal values differ in limits alone."""
+
+    @property
+    def kinds(self) -> frozenset[LevelKind]:
+        """The kinds of levels in use."""
+        return self._resolver.kinds_in_use
 
     @property
     def limits(self) -> bool:
