@@ -53,7 +53,7 @@ def proposal_of_store(store: StoreOptions) -> Proposal:
 
 
 def proposal_of_journal(store: StoreOptions, events: EventsRequest) -> Proposal:
-    """Return the quotas that the store had while the events were recorded, by the journal of its changes.
+    """Return the quotas that a store had while events were recorded, by the journal of its changes.
 
     Times are cut to whole seconds.
 
@@ -78,14 +78,14 @@ def _proposal(name: str, content: Content, *, is_static: bool) -> Proposal:
 
 
 def proposal_in_force(quotas: str | None, store: StoreOptions, events: EventsRequest) -> Proposal:
-    """Return the quotas of the file `quotas`, of the journal, or those in the store where none is named."""
+    """Return the quotas of the file `quotas` or the journal, those in the store where none is named."""
     if quotas == JOURNAL:
         return proposal_of_journal(store, events)
     return proposal_of_store(store) if quotas is None else proposal_of_file(quotas)
 
 
 def note_changes(quotas: str | None, in_force: Proposal, events: RecordedEvents) -> None:
-    """Note on standard error where quotas of the store changed meanwhile, and the store's present ones were taken."""
+    """Note where quotas changed meanwhile, and those that the store has now were taken."""
     first_ms, last_ms = events.first_ms, events.last_ms
     if quotas is not None or first_ms is None or last_ms is None:
         return

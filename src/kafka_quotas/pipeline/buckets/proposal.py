@@ -146,7 +146,7 @@ class BucketRows:
     def placed(
         self, charges: "Charges", clients: "Sequence[ChargedClient]"
     ) -> "Iterator[tuple[NDArray[np.int32], Charges]]":
-        """Yield the charges with their rows, those of each row by time, apart for each time the quotas change.
+        """Yield the charges with their rows, those of each row by time, apart for each state of the quotas.
 
         Args:
             charges: Charges of one slice; slices are to come one after the other in time.
