@@ -80,7 +80,7 @@ class BucketShare:
         self._sent: deque[Reckoning] = deque()
         self._heard: Reckoning | None = None
         self._share: float | None = None
-        self._left: list[RemoteUsage] = []  # of members that ended: their bytes are in the window for as long as any
+        self._left: dict[int, RemoteUsage] = {}  # of members that ended: their bytes are in the window as long as any
         self._heard_past: list[tuple[float, int, int]] = []  # amount, age and time of what `adjust` records next
 
     # What clients do here.
@@ -182,6 +182,8 @@ class BucketShare:
         """
         # Recorded by the next `adjust`: what is reserved grows by a multiple of all that is recorded until then.
         remote, bucket = self._remotes.get(member), self.bucket
+        if remote is None and (remote := self._left.pop(member, None)) is not None:
+            self._remotes[member] = remote  # it was only silent, and what is recorded of it must not count again
         if remote is None:
             self.touched_ms = now_ms
             self._remotes[member] = RemoteUsage(entry, sequence, now_ms)
@@ -207,7 +209,7 @@ class BucketShare:
         remote = self._remotes.pop(member, None)
         if remote is None:
             return
-        self._left.append(remote)
+        self._left[member] = remote
         if self.bucket is None and remote.recent:
             amount = remote.recent + (0.0 if self._level is None else self._level.amount)
             self._level = _Level(amount, remote.age_ms, remote.at_ms)
@@ -248,7 +250,8 @@ class BucketShare:
             bucket.reserve(*self._reserved_cut_off(bucket, outlook, outlook.cut_off))
             return
         self._share = None
-        self._left = [each for each in self._left if each.recent_at(outlook.now_ms, self._span_ms)]
+        for member in [each for each, left in self._left.items() if not left.recent_at(outlook.now_ms, self._span_ms)]:
+            del self._left[member]
         for remote in self._remotes.values():
             self._follow(bucket, remote, outlook.now_ms)
         while self._sent and self._sent[0].sequence <= outlook.heard_sequence:
@@ -290,7 +293,7 @@ class BucketShare:
         now_ms, capacity = outlook.now_ms, bucket.capacity
         # What they used, and what they will have used in the second until they hear of this member.
         theirs = sum(each.recent_at(now_ms, self._span_ms) + each.rate for each in self._remotes.values())
-        theirs += sum(each.recent_at(now_ms, self._span_ms) for each in self._left)
+        theirs += sum(each.recent_at(now_ms, self._span_ms) for each in self._left.values())
         allowed = min(max(capacity - theirs, IDLE_PART * capacity / outlook.members), capacity / outlook.members)
         used, unheard = bucket.used(now_ms), self._own.recent(self._own_total(), now_ms)
         excess = outlook.members * (unheard - allowed)
@@ -304,7 +307,7 @@ class BucketShare:
         middle_ms, per_ms = self._span_ms - self._sample_ms // 2, bucket.capacity / (self._span_ms - self._sample_ms)
         capacity = per_ms * bucket.window_ms(now_ms)
         recent = self._own_total() - self._own.total_at(now_ms - middle_ms)
-        sparing = (*self._left, *(each for each in self._remotes.values() if not each.waiting))
+        sparing = (*self._left.values(), *(each for each in self._remotes.values() if not each.waiting))
         others = sum(each.recent_at(now_ms, middle_ms) for each in sparing)
         # What is missing from a whole window is not lent: the others may have used it already.
         excess = EXCESS_PART * max(0.0, used - capacity)

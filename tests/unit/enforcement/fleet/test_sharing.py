@@ -257,6 +257,23 @@ def test_a_dead_member_gives_its_share_back_within_three_heartbeats() -> None:
     assert fleet.members[0].sharing.idle_share == 1.0
 
 
+def test_what_a_member_used_that_was_only_silent_counts_once() -> None:
+    fleet = Fleet(2)
+    fleet.idle(3)
+    one, other = fleet.members
+    fill(fleet, fleet.members, 4)
+    fleet.idle(1)
+    before = one.bucket.used(fleet.now_ms)
+    fleet.dead.add(other)
+    fleet.idle(2)
+    assert "fleet: a member is lost" in one.said()
+    fleet.dead.clear()
+    other.record(LIMIT, fleet.now_ms)
+    fleet.idle(2)
+    assert one.sharing.members.count == 2
+    assert one.bucket.used(fleet.now_ms) == pytest.approx(before + LIMIT, rel=0.01)
+
+
 def test_a_member_that_leaves_is_gone_at_once() -> None:
     fleet = Fleet(2)
     fleet.idle(3)
