@@ -52,6 +52,11 @@ def test_entity_paths_read_back(entity: Entity) -> None:
     assert entity_of_path(znode_path(entity)) == entity
 
 
+@given(ENTITIES)
+def test_what_people_read_of_an_entity_reads_back(entity: Entity) -> None:
+    assert Entity.from_text(str(entity)) == entity
+
+
 @given(st.dictionaries(st.text(), st.text()))
 def test_configs_read_back(config: dict[str, str]) -> None:
     assert decode_config(encode_config(config)) == config

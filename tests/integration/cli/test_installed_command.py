@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 import yaml
+from tests.support.processes.output_contract import check_output
 
 from kafka_quotas.loadtest.scenario.file import shipped_names
 
@@ -50,8 +51,8 @@ def prefix(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(prefix: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """What the installed command answers."""
-    return subprocess.run(
+    """What the installed command answers, in JSON by its published schema."""
+    done = subprocess.run(
         [str(prefix / "bin" / "kafka-quotas"), *arguments],
         capture_output=True,
         text=True,
@@ -59,6 +60,8 @@ def run(prefix: Path, *arguments: str, **environment: str) -> subprocess.Complet
         timeout=240,
         env=process_environment(prefix, environment),
     )
+    check_output(arguments, done.stdout)
+    return done
 
 
 def process_environment(prefix: Path, added: Mapping[str, str]) -> dict[str, str]:

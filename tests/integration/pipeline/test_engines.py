@@ -52,7 +52,7 @@ class Recorded:
 def commands(logs: str | Path, quotas: Path, out: str | Path, engine: tuple[str, ...]) -> list[tuple[str, ...]]:
     """An ingest, and the usage and a replay of its events, on one engine."""
     sources = ("--source", f"{logs}/{{broker_id}}/*")
-    data, table = f"{out}/data", ("--output", "csv")
+    data, table = f"{out}/data", ("--output", "json")
     return [
         ("pipeline", "ingest", *sources, "--timezone", "UTC", "--out", data, *engine),
         ("pipeline", "usage", data, *_WINDOW, "--quotas", str(quotas), "--out", f"{out}/usage", *table, *engine),

@@ -1,6 +1,7 @@
 """The published contract of what commands print: documents checked by their schemas, and the CSV that follows."""
 
 import json
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -16,8 +17,10 @@ def check_document(document: dict[str, Any]) -> None:
     _validator(_noun(document)).validate(document)
 
 
-def check_output(text: str) -> None:
-    """Check what a command printed with --output json: nothing, one document, or one per line."""
+def check_output(arguments: Sequence[str], text: str) -> None:
+    """Check what a command printed if it was to print JSON: nothing, one document, or one per line."""
+    if not (("json" in arguments and {"-o", "--output"} & set(arguments)) or "--output=json" in arguments):
+        return
     lines = text.splitlines()
     one_per_line = len(lines) > 1 and lines[0].endswith("}")
     for each in lines if one_per_line else [text] * bool(lines):

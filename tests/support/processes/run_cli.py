@@ -27,8 +27,7 @@ def run_cli(*argv: str, terminal: bool = False, environment: Mapping[str, str] |
     out, err = (_Terminal(), _Terminal()) if terminal else (io.StringIO(), io.StringIO())
     with _environment(environment or {}), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main(argv)
-    if ("json" in argv and {"-o", "--output"} & set(argv)) or "--output=json" in argv:
-        check_output(out.getvalue())
+    check_output(argv, out.getvalue())
     return code, out.getvalue(), err.getvalue()
 
 

@@ -9,6 +9,7 @@ from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import ANONYMOUS
@@ -74,9 +75,12 @@ def decision_listing(decision: Decision) -> Listing:
     limit = f"{decision.limit:g}" if decision.entity else "unlimited"
     delay = f"{decision.delay_ms} ms" + (" (shadow)" if decision.is_shadow else "")
     row = (delay, decision.quota, decision.entity, limit, f"{decision.observed:.6g}")
+    data = write_decision(decision)
+    if data["quota"]:
+        data["quota"]["entity"] = Entity.from_text(decision.entity).to_mapping()
     return Listing(
         noun="decision",
-        data=write_decision(decision),
+        data=data,
         table=Table(columns=_COLUMNS, rows=[row]),
     )
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any
 
 from kafka_quotas.cli.output.render import Listing, Table, columns
 from kafka_quotas.cli.output.values import client_text, last_minute_text
+from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, Unit
 from kafka_quotas.core.model.recent_throttling import RecentThrottling
 from kafka_quotas.core.model.sanitizer import desanitize
@@ -12,7 +14,7 @@ from kafka_quotas.core.model.value_format import format_byte_rate, format_bytes,
 from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER
 from kafka_quotas.enforcement.quotas.reload import Reloaded
 from kafka_quotas.enforcement.session.unmute import Unmuted
-from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, FleetRow, WorkerRow
+from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, FleetRow, ThrottledClient, WorkerRow
 
 _COLUMNS = columns("quota, entity, user, client-id, broker, limit>, observed>, connections>, throttle>, remaining>")
 
@@ -32,9 +34,13 @@ def status_listing(status: DaemonStatus) -> Listing:
     return Listing(
         noun="daemon-status",
         items="throttled",
-        data=asdict(status),
+        data={**asdict(status), "throttled": [_throttled_row(row) for row in status.throttled]},
         table=Table(columns=_COLUMNS, rows=rows, caption=_summary(status)),
     )
+
+
+def _throttled_row(row: ThrottledClient) -> dict[str, Any]:
+    return {**asdict(row), "entity": Entity.from_text(row.entity).to_mapping() if row.entity else None}
 
 
 def _rate(quota: str, value: float) -> str:

@@ -10,12 +10,14 @@ sanitized. An `Entity` may hold what a store refuses (an empty name, ip beside u
 that.
 """
 
+import ast
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from kafka_quotas.core.errors import UsageError, near_hint
+from kafka_quotas.core.errors import ProtocolError, UsageError, near_hint
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
@@ -39,6 +41,8 @@ class Absent(Enum):
 
 ABSENT: Final = Absent.ABSENT
 
+_PART: Final = re.compile(r"""(?:(default)|([a-z-]+)) (?:([^ ,'"]+)|('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"))(?:, |$)""")
+"""One part as people read it: a default and its type, or a type and its name, which may be quoted."""
 _TYPE_ORDER = {entity_type: index for index, entity_type in enumerate((*ENTITY_TYPES, *THRESHOLD_TYPES))}
 
 
@@ -87,6 +91,23 @@ class Entity:
             UsageError: An unknown type.
         """
         return cls.from_pairs(mapping.items())
+
+    @classmethod
+    def from_text(cls, text: str) -> "Entity":
+        """Return the entity that `str` wrote.
+
+        Raises:
+            ProtocolError: It is not such a text.
+        """
+        pairs, end = [], 0
+        while part := _PART.match(text, end):
+            default, kind, plain, quoted = part.groups()
+            name = ast.literal_eval(quoted) if quoted else plain
+            pairs.append((name, None) if default else (kind, name))
+            end = part.end()
+        if not pairs or end < len(text):
+            raise ProtocolError(f"not an entity: {text!r}", hint="is the other side of another version?")
+        return cls.from_pairs(pairs)
 
     def to_mapping(self) -> dict[str, str | None]:
         """Return the mapping that `from_mapping` reads."""

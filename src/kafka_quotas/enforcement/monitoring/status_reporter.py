@@ -226,7 +226,7 @@ def _throttled_client(node_id: NodeId, channels: list[ThrottledChannel], now_ms:
         user=limiter.user,
         client_id=limiter.client_id,
         quota=limiter.quota_type.key.name,
-        entity=str(limiter.entity),
+        entity=str(limiter.entity or ""),
         limit=limiter.bound or 0.0,
         observed=limiter.peek(now_ms) or 0.0,
         connections=len(channels),

@@ -33,7 +33,7 @@ class ThrottledClient:
     client_id: str
     quota: str
     entity: str
-    """Entity whose quota it is."""
+    """Entity whose quota it is, as people read it, empty if its limit was removed meanwhile."""
     limit: float
     observed: float
     connections: int

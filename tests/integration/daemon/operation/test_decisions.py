@@ -83,7 +83,7 @@ def test_programs_share_the_limits_of_addresses_and_topics(broker: FakeBroker, t
         code, out, _ = run_cli(*asked, "--type", "topic", "--topic", "orders", "--amount", "1kB")
         assert (code, json.loads(out)["quota"]["key"]) == (0, "bytes.in.per.sec.threshold")
         code, out, _ = run_cli(*asked, "--type", "connection", "--ip", "192.0.2.7", "--amount", "1")
-        assert (code, json.loads(out)["quota"]["entity"]) == (0, "ip 192.0.2.7")
+        assert (code, json.loads(out)["quota"]["entity"]) == (0, {"ip": "192.0.2.7"})
         code, _, err = run_cli(*asked, "--type", "dance")
         assert code == 2
         assert "connection, topic" in err
@@ -118,7 +118,7 @@ def test_the_command_asks_too(daemon: DaemonProcess) -> None:
     data = json.loads(out)
     assert code == 0
     assert data["delay_ms"] == 198_000
-    assert data["quota"]["entity"] == "client-id app"
+    assert data["quota"]["entity"] == {"client-id": "app"}
     code, out, _ = run_cli(*asked)
     assert "producer_byte_rate" in out
     code, _, err = run_cli("daemon", "decide", "dance", "--control", str(daemon.control))

@@ -31,7 +31,9 @@ from kafka_quotas.commands.quotas.watch import SeenChange
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.resolution.usage import Usage
+from kafka_quotas.enforcement.decisions.messages import Decision
 from kafka_quotas.enforcement.telemetry.counters import Counters
+from kafka_quotas.enforcement.telemetry.status import DaemonStatus
 from kafka_quotas.loadtest.run.journal import RunHeader, open_journal
 
 ROOT = Path(__file__).parents[4]
@@ -44,6 +46,7 @@ ELSEWHERE = {
 """The files that check documents where a server or a load gives them."""
 CHANGES_AT_EACH_RUN = ("alter", "alter, exempt", "revert, done", "apply", "migrate", "context test", "pipeline history")
 """Examples whose second run finds what the first has done, or measures again."""
+PAIR = Entity.of(user="al, ice", client_id=None)
 RATE, SHARE = "producer_byte_rate", "request_percentage"
 EVENTS = str(ROOT / "examples" / "events-kip13.jsonl")
 EXAMPLES = {
@@ -123,18 +126,34 @@ def test_every_command_that_prints_documents_has_its_contract() -> None:
     assert {name.partition(",")[0] for name in covered} <= {*known, "context show"}
 
 
-def _with_every_counter(result: Any) -> Any:
-    return (
-        dataclasses.replace(result, counters=dataclasses.asdict(Counters())) if hasattr(result, "counters") else result
-    )
+def _as_a_daemon_fills_it(result: Any) -> Any:
+    """The result with every counter, and with entities where it has texts of them."""
+    if isinstance(result, Decision):
+        return result._replace(entity=str(PAIR))
+    if not isinstance(result, DaemonStatus):
+        return result
+    throttled = tuple(dataclasses.replace(row, entity=str(PAIR)) for row in result.throttled)
+    return dataclasses.replace(result, counters=dataclasses.asdict(Counters()), throttled=throttled)
 
 
 @pytest.mark.parametrize("name", BUILT)
 def test_what_a_server_reports_follows_its_schema_too(name: str) -> None:
     make, result = map(named, BUILT[name])
-    listing = make(_with_every_counter(filled(result)))
+    listing = make(_as_a_daemon_fills_it(filled(result)))
     check_document(json.loads(json_text(envelope(listing))))
     assert records_of(listing).rows, "it has rows for CSV"
+
+
+@pytest.mark.parametrize(("name", "prefix"), [("daemon status", "entity_"), ("daemon decide", "quota_entity_")])
+def test_whose_quota_it_is_has_columns_of_its_own(name: str, prefix: str) -> None:
+    make, result = map(named, BUILT[name])
+    records = records_of(make(_as_a_daemon_fills_it(filled(result))))
+    cells = dict(zip((column.title for column in records.columns), records.rows[0], strict=True))
+    assert (cells[f"{prefix}user"], cells[f"{prefix}client_id"], cells[f"{prefix}defaults"]) == (
+        "al, ice",
+        None,
+        "client_id",
+    )
 
 
 @pytest.mark.parametrize("file", sorted(set(ELSEWHERE.values())))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from tests.support.processes.output_contract import check_document
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.output.json_text import json_line
@@ -176,6 +177,7 @@ def test_the_command_prints_changes_of_another_process(tmp_path: Path) -> None:
         for value in ("10MiB", "unlimited"):
             run_cli("alter", "--store", url, "--user", "alice", "--add-config", f"{RATE}={value}")
             document = json.loads(process.stdout.readline())
+            check_document(document)
             assert document.pop("time").endswith("Z")
             expected = 10485760 if value == "10MiB" else 9223372036854775807
             assert document == {

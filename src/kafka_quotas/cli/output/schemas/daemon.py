@@ -4,6 +4,7 @@ from typing import Final
 
 from kafka_quotas.cli.output.schemas.catalogue import OutputSchema
 from kafka_quotas.cli.output.schemas.forms import (
+    ENTITY,
     FLAG,
     INTEGER,
     NUMBER,
@@ -19,11 +20,19 @@ from kafka_quotas.cli.output.schemas.forms import (
 )
 from kafka_quotas.enforcement.quotas.reload import Reloaded
 from kafka_quotas.enforcement.session.unmute import Unmuted
-from kafka_quotas.enforcement.telemetry.status import DaemonStatus
+from kafka_quotas.enforcement.telemetry.status import DaemonStatus, ThrottledClient
 
+_WHOSE: Final = nullable(ENTITY, "whose quota it is; null for no limit any more")
 _COST: Final = record({"request_us": NUMBER, "request_byte_ns": NUMBER, "response_byte_ns": NUMBER})
 SCHEMAS: Final[dict[str, OutputSchema]] = {
-    "daemon-status": OutputSchema(commands=("daemon status",), rows=("throttled",), fields=of_dataclass(DaemonStatus)),
+    "daemon-status": OutputSchema(
+        commands=("daemon status",),
+        rows=("throttled",),
+        fields={
+            **of_dataclass(DaemonStatus),
+            "throttled": rows(record({**of_dataclass(ThrottledClient), "entity": _WHOSE})),
+        },
+    ),
     "daemon-reload": OutputSchema(commands=("daemon reload",), fields=of_dataclass(Reloaded)),
     "daemon-unmute": OutputSchema(commands=("daemon unmute",), rows=("unmuted",), fields=of_dataclass(Unmuted)),
     "daemon-config": OutputSchema(
@@ -56,7 +65,7 @@ SCHEMAS: Final[dict[str, OutputSchema]] = {
                 record(
                     {
                         "key": TEXT,
-                        "entity": described(TEXT, "whose quota it is, in words"),
+                        "entity": ENTITY,
                         "limit": NUMBER,
                         "observed": NUMBER,
                     }
