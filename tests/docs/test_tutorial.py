@@ -1,4 +1,7 @@
-"""The tutorial's load test holds every quota; `test_console.py` runs its other commands."""
+"""The tutorial's load test holds every quota.
+
+`test_console.py` runs its other commands.
+"""
 
 import re
 import shlex

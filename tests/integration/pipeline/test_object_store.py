@@ -42,7 +42,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def ingested(store: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A local folder of sample logs with the results of its jobs; the bucket has the same data, by the local engine."""
+    """A local folder of sample logs with the results of its jobs.
+
+    The bucket has the same data, by the local engine.
+    """
     folder = tmp_path_factory.mktemp("local")
     ingest = ("pipeline", "ingest", *_THERE, "--out", f"{_URL}/data", *_LOCAL)
     run(store, *ingest_and_jobs(str(folder), _LOCAL, logs=_HERE), ingest)
@@ -60,7 +63,7 @@ def ingest_and_jobs(
 
 
 def run(store: dict[str, str], *series: tuple[str, ...]) -> str:
-    """What the commands, one after the other, put on standard output; they must end well."""
+    """What commands put on standard output one after the other, all of which must end well."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.processes.command_series", *(json.dumps(each) for each in series)],
         cwd=ROOT,

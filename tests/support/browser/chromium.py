@@ -13,7 +13,10 @@ _ARGUMENTS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-
 
 @contextmanager
 def chromium() -> Iterator[webdriver.Chrome]:
-    """A browser that keeps its messages; where none is installed the test is skipped."""
+    """A browser that keeps its messages.
+
+    Where none is installed the test is skipped.
+    """
     program, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if program is None or driver is None:
         pytest.skip("no browser is installed: apt-get install chromium chromium-driver")

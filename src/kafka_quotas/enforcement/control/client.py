@@ -106,8 +106,22 @@ def find_control_path(*, folder: Path | None = None) -> Path:
     found = sorted(folder.glob(f"daemon-*{_SUFFIX}")) if folder.is_dir() else []
     if not found:
         raise ControlError(f"no daemon of yours is running (looked in {folder})", hint="name its socket with --control")
+    check_folder(folder)
+    if len(found) > 1:  # those that were killed leave theirs behind
+        found = [path for path in found if _is_served(path)] or found[:1]
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
         raise UsageError(f"several daemons are running: {names}", hint=f"name one with --control {folder}/NAME")
-    check_folder(folder)
     return found[0]
+
+
+def _is_served(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(ANSWER_S)
+        try:
+            sock.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:  # it is too busy, or not to be asked by this user
+            return True
+    return True

@@ -14,7 +14,10 @@ BOTH = ("--context", "eu", "--context", "us")
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A file of quotas; `eu` and `us` are contexts of empty stores, and `gone` is one that can't be reached."""
+    """A file of quotas and three contexts.
+
+    The stores of `eu` and `us` are empty, and that of `gone` can't be reached.
+    """
     for name in ("CONFIG", "STATE", "DATA"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
     for name, store in (

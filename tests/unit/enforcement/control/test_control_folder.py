@@ -1,10 +1,12 @@
 """Where a control socket may be: only where nobody but its owner can put another one in its place."""
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
+from kafka_quotas.core.errors import UsageError
 from kafka_quotas.enforcement.control import server as control
 from kafka_quotas.enforcement.control.client import find_control_path
 from kafka_quotas.enforcement.control.server import ControlError, check_folder
@@ -54,6 +56,22 @@ def test_a_link_is_judged_by_where_it_leads(folder: Path) -> None:
     link.symlink_to(real)
     with pytest.raises(ControlError, match="other users may write to it"):
         check_folder(link)
+
+
+def test_sockets_that_killed_daemons_left_behind_are_not_taken_for_daemons(folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as served:
+        for port in (9091, 9093):
+            with socket.socket(socket.AF_UNIX) as killed:
+                killed.bind(str(folder / f"daemon-{port}.sock"))
+        assert find_control_path(folder=folder) == folder / "daemon-9091.sock", "any, to say that it does not answer"
+        served.bind(str(folder / "daemon-9092.sock"))
+        served.listen()
+        assert find_control_path(folder=folder) == folder / "daemon-9092.sock"
+        with socket.socket(socket.AF_UNIX) as another:
+            another.bind(str(folder / "daemon-9094.sock"))
+            another.listen()
+            with pytest.raises(UsageError, match=r"several daemons are running: daemon-9092\.sock, daemon-9094\.sock"):
+                find_control_path(folder=folder)
 
 
 def test_a_socket_in_a_folder_of_anybodys_is_not_asked(folder: Path) -> None:
