@@ -250,9 +250,12 @@ def _report_usage(error: typer.TyperException, session: Invocation) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":  # the class is private to Typer; its message is the help text
         print(error.format_message(), file=sys.stderr)  # noqa: T201
         return error.exit_code
-    message = " ".join(error.format_message().split()).rstrip(".")
+    near = getattr(error, "possibilities", None)  # Typer lists three, of which the first is the nearest
+    text = error.message if near else error.format_message()
+    message = " ".join(text.split()).rstrip(".")
     lowered = message[:1].lower() + message[1:]
-    return _report(_lines(lowered, f"{path} --help"), code=error.exit_code, session=session)
+    hint = f"did you mean {near[0]}?" if near else f"{path} --help"
+    return _report(_lines(lowered, hint), code=error.exit_code, session=session)
 
 
 def _report_unforeseen(error: Exception, session: Invocation) -> int:

@@ -88,6 +88,7 @@ def test_a_wrong_option_points_to_the_help_of_the_command() -> None:
     code, out, err = run_cli("describe", "--nonsense")
     assert (code, out) == (2, "")
     assert err == "error: no such option: --nonsense\nhint: kafka-quotas describe --help\n"
+    assert run_cli("alter", "--usr", "x")[2] == "error: no such option: --usr\nhint: did you mean --user?\n"
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,8 @@ def _draw_curves(axes: Any, curves: Sequence[Curve], x_unit: str, y_name: str, *
     axes.set_ylabel(y_name, color=INK)
     plain_axes(axes, grid="both")
     if curves:
-        axes.legend(frameon=False, fontsize=9)
+        # Above the axes: to find the best place among many points takes seconds, of which matplotlib then warns.
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, frameon=False, fontsize=9, borderaxespad=0.2)
 
 
 def _label_x(axes: Any, unit: str) -> None:

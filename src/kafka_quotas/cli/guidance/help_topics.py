@@ -13,7 +13,7 @@ from kafka_quotas.cli.output.colour import BOLD, coloured
 from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.cli.output.schemas.catalogue import every_schema, json_schema
-from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.errors import UsageError, near_hint
 
 ENVIRONMENT: Final = (
     ("KAFKA_QUOTAS_STORE", "The store where no option names one."),
@@ -136,10 +136,11 @@ def _command_context(context: Any, words: list[str]) -> Any:
     for number, word in enumerate(words):
         group = context.command
         if not isinstance(group, TyperGroup) or word not in group.commands:
-            topics = f"topics: {', '.join(TOPICS)}; commands: " if number == 0 else ""
-            raise UsageError(
-                f"there is no command or topic {' '.join(words)!r}", hint=f"{topics}{context.command_path} --help"
-            )
+            topics = TOPICS if number == 0 else ()
+            listed = f"topics: {', '.join(topics)}; commands: " if topics else ""
+            known = (*topics, *getattr(group, "commands", ()))
+            hint = near_hint(word, known, otherwise=f"{listed}{context.command_path} --help")
+            raise UsageError(f"there is no command or topic {' '.join(words)!r}", hint=hint)
         command: Any = group.load(word) if isinstance(group, LazyGroup) else group.commands[word]
         context = command.context_class(command, info_name=word, parent=context)
     return context

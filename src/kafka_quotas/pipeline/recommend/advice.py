@@ -21,6 +21,8 @@ from kafka_quotas.pipeline.recommend.capacity import Capacities
 from kafka_quotas.pipeline.recommend.demand import Demand
 from kafka_quotas.pipeline.recommend.shares import Want, fair_level
 
+NEEDIEST_SHOWN: Final = 4
+"""Clients of each quota type that a report shows with all that was tried."""
 _LONGEST_HORIZON_DAYS: Final = 3660
 
 

@@ -6,13 +6,12 @@ of each client only the trials that decide come here, and all trials of the few 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.runner import OpenEvents, RecordedEvents
-from kafka_quotas.pipeline.recommend.advice import Advice, RecommendPlan, Supply, advise
+from kafka_quotas.pipeline.recommend.advice import NEEDIEST_SHOWN, Advice, RecommendPlan, Supply, advise
 from kafka_quotas.pipeline.recommend.demand import Demand
 from kafka_quotas.pipeline.recommend.observed import (
     Replayed,
@@ -37,8 +36,6 @@ from kafka_quotas.pipeline.usage.job import UsageTables, usage
 from kafka_quotas.pipeline.usage.task import UsagePlan
 
 Demands = tuple[Demand, ...]
-NEEDIEST_SHOWN: Final = 4
-"""Clients of each quota type that a report shows with all that was tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,7 @@ The neediest clients have curves of their own.
 from dataclasses import dataclass
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.recommend.advice import Advice
-from kafka_quotas.pipeline.recommend.job import NEEDIEST_SHOWN
+from kafka_quotas.pipeline.recommend.advice import NEEDIEST_SHOWN, Advice
 
 Points = tuple[tuple[float, float], ...]
 

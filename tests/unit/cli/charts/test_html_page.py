@@ -130,6 +130,12 @@ def test_every_axis_has_its_unit() -> None:
     assert ">bytes/s</text>" not in bars_svg([Bar(name="app", value=2e6)], unit="bytes/s"), "2 MB/s says it"
 
 
+def test_the_place_of_a_legend_is_not_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among many points that takes a slow machine more than a second, of which matplotlib warns on standard error."""
+    monkeypatch.setattr("matplotlib.legend.Legend._find_best_position", lambda *_: pytest.fail("it was searched for"))
+    assert ">app</text>" in curves_svg([Curve(name="app", points=((1.0, 2.0),))], x_unit="ms", y_name="% answered")
+
+
 def test_a_line_of_many_points_has_a_bounded_number_of_tips() -> None:
     many = Series(name="rate", unit="ms", points=tuple((float(x), 1.0) for x in range(1000)), style=Style.LINE)
     assert 30 <= len(tips(series_svg([many]))) <= 60

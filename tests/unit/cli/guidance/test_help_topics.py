@@ -34,7 +34,10 @@ def test_without_words_it_lists_commands_and_topics() -> None:
     assert all(f"\n  {topic} " in out for topic in TOPICS)
 
 
-@pytest.mark.parametrize(("words", "hint"), [(("nothing",), "topics: stores"), (("daemon", "walk"), "daemon --help")])
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [(("zzz",), "topics: stores"), (("daemon", "walk"), "daemon --help"), (("stors",), "did you mean stores?")],
+)
 def test_unknown_words_are_answered_with_what_there_is(words: tuple[str, ...], hint: str) -> None:
     code, _, err = run_cli("help", *words)
     assert code == 2

@@ -300,7 +300,7 @@ BAD_INPUT = [
     ((*USER, "--delete-config", "producer_byte_rate"), 1, "not set on user alice", "nothing is set"),
     ((*USER, "--add-config", TEN_MIB, "--delete-config", "consumer_byte_rate"), 1, "not set", "nothing is set"),
     ((*USER, "--add-config", TEN_MIB, "extra"), 2, "unexpected extra argument", "alter --help"),
-    ((*USER, "--add-confg", TEN_MIB), 2, "no such option: --add-confg", "alter --help"),
+    ((*USER, "--add-confg", TEN_MIB), 2, "no such option: --add-confg", "did you mean --add-config?"),
 ]
 
 
