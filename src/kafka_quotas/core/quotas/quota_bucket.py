@@ -333,8 +333,11 @@ class MutationBucket(TokenBucket):
             return narrow_to_int32(mutation_throttle_time_ms(tokens - reserved, self._per_second))
         tokens += self._no_refill - value
         self._tokens = burst if tokens > burst else tokens  # noqa: FURB136 - as above
-        self.mutations.record(value, now_ms)
-        self.recorded_ms = now_ms
+        mutations = self.mutations  # `mutations.record` written out: the call is a tenth of the decision
+        if now_ms >= mutations._complete_ms:  # noqa: SLF001 - as above
+            mutations._advance(now_ms)  # noqa: SLF001 - as above
+        mutations._value += value  # noqa: SLF001 - as above
+        mutations._last_ms = self.recorded_ms = now_ms  # noqa: SLF001 - as above
         return 0
 
     def would_throttle_ms(self, value: float, now_ms: int) -> int:  # noqa: ARG002 - the next request pays for it
