@@ -89,7 +89,7 @@ def test_the_local_engine_reads_and_writes_a_bucket(store: dict[str, str], inges
         store,
         *ingest_and_jobs(out, _LOCAL, data=f"{_URL}/data"),
         ("pipeline", "ingest", *_THERE, "--out", f"{_URL}/data", *_LOCAL),
-        ("pipeline", "compact", f"{_URL}/data"),
+        ("pipeline", "compact", f"{_URL}/data", *_LOCAL),
         ("pipeline", "history", f"{_URL}/data", "--output", "json"),
     )
     assert re.findall(r'"operation": "(\w+)"', told) == ["compact", "ingest"]

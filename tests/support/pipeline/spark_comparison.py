@@ -1,16 +1,25 @@
-"""Usage, replays, a recommendation and a validation on a real Spark session against the local engine.
+"""Usage, replays, a recommendation, a validation and a compaction on a real Spark session against the local engine.
 
 Run by `command_series` in a process of its own, for PySpark leaves sockets to the garbage collector, which a test may
 not. It says on standard error how many rows were equal.
 """
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
 
 from deltalake import DeltaTable
-from tests.support.pipeline.events import events_folder, open_table, proposal, random_events, run_here
+from tests.support.pipeline.events import (
+    BASE_MS,
+    events_folder,
+    events_table,
+    open_table,
+    proposal,
+    random_events,
+    run_here,
+)
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
@@ -22,6 +31,8 @@ from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, op
 from kafka_quotas.pipeline.engine.spark import LeftTables, parts_of, run_job, tables_by_task
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
+from kafka_quotas.pipeline.ingest.compaction import clean_locally, compact, merge_locally
+from kafka_quotas.pipeline.ingest.spark_compaction import clean_on_spark, merge_on_spark
 from kafka_quotas.pipeline.recommend.advice import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.recommend.job import recommend
 from kafka_quotas.pipeline.recommend.quota_file import recommendation_rows
@@ -29,6 +40,10 @@ from kafka_quotas.pipeline.replay.job import left_outcomes, replay_job, replay_t
 from kafka_quotas.pipeline.replay.outcomes import OUTCOMES, LocalOutcomes
 from kafka_quotas.pipeline.replay.task import ReplayPlan
 from kafka_quotas.pipeline.report.what_if import what_if
+from kafka_quotas.pipeline.tables.event_files import client_order, sorted_by_client, write_events
+from kafka_quotas.pipeline.tables.lake import Lake
+from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS
+from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 from kafka_quotas.pipeline.usage.job import usage_job, usage_tables
 from kafka_quotas.pipeline.usage.task import UsagePlan
 from kafka_quotas.pipeline.validate.check import ValidatePlan
@@ -89,6 +104,7 @@ def compare(folder: Path) -> None:
         assert cells[0] == cells[1]
         require_equal_outcomes(session, folder)
         require_equal_advice(session, folder)
+        require_equal_compaction(session, folder)
     sys.stderr.write(f"{len(cells[0])} cells and {throttled} throttles are equal\n")
 
 
@@ -138,3 +154,28 @@ def require_equal_advice(session: "SparkSession", folder: Path) -> None:
     assert len(explained.brokers[0].trials) > 24
     assert len(rows) > 10
     assert any(each.throttle is not None and each.throttle.low_ms for each in buckets)
+
+
+def require_equal_compaction(session: "SparkSession", folder: Path) -> None:
+    """Compare what a compaction by executors leaves with what one on this machine does."""
+    rows, found = random_events(900, seed=13), []
+    for is_local in (True, False):
+        lake = Lake(url=str(events_folder(folder / f"compacted {is_local}", rows, ingests=3)))
+        killed = sorted_by_client(events_table(rows[:50], ingest=4))
+        lake.commit_files(EVENTS, write_events(lake, killed))
+        before = FolderSnapshot.of(lake)
+        if is_local:
+            merge = partial(merge_locally, before, at_ms=BASE_MS, done=lambda _, __: None)
+            clean = partial(clean_locally, lake, retention_hours=0)
+        else:
+            merge = partial(merge_on_spark, session, before, at_ms=BASE_MS, watch=ignore_progress)
+            clean = partial(clean_on_spark, session, lake, retention_hours=0)
+        counts = compact(before, at_ms=BASE_MS, random=1, merge=merge, clean=clean)
+        after = FolderSnapshot.of(lake)
+        events = after.read(EVENTS)
+        assert client_order(events) is None
+        stored = sorted(events.to_pylist(), key=repr), sorted(after.read(CLIENTS).to_pylist(), key=repr)
+        found.append((counts, stored, after.changes["operation"].to_pylist(), lake.table(EVENTS).count()))
+    here, there = found
+    assert here == there
+    assert (len(here[1][0]), here[3]) == (900, 900)

@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
+from kafka_quotas.cli.framework.option_groups import Without
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
-from kafka_quotas.cli.pipeline.options import Data
-from kafka_quotas.cli.pipeline.progress import job_progress
+from kafka_quotas.cli.pipeline.options import Data, EngineOptions
+from kafka_quotas.cli.pipeline.progress import job_progress, job_watcher
 from kafka_quotas.commands.pipeline.history import compact as run_compact
 from kafka_quotas.commands.pipeline.history import convert as run_convert
 from kafka_quotas.commands.pipeline.history import history as read_history
@@ -57,17 +58,18 @@ def history(*, data: Data, output: ListingView = TABLE_VIEW) -> None:
     print_listing(listing, output)
 
 
-def compact(*, data: Data, retention_hours: Retention = _WEEK_HOURS) -> None:
+def compact(
+    *,
+    data: Data,
+    retention_hours: Retention = _WEEK_HOURS,
+    engine: Annotated[EngineOptions, Without("as_of")],
+) -> None:
     """Merge small files of a data folder, and delete files that are no longer needed.
 
     Rows of ingests that were killed more than a day ago are deleted too.
     """
-    with job_progress() as progress:
-        result = run_compact(
-            data,
-            retention_hours=retention_hours,
-            done=lambda done, total: progress(JobProgress(stage="merge days", done=done, total=total)),
-        )
+    with job_watcher() as watcher:
+        result = run_compact(engine.events(data), watcher, retention_hours=retention_hours)
     write(
         f"{result.files_before} files became {result.files_after}, {result.removed} old ones were deleted", sys.stdout
     )

@@ -3,12 +3,20 @@
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kafka_quotas.pipeline.engine.choice import require_libraries
-from kafka_quotas.pipeline.engine.runner import EventsRequest
+from kafka_quotas.pipeline.engine.choice import Engine, choose_engine, require_libraries
+from kafka_quotas.pipeline.engine.progress import JobProgress
+from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher
+from kafka_quotas.pipeline.engine.spark_session import spark_errors, spark_session
 from kafka_quotas.pipeline.tables.lake import Lake, lake_url
+
+if TYPE_CHECKING:
+    from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +53,12 @@ def history(data: str) -> list[PastChange]:
     require_libraries("pyarrow", "deltalake")
     from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot  # noqa: PLC0415 - loads Arrow
 
+    return _changes(FolderSnapshot.of(Lake(url=lake_url(data))))
+
+
+def _changes(snapshot: "FolderSnapshot") -> list[PastChange]:
     found: dict[int, PastChange] = {}
-    for row in FolderSnapshot.of(Lake(url=lake_url(data))).changes.to_pylist():
+    for row in snapshot.changes.to_pylist():
         number = row["sequence"]
         files = (found[number].files if number in found else 0) + bool(row["path"])
         found[number] = PastChange(
@@ -74,26 +86,40 @@ def recorded_span(request: EventsRequest) -> tuple[int, int] | None:
     return pc.min(clients["first_ms"]).as_py(), pc.max(clients["last_ms"]).as_py()
 
 
-def compact(data: str, *, retention_hours: int, done: Callable[[int, int], None]) -> CompactResult:
+def compact(request: EventsRequest, watcher: EventsWatcher, *, retention_hours: int) -> CompactResult:
     """Merge small files, drop rows of killed ingests, and delete files that are not needed.
-
-    `done` is called with the number of merged days and of all.
 
     Raises:
         UsageError: No ingest made the folder.
-        KafkaQuotasError: The tables can't be changed, or another change came in between.
+        KafkaQuotasError: The tables can't be changed, another change came in between, or Spark does not start or fails.
     """
     require_libraries("pyarrow", "deltalake")
     from kafka_quotas.pipeline.ingest import compaction  # noqa: PLC0415 - loads Arrow
+    from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot  # noqa: PLC0415
 
-    before, after, removed = compaction.compact(
-        Lake(url=lake_url(data)),
-        at_ms=round(time.time() * 1000),
-        random=secrets.randbits(20),
-        retention_hours=retention_hours,
-        done=done,
-    )
-    return CompactResult(files_before=before, files_after=after, removed=removed)
+    lake = Lake(url=lake_url(request.data))
+    before, at_ms = FolderSnapshot.of(lake), round(time.time() * 1000)
+    events = sum(each.events for each in _changes(before))
+    choice = choose_engine(request.engine, events=events, master=request.master, is_remote=not lake.is_local)
+    watcher.chosen(choice)
+
+    def done(count: int, total: int) -> None:
+        watcher.progress(JobProgress(stage="merge days", done=count, total=total))
+
+    with ExitStack() as stack:
+        merge = partial(compaction.merge_locally, before, at_ms=at_ms, done=done)
+        clean = partial(compaction.clean_locally, lake, retention_hours=retention_hours)
+        if choice.engine is Engine.SPARK:
+            require_libraries("pyspark")
+            from kafka_quotas.pipeline.ingest import spark_compaction  # noqa: PLC0415 - loads PySpark
+
+            watcher.progress(JobProgress(stage="start Spark", done=0, total=0))
+            session = stack.enter_context(spark_session(request.spark.for_place(lake.url)))
+            stack.enter_context(spark_errors(f"compacting {request.data}", log_file=request.spark.log_file))
+            merge = partial(spark_compaction.merge_on_spark, session, before, at_ms=at_ms, watch=watcher.progress)
+            clean = partial(spark_compaction.clean_on_spark, session, lake, retention_hours=retention_hours)
+        counts = compaction.compact(before, at_ms=at_ms, random=secrets.randbits(20), merge=merge, clean=clean)
+    return CompactResult(files_before=counts[0], files_after=counts[1], removed=counts[2])
 
 
 def convert(old: Path, data: str, *, done: Callable[[int, int], None]) -> int:

@@ -4,7 +4,7 @@ A compaction is a change like an ingest. Readers that began before it keep the f
 older than the retention.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,33 +24,62 @@ _DEAD_AFTER_MS: Final = 24 * 3600 * 1000
 
 
 def compact(
-    lake: Lake, *, at_ms: int, random: int, retention_hours: int, done: Callable[[int, int], None]
+    before: FolderSnapshot, *, at_ms: int, random: int, merge: Callable[[], None], clean: Callable[[], int]
 ) -> tuple[int, int, int]:
     """Compact the tables and return the numbers of files before, after, and of deleted ones.
 
+    Args:
+        before: The folder.
+        at_ms: The time in ms since 1970.
+        random: A random number for the change's own.
+        merge: Merges the files of all tables, on one of the engines.
+        clean: Deletes files that are not needed, and returns their number.
+
     Raises:
-        UsageError: No ingest made the folder.
         KafkaQuotasError: The tables can't be changed, or another change came in between.
     """
-    before = FolderSnapshot.of(lake)
+    lake = before.lake
     count = _files(lake)
     try:
-        for table in DATA_TABLES:
-            if table is not EVENTS:
-                _drop_dead(before, table, at_ms)
-                with lake_errors(f"compacting {lake.place(table)}"):
-                    lake.table(table).optimize.compact()
-        _merge_days(before, at_ms, done)
+        merge()
         Change(ingest=ingest_id(at_ms, random), operation="compact", at_ms=at_ms).commit(before)
     except ConflictError as error:
         raise KafkaQuotasError(
             f"another change of {lake.url} came in between", hint="nothing is lost; compact again"
         ) from error
+    removed = clean()
+    return count, _files(lake), removed
+
+
+def merge_locally(before: FolderSnapshot, *, at_ms: int, done: Callable[[int, int], None]) -> None:
+    """Merge the files of all tables in this process, and drop rows of killed ingests.
+
+    `done` is called with the number of merged days and of all.
+
+    Raises:
+        ConflictError: Another change came in between.
+        KafkaQuotasError: The tables can't be changed.
+    """
+    lake = before.lake
+    for table in DATA_TABLES:
+        if table is not EVENTS:
+            _drop_dead(before, table, at_ms)
+            with lake_errors(f"compacting {lake.place(table)}"):
+                lake.table(table).optimize.compact()
+    _merge_days(before, at_ms, done)
+
+
+def clean_locally(lake: Lake, *, retention_hours: int) -> int:
+    """Delete files that no change of the last hours needs, and return their number.
+
+    Raises:
+        KafkaQuotasError: The files can't be deleted.
+    """
     removed = 0
     for table in (*DATA_TABLES, INGESTS):
         with lake_errors(f"cleaning up {lake.place(table)}"):
             removed += len(lake.table(table).vacuum(retention_hours, dry_run=False, enforce_retention_duration=False))
-    return count, _files(lake), removed
+    return removed
 
 
 def _files(lake: Lake) -> int:
@@ -59,11 +88,12 @@ def _files(lake: Lake) -> int:
 
 def _drop_dead(before: FolderSnapshot, table: Any, at_ms: int) -> None:
     stored = before.lake.table(table).to_pyarrow_table(columns=["ingest"])["ingest"]
-    if dead := _dead(before, pc.unique(stored).to_pylist(), at_ms):
+    if dead := dead_ingests(before, pc.unique(stored).to_pylist(), at_ms):
         before.lake.delete(table, f"ingest in ({', '.join(map(str, sorted(dead)))})")
 
 
-def _dead(before: FolderSnapshot, stored: list[int], at_ms: int) -> set[int]:
+def dead_ingests(before: FolderSnapshot, stored: Iterable[int], at_ms: int) -> set[int]:
+    """Return which of the ingests that have stored rows were killed, at a time in ms since 1970."""
     return {each for each in set(stored) - set(before.ingests) if began_ms(each) < at_ms - _DEAD_AFTER_MS}
 
 
@@ -77,7 +107,7 @@ def _merge_days(before: FolderSnapshot, at_ms: int, done: Callable[[int, int], N
     if not files.num_rows:
         return
     is_known = pc.is_in(files["min.ingest"], value_set=pa.array(before.ingests, pa.int64()))
-    dead = _dead(before, files["min.ingest"].to_pylist(), at_ms)
+    dead = dead_ingests(before, files["min.ingest"].to_pylist(), at_ms)
     is_dead = pc.is_in(files["min.ingest"], value_set=pa.array(sorted(dead), pa.int64()))
     lake.commit_files(EVENTS, [], removed=files.filter(is_dead)["path"].to_pylist())
     known = files.filter(is_known)

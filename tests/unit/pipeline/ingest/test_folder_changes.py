@@ -122,8 +122,9 @@ def test_what_a_killed_ingest_left_is_never_seen_and_is_cleared_away(tmp_path: P
     assert ingest(data, *source(tmp_path))["events"] == 3
     assert len(table_rows(data, EVENTS)) == 8
     assert lake.table(EVENTS).count() == 13
-    code, told, _ = run_cli("pipeline", "compact", str(data), "--retention-hours", "0")
+    code, told, noted = run_cli("pipeline", "compact", str(data), "--retention-hours", "0")
     assert (code, "old ones were deleted" in told) == (0, True)
+    assert "note: using the local engine (about 8 events; Spark would be slower)" in noted
     with pytest.raises(KafkaQuotasError) as caught:
         FolderSnapshot.of(lake, 1).read(EVENTS)
     assert "--retention-hours of a compaction" in str(caught.value.hint)
