@@ -18,7 +18,8 @@ from kafka_quotas.pipeline.formats.request_charge import (
     UUID_BYTES,
     compact_length_bytes,
 )
-from kafka_quotas.pipeline.ingest.json_scan import (
+from kafka_quotas.pipeline.kernels.compiled import compiled
+from kafka_quotas.pipeline.kernels.json_scan import (
     CLOSE,
     CLOSE_LIST,
     COMMA,
@@ -36,7 +37,6 @@ from kafka_quotas.pipeline.ingest.json_scan import (
     skip_value,
     text,
 )
-from kafka_quotas.pipeline.kernels.compiled import compiled
 
 _BYTES, _TOPICS, _TAGS, _BY_ID = range(4)
 """Places of figures: bytes so far, topics, 1 for a flexible version with tagged fields, 1 for topic ids."""

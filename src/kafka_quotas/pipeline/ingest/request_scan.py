@@ -22,7 +22,8 @@ from kafka_quotas.pipeline.ingest.charge_scan import (
     read_fetch_response,
     read_produce_request,
 )
-from kafka_quotas.pipeline.ingest.json_scan import (
+from kafka_quotas.pipeline.kernels.compiled import compiled
+from kafka_quotas.pipeline.kernels.json_scan import (
     CLOSE,
     COMMA,
     FALSE,
@@ -42,8 +43,8 @@ from kafka_quotas.pipeline.ingest.json_scan import (
     read_whole,
     skip_value,
     text,
+    text_number,
 )
-from kafka_quotas.pipeline.kernels.compiled import compiled
 
 TEXTS: Final = 3
 CLIENT_ID, PRINCIPAL, CONNECTION = range(TEXTS)
@@ -78,7 +79,6 @@ _KEY, _VERSION, _CLIENT_ID = text("requestApiKey"), text("requestApiVersion"), t
 _HAS_FORWARDED, _HAS_HEADER, _HAS_REQUEST, _HAS_RESPONSE, _HAS_CONNECTION = 1, 2, 4, 8, 16
 _HAS_PRINCIPAL, _HAS_LOCAL, _HAS_THROTTLE, _HAS_SENDING, _HAS_QUEUED = 32, 64, 128, 256, 512
 _NEEDED: Final = 1023
-_FNV_PRIME: Final = 1_099_511_628_211
 
 
 @compiled
@@ -132,7 +132,7 @@ def scan_lines(
             taken = results[TAKEN]
             row[OFFSET] = start
             for place in range(TEXTS):
-                number = _number(buf, places[place, 0], places[place, 1], spans, slots, texts)
+                number = text_number(buf, places[place, 0], places[place, 1], spans, slots, texts)
                 texts = max(texts, number + 1)
                 row[place] = number
             for place in range(FIGURES):
@@ -140,29 +140,6 @@ def scan_lines(
         results[result] += 1
         at += 1
     return texts, at
-
-
-@compiled
-def _number(buf: Any, start: int, stop: int, spans: Any, slots: Any, texts: int) -> int:
-    """Return the number of a text among the different ones, `texts` for a new one."""
-    code = 1469598103934665603
-    for place in range(start, stop):
-        code = (code ^ buf[place]) * _FNV_PRIME
-    mask = slots.size - 1
-    slot = (code ^ (code >> 29)) & mask
-    while slots[slot] >= 0:
-        number = slots[slot]
-        first = spans[number, 0]
-        if spans[number, 1] - first == stop - start:
-            same = 0
-            while same < stop - start and buf[first + same] == buf[start + same]:
-                same += 1
-            if same == stop - start:
-                return int(number)
-        slot = (slot + 1) & mask
-    slots[slot] = texts
-    spans[texts, 0], spans[texts, 1] = start, stop
-    return texts
 
 
 @compiled

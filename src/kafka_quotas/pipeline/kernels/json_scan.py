@@ -27,6 +27,7 @@ _POWERS: Final = np.array([10.0**exponent for exponent in range(13)])
 _DIGITS: Final = 12
 _LONGEST_NUMBER: Final = 18
 _DEEPEST: Final = 60
+_FNV_PRIME: Final = 1_099_511_628_211
 
 
 @compiled
@@ -182,3 +183,35 @@ def skip_value(buf: Any, at: int) -> int:
             _, _, at = read_key(buf, at)
             if at < 0:
                 return -1
+
+
+@compiled
+def text_number(buf: Any, start: int, stop: int, spans: Any, slots: Any, texts: int) -> int:
+    """Return the number of a text among the different ones, `texts` for a new one, which is added.
+
+    Args:
+        buf: The bytes.
+        start: Where the text begins.
+        stop: Where it ends.
+        spans: Begin and end in `buf` of each different text, int64 of shape (texts, 2).
+        slots: Numbers of texts by hash, int32, -1 where free: a power of two, at least twice the texts.
+        texts: How many different ones there are.
+    """
+    code = 1469598103934665603
+    for place in range(start, stop):
+        code = (code ^ buf[place]) * _FNV_PRIME
+    mask = slots.size - 1
+    slot = (code ^ (code >> 29)) & mask
+    while slots[slot] >= 0:
+        number = slots[slot]
+        first = spans[number, 0]
+        if spans[number, 1] - first == stop - start:
+            same = 0
+            while same < stop - start and buf[first + same] == buf[start + same]:
+                same += 1
+            if same == stop - start:
+                return int(number)
+        slot = (slot + 1) & mask
+    slots[slot] = texts
+    spans[texts, 0], spans[texts, 1] = start, stop
+    return texts
