@@ -20,7 +20,7 @@ from tests.support.brokers.maven import HADOOP_AWS, MissingServerError, jars
 from tests.support.pipeline.logs import ROOT, SAMPLE_LINES, SAMPLES, log_text, table_rows
 from tests.support.pipeline.packed_environment import packed_environment
 from tests.support.pipeline.s3_gateway import BUCKET, s3_gateway, upload
-from tests.support.pipeline.spark_servers import QUICK_START, SMALL, spark_cluster, spark_connect
+from tests.support.pipeline.spark_servers import QUICK_START, SMALL, executor_pids, spark_cluster, spark_connect
 from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.pipeline.tables.schemas import CLIENT_THROTTLE, EVENTS, METRICS, QUARANTINE
@@ -32,7 +32,6 @@ pytestmark = [
     pytest.mark.timeout(2700),
 ]
 _TIMEOUT_S = 1200
-_EXECUTOR = b"CoarseGrainedExecutorBackend"
 _WINDOW = ("--quota-window-num", "3")
 TABLES = {
     "usage": ("entities", "usage", "usage_profile"),
@@ -245,25 +244,8 @@ def running_executor(folder: Path, before: set[Path], process: "subprocess.Popen
 
     await_true(has_begun, "an executor begins with a task", timeout_s=_TIMEOUT_S)
     assert begun, f"no executor began with a task: {process.communicate()[1]}"
-    return next(pid for pid in _processes(begun[0]) if _EXECUTOR in _command(pid))
+    return executor_pids(begun[0])[0]
 
 
 def _runs_a_task(log: Path) -> bool:
     return log.is_file() and re.search(r"Running task .* in stage", log.read_text(errors="replace")) is not None
-
-
-def _processes(folder: Path) -> Iterator[int]:
-    """The processes that run in a folder."""
-    for each in Path("/proc").glob("[0-9]*"):
-        try:
-            if (each / "cwd").resolve() == folder.resolve():
-                yield int(each.name)
-        except OSError:
-            continue  # it has ended meanwhile
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""

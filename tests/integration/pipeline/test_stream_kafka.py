@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from deltalake import DeltaTable
 from tests.support.brokers.java_process import java
 from tests.support.brokers.servers import Kafka, kafka_4
 from tests.support.daemon.process import running_daemon, set_quota
+from tests.support.pipeline.packed_environment import packed_environment
+from tests.support.pipeline.spark_servers import QUICK_START, SMALL, executor_pids, spark_cluster
 from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.core.model.entity import Entity
@@ -30,7 +32,7 @@ from kafka_quotas.pipeline.stream.source import TopicSource
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(java() is None, reason="Spark and Kafka need Java, and there is none here"),
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
 ]
 _DEADLINE_S = 600.0
 _EVENTS = 1200
@@ -79,20 +81,32 @@ def command(source: str, *arguments: str) -> list[str]:
 
 
 def live_rows(folder: Path) -> list[dict[str, Any]]:
-    return [row for file in sorted(folder.glob("batch=*/*.parquet")) for row in pq.ParquetFile(file).read().to_pylist()]
+    rows: list[dict[str, Any]] = DeltaTable(folder).to_pyarrow_table().to_pylist()
+    return rows
 
 
-def killed_once(holds: Callable[[], bool], arguments: list[str]) -> None:
-    """Kill a stream, and its Java with it, as soon as the condition holds."""
+def commits(folder: Path) -> int:
+    return len(list(folder.glob("_delta_log/*.json")))
+
+
+def killed_in_the_end(arguments: list[str], *steps: tuple[Callable[[], bool], Callable[[], None]]) -> None:
+    """Run a stream, do each step as soon as its condition holds, and then kill the stream and its Java with it."""
     process = subprocess.Popen(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     try:
-        await_true(lambda: process.poll() is not None or holds(), "what the stream is killed after")
-        assert process.poll() is None, process.communicate()
+        for holds, act in steps:
+            await_true(lambda: process.poll() is not None or holds(), "what comes before a kill", timeout_s=_DEADLINE_S)  # noqa: B023
+            assert process.poll() is None, process.communicate()
+            act()
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+
+
+def restart(broker: Kafka) -> None:
+    broker.servers[0].kill()
+    broker.servers[0].start_again()
 
 
 def run_to_the_end(arguments: list[str]) -> str:
@@ -128,7 +142,9 @@ def produce_through_a_daemon(bootstrap: str, topic: str, folder: Path) -> tuple[
     return throttled.times, throttled.total_ms
 
 
-def test_every_event_of_a_topic_counts_once_through_kill_9(broker: Kafka, unique_name: str, tmp_path: Path) -> None:
+def test_every_event_of_a_topic_counts_once_through_kills_of_executor_broker_and_driver(
+    broker: Kafka, unique_name: str, tmp_path: Path
+) -> None:
     fill(broker.bootstrap, unique_name)
     quotas = tmp_path / "quotas.yaml"
     quotas.write_text(
@@ -137,13 +153,22 @@ def test_every_event_of_a_topic_counts_once_through_kill_9(broker: Kafka, unique
         "  - {entity: {user: ANONYMOUS}, quotas: {producer_byte_rate: 50k}}\n"
     )
     out = tmp_path / "live"
-    options = ["--out", str(out), "--quotas", str(quotas), "--master", "local[2]", "--spark-log", str(tmp_path / "log")]
+    options = ["--out", str(out), "--quotas", str(quotas), "--spark-log", str(tmp_path / "log"), *SMALL]
     arguments = command(f"kafka://{broker.bootstrap}/{unique_name}", *options, *_WINDOW)
-    killed_once(lambda: len(list(out.glob("batch=*"))) >= 2, [*arguments, "--interval", "10ms"])
-    assert len(list(out.glob("batch=*"))) < _EVENTS / _BATCH  # it was in the middle
+    cluster = tmp_path / "cluster"
+    cluster.mkdir()
+    with spark_cluster(cluster, workers=2) as master:
+        engine = ["--master", master, "--env-archive", str(packed_environment(tmp_path)), *QUICK_START]
+        killed_in_the_end(
+            [*arguments, *engine, "--interval", "10ms"],
+            (lambda: commits(out) >= 1, lambda: os.kill(executor_pids(cluster)[0], signal.SIGKILL)),
+            (lambda: commits(out) >= 2, lambda: restart(broker)),
+            (lambda: commits(out) >= 3, lambda: None),
+        )
+    assert commits(out) < _EVENTS / _BATCH  # it was in the middle
     send_late_events(broker.bootstrap, unique_name)
     throttled = produce_through_a_daemon(broker.bootstrap, unique_name, tmp_path)
-    told = run_to_the_end(arguments)
+    told = run_to_the_end([*arguments, "--master", "local[2]"])
     rows = live_rows(out)
     each_user = {f"u{number}": [row for row in rows if row["user"] == f"u{number}"] for number in range(4)}
     for number, own in enumerate(each_user.values()):
@@ -175,11 +200,11 @@ def test_live_rows_are_in_a_topic_once_through_kill_9(broker: Kafka, unique_name
         (folder / f"events-{number}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     create(broker.bootstrap, unique_name)
     target = f"kafka://{broker.bootstrap}/{unique_name}"
-    options = ["--out", target, "--checkpoint", str(tmp_path / "state"), "--master", "local[1]"]
+    options = ["--out", target, "--checkpoint", str(tmp_path / "state"), "--master", "local[1]", *SMALL]
     arguments = [*command(str(folder), *options), "--batch-size", "1", "--spark-log", str(tmp_path / "log")]
-    killed_once(
-        lambda: {row["batch_id"] for row in records(broker.bootstrap, unique_name)} >= {0, 1},
+    killed_in_the_end(
         [*arguments, "--interval", "10ms"],
+        (lambda: {row["batch_id"] for row in records(broker.bootstrap, unique_name)} >= {0, 1}, lambda: None),
     )
     run_to_the_end(arguments)
     found = records(broker.bootstrap, unique_name)

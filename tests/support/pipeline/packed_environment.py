@@ -1,4 +1,4 @@
-"""A packed Python environment, as `--env-archive` takes it: NumPy and Arrow alone, without numba."""
+"""A packed Python environment, as `--env-archive` takes it: NumPy, Arrow and orjson alone, without numba."""
 
 import subprocess
 import sys
@@ -6,6 +6,7 @@ import tarfile
 from pathlib import Path
 
 import numpy as np
+import orjson
 import pyarrow as pa
 
 _LEFT_OUT = frozenset({"__pycache__", "tests", "include", "src"})
@@ -17,10 +18,8 @@ def packed_environment(folder: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--copies", "--without-pip", str(environment)], check=True)
     archive = folder / "environment.tar.gz"
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    packages = Path(np.__file__).parents[1], Path(pa.__file__).parents[1]
-    found = {
-        each for name, place in zip(("numpy", "pyarrow"), packages, strict=True) for each in place.glob(f"{name}*")
-    }
+    places = {"numpy": np.__file__, "pyarrow": pa.__file__, "orjson": orjson.__file__ or ""}
+    found = {each for name, place in places.items() for each in Path(place).parents[1].glob(f"{name}*")}
     with tarfile.open(archive, "w:gz", compresslevel=1) as file:
         for part in sorted(environment.iterdir()):  # an entry for the folder itself, "./", Spark refuses
             file.add(part, part.name)

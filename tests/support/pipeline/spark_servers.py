@@ -29,6 +29,7 @@ _OPTIONS = [
     "-XX:TieredStopAtLevel=1",  # a quick start: a test's data is small
     "-Dio.netty.tryReflectionSetAccessible=true",
 ]
+_EXECUTOR = b"CoarseGrainedExecutorBackend"
 _ENVIRONMENT = {
     "SPARK_HOME": str(SPARK_HOME),
     "SPARK_LOCAL_IP": "127.0.0.1",
@@ -97,6 +98,20 @@ def _start(stack: ExitStack, folder: Path, name: str, main_class: str, arguments
         )
     stack.callback(server.stop)
     return server
+
+
+def executor_pids(folder: Path) -> list[int]:
+    """The process ids of the executors that run in a folder or below it, as those of a cluster do in its own."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            if (each / "cwd").resolve().is_relative_to(folder.resolve()) and _EXECUTOR in (
+                each / "cmdline"
+            ).read_bytes():
+                found.append(int(each.name))
+        except OSError:
+            continue  # it has ended meanwhile
+    return found
 
 
 def listens(port: int) -> bool:

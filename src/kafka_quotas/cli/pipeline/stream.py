@@ -6,7 +6,6 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,6 +24,7 @@ from kafka_quotas.commands.pipeline.stream import stream as run_stream
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.units import parse_duration_ms
 from kafka_quotas.core.model.value_format import format_count, format_number
+from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.choice import LIBRARIES, require_libraries
 from kafka_quotas.pipeline.stream.source import SCHEME, TopicSource, parse_source, parse_topic
 from kafka_quotas.stores.files.property_file import read_properties
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from kafka_quotas.pipeline.stream.job import BatchReport
 
 CONSOLE = "-"
-_SHOWN_ROWS = 20
 _CHECKPOINT = "_checkpoint"
 
 SourceText = Annotated[
@@ -56,11 +55,12 @@ class StreamTargetOptions:
         "--out TARGET",
         rich_help_panel=OUTPUT_HEADING,
         default=CONSOLE,
-        help="A folder for Parquet, kafka://HOST:PORT/TOPIC, or - to show batches.",
+        help="A Delta table (path or URL), kafka://HOST:PORT/TOPIC, or - to show batches.",
     )
-    checkpoint: Path | None = option(
+    checkpoint: str | None = option(
         "--checkpoint DIR",
-        help="Where the stream keeps its position; by default below a folder of --out. Needed for a topic.",
+        help="Path or URL where the stream keeps its position and state; by default below a table of --out. Needed for "
+        "a topic.",
     )
     quotas: list[str] | None = option(
         "--quotas FILE", help="Quotas of this file instead of those in the store; may be repeated."
@@ -76,7 +76,7 @@ class BatchOptions:
     batch_size: int | None = option(
         "--batch-size N",
         min=1,
-        help="At most so many records (of a folder: files) per batch; 1,000,000 records or 100 files by default.",
+        help="At most so many records (of a folder: files) per batch; 2,000,000 records or 100 files by default.",
     )
     lateness: str = option(
         "--lateness TIME",
@@ -120,7 +120,11 @@ def stream(
             may_lose=batches.allow_data_loss,
             properties=properties,
         )
-    in_force = proposal_of_file(*target.quotas) if target.quotas else proposal_of_store(store)
+
+    def in_force() -> Proposal:
+        return proposal_of_file(*target.quotas) if target.quotas else proposal_of_store(store)
+
+    in_force()  # what is wrong with them shows before Spark starts
     with _checkpoint(target.checkpoint, target.out) as kept, _stop_on_signals() as stop:
         request = StreamRequest(
             source=read_from,
@@ -136,34 +140,34 @@ def stream(
         run_stream(request, StreamWatcher(report=_report_batch, show=_show, stop=stop))
 
 
-def _target(out: str, producer_config: Path | None) -> Path | TopicSource | None:
+def _target(out: str, producer_config: Path | None) -> str | TopicSource | None:
     if out == CONSOLE:
         return None
     if not out.startswith(SCHEME):
-        return Path(out)
+        return out
     topic = parse_topic(out)
     properties = read_properties(producer_config) if producer_config else {}
     return TopicSource(bootstrap=topic.bootstrap, topic=topic.topic, properties=properties)
 
 
 @contextmanager
-def _checkpoint(folder: Path | None, out: str) -> Iterator[Path]:
-    """Yield the folder of the checkpoint.
+def _checkpoint(place: str | None, out: str) -> Iterator[str]:
+    """Yield the place of the checkpoint.
 
-    Without a named folder, the checkpoint is temporary if the rows go to the console, else in the output folder.
+    Without a named one, the checkpoint is temporary if the rows go to the console, else in the folder of the table.
 
     Raises:
-        UsageError: The rows go to a topic and no folder is named.
+        UsageError: The rows go to a topic and no place is named.
     """
-    if folder is not None:
-        yield folder
+    if place is not None:
+        yield place
     elif out == CONSOLE:
         with tempfile.TemporaryDirectory(prefix="kafka-quotas-stream-") as scratch:
-            yield Path(scratch)
+            yield scratch
     elif out.startswith(SCHEME):
         raise UsageError("a stream to a topic needs --checkpoint DIR", hint="a folder that lasts, one per stream")
     else:
-        yield Path(out) / _CHECKPOINT
+        yield f"{out.rstrip('/')}/{_CHECKPOINT}"
 
 
 @contextmanager
@@ -189,18 +193,9 @@ def _report_batch(report: "BatchReport") -> None:
     write(f"batch {report.batch_id}: {', '.join(parts)}, {report.elapsed_s:.2f} s", sys.stderr)
 
 
-def used_share(rate: float, quota: float | None) -> float:
-    """Return the share of a limit that a rate takes: infinite above a limit of 0, and -1 without a limit."""
-    if quota is None:
-        return -1.0
-    if quota == 0:
-        return inf if rate > 0 else 0.0
-    return rate / quota
-
-
-def _show(rows: "pa.Table") -> None:
+def _show(rows: "pa.Table", buckets: int) -> None:
     """Print the buckets nearest to their limits, those without a limit last."""
-    ranked = sorted(rows.to_pylist(), key=lambda row: used_share(row["rate"], row["quota"]), reverse=True)
+    ranked = rows.to_pylist()
     table = Table(
         columns=columns("broker, quota, user, client-id, rate>, limit>, throttled>, held until>"),
         rows=[
@@ -214,8 +209,8 @@ def _show(rows: "pa.Table") -> None:
                 row["throttled_events"],
                 row["throttled_until_ms"],
             )
-            for row in ranked[:_SHOWN_ROWS]
+            for row in ranked
         ],
-        caption=f"batch {ranked[0]['batch_id']}: {format_count(len(ranked), 'bucket')} with events",
+        caption=f"batch {ranked[0]['batch_id']}: {format_count(buckets, 'bucket')} with events",
     )
     print_listing(Listing(noun="pipeline-stream", data={}, table=table), Output.TABLE)

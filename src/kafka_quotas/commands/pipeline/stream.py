@@ -3,7 +3,6 @@
 import fcntl
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.stream.source import Source, TopicSource, connector_packages
-from kafka_quotas.stores.files.atomic_write import replace_text
+from kafka_quotas.pipeline.tables.lake import is_url, lake_url
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,10 +24,9 @@ if TYPE_CHECKING:
     from kafka_quotas.pipeline.stream.job import BatchReport
     from kafka_quotas.pipeline.stream.sink import Sink
 
-_IDENTITY: Final = ".kafka-quotas-id"
-_BATCH_RECORDS: Final = 1_000_000
+_BATCH_RECORDS: Final = 2_000_000
 _BATCH_FILES: Final = 100
-"""Largest batches unless the user says otherwise: about 100 bytes of an event come to this process."""
+"""Largest batches unless the user says otherwise: executors hold some 30 bytes of an event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,23 +34,24 @@ class StreamRequest:
     """The stream, the quotas to measure it against, and its target."""
 
     source: Source
-    target: Path | TopicSource | None
-    """Folder or topic for the rows, None to show each batch."""
-    checkpoint: Path
+    target: str | TopicSource | None
+    """Path or URL of a Delta table, or a topic, for the rows; None to show each batch."""
+    checkpoint: str
+    """Path or URL."""
     spark: SparkSettings
-    quotas: Proposal
-    """Quotas in force."""
+    quotas: Callable[[], Proposal]
+    """Returns the quotas in force."""
     interval_s: float | None = None
     """Seconds between batches, None to process the events that are there and end."""
     batch_size: int | None = None
-    """Largest batch, in records of a topic or files of a folder; None for what this process holds with ease."""
+    """Largest batch, in records of a topic or files of a folder; None for what executors hold with ease."""
     lateness_ms: int = 10_000
     window: QuotaWindow = DEFAULT_WINDOW
 
     def __post_init__(self) -> None:
         if self.spark.is_connect:
             raise UsageError(
-                "a stream keeps its state in this process, which a Spark Connect server can't reach",
+                "a Spark Connect server reports no batch of a stream to this command",
                 hint="--master local[*] or spark://HOST:PORT",
             )
 
@@ -63,8 +62,8 @@ class StreamWatcher:
 
     report: "Callable[[BatchReport], None]"
     """Called with the figures of each batch."""
-    show: "Callable[[pa.Table], None]"
-    """Called with the rows of each batch where there is no target."""
+    show: "Callable[[pa.Table, int], None]"
+    """Called with the rows of the buckets nearest to their limits, and the number of all, where there is no target."""
     stop: threading.Event
     """Ends the stream once set."""
 
@@ -77,19 +76,20 @@ def stream(request: StreamRequest, watcher: StreamWatcher) -> None:
     """
     require_libraries("pyspark", "pyarrow", "orjson")
     from kafka_quotas.pipeline.stream.job import StreamPlan, run_stream  # noqa: PLC0415 - loads Arrow
-    from kafka_quotas.pipeline.stream.state import LiveState  # noqa: PLC0415
 
-    state = LiveState(request.quotas, lateness_ms=request.lateness_ms, window=request.window)
     plan = StreamPlan(
         source=request.source,
-        checkpoint=request.checkpoint.absolute(),
+        checkpoint=lake_url(request.checkpoint),
         interval_s=request.interval_s,
         batch_size=request.batch_size or _batch_size(request.source),
+        quotas=request.quotas,
+        lateness_ms=request.lateness_ms,
+        window=request.window,
         log_file=request.spark.log_file,
         clock_ms=lambda: round(time.time() * 1000),
     )
     with _alone(request.checkpoint), spark_session(_spark(request)) as session:
-        run_stream(session, plan, state=state, sink=_sink(request, watcher), report=watcher.report, stop=watcher.stop)
+        run_stream(session, plan, sink=_sink(request, watcher), report=watcher.report, stop=watcher.stop)
 
 
 def _batch_size(source: Source) -> int:
@@ -97,39 +97,32 @@ def _batch_size(source: Source) -> int:
 
 
 def _spark(request: StreamRequest) -> SparkSettings:
+    places = [place for place in (request.checkpoint, request.target) if isinstance(place, str)]
+    settings = request.spark.for_place(*map(lake_url, places))
     if not isinstance(request.source, TopicSource):
-        return request.spark
-    return replace(request.spark, packages=connector_packages(request.spark.packages))
+        return settings
+    return replace(settings, packages=connector_packages(settings.packages))
 
 
 def _sink(request: StreamRequest, watcher: StreamWatcher) -> "Sink":
-    from kafka_quotas.pipeline.stream.sink import FolderSink, ShowSink, TopicSink  # noqa: PLC0415 - loads Arrow
+    from kafka_quotas.pipeline.stream.sink import ShowSink, TableSink, TopicsSink  # noqa: PLC0415 - loads Arrow
 
-    if isinstance(request.target, Path):
-        return FolderSink(request.target)
-    if isinstance(request.target, TopicSource):
-        return TopicSink(request.target, name=f"kafka-quotas-stream-{_identity(request.checkpoint)}")
-    return ShowSink(watcher.show)
-
-
-def _identity(checkpoint: Path) -> str:
-    """Return the identity of this checkpoint, which a new one in the same place does not share."""
-    path = checkpoint / _IDENTITY
-    try:
-        if not path.exists():
-            replace_text(path, [uuid.uuid4().hex])
-        return path.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise KafkaQuotasError(f"cannot write {checkpoint}: {error.strerror or error}") from error
+    if isinstance(request.target, str):
+        return TableSink(lake_url(request.target))
+    return ShowSink(watcher.show) if request.target is None else TopicsSink(request.target)
 
 
 @contextmanager
-def _alone(checkpoint: Path) -> Iterator[None]:
-    """Lock the checkpoint against other streams for the block.
+def _alone(place: str) -> Iterator[None]:
+    """Lock the checkpoint against other streams for the block: Spark guards one at a URL by itself.
 
     Raises:
         KafkaQuotasError: Another stream uses the checkpoint, or it can't be written.
     """
+    if is_url(place):
+        yield
+        return
+    checkpoint = Path(lake_url(place))
     try:
         checkpoint.mkdir(parents=True, exist_ok=True)
         with (checkpoint / ".kafka-quotas-lock").open("ab") as lock:

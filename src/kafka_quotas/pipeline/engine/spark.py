@@ -73,9 +73,9 @@ def run_job(session: "SparkSession", events: EventTable, job: Job) -> "DataFrame
     of_rows = partial(row_pieces, parts=parts, columns=columns, ingests=needed)
     of_names = partial(name_pieces, parts=parts, ingests=snapshot.ingests)
     small, large = _places(snapshot, EVENTS)
-    pieces = _cut(_contents(session, list(chain(*_places(snapshot, CLIENTS)))), of_names)
+    pieces = _cut(contents_of(session, list(chain(*_places(snapshot, CLIENTS)))), of_names)
     if small:
-        pieces = pieces.union(_cut(_contents(session, small), of_file))
+        pieces = pieces.union(_cut(contents_of(session, small), of_file))
     if large:
         rows = session.read.parquet(*large).select(*columns, *([] if needed is None else ["ingest"]))
         pieces = pieces.union(_cut(rows, of_rows))
@@ -83,7 +83,7 @@ def run_job(session: "SparkSession", events: EventTable, job: Job) -> "DataFrame
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         forget_archives()
-        for part, slices in slices_of_parts(Piece(*row) for batch in batches for row in _rows(batch)):
+        for part, slices in slices_of_parts(Piece(*row) for batch in batches for row in rows_of(batch)):
             yield from _found_rows(part, job.task(slices))
 
     return placed.mapInArrow(run, _FRAME_COLUMNS)
@@ -103,7 +103,7 @@ def glob_escaped(place: str) -> str:
     return _GLOB.sub(r"\\\g<0>", place)
 
 
-def _contents(session: "SparkSession", places: list[str]) -> "DataFrame":
+def contents_of(session: "SparkSession", places: list[str]) -> "DataFrame":
     """Return the bytes of files in rows."""
     return session.read.format("binaryFile").load(places).select(CONTENT)
 
@@ -115,15 +115,15 @@ def _cut(frame: "DataFrame", cut: "Callable[[Any], Iterator[Piece]]") -> "DataFr
     def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         forget_archives()
         for batch in batches:
-            for given in [row[0] for row in _rows(batch)] if is_files else [pa.Table.from_batches([batch])]:
+            for given in [row[0] for row in rows_of(batch)] if is_files else [pa.Table.from_batches([batch])]:
                 for piece in cut(given):
-                    yield _row({PART: piece.part, "window": piece.window}, piece.content)
+                    yield content_row({PART: piece.part, "window": piece.window}, piece.content)
 
     return frame.mapInArrow(pieces, _PIECE_COLUMNS)
 
 
-def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """Yield the values of each row, bytes without a copy."""
+def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of each row of a worker's batch, bytes without a copy."""
     columns = [
         [each.as_buffer() for each in column] if pa.types.is_binary(column.type) else column.to_pylist()
         for column in batch.columns
@@ -172,7 +172,7 @@ class LeftTables:
         schema = pa.schema([pa.field(PART, pa.int32()), *self._schemas[name]])
 
         def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for part, content in (row for batch in batches for row in _rows(batch)):
+            for part, content in (row for batch in batches for row in rows_of(batch)):
                 rows = unpacked(content)
                 found = rows if only is None else rows.filter(only)
                 numbered = found.add_column(0, PART, pa.repeat(pa.scalar(part, pa.int32()), found.num_rows))
@@ -193,7 +193,7 @@ def tables_by_task(found: pa.Table, job: Job) -> list[Tables]:
     """Unpack a collected frame into the tables of each task, in the order of the tasks."""
     tasks: dict[int, dict[str, list[pa.Table]]] = {part: {} for part in parts_of(found)}
     for batch in found.select([PART, FOUND, CONTENT]).to_batches():
-        for part, name, content in _rows(batch):
+        for part, name, content in rows_of(batch):
             tasks[part].setdefault(name, []).append(unpacked(content))
     return [
         {name: pa.concat_tables([schema.empty_table(), *own.get(name, ())]) for name, schema in job.schemas.items()}
@@ -221,10 +221,10 @@ def _found_rows(part: int, tables: Tables) -> Iterator[pa.RecordBatch]:
     for name, table in tables.items():
         for start in range(0, max(table.num_rows, 1), _ROWS_IN_STREAM):
             content = packed(table.slice(start, _ROWS_IN_STREAM))
-            yield _row({PART: part, FOUND: name, KERNEL: BACKEND}, content)
+            yield content_row({PART: part, FOUND: name, KERNEL: BACKEND}, content)
 
 
-def _row(values: dict[str, Any], content: pa.Buffer) -> pa.RecordBatch:
+def content_row(values: dict[str, Any], content: pa.Buffer) -> pa.RecordBatch:
     """Return one row of whole numbers and texts, and of bytes that are not copied."""
     offsets = pa.py_buffer(np.array([0, content.size], dtype=np.int32))
     streams = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, content])

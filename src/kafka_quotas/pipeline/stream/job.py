@@ -1,26 +1,30 @@
 """The running stream: Spark's query, and the work on each of its batches.
 
-Order within a batch: load the state before it, write its rows, save its state, then Spark marks it done. After a crash
-at any point Spark runs the batch again, from the same state, to the same rows.
+Order within a batch: executors reckon it and write its files, its commit is written, its rows go to their target, then
+Spark marks it done. A batch that Spark runs again after a crash is reckoned again where its commit is missing; else its
+rows go to the target from the files.
 """
 
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-
-import pyarrow as pa
+from urllib.parse import unquote
 
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.pipeline.buckets.proposal import Proposal
+from kafka_quotas.pipeline.engine.spark import contents_of, glob_escaped
 from kafka_quotas.pipeline.engine.spark_session import spark_errors
-from kafka_quotas.pipeline.stream.clock_guard import taken_ms, without_future
-from kafka_quotas.pipeline.stream.lines import RAW, REASON, charges_of_lines, files_of_events, read_charges
-from kafka_quotas.pipeline.stream.sink import Sink, replace_batch
+from kafka_quotas.pipeline.stream.batch_files import HINT, BatchFiles, Commit
+from kafka_quotas.pipeline.stream.lines import UNREADABLE, read_files, read_lines
+from kafka_quotas.pipeline.stream.part_tasks import LIVE_ROWS, SET_ASIDE, BatchPlan, moved_on
+from kafka_quotas.pipeline.stream.sink import Sink, TableSink
 from kafka_quotas.pipeline.stream.source import FolderSource, Source, read_stream
-from kafka_quotas.pipeline.stream.state import LiveState
-from kafka_quotas.pipeline.tables.arrow import compute as pc
+from kafka_quotas.pipeline.tables.lake import hadoop_url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,6 +34,7 @@ _UNREADABLE: Final = "kafka-quotas-unreadable"
 _POLL_S: Final = 0.2
 _LOST: Final = "failOnDataLoss"
 """What Spark names where offsets are gone from a topic."""
+_SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,14 +55,19 @@ class BatchReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPlan:
-    """The source, pace and checkpoint of a stream."""
+    """The source, pace, rules and checkpoint of a stream."""
 
     source: Source
-    checkpoint: Path
+    checkpoint: str
+    """Place of the checkpoint, as `lake_url` returns it."""
     interval_s: float | None
     """Seconds between batches, None to process the events that are there and end."""
     batch_size: int
     """Largest batch, in records of a topic or files of a folder."""
+    quotas: Callable[[], Proposal]
+    """Returns the quotas in force, asked for each batch."""
+    lateness_ms: int
+    window: QuotaWindow
     log_file: Path
     """Spark's log file."""
     clock_ms: Callable[[], int]
@@ -68,7 +78,6 @@ def run_stream(
     session: "SparkSession",
     plan: StreamPlan,
     *,
-    state: LiveState,
     sink: Sink,
     report: Callable[[BatchReport], None],
     stop: threading.Event,
@@ -78,28 +87,23 @@ def run_stream(
     Raises:
         KafkaQuotasError: A batch failed. The checkpoint is as before it.
     """
-    batches = _Batches(plan, state=state, sink=sink, report=report)
+    batches = _Batches(plan, sink=sink, report=report)
     stream = read_stream(session, plan.source, batch_size=plan.batch_size)
-    rows = files_of_events(stream) if batches.reads_files else charges_of_lines(stream)
-    writer = rows.writeStream.foreachBatch(batches.take)
-    writer = writer.option("checkpointLocation", plan.checkpoint.absolute().as_uri())
+    writer = stream.writeStream.foreachBatch(batches.take).option("checkpointLocation", hadoop_url(plan.checkpoint))
     trigger = (
         writer.trigger(availableNow=True)
         if plan.interval_s is None
         else writer.trigger(processingTime=f"{round(plan.interval_s * 1000)} milliseconds")
     )
-    try:
-        with spark_errors(f"streaming from {plan.source}", log_file=plan.log_file):
-            query = trigger.start()
-            try:
-                while query.isActive and not stop.wait(_POLL_S):
-                    pass
-            finally:
-                query.stop()
-            if (failure := query.exception()) is not None and batches.failure is None:
-                raise _lost(plan.source) if _LOST in str(failure) else failure
-    finally:
-        sink.close()
+    with spark_errors(f"streaming from {plan.source}", log_file=plan.log_file):
+        query = trigger.start()
+        try:
+            while query.isActive and not stop.wait(_POLL_S):
+                pass
+        finally:
+            query.stop()
+        if (failure := query.exception()) is not None and batches.failure is None:
+            raise _lost(plan.source) if _LOST in str(failure) else failure
     if batches.failure is not None:
         raise batches.failure
 
@@ -114,58 +118,84 @@ def _lost(source: Source) -> KafkaQuotasError:
 class _Batches:
     """Processes the batches of one stream in order."""
 
-    def __init__(
-        self, plan: StreamPlan, *, state: LiveState, sink: Sink, report: Callable[[BatchReport], None]
-    ) -> None:
-        self.reads_files = isinstance(plan.source, FolderSource) and plan.source.is_parquet
-        self._folder = plan.checkpoint / _STATE
-        self._unreadable = plan.checkpoint / _UNREADABLE
-        self._state = state
+    def __init__(self, plan: StreamPlan, *, sink: Sink, report: Callable[[BatchReport], None]) -> None:
+        self._plan = plan
+        self._files = BatchFiles(hadoop_url(f"{plan.checkpoint}/{_STATE}"))
+        self._unreadable = TableSink(f"{plan.checkpoint}/{_UNREADABLE}", UNREADABLE)
         self._sink = sink
         self._report = report
-        self._clock_ms = plan.clock_ms
-        self._done: int | None = None
+        self._last: Commit | None = None
         self.failure: KafkaQuotasError | None = None
 
     def take(self, frame: "DataFrame", batch_id: int) -> None:
         """Process one batch, except for Spark's own checkpoint."""
+        started_s = time.monotonic()
         try:
-            if self.reads_files:
-                self._take(read_charges(row["file"] for row in frame.coalesce(1).distinct().collect()), None, batch_id)
-            else:
-                rows = frame.toArrow()
-                unreadable = rows.filter(pc.is_valid(rows[REASON])).select([RAW, REASON])
-                self._take(rows.filter(pc.is_null(rows[REASON])).drop_columns([RAW, REASON]), unreadable, batch_id)
+            commit = self._committed(frame, batch_id)
         except KafkaQuotasError as error:
             self.failure = error  # Spark would wrap it in Java's words
             raise
-        except OSError as error:
-            self.failure = KafkaQuotasError(
-                f"cannot keep batch {batch_id}: {error.strerror or error}",
-                hint="it will be run again; is there room on the disk?",
-            )
-            raise self.failure from error
-
-    def _take(self, found: pa.Table, unreadable: pa.Table | None, batch_id: int) -> None:
-        started_s = time.monotonic()
-        readable, refused = without_future(found, taken_ms(self._folder, batch_id, self._clock_ms))
-        set_aside = refused if unreadable is None else pa.concat_tables([unreadable, refused])
-        if self._done is None:
-            self._state.load(self._folder, before=batch_id)
-        live = self._state.take(readable, batch_id=batch_id)
-        if set_aside.num_rows:
-            replace_batch(self._unreadable, set_aside, batch_id=batch_id)
-        if live.num_rows:
-            self._sink.write(live, batch_id=batch_id)
-        self._state.save(self._folder, batch_id=batch_id)
-        self._done = batch_id
+        targets = ((SET_ASIDE, self._unreadable, commit.unreadable), (LIVE_ROWS, self._sink, commit.buckets))
+        for kind, sink, count in targets:
+            rows = self._files.found(frame.sparkSession, kind, batch_id) if count else None
+            if rows is not None:
+                sink.write(rows, commit)
+        self._last = commit
         self._report(
             BatchReport(
                 batch_id=batch_id,
-                events=readable.num_rows,
-                late=pc.sum(live["late_events"]).as_py() or 0,
-                unreadable=set_aside.num_rows,
-                buckets=live.num_rows,
+                events=commit.events,
+                late=commit.late,
+                unreadable=commit.unreadable,
+                buckets=commit.buckets,
                 elapsed_s=time.monotonic() - started_s,
             )
         )
+
+    def _committed(self, frame: "DataFrame", batch_id: int) -> Commit:
+        """Return the commit of a batch, which is reckoned and written unless that was done before a crash."""
+        session, before = frame.sparkSession, self._last
+        if before is None:
+            commit = self._files.commit(session, batch_id)
+            if commit is not None:
+                return commit
+            before = self._before(session, batch_id)
+        plan = self._plan
+        tasks = BatchPlan(
+            batch_id=batch_id,
+            parts=before.parts,
+            quotas=plan.quotas(),
+            window=plan.window,
+            horizons_ms={(cluster, broker): at_ms - plan.lateness_ms for cluster, broker, at_ms in before.clocks},
+            now_ms=plan.clock_ms(),
+        )
+        values, read = (_files_of(frame), read_files) if _reads_files(plan.source) else (frame, read_lines)
+        return self._files.keep(moved_on(values, self._files.state(session, before), read, tasks), before)
+
+    def _before(self, session: "SparkSession", batch_id: int) -> Commit:
+        """Return the commit before a batch, one without any events before the first.
+
+        Raises:
+            KafkaQuotasError: It isn't there, or was made with another quota window.
+        """
+        window = (self._plan.window.samples, self._plan.window.window_s)
+        if batch_id == 0:
+            parts = int(session.conf.get(_SHUFFLE_PARTITIONS) or 1)
+            return Commit(batch_id=-1, stream=uuid.uuid4().hex, parts=parts, window=window)
+        before = self._files.commit(session, batch_id - 1)
+        if before is None:
+            raise KafkaQuotasError(f"{self._plan.checkpoint} lacks the state of batch {batch_id - 1}", hint=HINT)
+        if before.window != window:
+            raise KafkaQuotasError(f"{self._plan.checkpoint} has the state of another quota window", hint=HINT)
+        return before
+
+
+def _reads_files(source: Source) -> bool:
+    return isinstance(source, FolderSource) and source.is_parquet
+
+
+def _files_of(events: "DataFrame") -> "DataFrame":
+    """Return the bytes of the files of events."""
+    # an event that Java hands to Python costs as much as all later work on it
+    names = events.selectExpr("input_file_name() as file").distinct().collect()
+    return contents_of(events.sparkSession, [glob_escaped(unquote(row["file"])) for row in names])

@@ -1,105 +1,131 @@
-"""Where the rows of a batch go: a folder of Parquet, a topic, or a viewer.
+"""Where the rows of a batch go: a Delta table, a topic, or a viewer.
 
-Contract: after a crash a batch may be written again, with equal rows. The target then holds them once.
+Contract: executors write. After a crash a batch may be written again, with equal rows. The target then holds them once.
 """
 
 import json
-import shutil
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.buckets.entities import NAMES
+from kafka_quotas.pipeline.engine.event_pieces import packed, unpacked
+from kafka_quotas.pipeline.engine.spark import content_row, forget_archives, rows_of
+from kafka_quotas.pipeline.stream.batch_files import Commit
+from kafka_quotas.pipeline.stream.part_tasks import unpacked_rows
 from kafka_quotas.pipeline.stream.source import TopicSource
+from kafka_quotas.pipeline.tables.lake import hadoop_url
+from kafka_quotas.pipeline.tables.schemas import LIVE
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
+    from pyspark.sql import DataFrame
 
+NEAREST: Final = 20
+"""Buckets of a batch that are shown."""
 _TIMEOUT_S: Final = 30.0
+_CONTENT: Final = "part int, content binary"
 
 
 class Sink(Protocol):
     """A target for the rows of `live`, batch by batch."""
 
-    def write(self, rows: pa.Table, *, batch_id: int) -> None:
+    def write(self, rows: "DataFrame", commit: Commit) -> None:
         """Write the rows of a batch, once even if the batch comes again.
 
-        Raises:
-            OSError: A file can't be written.
-            KafkaQuotasError: The target does not take the rows.
+        `rows` has the columns part and content, an Arrow stream of the part's rows.
         """
 
-    def close(self) -> None:
-        """Release the target after the last batch."""
 
+class TableSink:
+    """Appends the rows to a Delta table, with the batch as Delta's own transaction identifier."""
 
-class FolderSink:
-    """Writes `FOLDER/batch=<id>/part-0.parquet` and replaces the rows of a batch that comes again."""
+    def __init__(self, url: str, columns: pa.Schema = LIVE.arrow_schema()) -> None:
+        self._url = url
+        self._columns = columns
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def write(self, rows: "DataFrame", commit: Commit) -> None:
+        """Append the rows in one commit, which Delta leaves out where it has the batch."""
+        from kafka_quotas.pipeline.engine.spark import spark_schema  # noqa: PLC0415 - loads PySpark
 
-    def write(self, rows: pa.Table, *, batch_id: int) -> None:
-        """Write the rows as the only content of the batch's folder."""
-        replace_batch(self._folder, rows, batch_id=batch_id)
-
-    def close(self) -> None:
-        """Do nothing, since every batch is complete on its own."""
+        writer = unpacked_rows(rows.select("content"), spark_schema(self._columns)).write.format("delta")
+        writer = writer.option("txnAppId", f"kafka-quotas-stream-{commit.stream}").option("txnVersion", commit.batch_id)
+        writer.mode("append").save(hadoop_url(self._url))
 
 
 class ShowSink:
-    """Hands the rows to a function that shows them, again for a batch that comes again."""
+    """Hands the buckets nearest to their limits to a function, again for a batch that comes again."""
 
-    def __init__(self, show: Callable[[pa.Table], None]) -> None:
+    def __init__(self, show: Callable[[pa.Table, int], None]) -> None:
         self._show = show
 
-    def write(self, rows: pa.Table, *, batch_id: int) -> None:
-        """Show the rows."""
-        del batch_id
-        self._show(rows)
-
-    def close(self) -> None:
-        """Do nothing, since there is nothing to release."""
-
-
-def replace_batch(folder: Path, rows: pa.Table, *, batch_id: int) -> None:
-    """Write the rows as the only content of `batch=<id>` in the folder, by renaming a finished folder.
-
-    Raises:
-        OSError: A file can't be written.
-    """
-    new = folder / f".new-batch={batch_id}"
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir(parents=True)
-    pq.write_table(rows, new / "part-0.parquet", compression="zstd")
-    _replace_folder(new, folder / f"batch={batch_id}")
+    def write(self, rows: "DataFrame", commit: Commit) -> None:
+        """Show the rows of the nearest buckets, and how many there are in all."""
+        found = rows.mapInArrow(_nearest_of_parts, _CONTENT).collect()
+        tables = [unpacked(pa.py_buffer(row["content"])) for row in found]
+        if tables:
+            self._show(nearest(pa.concat_tables(tables)), commit.buckets)
 
 
-def _replace_folder(new: Path, target: Path) -> None:
-    old = target.with_name(f".old-{target.name}")
-    shutil.rmtree(old, ignore_errors=True)
-    if target.exists():
-        target.rename(old)
-    try:
-        new.rename(target)
-    except OSError:
-        if old.exists():
-            old.rename(target)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+class TopicsSink:
+    """Writes to a topic, each part by a `TopicSink` of its own in a task."""
+
+    def __init__(self, topic: TopicSource) -> None:
+        self._topic = topic
+
+    def write(self, rows: "DataFrame", commit: Commit) -> None:
+        """Write each part in a transaction."""
+        name = f"kafka-quotas-stream-{commit.stream}"
+        send = partial(_send_parts, topic=self._topic, name=name, batch_id=commit.batch_id)
+        rows.mapInArrow(send, "part int").collect()
+
+
+def nearest(live: pa.Table) -> pa.Table:
+    """Return the rows of the buckets nearest to their limits, those without a limit last."""
+    shares = [used_share(*pair) for pair in zip(live["rate"].to_pylist(), live["quota"].to_pylist(), strict=True)]
+    ranked = sorted(range(live.num_rows), key=shares.__getitem__, reverse=True)
+    return live.take(pa.array(ranked[:NEAREST], pa.int64()))
+
+
+def used_share(rate: float, quota: float | None) -> float:
+    """Return the share of a limit that a rate takes: infinite above a limit of 0, and -1 without a limit."""
+    if quota is None:
+        return -1.0
+    if quota == 0:
+        return inf if rate > 0 else 0.0
+    return rate / quota
+
+
+def _nearest_of_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    forget_archives()
+    for part, content in (row for batch in batches for row in rows_of(batch)):
+        yield content_row({"part": part}, packed(nearest(unpacked(content))))
+
+
+def _send_parts(
+    batches: Iterable[pa.RecordBatch], *, topic: TopicSource, name: str, batch_id: int
+) -> Iterator[pa.RecordBatch]:
+    forget_archives()
+    for part, content in (row for batch in batches for row in rows_of(batch)):
+        sink = TopicSink(topic, name=f"{name}-{part}")
+        try:
+            sink.write(unpacked(content), batch_id=batch_id)
+        finally:
+            sink.close()
+        yield pa.record_batch([pa.array([part], pa.int32())], names=["part"])
 
 
 class TopicSink:
-    """Writes each batch to a topic in one transaction: a row is a JSON record, keyed by its bucket.
+    """Writes a part's rows of each batch to a topic in one transaction, as JSON keyed by the bucket.
 
-    Kafka's transactions do not cover our own checkpoint: after a crash between the two, the batch is run again. Every
-    transaction therefore commits, besides its records, the number of its batch, as the offset of a consumer group with
-    the stream's name. A batch that the group has passed is in the topic already. A consumer with
-    `isolation.level=read_committed` sees every batch once, whatever else is written to the topic.
+    Kafka's transactions do not cover our own checkpoint: after a crash between the two the batch is written again, and
+    so it is where Spark runs a task twice. Every transaction therefore commits, besides its records, the number of its
+    batch, as the offset of a consumer group with the sink's name. A batch that the group has passed is in the topic
+    already. A consumer with `isolation.level=read_committed` sees every batch once, whatever else is written there.
 
     **Source:** KIP-98, KIP-447.
     """

@@ -17,6 +17,8 @@ from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, EVENTS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_POLLING: Final = MappingProxyType({"max.poll.records": "20000", "max.partition.fetch.bytes": "8388608"})
+"""Consumer settings for a topic that is read as fast as can be; Kafka's own suit one that is polled for news."""
 _ARTIFACT = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
 
@@ -133,6 +135,8 @@ def read_stream(session: "SparkSession", source: Source, *, batch_size: int) -> 
     if isinstance(source, TopicSource):
         reader = reader.format("kafka").option("kafka.bootstrap.servers", source.bootstrap)
         reader = reader.option("subscribe", source.topic)
+        for name, value in _POLLING.items():
+            reader = reader.option(f"kafka.{name}", value)
         reader = reader.option("failOnDataLoss", str(not source.may_lose).lower())
         reader = reader.option("startingOffsets", "earliest" if source.from_beginning else "latest")
         for name, value in source.properties.items():

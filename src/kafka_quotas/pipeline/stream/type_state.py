@@ -3,7 +3,7 @@
 Its limiters report rates and can be saved and restored as arrays.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.core.resolution.quota_resolver import Bucket
-from kafka_quotas.pipeline.buckets.charges import ChargedClient, Charges
 from kafka_quotas.pipeline.buckets.proposal import BucketName, ProposedQuotas
 from kafka_quotas.pipeline.kernels import tally
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
+from kafka_quotas.pipeline.kernels.order import order_within_rows
 from kafka_quotas.pipeline.kernels.ring import measure_rates
+from kafka_quotas.pipeline.stream.bucket_charges import BucketCharges, joined
 
 _SAVED: Final = ("_clocks", "_sums", "_free_ms", "_counts", "_amounts", "_slots", "_pool", "_pool_used")
 
@@ -63,10 +63,13 @@ class LiveLimiters(Limiters):
         self._require_fit(np.empty(0, dtype=np.int64))
 
 
-_LONG_AGO_MS: Final = -(2**62)
+LONG_AGO_MS: Final = -(2**62)
+"""A time before any other."""
 _OWN_ARRAYS: Final = ("_latest_ms", "_total_events", "_total_amount")
 
 Int64s = NDArray[np.int64]
+Broker = tuple[str, int]
+"""A cluster and the id of a broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +91,9 @@ class LiveType:
         self._limiters = LiveLimiters(quota_type, window)
         self._rows: dict[BucketName, int] = {}
         self._bounds: list[float | None] = []
-        self._row_of_client: dict[ChargedClient, int] = {}
         self._latest_ms: Int64s = np.empty(0, dtype=np.int64)
+        self._brokers: dict[Broker, int] = {}
+        self._broker_of_row: list[int] = []
         self._total_events: Int64s = np.empty(0, dtype=np.int64)
         self._total_amount = np.empty(0)
 
@@ -98,22 +102,22 @@ class LiveType:
         """The buckets by row."""
         return list(self._rows)
 
-    def take(
-        self, charges: Charges, clients: Sequence[ChargedClient], *, throttle_ms: Int64s, late: NDArray[np.bool_]
-    ) -> dict[str, list[Any]]:
+    def take(self, found: Iterable[BucketCharges], horizons_ms: Mapping[Broker, int]) -> dict[str, list[Any]]:
         """Apply charges to their buckets and return these buckets' rows of `live`, without the batch's number.
 
-        Late charges are counted but not applied. Other charges that are older than the bucket's latest are applied at
-        that time, as a broker's clock would have it.
-        `throttle_ms` is the recorded throttle time of each charge, and charges have the numbers of `clients`.
+        Charges older than the horizon of their broker are late: counted but not applied. Others that are older than
+        the bucket's latest are applied at that time, as a broker's clock would have it.
         """
-        rows = self._rows_of(charges, clients)
+        charges = self._in_order(found)
+        rows = charges.rows
+        of_broker = np.array([horizons_ms.get(each, LONG_AGO_MS) for each in self._brokers], dtype=np.int64)
+        late = charges.times_ms < of_broker[np.array(self._broker_of_row, dtype=np.int64)][rows]
         prompt = rows[~late]
         times_ms = np.maximum(charges.times_ms[~late], self._latest_ms[prompt])
         before = self._limiters.counts[:, 0, :].copy()
         self._limiters.run(prompt.astype(np.int32), times_ms, charges.amounts[~late])
         np.maximum.at(self._latest_ms, prompt, times_ms)
-        taken, missed = (self._sums(rows, charges, throttle_ms, picked) for picked in (~late, late))
+        taken, missed = (self._sums(charges, picked) for picked in (~late, late))
         self._total_events += taken.events + missed.events
         self._total_amount += taken.amount + missed.amount
         return self._report(np.flatnonzero(taken.events + missed.events), before, taken, missed)
@@ -125,56 +129,67 @@ class LiveType:
     def restore(self, buckets: Iterable[BucketName], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore saved buckets and arrays under today's quotas."""
         for bucket in buckets:
-            self._add(bucket, self._quotas.bucket(bucket.user, bucket.client_id))
+            self._add(bucket)
         self._limiters.restore(arrays, self._bounds)
         for name in _OWN_ARRAYS:
             setattr(self, name, arrays[name])
 
-    def _rows_of(self, charges: Charges, clients: Sequence[ChargedClient]) -> Int64s:
-        """Return the row of each charge, and add rows for new buckets."""
+    def clocks_ms(self) -> dict[Broker, int]:
+        """Return the latest time that was applied of each broker."""
+        latest_ms = np.full(len(self._brokers), LONG_AGO_MS)
+        np.maximum.at(latest_ms, np.array(self._broker_of_row, dtype=np.int64), self._latest_ms)
+        return dict(zip(self._brokers, latest_ms.tolist(), strict=True))
+
+    def _in_order(self, found: Iterable[BucketCharges]) -> BucketCharges:
+        """Return all charges with rows of this state, each row's by time."""
+        own = [each._replace(rows=self._rows_of(each.buckets)[each.rows]) for each in found]
+        charges = joined(own)
+        order = order_within_rows(charges.rows.astype(np.int32), charges.times_ms, row_count=len(self._bounds))
+        return (
+            charges
+            if order is None
+            else charges._replace(
+                **{name: getattr(charges, name)[order] for name in ("rows", "times_ms", "amounts", "throttle_ms")}
+            )
+        )
+
+    def _rows_of(self, buckets: Iterable[BucketName]) -> Int64s:
+        """Return the row of each bucket, and add rows for new ones."""
         known = len(self._bounds)
-        present = np.flatnonzero(np.bincount(charges.clients, minlength=len(clients)))
-        row_of_number = np.zeros(len(clients), dtype=np.int64)
-        row_of_number[present] = [self._row(clients[number]) for number in present.tolist()]
+        rows = np.array([self._add(each) for each in buckets], dtype=np.int64)
         added = len(self._bounds) - known
         if added:
             self._limiters.limit(self._bounds)
-            self._latest_ms = np.concatenate([self._latest_ms, np.full(added, _LONG_AGO_MS)])
+            self._latest_ms = np.concatenate([self._latest_ms, np.full(added, LONG_AGO_MS)])
             self._total_events = np.concatenate([self._total_events, np.zeros(added, dtype=np.int64)])
             self._total_amount = np.concatenate([self._total_amount, np.zeros(added)])
-        return row_of_number[charges.clients]
+        return rows
 
-    def _row(self, client: ChargedClient) -> int:
-        row = self._row_of_client.get(client)
-        if row is None:
-            bucket = self._quotas.bucket(client.user, client.client_id)
-            row = self._add(BucketName(client.cluster, client.broker_id, *bucket), bucket)
-            self._row_of_client[client] = row
-        return row
-
-    def _add(self, name: BucketName, bucket: Bucket) -> int:
+    def _add(self, name: BucketName) -> int:
         if name not in self._rows:
-            match = self._quotas.match(bucket)
+            match = self._quotas.match((name.user, name.client_id))
             self._rows[name] = len(self._bounds)
             self._bounds.append(None if match is None else match.limit)
+            self._broker_of_row.append(self._brokers.setdefault(name[:2], len(self._brokers)))
         return self._rows[name]
 
-    def _sums(self, rows: Int64s, charges: Charges, throttle_ms: Int64s, picked: NDArray[np.bool_]) -> _Sums:
-        size = len(self._bounds)
+    def _sums(self, charges: BucketCharges, picked: NDArray[np.bool_]) -> _Sums:
+        size, rows = len(self._bounds), charges.rows
         return _Sums(
             events=np.bincount(rows[picked], minlength=size),
             amount=np.bincount(rows[picked], weights=charges.amounts[picked], minlength=size).astype(np.float64),
-            observed_ms=np.bincount(rows[picked], weights=throttle_ms[picked], minlength=size).astype(np.int64),
+            observed_ms=np.bincount(rows[picked], weights=charges.throttle_ms[picked], minlength=size).astype(np.int64),
         )
 
     def _report(self, rows: Int64s, before: Int64s, taken: _Sums, missed: _Sums) -> dict[str, list[Any]]:
         counts = self._limiters.counts[rows, 0, :]
         gained = counts - before[rows]
         latest_ms, end_ms = self._latest_ms[rows], counts[:, tally.END_MS]
-        is_known = latest_ms > _LONG_AGO_MS
+        is_known = latest_ms > LONG_AGO_MS
         rates = self._limiters.rates(rows[is_known], latest_ms[is_known])
         rate_of = dict(zip(rows[is_known].tolist(), rates.tolist(), strict=True))
-        named = [self.buckets[row] for row in rows]
+        buckets = self.buckets
+        named = [buckets[row] for row in rows.tolist()]
         held = (counts[:, tally.THROTTLED] > 0) & (end_ms > latest_ms)
         return {
             "ts_ms": np.where(is_known, latest_ms, 0).tolist(),

@@ -154,7 +154,7 @@ def test_a_stream_at_a_connect_server_is_refused_with_the_reason(tmp_path: Path)
     )
     code, out, err = run_cli(*argv)
     assert (code, out) == (2, "")
-    assert err.startswith("error: a stream keeps its state in this process, which a Spark Connect server can't reach\n")
+    assert err.startswith("error: a Spark Connect server reports no batch of a stream to this command\n")
 
 
 def test_a_session_of_either_kind_lists_a_tables_files_in_few_tasks() -> None:

@@ -1,22 +1,19 @@
-"""The live state of a stream: Kafka's arithmetic over batches, late events, and the same again after a crash."""
+"""The live state of a stream: Kafka's arithmetic over batches, late events, and the same from any number of parts."""
 
 import random
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from tests.support.pipeline.events import proposal
 
-from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
-from kafka_quotas.pipeline.stream.lines import read_charges
-from kafka_quotas.pipeline.stream.sink import replace_batch
-from kafka_quotas.pipeline.stream.state import LiveState
+from kafka_quotas.pipeline.buckets.proposal import Proposal
+from kafka_quotas.pipeline.stream.bucket_charges import Partitioner, unpacked_charges
+from kafka_quotas.pipeline.stream.state import PartState
 from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, EVENTS, LIVE
 
 START_MS = 1_795_262_400_000
@@ -47,8 +44,34 @@ def batch(events: Iterable[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(list(events), schema=SCHEMA)
 
 
-def state(*, lateness_ms: int = 5000, window: QuotaWindow | None = None) -> LiveState:
-    return LiveState(proposal("stored", *STORED), lateness_ms=lateness_ms, window=window or QuotaWindow())
+class Stream:
+    """The parts of a stream's state, each kept as bytes from batch to batch."""
+
+    def __init__(self, *, lateness_ms: int = 5000, parts: int = 3, quotas: Proposal | None = None) -> None:
+        self.quotas = quotas or proposal("stored", *STORED)
+        self._lateness_ms = lateness_ms
+        self.parts: list[bytes | None] = [None] * parts
+        self.clocks_ms: dict[tuple[str, int], int] = {}
+
+    def take(self, events: pa.Table, *, batch_id: int) -> pa.Table:
+        """The rows of a batch."""
+        pieces = list(Partitioner(self.quotas, parts=len(self.parts)).pieces([events]))
+        horizons = {broker: at_ms - self._lateness_ms for broker, at_ms in self.clocks_ms.items()}
+        tables = []
+        for part, content in enumerate(self.parts):
+            state = PartState(self.quotas, window=QuotaWindow())
+            if content is not None:
+                state.load(content)
+            own = [unpacked_charges(piece) for number, piece in pieces if number == part]
+            tables.append(state.take(own, horizons, batch_id=batch_id))
+            self.parts[part] = state.dump()
+            for broker, at_ms in state.clocks_ms().items():
+                self.clocks_ms[broker] = max(at_ms, self.clocks_ms.get(broker, 0))
+        return pa.concat_tables(tables).sort_by([(name, "ascending") for name in LIVE.column_names[2:7]])
+
+
+def state(*, lateness_ms: int = 5000) -> Stream:
+    return Stream(lateness_ms=lateness_ms)
 
 
 def traffic(seed: int, *, first_ms: int, count: int = 400) -> list[dict[str, Any]]:
@@ -123,66 +146,30 @@ def test_exempt_events_are_charged_to_nobody() -> None:
     assert state().take(batch([event(0, is_exempt=True)]), batch_id=0).num_rows == 0
 
 
-def test_an_empty_batch_has_no_rows_and_changes_nothing(tmp_path: Path) -> None:
+def test_an_empty_batch_has_no_rows_and_changes_nothing() -> None:
     live = state()
     assert live.take(batch([]), batch_id=0).num_rows == 0
-    live.save(tmp_path, batch_id=0)
-    again = state()
-    again.load(tmp_path, before=1)
-    assert again.take(batch([event(5)]), batch_id=1).num_rows == 1
+    assert live.take(batch([event(5)]), batch_id=1).num_rows == 1
 
 
-@pytest.mark.parametrize("crashed_at", [1, 2, 3])
-def test_a_batch_that_is_run_again_after_a_crash_gives_the_same_rows(tmp_path: Path, crashed_at: int) -> None:
-    batches = [batch(traffic(number, first_ms=number * 2000)) for number in range(4)]
-    whole = state()
-    expected = []
-    for number, events in enumerate(batches):
-        expected.append(whole.take(events, batch_id=number))
-        whole.save(tmp_path, batch_id=number)
-    assert len(list(tmp_path.glob("batch=*"))) == 3  # older ones are cleared away
-    resumed = state()
-    resumed.load(tmp_path, before=crashed_at + 1)  # what Spark runs next: the state of this very batch may be there
-    assert [
-        resumed.take(batches[number], batch_id=number).equals(expected[number]) for number in range(crashed_at + 1, 4)
-    ] == [True] * (3 - crashed_at)
+@pytest.mark.parametrize("parts", [1, 2, 7])
+def test_rows_do_not_depend_on_the_number_of_parts(parts: int) -> None:
+    one, several = Stream(parts=1, lateness_ms=500), Stream(parts=parts, lateness_ms=500)
+    late = 0
+    for number in range(4):
+        events = batch([*traffic(number, first_ms=number * 2000), event(number * 500, user="bob")])
+        expected = one.take(events, batch_id=number)
+        assert several.take(events, batch_id=number).to_pylist() == expected.to_pylist()
+        late += sum(expected["late_events"].to_pylist())
+    assert late > 0
 
 
-def test_a_checkpoint_that_lacks_the_state_says_so(tmp_path: Path) -> None:
-    with pytest.raises(KafkaQuotasError, match="lacks the state of batch 6"):
-        state().load(tmp_path, before=7)
-    (tmp_path / "batch=6.npz").write_bytes(b"PK and rubbish")
-    with pytest.raises(KafkaQuotasError, match="cannot read"):
-        state().load(tmp_path, before=7)
-
-
-def test_a_state_of_another_window_is_not_taken_for_this_one(tmp_path: Path) -> None:
+def test_other_quotas_hold_from_the_next_batch_on() -> None:
     live = state()
-    live.take(batch([event(0)]), batch_id=0)
-    live.save(tmp_path, batch_id=0)
-    with pytest.raises(KafkaQuotasError, match="another quota window"):
-        state(window=QuotaWindow(samples=3)).load(tmp_path, before=1)
-
-
-def test_a_batch_replaces_what_it_left_before(tmp_path: Path) -> None:
-    for rows in (5, 2):
-        replace_batch(tmp_path, pa.table({"n": list(range(rows))}), batch_id=3)
-    assert [path.name for path in tmp_path.iterdir()] == ["batch=3"]
-    assert pq.read_table(tmp_path / "batch=3" / "part-0.parquet").num_rows == 2
-
-
-def test_files_of_events_are_read_by_the_names_that_spark_gives_them(tmp_path: Path) -> None:
-    folder = tmp_path / "a folder"
-    folder.mkdir()
-    events = batch([event(5), event(6, user="bob")])
-    columns = list(reversed(events.column_names))  # whatever order a file has
-    pq.write_table(events.select(columns).append_column("ip", [["", ""]]), folder / "part-0.parquet")
-    pq.write_table(pa.table({"raw": ["rubbish"], "reason": ["it is"]}), folder / "quarantine.parquet")
-    names = [(folder / name).as_uri() for name in ("part-0.parquet", "quarantine.parquet")]
-    found = read_charges(names)
-    assert found.column_names == events.column_names
-    assert found.to_pylist() == events.to_pylist()
-    assert read_charges([]).num_rows == 0
+    live.take(batch([event(0, bytes=5_000)]), batch_id=0)
+    live.quotas = proposal("changed", (Entity.of(user="alice"), {"producer_byte_rate": 100.0}))
+    (row,) = live.take(batch([event(1, bytes=5_000)]), batch_id=1).to_pylist()
+    assert (row["quota"], row["total_events"], row["throttled_events"]) == (100.0, 2, 1)
 
 
 def test_rows_have_the_declared_schema() -> None:
