@@ -1,24 +1,33 @@
 """The speed of what feeds the pipeline: ingest of request logs, and the stream.
 
-    python benchmarks/pipeline_feed.py [--lines 500e3] [--events 10e6] [--cases ingest,ingest-spark,stream]
+    python benchmarks/pipeline_feed.py [--lines 500e3] [--events 10e6] [--cases ingest,ingest-spark,stream,stream-json]
 
-The log is the shipped one, over and over (1.5 kB a line), so that its client-ids and sizes are real. The stream reads
-Parquet files of events, one batch per file. Wall time counts only what an idle machine would: beside it stand the
-processor seconds of the case and of everybody else meanwhile; the last column is the speed with two processors alone.
+The log is the shipped one, over and over (1.5 kB a line), so that its client-ids and sizes are real. `stream` reads
+Parquet files of events, one batch per file. `stream-json` reads lines of the daemon's event log (245 bytes each) from a
+topic of four partitions, a quarter of the events in each batch; the broker's time is in its figures.
+
+Wall time counts only what an idle machine would: beside it stand the processor seconds of the case and of everybody
+else meanwhile; the last column is the speed with two processors alone.
 """
 
 import argparse
 import gzip
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from pipeline import cpu_seconds, machine_seconds
+from tests.support.brokers.servers import kafka_4
 
 from kafka_quotas.commands.pipeline.ingest import IngestRequest, ingest
 from kafka_quotas.commands.pipeline.stream import StreamRequest, StreamWatcher, stream
@@ -29,26 +38,36 @@ from kafka_quotas.pipeline.engine.runner import EventsWatcher
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.plan import IngestSettings
 from kafka_quotas.pipeline.stream.job import BatchReport
-from kafka_quotas.pipeline.stream.source import FolderSource
+from kafka_quotas.pipeline.stream.source import FolderSource, Source, TopicSource
 from kafka_quotas.pipeline.tables.schemas import EVENTS
 
 SAMPLE = Path(__file__).parents[1] / "examples/request-log/1/kafka-request.log.gz"
 PROCESSORS = 2
 FILES = 8
+TOPIC = "quota-events"
+TOPIC_PARTITIONS = 4
+TOPIC_BATCHES = 4
+LINE = (
+    '{{"v":1,"ts_ms":{},"cluster":"production","broker_id":1,"connection":{},"user":"u{}","client_id":"app",'
+    '"ip":"10.0.0.7","quota_type":"produce","api_key":0,"bytes":{},"thread_ms":0,"mutations":0,"throttle_ms":0,'
+    '"is_exempt":false}}'
+)
+CHUNK = 100_000
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines", type=float, default=500e3)
     parser.add_argument("--events", type=float, default=10e6)
-    parser.add_argument("--cases", default="ingest,ingest-spark,stream")
+    parser.add_argument("--cases", default="ingest,ingest-spark,stream,stream-json")
     given = parser.parse_args()
     print(f"{'case':16}{'steps':>12}{'per s':>12}{'wall s':>9}{'cpu s':>9}{'others':>9}{'per s of 2':>13}")
     with tempfile.TemporaryDirectory() as folder:
         cases: dict[str, Callable[[], None]] = {
             "ingest": lambda: ingest_case("ingest", Engine.LOCAL, Path(folder), int(given.lines)),
             "ingest-spark": lambda: ingest_case("ingest-spark", Engine.SPARK, Path(folder), int(given.lines)),
-            "stream": lambda: stream_case(Path(folder), int(given.events)),
+            "stream": lambda: files_case(Path(folder), int(given.events)),
+            "stream-json": lambda: topic_case(Path(folder), int(given.events)),
         }
         for case in given.cases.split(","):
             cases[case]()
@@ -75,29 +94,41 @@ def ingest_case(case: str, engine: Engine, folder: Path, lines: int) -> None:
     tell(case, lambda: ingest(request, watcher).counts.events)
 
 
-def stream_case(folder: Path, events: int) -> None:
-    """Print a line of figures of the batches after the first, which loads and compiles."""
+def files_case(folder: Path, events: int) -> None:
+    """Stream files of events."""
     source = folder / "events"
     source.mkdir()
     for number in range(FILES):
         write_events(source / f"{number}.parquet", number, events // FILES)
-    marks: list[tuple[float, float, float]] = []
+    stream_case("stream", folder, FolderSource(folder=source, is_parquet=True), batch_size=1)
+
+
+def topic_case(folder: Path, events: int) -> None:
+    """Stream lines from a topic of a broker of its own."""
+    with kafka_4() as kafka:
+        fill_topic(kafka.bootstrap, events)
+        source = TopicSource(bootstrap=kafka.bootstrap, topic=TOPIC)
+        stream_case("stream-json", folder, source, batch_size=-(-events // TOPIC_BATCHES))
+
+
+def stream_case(case: str, folder: Path, source: Source, *, batch_size: int) -> None:
+    """Print a line of figures of the batches after the first, which loads and compiles."""
+    marks: list[tuple[int, float, float, float]] = []
 
     def report(batch: BatchReport) -> None:
-        del batch
-        marks.append((time.monotonic(), cpu_seconds(), machine_seconds()))
+        marks.append((batch.events, time.monotonic(), cpu_seconds(), machine_seconds()))
 
     request = StreamRequest(
-        source=FolderSource(folder=source, is_parquet=True),
-        target=folder / "live",
-        checkpoint=folder / "checkpoint",
+        source=source,
+        target=str(folder / case),
+        checkpoint=str(folder / f"{case}-checkpoint"),
         spark=SparkSettings(log_file=folder / "spark.log", master=f"local[{PROCESSORS}]"),
-        quotas=Proposal(name="nothing", entries=()),
-        batch_size=1,
+        quotas=lambda: Proposal(name="nothing", entries=()),
+        batch_size=batch_size,
     )
-    stream(request, StreamWatcher(report=report, show=lambda _: None, stop=threading.Event()))
-    wall, cpu, machine = (last - first for first, last in zip(marks[0], marks[-1], strict=True))
-    line("stream", events // FILES * (FILES - 1), wall, cpu, machine)
+    stream(request, StreamWatcher(report=report, show=lambda *_: None, stop=threading.Event()))
+    wall, cpu, machine = (last - first for first, last in zip(marks[0][1:], marks[-1][1:], strict=True))
+    line(case, sum(events for events, *_ in marks[1:]), wall, cpu, machine)
 
 
 def tell(case: str, work: Callable[[], int]) -> None:
@@ -110,6 +141,23 @@ def line(case: str, steps: int, wall: float, cpu: float, machine: float) -> None
     alone = PROCESSORS * steps / cpu
     others = max(0.0, machine - cpu)
     print(f"{case:16}{steps:12,}{steps / wall:12,.0f}{wall:9.1f}{cpu:9.1f}{others:9.1f}{alone:13,.0f}", flush=True)
+
+
+def fill_topic(bootstrap: str, events: int) -> None:
+    """Send twenty events per ms of 10,000 clients, Zipf over them, until now."""
+    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(TOPIC, TOPIC_PARTITIONS, 1)])[TOPIC].result(
+        60
+    )
+    settings = {"linger.ms": 50, "batch.size": 900_000, "compression.type": "lz4"}
+    producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 2 * CHUNK, **settings})
+    chance, begin_ms = np.random.default_rng(0), round(time.time() * 1000) - events // 20
+    for start in range(0, events, CHUNK):
+        clients = (chance.zipf(1.1, CHUNK) % 10_000).tolist()
+        sizes = chance.integers(100, 100_000, CHUNK).tolist()
+        for number, (client, size) in enumerate(zip(clients, sizes, strict=True), start):
+            text = LINE.format(begin_ms + number // 20, client, client, size)
+            producer.produce(TOPIC, text, partition=client % TOPIC_PARTITIONS)
+        producer.flush(120)
 
 
 def write_events(path: Path, number: int, count: int) -> None:
