@@ -162,7 +162,7 @@ def _validation_listing(check: ScenarioCheck) -> Listing:
             "obstacles": [{"message": each.message, "hint": each.hint} for each in check.findings],
         },
         table=Table(
-            columns=columns("stands against it, what to do"),
+            columns=columns("problem, what to do"),
             rows=[(each.message, each.hint or "") for each in check.findings],
             caption=_validation_caption(check),
         ),

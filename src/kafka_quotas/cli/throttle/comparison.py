@@ -32,7 +32,7 @@ _FINE = 400
 """The number of steps of time in a chart."""
 _LEGEND = (
     "state: just after the burst; admitted: the first instant at which another request is;\n"
-    "as told: when it is, for a client that waits out each delay before it tries again\n"
+    "if waited out: when it is, for a client that waits out each delay before it tries again\n"
     "*: a request would be admitted at that time"
 )
 
@@ -118,7 +118,7 @@ def _levels(comparison: AlgorithmComparison, index: int, times_s: list[float]) -
 
 def _outcome_table(comparison: AlgorithmComparison) -> Table:
     return Table(
-        columns=columns("algorithm, state, delay by formula, admitted>, as told>"),
+        columns=columns("algorithm, state, delay by formula, admitted>, if waited out>"),
         rows=[_outcome_row(comparison, each) for each in comparison.outcomes],
     )
 

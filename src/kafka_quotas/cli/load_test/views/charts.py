@@ -235,7 +235,7 @@ def _window_table(entities: Sequence[ClientResult]) -> ReportTable:
                 rate = sum(window.rate * window.length_s for window in windows) / length_s
                 averages = [window.throttle_avg_ms for window in windows]
                 known = [each for each in averages if each is not None]
-                average = f"{sum(known) / len(known):.1f} ms" if len(known) == len(averages) else "not told"
+                average = f"{sum(known) / len(known):.1f} ms" if len(known) == len(averages) else "not reported"
                 longest = max(window.throttle_max_ms for window in windows)
                 rows.append((entity.name.label, name, entity.unit.text(rate), average, f"{longest} ms"))
     return ReportTable(
