@@ -191,3 +191,20 @@ def test_main_reads_the_arguments_of_the_process(monkeypatch: pytest.MonkeyPatch
     with redirect_stdout(io.StringIO()) as out:
         assert main() == 0
     assert out.getvalue().startswith("kafka-quotas ")
+
+
+@pytest.mark.parametrize(
+    ("library", "is_taken_down"), [("pyarrow", False), ("confluent_kafka", False), ("typer", True)]
+)
+def test_a_process_with_threads_of_libraries_ends_before_its_objects_are_taken_down(
+    library: str, is_taken_down: bool
+) -> None:
+    code = (
+        "import sys; from kafka_quotas.cli.start import end_process\n"
+        f"sys.modules[{library!r}] = sys\n"
+        "class Late:\n    def __del__(self): sys.stderr.write('taken down')\n"
+        "late = Late(); print('done'); end_process(3)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=240)
+    assert (done.returncode, done.stdout) == (3, "done\n")
+    assert done.stderr == "taken down" * is_taken_down

@@ -65,7 +65,7 @@ def _near(result: ReportResult) -> KeyFigure:
     return KeyFigure(
         label="At or near a limit",
         value=f"{near} of {len(limited)}",
-        note=f"from {NEARLY_FULL:.0%} of the limit on",
+        note=f"limited clients that use {NEARLY_FULL:.0%} of theirs or more",
         mood=Mood.WATCH if near else Mood.GOOD,
     )
 

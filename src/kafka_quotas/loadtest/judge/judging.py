@@ -228,7 +228,7 @@ def _why_unpredictable(entity: ClientResult, source: PredictionSource, recorder:
     if source is PredictionSource.EVENT_LOG or entity.verdict.kind is ObservationKind.MODEST:
         return ""
     if entity.workload is Workload.CONSUME:
-        return "a fetch that is answered empty counts for its delay, and no client is told its size"
+        return "a fetch that is answered empty counts for its delay, and no client learns its size"
     if source is PredictionSource.RESPONSES:
         return ""
     if entity.enforcers > 1:

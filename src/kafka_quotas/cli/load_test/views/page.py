@@ -104,13 +104,14 @@ def _delivered(result: LoadResult) -> KeyFigure:
     lost = sum(delivery.lost for delivery in deliveries)
     duplicated = sum(delivery.duplicated for delivery in deliveries)
     found = sum(delivery.found for delivery in deliveries)
-    value = f"{found:,} of {acked:,} records read back" if deliveries else f"{acked:,} records, none read back"
+    read_back = f"{found:,} of them" if deliveries else "none"
     if failed or lost or duplicated:
-        note = f"{lost:,} lost, {duplicated:,} duplicated, {failed:,} failed"
-        return KeyFigure(label="Written records", value=value, note=note, mood=Mood.BAD)
+        note = f"{read_back} read back; {lost:,} lost, {duplicated:,} duplicated, {failed:,} failed"
+        return KeyFigure(label="Written records", value=f"{acked:,}", note=note, mood=Mood.BAD)
     is_whole = bool(deliveries) and all(delivery.state is State.MET for delivery in deliveries)
-    note = "none lost, none twice" + ("" if is_whole else " among these") if found else "loss was not checked"
-    return KeyFigure(label="Written records", value=value, note=note, mood=Mood.GOOD if is_whole else Mood.PLAIN)
+    outcome = "none lost, none twice" + ("" if is_whole else " among these") if found else "loss was not checked"
+    note = f"{read_back} read back; {outcome}"
+    return KeyFigure(label="Written records", value=f"{acked:,}", note=note, mood=Mood.GOOD if is_whole else Mood.PLAIN)
 
 
 def _machine(result: LoadResult) -> KeyFigure:
