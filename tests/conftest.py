@@ -40,13 +40,19 @@ T = TypeVar("T")
 
 pytest_plugins = ["tests.conformance.tally"]
 POOLS = (
-    frozenset({"kafka3"}),
-    frozenset({"kafka4_cluster", "zookeeper_server", "zookeeper_chroot"}),
+    frozenset({"kafka3", "load/test_run.py"}),
+    frozenset({"kafka4_cluster", "zookeeper_server", "zookeeper_chroot", "operation/test_workers.py"}),
     frozenset({"kafka4", "mortal_kafka4"}),
     frozenset({"mark.measuring"}),
 )
-"""Words of test files: those with a word of one of these go to one process, by the first that fits."""
-SERVER_FIXTURES = frozenset[str]().union(*POOLS) - {"mark.measuring"}
+"""Test files by words in them or by name: those that fit one of these go to one process, by the first that they fit.
+
+While one measures nobody else does anything else, so that each has about as long to measure: a minute and a half. The
+first two start a `kafka4` in any case.
+"""
+SERVER_FIXTURES = frozenset(
+    {"kafka3", "kafka4", "mortal_kafka4", "kafka4_cluster", "zookeeper_server", "zookeeper_chroot"}
+)
 _OPTIONS = {
     "--kafka4": "bootstrap servers of a running Kafka 4 broker",
     "--kafka4-cluster": "bootstrap servers of a running Kafka 4 cluster of two brokers or more",

@@ -40,8 +40,8 @@ LONGEST = (
 class FilesTogether(LoadScopeScheduling):
     """A scheduler that hands out files in the order of collection, to any process that has little left to do.
 
-    Each of `groups` is a set of words, and all files whose text has one of its words go to one process. A file belongs
-    to the first group of which it has a word.
+    Each of `groups` is a set of words, and all files whose name or text has one of them go to one process. A file
+    belongs to the first group of which it has a word.
     """
 
     def __init__(self, config: pytest.Config, log: Any, *, groups: Sequence[Collection[str]]) -> None:
@@ -66,7 +66,7 @@ def _is_long(file: str) -> bool:
 
 def group_of(file: Path, groups: Sequence[Collection[str]]) -> str:
     """The name of the group of a file, empty for one that has none."""
-    text = file.read_text(encoding="utf-8")
+    text = f"{file.as_posix()}\n{file.read_text(encoding='utf-8')}"
     return next((f"group {n}" for n, words in enumerate(groups) if any(word in text for word in words)), "")
 
 

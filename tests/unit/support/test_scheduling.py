@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.support.processes.scheduling import MEASURING, Turns, in_order
+from tests.support.processes.scheduling import MEASURING, Turns, group_of, in_order
 
 
 def item(name: str, *, marker: str | None = None) -> Any:
@@ -63,3 +63,11 @@ def test_groups_come_first_and_in_them_what_measures(tmp_path: Path) -> None:
         item(str(tmp_path / "with"), marker=MEASURING),
     )
     assert in_order([rest, late, early], [{"kafka4"}]) == [early, late, rest]
+
+
+@pytest.mark.parametrize(("name", "text", "group"), [("a", "two", "group 1"), ("b", "two", "group 0"), ("c", "", "")])
+def test_a_file_is_in_the_first_group_that_has_its_name_or_a_word_of_it(
+    tmp_path: Path, name: str, text: str, group: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    assert group_of(tmp_path / name, [{"/b\n"}, {"two"}]) == group
