@@ -69,7 +69,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         group.addoption(name, metavar="ADDRESS", help=f"{description}, instead of one of our own")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Make the run independent of how busy the machine is, and of whether it was started in the background.
 
     An interrupt ends what tests start, and properties are judged by what they find, not by how long it took them.
@@ -78,6 +78,12 @@ def pytest_configure() -> None:
     settings.load_profile("unhurried")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's doing, which every process would inherit
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    worker = getattr(config, "workerinput", None)
+    if worker is not None and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        from tests.support.processes.scheduling import files_from_another  # noqa: PLC0415 - as below
+
+        number = int(worker["workerid"].removeprefix("gw"))
+        config.args = files_from_another(config.rootpath / "tests", number, worker["workercount"])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.support.processes.scheduling import MEASURING, Turns, group_of, in_order
+from tests.support.processes.scheduling import MEASURING, Turns, files_from_another, group_of, in_order
 
 
 def item(name: str, *, marker: str | None = None) -> Any:
@@ -71,3 +71,12 @@ def test_a_file_is_in_the_first_group_that_has_its_name_or_a_word_of_it(
 ) -> None:
     (tmp_path / name).write_text(text)
     assert group_of(tmp_path / name, [{"/b\n"}, {"two"}]) == group
+
+
+def test_processes_collect_all_files_each_from_another_on_and_run_them_in_one_order(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / f"test_{name}.py").write_text("")
+    orders = [[Path(file).name[5] for file in files_from_another(tmp_path, process, 3)] for process in range(3)]
+    assert orders == [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]]
+    items = [item(str(tmp_path / f"test_{name}.py")) for name in "abc"]
+    assert in_order(items[1:] + items[:1], []) == items
