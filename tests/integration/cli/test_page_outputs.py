@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from tests.support.brokers.servers import Kafka
 from tests.support.daemon.process import DaemonProcess
 from tests.support.processes.awaiting import await_true
