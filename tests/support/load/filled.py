@@ -16,20 +16,28 @@ def named(path: str) -> Any:
     return getattr(import_module(f"kafka_quotas.{module}"), attribute)
 
 
-def filled(kind: Any) -> Any:
-    """A value of a type: every figure 1, every text "1", every collection with one item, nothing left out."""
+def filled(kind: Any, within: frozenset[Any] = frozenset()) -> Any:
+    """A value of a type: every figure 1, every text "1", every collection with one item, nothing left out.
+
+    A collection is empty that would hold another value of a type that it is `within`.
+    """
     origin, arguments = get_origin(kind), get_args(kind)
     if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
-        return kind(**{name: filled(each) for name, each in _hints(kind).items()})
+        return kind(**{name: filled(each, within | {kind}) for name, each in _hints(kind).items()})
     if origin in (Union, types.UnionType):
-        return filled(next(each for each in arguments if each is not type(None)))
+        return filled(next(each for each in arguments if each is not type(None)), within)
     if origin is tuple:
-        return tuple(filled(each) for each in arguments if each is not ...)
+        is_circular = ... in arguments and _names_any(arguments, within)
+        return () if is_circular else tuple(filled(each, within) for each in arguments if each is not ...)
     if origin is not None and issubclass(origin, Mapping):
-        return {filled(arguments[0]): filled(arguments[1])}
+        return {filled(arguments[0], within): filled(arguments[1], within)}
     if isinstance(kind, type) and issubclass(kind, Enum):
         return next(iter(kind))
     return Path("1") if kind is Path else kind(1)
+
+
+def _names_any(arguments: tuple[Any, ...], kinds: frozenset[Any]) -> bool:
+    return any(each in kinds if isinstance(each, type) else _names_any(get_args(each), kinds) for each in arguments)
 
 
 def _hints(kind: Any) -> dict[str, Any]:
