@@ -153,6 +153,16 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
         yield master, folder
 
 
+def test_a_connect_server_gives_the_rows_of_the_local_engine(
+    tmp_path: Path, recorded: Recorded, connect: tuple[str, Path]
+) -> None:
+    master, _ = connect
+    # First of all: its one worker process compiles the kernels, which two executors would do side by side.
+    engine = ("--master", master, "--spark-log", str(tmp_path / "spark.log"), *SMALL)
+    told = told_by(started(commands(recorded.logs, recorded.quotas, tmp_path, engine)))
+    require_equal(tmp_path, recorded, ("usage", "replay"), master, told)
+
+
 def test_a_cluster_reads_logs_in_a_bucket_and_writes_its_tables_there(
     tmp_path: Path,
     recorded: Recorded,
@@ -168,7 +178,7 @@ def test_a_cluster_reads_logs_in_a_bucket_and_writes_its_tables_there(
         *("--spark-conf", f"spark.executor.extraClassPath={found}/*"),
     )
     out = f"s3a://{BUCKET}/out"
-    ingest, _, replay = commands(f"s3a://{BUCKET}/logs", recorded.quotas, out, engine)  # usage is in the next test
+    ingest, _, replay = commands(f"s3a://{BUCKET}/logs", recorded.quotas, out, engine)  # usage is in the test above
     told = told_by(started([ingest, replay, ("compare", str(tmp_path / "compared"))], store))
     compared = re.search(r"(\d+) cells and (\d+) throttles are equal", told)  # Java runs already
     assert compared is not None
@@ -176,15 +186,6 @@ def test_a_cluster_reads_logs_in_a_bucket_and_writes_its_tables_there(
     for name, value in store.items():
         monkeypatch.setenv(name, value)
     require_equal(out, recorded, ("replay",), master, told)
-
-
-def test_a_connect_server_gives_the_rows_of_the_local_engine(
-    tmp_path: Path, recorded: Recorded, connect: tuple[str, Path]
-) -> None:
-    master, _ = connect
-    engine = ("--master", master, "--spark-log", str(tmp_path / "spark.log"), *SMALL)
-    told = told_by(started(commands(recorded.logs, recorded.quotas, tmp_path, engine)))
-    require_equal(tmp_path, recorded, ("usage", "replay"), master, told)
 
 
 def require_equal(out: str | Path, recorded: Recorded, jobs: tuple[str, ...], master: str, told: str) -> None:
