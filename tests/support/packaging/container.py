@@ -144,14 +144,12 @@ def build_image(folder: Path) -> Image:
 
     Storage in `folder`.
     """
-    base = folder / "base"
-    base.mkdir()
-    packages = "python3,python3-venv,ca-certificates"
-    _run("mmdebstrap", "--quiet", "--variant=minbase", f"--include={packages}", SUITE, str(base / "system.tar"))
-    (base / "Dockerfile").write_text("FROM scratch\nADD system.tar /\n", encoding="utf-8")
     image = Image(folder / "storage", "localhost/kafka-quotas")
-    image.buildah("bud", "--isolation", "chroot", "--quiet", "--tag", "localhost/base", str(base))
-    shutil.rmtree(base)
+    base = image.buildah("from", "scratch").strip()
+    packages = "python3,python3-venv,ca-certificates"
+    system = image.buildah("mount", base).strip()  # at once where it belongs: an archive is packed, unpacked and copied
+    _run("mmdebstrap", "--quiet", "--variant=minbase", f"--include={packages}", SUITE, system)
+    image.buildah("commit", "--quiet", "--rm", base, "localhost/base")
     # pip in the build stage trusts what this machine trusts.
     pip = folder / "pip.conf"
     pip.write_text(f"[global]\ncert = {_CERTIFICATES}/ca-certificates.crt\n", encoding="utf-8")
