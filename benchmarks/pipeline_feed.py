@@ -145,9 +145,8 @@ def line(case: str, steps: int, wall: float, cpu: float, machine: float) -> None
 
 def fill_topic(bootstrap: str, events: int) -> None:
     """Send twenty events per ms of 10,000 clients, Zipf over them, until now."""
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(TOPIC, TOPIC_PARTITIONS, 1)])[TOPIC].result(
-        60
-    )
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # without a name it would end before its answer
+    admin.create_topics([NewTopic(TOPIC, TOPIC_PARTITIONS, 1)])[TOPIC].result(60)
     settings = {"linger.ms": 50, "batch.size": 900_000, "compression.type": "lz4"}
     producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 2 * CHUNK, **settings})
     chance, begin_ms = np.random.default_rng(0), round(time.time() * 1000) - events // 20
