@@ -83,7 +83,7 @@ def ingest_case(case: str, engine: Engine, folder: Path, lines: int) -> None:
                 file.write(sample)
     request = IngestRequest(
         patterns=(),
-        paths=(log,),
+        paths=(str(log),),
         replaced=(),
         out=str(folder / case),
         settings=IngestSettings(cluster="c", broker_id=1, zone="UTC"),

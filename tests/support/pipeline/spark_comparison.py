@@ -23,7 +23,7 @@ from tests.support.pipeline.events import (
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
-from kafka_quotas.pipeline.engine import spark
+from kafka_quotas.pipeline.engine import event_pieces, spark
 from kafka_quotas.pipeline.engine.choice import Engine
 from kafka_quotas.pipeline.engine.job import Job, Tables
 from kafka_quotas.pipeline.engine.progress import ignore_progress
@@ -118,7 +118,9 @@ def require_equal_outcomes(session: "SparkSession", folder: Path) -> None:
     job = replay_job(plan)
     tables = replay_tables(run_here(job, data), plan)
     known = LocalOutcomes(tables.whatif, tables.throttle_spans)
-    left = LeftTables(run_job(session, open_table(data), job), {OUTCOMES: job.schemas[OUTCOMES]})
+    with mock.patch.object(event_pieces, "_MOST_COPIES", 0):  # cut into pieces
+        frame = run_job(session, open_table(data), job)
+    left = LeftTables(frame, {OUTCOMES: job.schemas[OUTCOMES]})
     collected = left.others().toArrow()
     left.parts = parts_of(collected)
     entities, outcomes = left_outcomes(tables_by_task(collected, job), left, plan)

@@ -2,13 +2,15 @@
 
 A piece has the events that one file has of one part (a range of clients) in one window of time, as an Arrow stream in
 bytes. Rows that Spark handles one by one cost it five times what the kernels cost: a million events are one row here.
+Where files are sorted by client, as ours are, few parts need the same file: such parts get their files whole, as they
+are stored, and nobody decodes, sorts and packs an event on its way.
 
 Contract: no Spark. Pieces come sorted by part and window. Names of clients are a piece of the window `NAMES_WINDOW`, so
 that they come before the events. A slice begins at or after the end of the one before, and has whole seconds.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, groupby
 from typing import Final, NamedTuple
 
@@ -30,6 +32,9 @@ NAMES_WINDOW: Final = -1
 _CLIENT_COLUMNS: Final = ("client", *NAMES)
 _TEXTS: Final = ("quota_type", "connection")
 """Columns of text that tasks read, kept as dictionaries."""
+_CLIENT_BOUNDS: Final = ("min.client", "max.client")
+_MOST_COPIES: Final = 4
+"""Parts that may need a file on average: Spark moves the file to each, which costs less than cutting it up to here."""
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
 
 
@@ -39,7 +44,7 @@ class Piece(NamedTuple):
     part: int
     window: int
     content: pa.Buffer
-    """The rows as an Arrow stream."""
+    """The rows as an Arrow stream, or a whole Parquet file, which other parts may need as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,16 +57,32 @@ class Parts:
     """Last client of each part, inclusive."""
     bounds_ms: Mapping[int, Int64s]
     """Beginnings of all windows but the first, in whole seconds, of parts that have several."""
+    files: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """Places of the files with events of each part in the table's list, empty where all files are to be cut."""
 
     @classmethod
-    def of(cls, ranges: Sequence[ClientRange], spread: TimeSpread) -> "Parts":
-        """Return a part for each range, in windows of about as many events as a slice."""
+    def of(cls, ranges: Sequence[ClientRange], spread: TimeSpread, files: pa.Table | None = None) -> "Parts":
+        """Return a part for each range, in windows of about as many events as a slice.
+
+        `files` are those of the table with what Delta knows of them, None where all are to be cut.
+        """
         windows = {part: -(-own.events // SLICE_EVENTS) for part, own in enumerate(ranges)}
-        return cls(
-            firsts=np.array([own.first for own in ranges], dtype=np.int64),
-            lasts=np.array([own.last for own in ranges], dtype=np.int64),
-            bounds_ms={part: spread.bounds_ms(count) for part, count in windows.items() if count > 2},
-        )
+        firsts = np.array([own.first for own in ranges], dtype=np.int64)
+        lasts = np.array([own.last for own in ranges], dtype=np.int64)
+        bounds_ms = {part: spread.bounds_ms(count) for part, count in windows.items() if count > 2}
+        found = {} if files is None else _files_of_parts(firsts, lasts, files, cut=bounds_ms)
+        return cls(firsts=firsts, lasts=lasts, bounds_ms=bounds_ms, files=found)
+
+    def gets_whole_files(self, part: int) -> bool:
+        """Check whether a part takes its events from whole files."""
+        return part in self.files and part not in self.bounds_ms
+
+    def places(self, count: int) -> tuple[list[tuple[int, int]], list[int]]:
+        """Return the parts with the files that they get whole, and the files, of `count`, that are cut."""
+        whole = [(part, place) for part, own in self.files.items() if self.gets_whole_files(part) for place in own]
+        if not self.files:
+            return [], list(range(count))
+        return whole, sorted({place for part in self.bounds_ms for place in self.files[part]})
 
 
 def event_pieces(
@@ -84,6 +105,8 @@ def row_pieces(
 ) -> Iterator[Piece]:
     """Yield the pieces of some events, with the arguments of `event_pieces`."""
     for part, own in _by_part(sorted_by_client(_counting(rows, _schema(EVENTS, columns), ingests)), parts):
+        if parts.gets_whole_files(part):
+            continue
         for window, events in _by_window(own, parts.bounds_ms.get(part)):
             yield Piece(part, window, packed(events))
 
@@ -102,18 +125,28 @@ def name_pieces(content: pa.Buffer, parts: Parts, *, ingests: Sequence[int]) -> 
             yield Piece(part, NAMES_WINDOW, packed(own))
 
 
-def slices_of_parts(pieces: Iterable[Piece]) -> Iterator[tuple[int, Iterator[pa.Table]]]:
+def slices_of_parts(
+    pieces: Iterable[Piece], parts: Parts, *, columns: Sequence[str], ingests: Sequence[int] | None
+) -> Iterator[tuple[int, Iterator[pa.Table]]]:
     """Yield each part and its slices, which must be taken before the next part.
 
-    Parts without events are left out.
+    Parts without events are left out. The arguments are those of `event_pieces`.
     """
+
+    def rows(piece: Piece) -> pa.Table:
+        if piece.window == NAMES_WINDOW or not parts.gets_whole_files(piece.part):
+            return unpacked(piece.content)
+        schema, own = _schema(EVENTS, columns), (int(parts.firsts[piece.part]), int(parts.lasts[piece.part]))
+        stored = [_counting(each, schema, ingests) for each in _stored(piece.content, schema, ingests, clients=own)]
+        return pa.concat_tables([schema.empty_table(), *stored])
+
     for part, own in groupby(pieces, key=lambda piece: piece.part):
         windows = groupby(own, key=lambda piece: piece.window)
         _, named = next(windows)
-        names = _joined(named).group_by(list(_CLIENT_COLUMNS)).aggregate([]).sort_by("client")
+        names = _joined(map(rows, named)).group_by(list(_CLIENT_COLUMNS)).aggregate([]).sort_by("client")
         first = next(windows, None)
         if first is not None:
-            slices = chain([_joined(first[1])], (_joined(each) for _, each in windows))
+            slices = (_joined(map(rows, each)) for _, each in chain([first], windows))
             yield part, (with_names(sorted_by_client(events), names) for events in slices)
 
 
@@ -138,12 +171,48 @@ def _schema(table: TableSchema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([(name, texts if name in _TEXTS else declared.field(name).type) for name in columns])
 
 
-def _stored(content: pa.Buffer, schema: pa.Schema, ingests: Sequence[int] | None) -> Iterator[pa.Table]:
-    """Yield the rows of a file, some row groups at a time."""
+def _stored(
+    content: pa.Buffer, schema: pa.Schema, ingests: Sequence[int] | None, *, clients: tuple[int, int] | None = None
+) -> Iterator[pa.Table]:
+    """Yield the rows of a file, some row groups at a time, or those of clients from a first number to a last."""
     file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=[name for name in _TEXTS if name in schema.names])
     read = schema.names if ingests is None else [*schema.names, "ingest"]
-    for groups in _grouped([file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]):
-        yield file.read_row_groups(groups, columns=read, use_threads=False)
+    needed = range(file.num_row_groups)
+    if clients is not None:
+        needed = [group for group in needed if _overlaps(file.metadata.row_group(group), clients)]
+    for groups in _grouped({group: file.metadata.row_group(group).num_rows for group in needed}):
+        found = file.read_row_groups(groups, columns=read, use_threads=False)
+        if clients is not None:
+            numbers = found["client"].to_numpy()
+            is_own = (numbers >= clients[0]) & (numbers <= clients[1])
+            found = found if is_own.all() else found.filter(pa.array(is_own))
+        yield found
+
+
+def _overlaps(group: pq.RowGroupMetaData, clients: tuple[int, int]) -> bool:
+    """Check whether a row group may have events of clients from a first number to a last."""
+    columns = (group.column(place) for place in range(group.num_columns))
+    bounds = next((column.statistics for column in columns if column.path_in_schema == "client"), None)
+    if bounds is None or not bounds.has_min_max:
+        return True
+    return bool(bounds.min <= clients[1] and bounds.max >= clients[0])
+
+
+def _files_of_parts(
+    firsts: Int64s, lasts: Int64s, files: pa.Table, *, cut: Mapping[int, Int64s]
+) -> dict[int, list[int]]:
+    """Return the files of each part, none where files are needed by so many parts that cutting them is cheaper."""
+    found: dict[int, list[int]] = {part: [] for part in range(firsts.size)}
+    sizes, copied = files["size_bytes"].to_numpy(), 0
+    bounds = [files[name] for name in _CLIENT_BOUNDS] if {*_CLIENT_BOUNDS} <= set(files.column_names) else []
+    if not bounds or any(each.null_count for each in bounds):
+        return {}
+    for place, (lowest, highest) in enumerate(zip(*(each.to_pylist() for each in bounds), strict=True)):
+        own = range(int(np.searchsorted(lasts, lowest)), int(np.searchsorted(firsts, highest, side="right")))
+        for part in own:
+            found[part].append(place)
+        copied += int(sizes[place]) * sum(part not in cut for part in own)
+    return found if copied <= _MOST_COPIES * int(sizes.sum()) else {}
 
 
 def _counting(rows: pa.Table, schema: pa.Schema, ingests: Sequence[int] | None) -> pa.Table:
@@ -153,11 +222,11 @@ def _counting(rows: pa.Table, schema: pa.Schema, ingests: Sequence[int] | None) 
     return rows.select(schema.names).cast(schema)
 
 
-def _grouped(counts: Sequence[int]) -> Iterator[list[int]]:
+def _grouped(counts: Mapping[int, int]) -> Iterator[list[int]]:
     """Yield neighbouring row groups that have about a slice's events together."""
     own: list[int] = []
     total = 0
-    for group, count in enumerate(counts):
+    for group, count in counts.items():
         if own and total + count > SLICE_EVENTS:
             yield own
             own, total = [], 0
@@ -185,7 +254,8 @@ def _by_window(events: pa.Table, bounds_ms: Int64s | None) -> Iterator[tuple[int
         yield window, events.take(pa.array(own))
 
 
-def _joined(pieces: Iterable[Piece]) -> pa.Table:
-    """Join pieces, by their first clients: of files that share no client this leaves no order to make."""
-    tables = [unpacked(piece.content) for piece in pieces]
-    return pa.concat_tables(sorted(tables, key=lambda table: int(table["client"][0].as_py())))
+def _joined(tables: Iterable[pa.Table]) -> pa.Table:
+    """Join tables, by their first clients: of files that share no client this leaves no order to make."""
+    found = list(tables)
+    rows = sorted((table for table in found if table.num_rows), key=lambda table: int(table["client"][0].as_py()))
+    return pa.concat_tables(rows or found[:1])

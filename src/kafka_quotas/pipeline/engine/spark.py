@@ -1,7 +1,7 @@
 """Tasks of a job on Spark: the same function as on one machine, over pieces of the table of events.
 
-Spark reads the files, with its own file systems and credentials. Workers cut them into pieces for each task
-(`event_pieces`), Spark moves the pieces to their tasks, and workers run these.
+Spark reads the files, with its own file systems and credentials, and moves them to the tasks that need them, or pieces
+into which workers cut them before (`event_pieces`). Workers run the tasks.
 
 Contract: the tables of all tasks are one frame: rows with a `part` (the task), a `found` (which of its tables), the
 `kernel` and the rows of that table as an Arrow stream (`content`).
@@ -14,7 +14,6 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 from zipimport import zipimporter
 
@@ -67,35 +66,53 @@ _SPARK_TYPES: Final = {getattr(pa, each.arrow)(): getattr(types, each.spark)() f
 def run_job(session: "SparkSession", events: EventTable, job: Job) -> "DataFrame":
     """Run a job's task over each range of clients that may share a bucket."""
     snapshot, columns = events.snapshot, stored_columns(job.columns)
-    ranges = events.ranges(shift=job.shift, workers=_WORKERS)
-    parts, needed = Parts.of(ranges, events.time_spread()), snapshot.needed(EVENTS)
+    ranges, files = events.ranges(shift=job.shift, workers=_WORKERS), snapshot.files(EVENTS)
+    places, sizes = _places(snapshot, EVENTS, files), files["size_bytes"].to_pylist()
+    is_movable = max(sizes, default=0) <= _LARGEST_FILE and len({_name(place) for place in places}) == len(places)
+    parts = Parts.of(ranges, events.time_spread(), files if is_movable else None)
+    needed = snapshot.needed(EVENTS)
     of_file = partial(event_pieces, parts=parts, columns=columns, ingests=needed)
     of_rows = partial(row_pieces, parts=parts, columns=columns, ingests=needed)
     of_names = partial(name_pieces, parts=parts, ingests=snapshot.ingests)
-    small, large = _places(snapshot, EVENTS)
-    pieces = _cut(contents_of(session, list(chain(*_places(snapshot, CLIENTS)))), of_names)
-    if small:
-        pieces = pieces.union(_cut(contents_of(session, small), of_file))
-    if large:
-        rows = session.read.parquet(*large).select(*columns, *([] if needed is None else ["ingest"]))
+    whole, cut = parts.places(len(places))
+    known = _places(snapshot, CLIENTS, snapshot.files(CLIENTS))
+    pieces = _cut(contents_of(session, list(map(glob_escaped, known))), of_names)
+    if whole:
+        pieces = pieces.union(_whole_pieces(session, [(part, places[place]) for part, place in whole]))
+    if small := [places[place] for place in cut if sizes[place] <= _LARGEST_FILE]:
+        pieces = pieces.union(_cut(contents_of(session, list(map(glob_escaped, small))), of_file))
+    if large := [places[place] for place in cut if sizes[place] > _LARGEST_FILE]:
+        rows = session.read.parquet(*map(glob_escaped, large)).select(*columns, *([] if needed is None else ["ingest"]))
         pieces = pieces.union(_cut(rows, of_rows))
     placed = pieces.repartition(len(ranges), PART).sortWithinPartitions(PART, "window")
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         forget_archives()
-        for part, slices in slices_of_parts(Piece(*row) for batch in batches for row in rows_of(batch)):
+        arrived = (Piece(*row) for batch in batches for row in rows_of(batch))
+        for part, slices in slices_of_parts(arrived, parts, columns=columns, ingests=needed):
             yield from _found_rows(part, job.task(slices))
 
     return placed.mapInArrow(run, _FRAME_COLUMNS)
 
 
-def _places(snapshot: FolderSnapshot, table: TableSchema) -> tuple[list[str], list[str]]:
-    """Return the files of a table as Spark names them: those that workers take whole, and larger ones."""
-    folder, files = hadoop_url(snapshot.lake.place(table)), snapshot.files(table)
-    found: tuple[list[str], list[str]] = ([], [])
-    for path, size in zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True):
-        found[size > _LARGEST_FILE].append(glob_escaped(f"{folder}/{path}"))
-    return found
+def _places(snapshot: FolderSnapshot, table: TableSchema, files: pa.Table) -> list[str]:
+    """Return the files of a table as Spark names them."""
+    folder = hadoop_url(snapshot.lake.place(table))
+    return [f"{folder}/{path}" for path in files["path"].to_pylist()]
+
+
+def _whole_pieces(session: "SparkSession", wanted: list[tuple[int, str]]) -> "DataFrame":
+    """Return files as pieces, once for each part that wants one."""
+    parts, places = zip(*wanted, strict=True)
+    names = pa.array(map(_name, places))
+    known = session.createDataFrame(pa.table({"name": names, PART: pa.array(parts, pa.int32())}))
+    files = session.read.format("binaryFile").load([glob_escaped(place) for place in sorted(set(places))])
+    named = files.select(functions.substring_index("path", "/", -1).alias("name"), CONTENT)
+    return named.join(functions.broadcast(known), "name").select(PART, functions.lit(0).alias("window"), CONTENT)
+
+
+def _name(place: str) -> str:
+    return place.rpartition("/")[2]
 
 
 def glob_escaped(place: str) -> str:

@@ -27,46 +27,55 @@ def contents(events: EventTable, table: TableSchema) -> Iterator[pa.Buffer]:
         yield pa.py_buffer((Path(events.snapshot.lake.place(table)) / path).read_bytes())
 
 
-def cut(events: EventTable, job: Job, *, by_rows: bool = False) -> list[pieces.Piece]:
-    """All pieces, in the order in which Spark brings them: by part and window, else any."""
+def slices(events: EventTable, job: Job, *, way: str) -> tuple[list[list[pa.Table]], list[pieces.Piece]]:
+    """The slices of each part, and the pieces in the order in which Spark brings them: by part and window, else any."""
     ranges = events.ranges(shift=job.shift, workers=1)
-    parts, needed = pieces.Parts.of(ranges, events.time_spread()), events.snapshot.needed(EVENTS)
+    files = events.snapshot.files(EVENTS) if way == "whole files" else None
+    parts, needed = pieces.Parts.of(ranges, events.time_spread(), files), events.snapshot.needed(EVENTS)
     columns, ingests = stored_columns(job.columns), events.snapshot.ingests
     found = [piece for each in contents(events, CLIENTS) for piece in pieces.name_pieces(each, parts, ingests=ingests)]
-    if by_rows:
+    if way == "rows":
         rows = events.snapshot.delta(EVENTS).to_pyarrow_table(columns=[*columns, "ingest"])
         found += pieces.row_pieces(rows, parts, columns=columns, ingests=needed)
     else:
-        for each in contents(events, EVENTS):
-            found += pieces.event_pieces(each, parts, columns=columns, ingests=needed)
+        stored = list(contents(events, EVENTS))
+        whole, cut = parts.places(len(stored))
+        found += [pieces.Piece(part, 0, stored[place]) for part, place in whole]
+        for place in cut:
+            found += pieces.event_pieces(stored[place], parts, columns=columns, ingests=needed)
     random.Random(1).shuffle(found)
-    return sorted(found, key=lambda piece: (piece.part, piece.window))
+    found.sort(key=lambda piece: (piece.part, piece.window))
+    own = pieces.slices_of_parts(found, parts, columns=columns, ingests=needed)
+    return [list(each) for _, each in own], found
 
 
-@pytest.mark.parametrize("by_rows", [False, True], ids=["files", "rows"])
+@pytest.mark.parametrize("way", ["whole files", "cut files", "rows"])
 def test_tasks_over_pieces_find_what_the_local_engine_finds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, by_rows: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     folder = events_folder(tmp_path / "data", random_events(2_000, seed=5), ingests=3)
+    monkeypatch.setattr("kafka_quotas.pipeline.tables.client_ranges._FEWEST_EVENTS", 300)  # several parts
     job = replay_job(PLAN)
     expected = replay_tables(run_here(job, folder), PLAN)
     for most in (1 << 20, 100):  # a part in one window, and in several
         monkeypatch.setattr(pieces, "SLICE_EVENTS", most)
-        found = cut(open_table(folder), job, by_rows=by_rows)
+        parts, found = slices(open_table(folder), job, way=way)
+        assert len(parts) > 2
         assert (max(piece.window for piece in found) > 2) == (most == 100)
-        tables = replay_tables([job.task(own) for _, own in pieces.slices_of_parts(found)], PLAN)
+        tables = replay_tables([job.task(own) for own in parts], PLAN)
         assert tables.entities.to_pylist() == expected.entities.to_pylist()
         assert tables.whatif.to_pylist() == expected.whatif.to_pylist()
     assert sum(expected.whatif["throttled_n"].to_pylist()) > 100
 
 
-def test_rows_of_an_ingest_that_was_killed_are_in_no_piece(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["whole files", "cut files"])
+def test_rows_of_an_ingest_that_was_killed_are_in_no_piece(tmp_path: Path, way: str) -> None:
     folder = events_folder(tmp_path / "data", random_events(300), ingests=2)
     events = open_table(folder)
     first = EventTable(events.snapshot.until(1))  # the second ingest's files are there, but its change is not
     job = replay_job(PLAN)
-    slices = [each for _, own in pieces.slices_of_parts(cut(first, job)) for each in own]
-    assert sum(each.num_rows for each in slices) == first.count == 150
+    parts_of_first, _ = slices(first, job, way=way)
+    assert sum(each.num_rows for own in parts_of_first for each in own) == first.count == 150
     assert first.snapshot.needed(EVENTS) is None
     events_of_first = list(contents(events, EVENTS))
     parts = pieces.Parts.of(events.ranges(shift=0, workers=1), events.time_spread())
