@@ -15,6 +15,7 @@ from kafka_quotas.pipeline.engine.runner import EventsWatcher
 from kafka_quotas.pipeline.engine.spark_session import spark_errors, spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.formats.task import TaskCounts
+from kafka_quotas.pipeline.ingest.inspection import inspect_files
 from kafka_quotas.pipeline.ingest.known_files import KnownFiles, ReadFile, known_files
 from kafka_quotas.pipeline.ingest.plan import IngestPlan, IngestSettings, plan_ingest
 from kafka_quotas.pipeline.ingest.source_pattern import FoundFile, find_files, find_paths
@@ -101,14 +102,14 @@ def ingest(request: IngestRequest, watcher: EventsWatcher) -> IngestResult:
     require_libraries("pyarrow", "orjson", "deltalake")
     from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot  # noqa: PLC0415 - loads Arrow
 
-    found = _find(request)
+    inspected = inspect_files(_find(request), input_format=request.settings.input_format)
     lake = Lake(url=lake_url(request.out))
     if not lake.exists():
-        plan_ingest(found, settings=request.settings, known=KnownFiles(()))  # a mistake leaves no folder behind
+        plan_ingest(inspected, settings=request.settings, known=KnownFiles(()))  # a mistake leaves no folder behind
         lake.create()
     for _ in range(_ATTEMPTS):
         snapshot = FolderSnapshot.of(lake)
-        plan = plan_ingest(found, settings=request.settings, known=known_files(snapshot.changes))
+        plan = plan_ingest(inspected, settings=request.settings, known=known_files(snapshot.changes))
         if not plan.files:
             return _result(request, plan, number=None, choice=None, counts=())
         with suppress(ConflictError):  # a compaction took the files whose rows were to be replaced

@@ -177,7 +177,7 @@ def _stored(
     """Yield the rows of a file, some row groups at a time, or those of clients from a first number to a last."""
     file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=[name for name in _TEXTS if name in schema.names])
     read = schema.names if ingests is None else [*schema.names, "ingest"]
-    needed = range(file.num_row_groups)
+    needed: Iterable[int] = range(file.num_row_groups)
     if clients is not None:
         needed = [group for group in needed if _overlaps(file.metadata.row_group(group), clients)]
     for groups in _grouped({group: file.metadata.row_group(group).num_rows for group in needed}):
@@ -201,7 +201,7 @@ def _overlaps(group: pq.RowGroupMetaData, clients: tuple[int, int]) -> bool:
 def _files_of_parts(
     firsts: Int64s, lasts: Int64s, files: pa.Table, *, cut: Mapping[int, Int64s]
 ) -> dict[int, list[int]]:
-    """Return the files of each part, none where files are needed by so many parts that cutting them is cheaper."""
+    """Return the files of each part, none where so many parts need a file that cutting it is cheaper."""
     found: dict[int, list[int]] = {part: [] for part in range(firsts.size)}
     sizes, copied = files["size_bytes"].to_numpy(), 0
     bounds = [files[name] for name in _CLIENT_BOUNDS] if {*_CLIENT_BOUNDS} <= set(files.column_names) else []

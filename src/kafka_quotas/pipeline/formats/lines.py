@@ -46,39 +46,38 @@ class Block(NamedTuple):
         return lines
 
 
-def is_gzip(path: SourceFile) -> bool:
-    """Check whether the file is gzip."""
+class Beginning(NamedTuple):
+    """The first bytes of a file, and its sizes."""
+
+    head: bytes
+    """The first bytes of the uncompressed file, as many as can be uncompressed of a damaged one."""
+    size: int
+    """Size of the file itself in bytes."""
+    unpacked: int
+    """Size of the uncompressed file, of a gzip file modulo 2^32, which its last bytes hold."""
+    is_packed: bool
+    """Whether the file is gzip."""
+
+
+def read_beginning(path: SourceFile, length: int) -> Beginning:
+    """Read up to `length` first bytes of the uncompressed file and its sizes, opening it once."""
+    size = file_size(path)
     with open_file(path) as file:
-        return _is_packed(file)
+        is_packed, unpacked = _is_packed(file), size
+        if is_packed and size >= 4:
+            file.seek(-4, io.SEEK_END)
+            unpacked = int.from_bytes(file.read(4), "little")
+        file.seek(0)
+        head = _head(gzip.GzipFile(fileobj=file) if is_packed else file, length)
+    return Beginning(head, size, unpacked, is_packed)
 
 
-def read_head(path: SourceFile, size: int) -> bytes:
+def read_head(path: SourceFile, length: int) -> bytes:
     """Read the first bytes of the uncompressed file.
 
     A damaged file yields as much as can be uncompressed.
     """
-    head = b""
-    with _open(path) as file:
-        try:
-            while len(head) < size and (piece := file.read1(size - len(head))):
-                head += piece
-        except _DAMAGE:
-            pass  # reading the lines reports it
-    return head
-
-
-def unpacked_size(path: SourceFile) -> int:
-    """Return the size of the uncompressed file in bytes.
-
-    Returns:
-        For a gzip file the size modulo 2^32, which its last bytes hold.
-    """
-    size = file_size(path)
-    with open_file(path) as file:
-        if not _is_packed(file) or size < 4:
-            return size
-        file.seek(-4, io.SEEK_END)
-        return int.from_bytes(file.read(4), "little")
+    return read_beginning(path, length).head
 
 
 def read_blocks(
@@ -117,6 +116,16 @@ def count_lines_before(path: SourceFile, start: int) -> int:
 
 def _is_packed(file: io.BufferedReader) -> bool:
     return file.read(2) == _GZIP_MAGIC
+
+
+def _head(file: _File, length: int) -> bytes:
+    head = b""
+    try:
+        while len(head) < length and (piece := file.read1(length - len(head))):
+            head += piece
+    except _DAMAGE:
+        pass  # reading the lines reports it
+    return head
 
 
 @contextmanager

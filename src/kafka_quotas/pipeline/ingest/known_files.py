@@ -12,16 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kafka_quotas.pipeline.formats.detect import InputFormat
-from kafka_quotas.pipeline.formats.lines import read_head
-from kafka_quotas.pipeline.formats.source_file import SourceFile, file_size, open_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 PARSER_VERSION: Final = 1
 """Version of what the parsers make of a line, kept with each file: raise it where equal lines give other rows."""
-HEAD_BYTES: Final = 1024
-"""First bytes of a log: times and correlation ids in its first line or two distinguish it from every other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,31 +85,8 @@ class KnownFiles:
             keys = [(place, file.head_bytes, file.head_sha256)]
         else:
             lengths = (length for length in self._lengths.get(place, ()) if length <= len(head))
-            keys = [(place, length, _digest(head[:length])) for length in lengths]
+            keys = [(place, length, digest(head[:length])) for length in lengths]
         return [key for key in keys if key in self._files]
-
-
-def describe_file(
-    path: SourceFile, *, input_format: InputFormat, cluster: str, broker_id: int | None
-) -> tuple[ReadFile, bytes]:
-    """Return the entry of a file that is unread so far, and its head.
-
-    Raises:
-        OSError: The file can't be read.
-    """
-    size = file_size(path)
-    head = read_head(path, HEAD_BYTES) if input_format.grows else _content(path)
-    described = ReadFile(
-        path=str(path),
-        form=input_format.value,
-        cluster=cluster,
-        broker_id=broker_id,
-        head_bytes=len(head),
-        head_sha256=_digest(head),
-        size=size,
-        read_to=0,
-    )
-    return described, head
 
 
 def known_files(changes: "pa.Table") -> KnownFiles:
@@ -127,10 +100,6 @@ def _place(file: ReadFile) -> _Place:
     return _Place(form=file.form, cluster=file.cluster, broker_id=file.broker_id, name=name)
 
 
-def _content(path: SourceFile) -> bytes:
-    with open_file(path) as file:
-        return file.read()
-
-
-def _digest(content: bytes) -> str:
+def digest(content: bytes) -> str:
+    """Return what identifies the bytes."""
     return sha256(content).hexdigest()

@@ -5,17 +5,16 @@ Invariant: an ingest reads the same bytes of the same log once, whatever the nam
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames
-from kafka_quotas.pipeline.formats.detect import SNIFFED_BYTES, InputFormat, detect_format, needs_zone
-from kafka_quotas.pipeline.formats.lines import is_gzip, read_head, unpacked_size
-from kafka_quotas.pipeline.formats.source_file import RemoteFile, SourceFile, modified_ms
+from kafka_quotas.pipeline.formats.detect import InputFormat
+from kafka_quotas.pipeline.formats.source_file import RemoteFile
 from kafka_quotas.pipeline.formats.task import IngestTask
-from kafka_quotas.pipeline.ingest.known_files import PARSER_VERSION, KnownFiles, ReadFile, describe_file
-from kafka_quotas.pipeline.ingest.source_pattern import FoundFile
+from kafka_quotas.pipeline.ingest.inspection import InspectedFile, unreadable
+from kafka_quotas.pipeline.ingest.known_files import PARSER_VERSION, KnownFiles, ReadFile
 
 COMPILED_FROM_BYTES: Final = 8 * 1024 * 1024
 """Bytes of request logs from which machine code scans them: less is read sooner than it is loaded."""
@@ -49,6 +48,7 @@ class IngestSettings:
 class PlannedFile:
     """A file with lines to read, and the task that reads them."""
 
+    inspected: InspectedFile
     described: ReadFile
     task: IngestTask
     replaced: frozenset[str] = frozenset()
@@ -86,7 +86,7 @@ class IngestPlan:
         return sum(max(0, each.described.size - each.task.start) for each in self.files)
 
 
-def plan_ingest(found: Iterable[FoundFile], *, settings: IngestSettings, known: KnownFiles) -> IngestPlan:
+def plan_ingest(inspected: Iterable[InspectedFile], *, settings: IngestSettings, known: KnownFiles) -> IngestPlan:
     """Plan the tasks for these files, the largest first.
 
     Raises:
@@ -98,26 +98,26 @@ def plan_ingest(found: Iterable[FoundFile], *, settings: IngestSettings, known: 
     read_otherwise: list[str] = []
     unknown: list[str] = []
     planned = KnownFiles(())
-    for each in sorted(found, key=lambda each: (-_unpacked(each.path), str(each.path))):
-        if _unpacked(each.path) == 0:
+    for each in sorted(inspected, key=lambda each: (-each.unpacked, str(each.found.path))):
+        if each.unpacked == 0:
             empty += 1
             continue
-        if (input_format := _format(each, settings)) is None:
-            unknown.append(str(each.path))
+        if each.input_format is None:
+            unknown.append(_unless_named(each))
             continue
-        file = _plan_file(each, len(files), settings, input_format=input_format, known=known, planned=planned)
+        file = _plan_file(each, len(files), settings, input_format=each.input_format, known=known, planned=planned)
         if isinstance(file, ReadFile):
             unchanged += 1
             if file.parser != PARSER_VERSION or file.zone not in (None, settings.zone):
-                read_otherwise.append(str(each.path))
+                read_otherwise.append(str(each.found.path))
             continue
         files.append(file)
-        planned.add(replace(file.described, read_to=_unpacked(each.path)))
+        planned.add(replace(file.described, read_to=each.unpacked))
     if unknown and not files and not unchanged:
         _refuse_format(unknown[0])
     logs = (each for each in files if each.task.input_format is InputFormat.REQUEST_LOG)
-    is_compiled = sum(_unpacked(each.task.path) - each.task.start for each in logs) >= COMPILED_FROM_BYTES
-    pieces = [piece for file in files for piece in _pieces(file.task)]
+    is_compiled = sum(each.inspected.unpacked - each.task.start for each in logs) >= COMPILED_FROM_BYTES
+    pieces = [piece for file in files for piece in _pieces(file)]
     tasks = tuple(
         replace(task, number=number, is_compiled=is_compiled and task.input_format is InputFormat.REQUEST_LOG)
         for number, task in enumerate(pieces)
@@ -132,19 +132,15 @@ def plan_ingest(found: Iterable[FoundFile], *, settings: IngestSettings, known: 
     )
 
 
-def _format(found: FoundFile, settings: IngestSettings) -> InputFormat | None:
-    """Return the format of a file, None for an unknown one that the user did not name."""
-    if settings.input_format is not None:
-        return settings.input_format
-    try:
-        detected = detect_format(read_head(found.path, SNIFFED_BYTES))
-    except OSError as error:
-        raise _unreadable(found.path, error) from error
-    return detected or (_refuse_format(str(found.path)) if found.is_named else None)
+def _unless_named(file: InspectedFile) -> str:
+    """Return the name of a file of unknown format, unless the user named this very file."""
+    if file.found.is_named:
+        _refuse_format(str(file.found.path))
+    return str(file.found.path)
 
 
 def _plan_file(
-    found: FoundFile,
+    file: InspectedFile,
     number: int,
     settings: IngestSettings,
     *,
@@ -153,85 +149,79 @@ def _plan_file(
     planned: KnownFiles,
 ) -> PlannedFile | ReadFile:
     """Plan the unread part of a file, or return the earlier or planned read of all of it."""
-    path = found.place  # names of files are kept: what was read is what is found again
-    try:
-        beginning = read_head(path, SNIFFED_BYTES)
-        cluster = found.cluster or settings.cluster
-        broker_id = settings.broker_id if found.broker_id is None else found.broker_id
-        described, head = describe_file(path, input_format=input_format, cluster=cluster, broker_id=broker_id)
-        changed_ms = modified_ms(path)
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    if (same := planned.find(described, head)) is not None:
+    found = file.found
+    broker_id = settings.broker_id if found.broker_id is None else found.broker_id
+    described = ReadFile(
+        path=str(found.place),
+        form=input_format.value,
+        cluster=found.cluster or settings.cluster,
+        broker_id=broker_id,
+        head_bytes=file.head_bytes,
+        head_sha256=file.head_sha256,
+        size=file.size,
+        read_to=0,
+        zone=settings.zone if input_format is InputFormat.REQUEST_LOG else None,
+    )
+    if (same := planned.find(described, file.head)) is not None:
         return same  # a copy under another name; the largest comes first
-    before = None if found.is_replacing else known.find(described, head)
-    if before is not None and (not input_format.grows or _is_done(path, described.size, before)):
+    before = None if found.is_replacing else known.find(described, file.head)
+    if before is not None and (not input_format.grows or _is_done(file, before)):
         return before
     if input_format is InputFormat.REQUEST_LOG:
-        _check_origin(path, beginning, broker_id, settings.zone)
+        _check_origin(file, broker_id, settings.zone)
     task = IngestTask(
         number=0,
         file_number=number,
-        path=path,
+        path=found.place,
         input_format=input_format,
-        cluster=cluster,
+        cluster=described.cluster,
         broker_id=broker_id,
         zone=settings.zone,
         names=settings.names,
-        ts_ms=changed_ms if found.time_ms is None else found.time_ms,
+        ts_ms=file.modified_ms if found.time_ms is None else found.time_ms,
         start=0 if before is None else before.read_to,
     )
-    described = replace(described, zone=settings.zone if input_format is InputFormat.REQUEST_LOG else None)
-    replaced = known.paths(described, head) if found.is_replacing else set()
-    return PlannedFile(described=described, task=task, replaced=frozenset(replaced))
+    replaced = known.paths(described, file.head) if found.is_replacing else set()
+    return PlannedFile(inspected=file, described=described, task=task, replaced=frozenset(replaced))
 
 
-def _is_done(path: SourceFile, size: int, before: ReadFile) -> bool:
+def _is_done(file: InspectedFile, before: ReadFile) -> bool:
     """Check that a log has not grown.
 
     Gzip records the size modulo 2^32 only.
     """
-    if size == before.size:
+    if file.size == before.size:
         return True
-    unpacked = _unpacked(path)
-    return unpacked == before.read_to % 2**32 if is_gzip(path) else unpacked <= before.read_to
+    return file.unpacked == before.read_to % 2**32 if file.is_packed else file.unpacked <= before.read_to
 
 
-def _check_origin(path: SourceFile, beginning: bytes, broker_id: int | None, zone: str | None) -> None:
+def _check_origin(file: InspectedFile, broker_id: int | None, zone: str | None) -> None:
+    path = file.found.place
     if broker_id is None:
         raise UsageError(
             f"{path} does not tell which broker wrote it",
             hint="--source 'logs/{broker_id}/*.log' takes it from the path, --broker-id N is for all files",
         )
-    if zone is None and needs_zone(beginning):
+    if zone is None and file.needs_zone:
         raise UsageError(
             f"the time stamps in {path} have no time zone", hint="--timezone Z, for example UTC or Europe/Berlin"
         )
 
 
-def _refuse_format(path: str) -> InputFormat:
+def _refuse_format(path: str) -> NoReturn:
     names = ", ".join(InputFormat)
     raise UsageError(f"the form of {path} is unknown", hint=f"leave the file out, or name its form by --form: {names}")
 
 
-def _pieces(task: IngestTask) -> list[IngestTask]:
+def _pieces(file: PlannedFile) -> list[IngestTask]:
     from kafka_quotas.pipeline.ingest.parse import begins_in_repeated_hour  # noqa: PLC0415 - loads orjson
 
-    size = _unpacked(task.path)
-    if not task.input_format.grows or is_gzip(task.path) or size - task.start <= PIECE_BYTES:
+    task, size = file.task, file.inspected.unpacked
+    if not task.input_format.grows or file.inspected.is_packed or size - task.start <= PIECE_BYTES:
         return [task]
     inner = range(task.start + PIECE_BYTES, size, PIECE_BYTES)
-    # only who reads on knows whether the repeated hour has begun
-    starts = [task.start, *(start for start in inner if not begins_in_repeated_hour(task, start))]
-    return [replace(task, start=start, end=end) for start, end in zip(starts, [*starts[1:], None], strict=True)]
-
-
-def _unpacked(path: SourceFile) -> int:
-    try:
-        return unpacked_size(path)
+    try:  # only who reads on knows whether the repeated hour has begun
+        starts = [task.start, *(start for start in inner if not begins_in_repeated_hour(task, start))]
     except OSError as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: SourceFile, error: OSError) -> KafkaQuotasError:
-    return KafkaQuotasError(f"cannot read {path}: {error.strerror or error}", hint="check the file's permissions")
+        raise unreadable(task.path, error) from error
+    return [replace(task, start=start, end=end) for start, end in zip(starts, [*starts[1:], None], strict=True)]

@@ -10,6 +10,7 @@ from tests.support.pipeline.logs import request_line
 from kafka_quotas.pipeline.formats.rows import EventRow
 from kafka_quotas.pipeline.formats.task import IngestTask
 from kafka_quotas.pipeline.ingest import plan
+from kafka_quotas.pipeline.ingest.inspection import inspect_files
 from kafka_quotas.pipeline.ingest.known_files import KnownFiles
 from kafka_quotas.pipeline.ingest.parse import parse_task
 from kafka_quotas.pipeline.ingest.plan import IngestSettings, plan_ingest
@@ -22,7 +23,8 @@ LOG = "".join(request_line(stamp=f"[2026-10-25 {minute}:00,000]") for minute in 
 
 
 def tasks_of(log: Path) -> tuple[IngestTask, ...]:
-    return plan_ingest([FoundFile(path=log)], settings=SETTINGS, known=KnownFiles(())).tasks
+    inspected = inspect_files([FoundFile(path=log)], input_format=None)
+    return plan_ingest(inspected, settings=SETTINGS, known=KnownFiles(())).tasks
 
 
 def events(*tasks: IngestTask) -> list[EventRow]:
