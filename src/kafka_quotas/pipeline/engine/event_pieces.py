@@ -174,7 +174,10 @@ def _schema(table: TableSchema, columns: Sequence[str]) -> pa.Schema:
 def _stored(
     content: pa.Buffer, schema: pa.Schema, ingests: Sequence[int] | None, *, clients: tuple[int, int] | None = None
 ) -> Iterator[pa.Table]:
-    """Yield the rows of a file, some row groups at a time, or those of clients from a first number to a last."""
+    """Yield the rows of a file, some row groups at a time.
+
+    `clients` are the first and last number of those that are wanted, None for all.
+    """
     file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=[name for name in _TEXTS if name in schema.names])
     read = schema.names if ingests is None else [*schema.names, "ingest"]
     needed: Iterable[int] = range(file.num_row_groups)
@@ -201,7 +204,7 @@ def _overlaps(group: pq.RowGroupMetaData, clients: tuple[int, int]) -> bool:
 def _files_of_parts(
     firsts: Int64s, lasts: Int64s, files: pa.Table, *, cut: Mapping[int, Int64s]
 ) -> dict[int, list[int]]:
-    """Return the files of each part, none where so many parts need a file that cutting it is cheaper."""
+    """Return the files of each part, none where cutting files costs less than moving them."""
     found: dict[int, list[int]] = {part: [] for part in range(firsts.size)}
     sizes, copied = files["size_bytes"].to_numpy(), 0
     bounds = [files[name] for name in _CLIENT_BOUNDS] if {*_CLIENT_BOUNDS} <= set(files.column_names) else []

@@ -48,7 +48,9 @@ class InspectedFile:
 
 
 def inspect_files(found: Iterable[FoundFile], *, input_format: InputFormat | None) -> list[InspectedFile]:
-    """Inspect files, in their order; `input_format` is that of all, None to detect it.
+    """Inspect files, in their order.
+
+    `input_format` is the format of all, None to detect it.
 
     Raises:
         KafkaQuotasError: A file can't be read.
