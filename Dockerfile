@@ -3,10 +3,13 @@
 #     docker build -t kafka-quotas .
 #     docker run --network host -v quotas:/var/lib/kafka-quotas kafka-quotas --upstream broker-1:9092 --listen 0.0.0.0:19092
 # Clients are sent to the host name that they connected to. Behind a port mapping give --advertised-host, and map the brokers' ports as well.
-# Any base with Python 3.11 or newer and its venv module will do.
+# The driver and the executors of the pipeline's jobs run in the same image with Spark and a JVM (examples/kubernetes/pipeline.yaml):
+#     docker build --build-arg EXTRAS=daemon,spark --build-arg PACKAGES=default-jre-headless -t kafka-quotas-spark .
+# Any base with Python 3.11 or newer and its venv module will do; PACKAGES are Debian's.
 ARG BASE=docker.io/library/python:3.11-slim
 
 FROM ${BASE} AS build
+ARG EXTRAS=daemon
 WORKDIR /source
 RUN python3 -m venv --without-pip /opt/kafka-quotas && python3 -m venv /opt/build
 COPY pyproject.toml README.md LICENSE ./
@@ -15,15 +18,19 @@ COPY man man
 COPY completions completions
 COPY examples examples
 # pip stays behind in the build stage.
-RUN /opt/build/bin/pip --python /opt/kafka-quotas/bin/python install --no-cache-dir --no-compile '.[daemon]'
+RUN /opt/build/bin/pip --python /opt/kafka-quotas/bin/python install --no-cache-dir --no-compile ".[${EXTRAS}]"
 
 FROM ${BASE}
+ARG PACKAGES=
+RUN if [ -n "${PACKAGES}" ]; then \
+    apt-get update && apt-get install --yes --no-install-recommends ${PACKAGES} && rm -rf /var/lib/apt/lists/*; fi
 LABEL org.opencontainers.image.title="kafka-quotas" \
       org.opencontainers.image.description="Set, explain, enforce and prove Apache Kafka client quotas." \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /opt/kafka-quotas /opt/kafka-quotas
-# A numeric user, so that Kubernetes can see that it is not root.
-RUN ln -s /opt/kafka-quotas/bin/kafka-quotas /usr/local/bin/kafka-quotas \
+# A numeric user, so that Kubernetes can see that it is not root; Java asks for its name and its home.
+RUN echo "kafka-quotas:x:10001:10001::/var/lib/kafka-quotas:/usr/sbin/nologin" >> /etc/passwd \
+    && ln -s /opt/kafka-quotas/bin/kafka-quotas /usr/local/bin/kafka-quotas \
     && mkdir -p /var/lib/kafka-quotas && chown 10001:10001 /var/lib/kafka-quotas && chmod 0700 /var/lib/kafka-quotas
 # Defaults of options: an option beats its variable, and `docker run -e` replaces a variable.
 ENV HOME=/var/lib/kafka-quotas PYTHONDONTWRITEBYTECODE=1 \

@@ -1,34 +1,39 @@
 """The files for containers, Kubernetes and systemd: valid, with options and ports that the daemon has."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
+import pyspark
 import pytest
-import typer
 import yaml
 
-from kafka_quotas.cli.daemon.command import app
+from kafka_quotas.cli.docs.documentation import commands
 from kafka_quotas.cli.framework.service_variables import variable
 from kafka_quotas.cli.framework.store_choice import STORE_VARIABLE
 from kafka_quotas.enforcement.config.policy_file import read_policy_file
 
 ROOT = Path(__file__).parents[2]
 SYSTEMD = ROOT / "examples" / "systemd"
-MANIFESTS = list(yaml.safe_load_all((ROOT / "examples/kubernetes/kafka-quotas.yaml").read_text(encoding="utf-8")))
+KUBERNETES = ROOT / "examples" / "kubernetes"
+MANIFESTS = list(yaml.safe_load_all((KUBERNETES / "kafka-quotas.yaml").read_text(encoding="utf-8")))
+PIPELINE = {
+    document["kind"]: document
+    for document in yaml.safe_load_all((KUBERNETES / "pipeline.yaml").read_text(encoding="utf-8"))
+}
+EXECUTOR = yaml.safe_load(PIPELINE["ConfigMap"]["data"]["executor.yaml"])
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-OPTIONS = {
-    name
-    for parameter in typer.main.get_command(app).commands["run"].params  # type: ignore[attr-defined]
-    for name in parameter.opts
-}
+COMMANDS = {context.command_path: command for command, context in commands()}
+OPTIONS = {name for parameter in COMMANDS["kafka-quotas daemon run"].params for name in parameter.opts}
 
 
 def instructions(word: str) -> list[str]:
@@ -42,7 +47,9 @@ def manifest(kind: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("document", MANIFESTS, ids=lambda document: str(document["kind"]))
+@pytest.mark.parametrize(
+    "document", [*MANIFESTS, *PIPELINE.values(), EXECUTOR], ids=lambda document: str(document["kind"])
+)
 @pytest.mark.parametrize("version", ["1.30", "1.34"])
 def test_kubernetes_takes_every_manifest(document: dict[str, Any], version: str) -> None:
     kubernetes_validate.validate(document, version, strict=True)
@@ -96,11 +103,60 @@ def test_the_image_holds_its_state_in_its_volume_and_checks_its_own_port() -> No
     (volume,) = instructions("VOLUME")
     for name in (STORE_VARIABLE, variable("DAEMON", "--control"), variable("DAEMON", "--state-file")):
         assert given[name].removeprefix("local:").startswith(f"{volume}/")
-    (base,) = instructions("ARG")
+    base = next(argument for argument in instructions("ARG") if argument.startswith("BASE="))
     assert PROJECT["requires-python"] == f">={base.rpartition(':')[2].removesuffix('-slim')}"
     copied = {word for rest in instructions("COPY") if not rest.startswith("--from") for word in rest.split()[:-1]}
     sent = {line[1:] for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line[0] == "!"}
     assert copied == sent
+
+
+def test_the_job_of_the_pipeline_fits_its_image_and_its_command() -> None:
+    job = PIPELINE["Job"]["spec"]["template"]["spec"]
+    (driver,) = job["containers"]
+    options = {name for parameter in COMMANDS[" ".join(driver["command"])].params for name in parameter.opts}
+    given = [argument.split("=", 1) for argument in driver["args"]]
+    assert {name for name, _ in given} <= options
+    conf = dict(value.split("=", 1) for name, value in given if name == "--spark-conf")
+    (mount,) = driver["volumeMounts"]
+    template = conf["spark.kubernetes.executor.podTemplateFile"]
+    assert template in {f"{mount['mountPath']}/{name}" for name in PIPELINE["ConfigMap"]["data"]}
+    assert conf["spark.kubernetes.container.image"] == driver["image"]
+    assert driver["image"].endswith(f":{PROJECT['version']}")
+    assert re.findall(r"\$\((\w+)\)", " ".join(driver["args"])) == [variable["name"] for variable in driver["env"]]
+    user = f"{job['securityContext']['runAsUser']}:{job['securityContext']['runAsGroup']}"
+    assert instructions("USER") == [user]
+    assert EXECUTOR["spec"]["securityContext"] == job["securityContext"]
+    (executor,) = EXECUTOR["spec"]["containers"]
+    assert executor["envFrom"] == driver["envFrom"]
+    (built,) = re.findall(r"EXTRAS=(\S+)", DOCKERFILE.split("FROM", 1)[0])
+    assert set(built.split(",")) <= PROJECT["optional-dependencies"].keys()
+
+
+def test_the_executor_starts_what_spark_has_for_kubernetes(tmp_path: Path) -> None:
+    """The pod's command runs with a `java` that shows its arguments, and an option of Java that has a space in it."""
+    java = tmp_path / "java"
+    java.write_text('#!/bin/sh\ncat "${1#@}"; shift; printf \'%s\\n\' "$@"\n', encoding="utf-8")
+    java.chmod(0o755)
+    wanted = re.findall(r"\$(SPARK_[A-Z_]+[A-Z])", EXECUTOR["spec"]["containers"][0]["command"][-1])
+    environment = {name: name.lower() for name in wanted} | {"SPARK_JAVA_OPT_0": "-Da=b c", "SPARK_JAVA_OPT_1": "-Dd=1"}
+    done = subprocess.run(
+        [*EXECUTOR["spec"]["containers"][0]["command"], "executor"],
+        env=environment | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    lines = done.stdout.splitlines()
+    assert sorted(lines[:2]) == ['"-Da=b c"', '"-Dd=1"']
+    name = next(line for line in lines if line.startswith("org.apache.spark"))
+    (jar,) = (Path(pyspark.__file__).parent / "jars").glob("spark-kubernetes_*.jar")
+    assert f"{name.replace('.', '/')}.class" in zipfile.ZipFile(jar).namelist()
+    options = dict(zip(lines[lines.index(name) + 1 :: 2], lines[lines.index(name) + 2 :: 2], strict=True))
+    assert options["--driver-url"] == "spark_driver_url"
+    assert options.keys() == {
+        *("--driver-url", "--executor-id", "--cores", "--app-id", "--hostname", "--resourceProfileId", "--podName")
+    }
 
 
 UNITS = sorted(path.name for path in SYSTEMD.iterdir() if path.suffix in (".service", ".timer"))

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _APP_NAME: Final = "kafka-quotas"
 _CONNECT_PORT: Final = 15002
 _PY4J: Final = "An error occurred while calling"
+_JAVA_ENDED: Final = 'Exception in thread "main" '
 _PROBE_TIMEOUT_S: Final = 5.0
 _FULL: Final = "No space left on device"
 _MARKS: Final = ("Error: ", "Exception: ")
@@ -125,10 +126,12 @@ def _start(settings: SparkSettings, archive: Path) -> "SparkSession":
         builder = builder.config(name, value)
     try:
         with _output_to(settings.log_file):
+            begin = settings.log_file.stat().st_size
             session = builder.getOrCreate()
     except Exception as error:  # py4j's and Spark's own, of many classes
+        why = _why_java_ended(settings.log_file, begin) or _first_line(error)
         raise KafkaQuotasError(
-            f"Spark did not start on {settings.master}: {_first_line(error)}",
+            f"Spark did not start on {settings.master}: {why}",
             hint=f"see {settings.log_file}; where its jars can't be fetched, --jars names those that are there, "
             "--packages other versions",
         ) from error
@@ -189,6 +192,18 @@ def _output_to(log_file: Path) -> Iterator[None]:
         for number, copy in zip((1, 2), kept, strict=True):
             os.dup2(copy, number)
             os.close(copy)
+
+
+def _why_java_ended(log_file: Path, begin: int) -> str:
+    """Return what Java wrote of its end after the byte `begin` of the log, an empty text where it still runs.
+
+    PySpark itself only says that Java is gone.
+    """
+    with log_file.open("rb") as file:
+        file.seek(begin)
+        text = file.read().decode(errors="replace")
+    exception = text.rpartition(_JAVA_ENDED)[2].partition("\n")[0] if _JAVA_ENDED in text else ""
+    return exception.partition(": ")[2].strip("[]") or exception
 
 
 def _first_line(error: Exception) -> str:

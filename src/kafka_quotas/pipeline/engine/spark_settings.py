@@ -28,7 +28,9 @@ _WHOLE_AWS_SDK: Final = "software.amazon.awssdk:bundle"
 """What `hadoop-aws` depends on: 558 MB, which each executor would fetch."""
 _HADOOP: Final = "hadoop-client-api"
 _JAR_OPTIONS: Final = MappingProxyType({"spark.jars": "--jars", "spark.jars.packages": "--packages"})
-_DELTA_ARTIFACT: Final = "io.delta:delta-spark_2.13"
+_DELTA_ARTIFACT: Final = "io.delta:delta-spark_"
+_DELTA_OF_SPARK: Final = MappingProxyType({"4.0": "2.13:4.0.0"})
+"""The artifact's ending and version by Spark's: a release of Delta Lake is built for some releases of Spark only."""
 _DELTA: Final = MappingProxyType(
     {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -163,13 +165,21 @@ def object_store_properties(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def jar_packages(given: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the given Maven coordinates, and those of Delta Lake unless it is among them."""
-    major, minor, *_ = version("pyspark").split(".")
-    return (
-        given
-        if any(each.startswith(f"{_DELTA_ARTIFACT}:") for each in given)
-        else (*given, f"{_DELTA_ARTIFACT}:{major}.{minor}.0")
-    )
+    """Return the given Maven coordinates, and those of Delta Lake unless it is among them.
+
+    Raises:
+        UsageError: No release of Delta Lake is known for the installed PySpark.
+    """
+    if any(each.startswith(_DELTA_ARTIFACT) for each in given):
+        return given
+    installed = version("pyspark")
+    found = _DELTA_OF_SPARK.get(".".join(installed.split(".")[:2]))
+    if found is None:
+        raise UsageError(
+            f"no release of Delta Lake is known for PySpark {installed}",
+            hint=f"install PySpark {' or '.join(_DELTA_OF_SPARK)}, or name one with --packages: {_DELTA_ARTIFACT}...",
+        )
+    return (*given, f"{_DELTA_ARTIFACT}{found}")
 
 
 def connect_properties(settings: SparkSettings) -> dict[str, str]:

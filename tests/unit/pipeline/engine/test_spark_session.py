@@ -3,6 +3,7 @@
 Nothing here starts one.
 """
 
+import gc
 import subprocess
 import sys
 import zipfile
@@ -17,6 +18,7 @@ from tests.support.stores.stored_quotas import new_store
 from kafka_quotas.core import extras
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.engine import choice as engine_choice
+from kafka_quotas.pipeline.engine import spark_settings
 from kafka_quotas.pipeline.engine.choice import Engine, choose_engine, require_libraries
 from kafka_quotas.pipeline.engine.spark_session import find_java, spark_errors, spark_session, write_package_archive
 from kafka_quotas.pipeline.engine.spark_settings import (
@@ -94,6 +96,21 @@ def test_a_master_that_is_not_there_is_told_at_once(tmp_path: Path, scheme: str)
     settings = SparkSettings(log_file=tmp_path / "log", master=f"{scheme}://127.0.0.1:{free_port()}")
     with pytest.raises(KafkaQuotasError, match=r"nothing answers at 127\.0\.0\.1"), spark_session(settings):
         pass
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # PySpark leaves its pipe to Java open
+def test_a_java_that_ends_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text('Exception in thread "main" java.lang.RuntimeException: of an earlier run\n', encoding="utf-8")
+    says = "java.lang.RuntimeException: [download failed: a#b;1!b.jar]"
+    java_that_says(tmp_path, f'openjdk version "17.0.1"\nException in thread "main" {says}')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(KafkaQuotasError, match=r"on local\[2\]: download failed: a#b;1!b\.jar$") as caught:  # noqa: SIM117
+        with spark_session(SparkSettings(log_file=log, master="local[2]")):
+            pass
+    assert "--jars" in str(caught.value.hint)
+    del caught
+    gc.collect()
 
 
 @pytest.mark.parametrize(
@@ -205,11 +222,22 @@ def test_jars_follow_pyspark_and_can_be_named() -> None:
     assert connector_packages(()) == (kafka,)  # the release that the tests pin
     assert connector_packages(("a:b:1",)) == ("a:b:1", kafka)
     assert jar_packages(()) == (delta,)
-    newer = "io.delta:delta-spark_2.13:4.0.1"
+    newer = "io.delta:delta-spark_4.0_2.13:4.4.0"
     assert jar_packages((newer,)) == (newer,)
     there = spark_properties(SparkSettings(log_file=LOG, jars=("delta.jar", "storage.jar")))
     assert there["spark.jars"] == "delta.jar,storage.jar"
     assert "spark.jars.packages" not in there
+
+
+def test_delta_lake_is_of_a_release_for_the_installed_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_settings, "version", lambda _: "4.0.5")
+    assert jar_packages(("a:b:1",)) == ("a:b:1", "io.delta:delta-spark_2.13:4.0.0")
+    monkeypatch.setattr(spark_settings, "version", lambda _: "4.3.0")
+    with pytest.raises(UsageError, match=r"known for PySpark 4\.3\.0") as caught:
+        jar_packages(())
+    assert "install PySpark 4.0" in str(caught.value.hint)
+    named = "io.delta:delta-spark_4.3_2.13:4.5.0"
+    assert jar_packages((named,)) == (named,)
 
 
 def test_spark_knows_the_object_store_that_the_variables_name() -> None:
