@@ -195,7 +195,7 @@ def _output_to(log_file: Path) -> Iterator[None]:
 
 
 def _why_java_ended(log_file: Path, begin: int) -> str:
-    """Return what Java wrote of its end after the byte `begin` of the log, an empty text where it still runs.
+    """Return what Java wrote of its end after a byte of the log, an empty text where it runs.
 
     PySpark itself only says that Java is gone.
     """
