@@ -124,9 +124,9 @@ def _start(settings: SparkSettings, archive: Path) -> "SparkSession":
     builder = SparkSession.builder.master(settings.master).appName(_APP_NAME)
     for name, value in spark_properties(settings).items():
         builder = builder.config(name, value)
+    begin = settings.log_file.stat().st_size if settings.log_file.exists() else 0
     try:
         with _output_to(settings.log_file):
-            begin = settings.log_file.stat().st_size
             session = builder.getOrCreate()
     except Exception as error:  # py4j's and Spark's own, of many classes
         why = _why_java_ended(settings.log_file, begin) or _first_line(error)

@@ -16,6 +16,8 @@ _TYPES: Final = frozenset(each.value for each in QuotaType)
 _TEXTS: Final = ("cluster", "user", "client_id", "ip")
 _FIGURES: Final = ("bytes", "mutations", "throttle_ms")
 _LARGEST_INT: Final = 2**31 - 1
+_NO_API: Final = -1
+"""The API of what another program asked the daemon to charge."""
 
 
 def parse_daemon_line(line: bytes, *, offset: int, src_file: str) -> EventRow:
@@ -75,7 +77,7 @@ def _check(entry: Mapping[str, Any]) -> None:
         and all(_is_whole(entry[name], below=AMOUNT_LIMIT) for name in _FIGURES)
         and _is_whole(entry["ts_ms"], below=LAST_MS)
         and _is_whole(entry["mutations"], below=_LARGEST_INT)
-        and _is_whole(entry["api_key"], below=2**15)
+        and _is_whole(entry["api_key"], least=_NO_API, below=2**15)
         and (entry["broker_id"] is None or _is_whole(entry["broker_id"], below=_LARGEST_INT))
         and isinstance(entry["connection"], int | str)
         and isinstance(entry["thread_ms"], int | float)
@@ -85,5 +87,5 @@ def _check(entry: Mapping[str, Any]) -> None:
         raise BadLineError("the event has a field of another kind, or out of range")
 
 
-def _is_whole(value: object, *, below: int) -> bool:
-    return type(value) is int and 0 <= value < below
+def _is_whole(value: object, *, below: int, least: int = 0) -> bool:
+    return type(value) is int and least <= value < below

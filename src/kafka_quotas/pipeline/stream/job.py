@@ -88,14 +88,14 @@ def run_stream(
         KafkaQuotasError: A batch failed. The checkpoint is as before it.
     """
     batches = _Batches(plan, sink=sink, report=report)
-    stream = read_stream(session, plan.source, batch_size=plan.batch_size)
-    writer = stream.writeStream.foreachBatch(batches.take).option("checkpointLocation", hadoop_url(plan.checkpoint))
-    trigger = (
-        writer.trigger(availableNow=True)
-        if plan.interval_s is None
-        else writer.trigger(processingTime=f"{round(plan.interval_s * 1000)} milliseconds")
-    )
     with spark_errors(f"streaming from {plan.source}", log_file=plan.log_file):
+        stream = read_stream(session, plan.source, batch_size=plan.batch_size)
+        writer = stream.writeStream.foreachBatch(batches.take).option("checkpointLocation", hadoop_url(plan.checkpoint))
+        trigger = (
+            writer.trigger(availableNow=True)
+            if plan.interval_s is None
+            else writer.trigger(processingTime=f"{round(plan.interval_s * 1000)} milliseconds")
+        )
         query = trigger.start()
         try:
             while query.isActive and not stop.wait(_POLL_S):

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.pipeline.tables.lake import Lake, lake_url
+from kafka_quotas.pipeline.tables.lake import Lake, hadoop_url, lake_url
 from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, EVENTS
 
 if TYPE_CHECKING:
@@ -142,13 +142,13 @@ def read_stream(session: "SparkSession", source: Source, *, batch_size: int) -> 
         for name, value in source.properties.items():
             reader = reader.option(f"kafka.{name}", value)
         return reader.option("maxOffsetsPerTrigger", batch_size).load().select("value")
-    reader = reader.option("maxFilesPerTrigger", batch_size)
+    reader, place = reader.option("maxFilesPerTrigger", batch_size), hadoop_url(str(source.folder))
     if source.is_delta:
-        return reader.format("delta").option("skipChangeCommits", "true").load(source.folder.as_uri())
+        return reader.format("delta").option("skipChangeCommits", "true").load(place)
     reader = reader.option("recursiveFileLookup", "true")
     if source.is_parquet:
         schema = EVENTS.spark_schema()
         stored = type(schema)([field for field in schema if field.name != "dt"])
-        return reader.schema(stored).option("pathGlobFilter", "*.parquet").parquet(source.folder.as_uri())
-    lines = reader.option("pathGlobFilter", "*.jsonl").text(source.folder.as_uri())
+        return reader.schema(stored).option("pathGlobFilter", "*.parquet").parquet(place)
+    lines = reader.option("pathGlobFilter", "*.jsonl").text(place)
     return lines.selectExpr("cast(value as binary) as value")

@@ -11,6 +11,7 @@ from tests.support.pipeline.logs import request_line, sample_entries, sample_lin
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.address import Address
+from kafka_quotas.enforcement.control.decision_service import NO_API
 from kafka_quotas.enforcement.event_log.charges import ChargeSource
 from kafka_quotas.enforcement.event_log.writer import charge_line
 from kafka_quotas.enforcement.quotas.quota_registry import Route
@@ -214,10 +215,21 @@ def test_what_the_daemon_writes_is_what_is_read(quota_type: QuotaType) -> None:
     assert (row.bytes, row.thread_ms, row.mutations) == amounts.get(quota_type, (0, None, 0))
 
 
+def test_what_another_program_had_charged_is_an_event_without_an_api() -> None:
+    route = Route(node_id=3, port=1, upstream=Address(host="h", port=1))
+    line = charge_line(
+        "c", ChargeSource(connection=1, ip="i", route=route), (1, "u", "a", QuotaType.PRODUCE, NO_API, 5, 0, False)
+    )
+    row = parse_daemon_line(line.encode(), offset=0, src_file="f")
+    assert (row.api_key, row.bytes) == (-1, 5)
+
+
 @pytest.mark.parametrize(
     "change",
     [
         {"v": 2},
+        {"api_key": -2},
+        {"api_key": "0"},
         {"bytes": -1},
         {"bytes": 2**70},
         {"user": None},

@@ -1,6 +1,7 @@
 """Sources of a stream: topics by name, and folders by the kind of files that their events are in."""
 
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -8,7 +9,7 @@ import pytest
 from tests.support.pipeline.events import events_folder, events_table
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.pipeline.stream.source import FolderSource, parse_source, parse_topic
+from kafka_quotas.pipeline.stream.source import FolderSource, parse_source, parse_topic, read_stream
 
 
 @pytest.mark.parametrize("text", ["kafka://", "kafka://host:9092", "kafka:///topic", "kafka://h:1/a/b"])
@@ -48,3 +49,16 @@ def test_a_folder_with_both_kinds_of_events_is_refused(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_text("{}\n")
     with pytest.raises(UsageError, match=r"also \.jsonl files"):
         parse_source(str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["lines", "parquet", "delta"])
+def test_spark_gets_the_path_of_a_folder_as_it_stands(kind: str) -> None:
+    """Hadoop reads `%20` in a path as a percent sign and two digits."""
+    session = MagicMock()
+    reader = session.readStream
+    for method in ("format", "option", "schema"):
+        getattr(reader, method).return_value = reader
+    source = FolderSource(folder=Path("/a b"), is_parquet=kind != "lines", is_delta=kind == "delta")
+    read_stream(session, source, batch_size=1)
+    loads = {"lines": reader.text, "parquet": reader.parquet, "delta": reader.load}
+    loads[kind].assert_called_once_with("file:///a b")
