@@ -223,7 +223,7 @@ class WorkerPool:
     # One worker.
 
     def _spawn(self, number: int, *, starts: int) -> None:
-        self._flush()  # what follows the first message must not be in it
+        self._flush(whole=True)  # what follows the first message must not be in it
         self.shared.repeat_reservations()
         worker = start_process(
             self._loop,
@@ -372,9 +372,9 @@ class WorkerPool:
                     worker.process.kill()
                     worker.silent_s = 0.0
 
-    def _flush(self) -> bool:
+    def _flush(self, *, whole: bool = False) -> bool:
         """Send the workers what all processes have charged since the last time, and return whether any has."""
-        own = self.shared.take(self._clock.now_ms())
+        own = self.shared.take(self._clock.now_ms(), whole=whole)
         charges, self._charges = self._charges, []
         if own:
             charges.append((0, own))

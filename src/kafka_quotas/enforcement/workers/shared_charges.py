@@ -150,9 +150,9 @@ class SharedCharges:
         for pairs in self._policy.pool.walk():
             self._totals.update((bucket, bucket.total) for bucket, _ in pairs)
 
-    def take(self, now_ms: int) -> list[SharedCharge]:
-        """Return what was charged here since the last call, looking at a part of very many buckets."""
-        slices = list(islice(self._walk, SLICES))
+    def take(self, now_ms: int, *, whole: bool = False) -> list[SharedCharge]:
+        """Return what was charged here since the last call, looking at a part of very many buckets unless `whole`."""
+        slices = list(self._policy.pool.walk()) if whole else list(islice(self._walk, SLICES))
         found, self._done = self._done, []
         if self._idle_share != self._policy.pool.idle_share:
             self._idle_share = self._policy.pool.idle_share
@@ -168,7 +168,7 @@ class SharedCharges:
                 if abs(amount) > _ROUNDING and (source := self._source(manager)) is not None:
                     self._totals[bucket] = total
                     found.append(BucketCharge(*source, manager.quota_type, bucket.name, amount))
-        if len(slices) < SLICES:
+        if whole or len(slices) < SLICES:
             self._begin_round(now_ms)
         found.extend(self._topic_charges())
         return found

@@ -66,6 +66,18 @@ def exchange(processes: list[Process], now_ms: int) -> int:
     return sum(map(len, taken))
 
 
+def test_the_whole_is_taken_before_another_process_begins_with_what_is_measured() -> None:
+    """What a look at a part leaves over would reach the new process twice: with the state, and as a charge."""
+    process = Process(VirtualClock(START_MS))
+    for number in range(2_000):
+        process.charge(f"client-{number}", 1.0)
+    part = process.shared.take(START_MS)
+    rest = process.shared.take(START_MS, whole=True)
+    assert 0 < len(part) < 2_000
+    assert len(part) + len(rest) == 2_000
+    assert not process.shared.take(START_MS, whole=True)
+
+
 steps = st.lists(
     st.tuples(st.integers(0, 2), st.sampled_from(("app", "wide", "smooth")), st.integers(1, 5000), st.integers(0, 900)),
     max_size=40,
