@@ -78,7 +78,7 @@ class Network:
     def wait_for_figures(self, *, descriptors: int, timers: int) -> None:
         """Wait until the daemon has no more descriptors and timers than these."""
         await_true(lambda: open_descriptors(self.daemon.pid) <= descriptors, "descriptors are closed", timeout_s=30)
-        await_true(lambda: self.timers() <= timers, "timers are gone", timeout_s=30)
+        await_true(lambda: self.timers() <= timers, "timers are gone")
 
 
 @contextmanager

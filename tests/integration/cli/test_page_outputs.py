@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -115,9 +116,16 @@ def unchanged(kafka4: Kafka) -> Iterator[None]:
         gone.result(240)
 
 
+@pytest.fixture
+def runtime_folder() -> Iterator[Path]:
+    """A folder with a path short enough for sockets."""
+    with TemporaryDirectory(prefix="kq-") as folder:
+        yield Path(folder)
+
+
 @pytest.mark.usefixtures("unchanged")
 def test_every_line_about_a_cluster_or_a_daemon_runs(
-    kafka4: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kafka4: Kafka, tmp_path: Path, runtime_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(ROOT / "examples", tmp_path, dirs_exist_ok=True)
     shutil.copy(tmp_path / "daemon" / "daemon.toml", tmp_path)
@@ -128,9 +136,9 @@ def test_every_line_about_a_cluster_or_a_daemon_runs(
     shutil.copy(tmp_path / "scenario.yaml", tmp_path / "mine.yaml")
     (tmp_path / "costs.json").write_text('{"version": 1, "source": "a test", "other": {"request_us": 1}, "apis": {}}')
     (tmp_path / "admin.properties").write_text("client.id=admin\n")
-    (tmp_path / "RUNTIME_DIR").mkdir(mode=0o700)
     monkeypatch.chdir(tmp_path)
-    homes = {f"XDG_{name}": str(tmp_path / name) for name in ("CONFIG_HOME", "STATE_HOME", "DATA_HOME", "RUNTIME_DIR")}
+    homes = {f"XDG_{name}": str(tmp_path / name) for name in ("CONFIG_HOME", "STATE_HOME", "DATA_HOME")}
+    homes["XDG_RUNTIME_DIR"] = str(runtime_folder)
     environment = {**homes, "KAFKA_QUOTAS_STORE": f"local:{tmp_path}/quotas.db", "KAFKA_PASSWORD": "secret"}
     daemon = DaemonProcess(["--upstream", kafka4.bootstrap, *ANYWHERE], environment=environment)
     failed = []

@@ -1,6 +1,7 @@
 """What a run gives to other programs while it runs and after it: OTLP to a receiver, JUnit XML to CI."""
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -65,7 +66,9 @@ def test_a_receiver_and_ci_get_what_the_run_did(monkeypatch: pytest.MonkeyPatch,
 def test_a_receiver_that_refuses_is_a_warning_and_one_that_is_not_there_an_error() -> None:
     with receiver(status=503) as (url, _):
         code, _, err = run_cli(*RUN, "--duration", "2s", "--otlp", f"{url}/v1/metrics")
-    assert (code, "metrics could not be pushed 1 times" in err, "HTTP 503" in err) == (0, True, True)
+    assert code == 0
+    # Once at the end, and on a busy machine before that.
+    assert re.search(r"metrics could not be pushed \d+ times: .*HTTP 503", err), err
 
     code, _, err = run_cli(*RUN, "--otlp", f"http://127.0.0.1:{free_port()}")
     assert (code, "can't push metrics to" in err) == (1, True)

@@ -1,4 +1,4 @@
-"""Client libraries leave the socket of a failed TLS handshake to the garbage collector, which warns."""
+"""Client libraries leave sockets of failed connections and TLS handshakes to the garbage collector, which warns."""
 
 import gc
 import warnings

@@ -22,6 +22,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from kafka import KafkaProducer
 from tests.support.brokers.java_process import java_command
 from tests.support.brokers.maven import KAFKA_4, jars
+from tests.support.brokers.tls_leaks import leaked_sockets_collected
 from tests.support.processes.awaiting import await_true
 
 TIMEOUT_S = 240.0
@@ -228,7 +229,7 @@ LOADS: tuple[type[NumberedLoad], ...] = (LibrdkafkaLoad, KafkaPythonLoad, JavaLo
 @contextmanager
 def running_loads(bootstrap: str, topic: str, *, pause_s: float = PAUSE_S) -> Iterator[list[NumberedLoad]]:
     """A load of each library on one topic, given up at the end where it was not stopped."""
-    with ExitStack() as stack:
+    with leaked_sockets_collected(), ExitStack() as stack:
         loads = []
         for kind in LOADS:
             load = kind(bootstrap, topic, f"load-{kind.library.lower()}", pause_s=pause_s)

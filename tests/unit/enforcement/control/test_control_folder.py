@@ -2,7 +2,9 @@
 
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -13,13 +15,14 @@ from kafka_quotas.enforcement.control.server import ControlError, check_folder
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder of this user's own in one that is as well."""
-    place = tmp_path / "outer" / "kafka-quotas"
-    place.mkdir(parents=True)
-    for each in (place, place.parent):
-        each.chmod(0o755)
-    return place
+def folder() -> Iterator[Path]:
+    """A folder of this user's own in one that is as well, with a path short enough for a socket."""
+    with TemporaryDirectory(prefix="kq-") as outer:
+        place = Path(outer, "kafka-quotas")
+        place.mkdir()
+        for each in (place, place.parent):
+            each.chmod(0o755)
+        yield place
 
 
 def test_a_folder_of_ones_own_and_a_sticky_one_are_good(folder: Path) -> None:
