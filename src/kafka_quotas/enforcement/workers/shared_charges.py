@@ -151,7 +151,10 @@ class SharedCharges:
             self._totals.update((bucket, bucket.total) for bucket, _ in pairs)
 
     def take(self, now_ms: int, *, whole: bool = False) -> list[SharedCharge]:
-        """Return what was charged here since the last call, looking at a part of very many buckets unless `whole`."""
+        """Return what was charged here since the last call.
+
+        Looks at a part of very many buckets, unless `whole`.
+        """
         slices = list(self._policy.pool.walk()) if whole else list(islice(self._walk, SLICES))
         found, self._done = self._done, []
         if self._idle_share != self._policy.pool.idle_share:
