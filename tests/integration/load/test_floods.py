@@ -19,13 +19,13 @@ QUICK = ("--duration", "2s", "--warmup", "0s", "--yes", "--output", "json")
 USER = next(iter(USERS))
 
 
-def topics_of(kafka: Kafka) -> set[str]:
-    """The topics that load tests have made.
+def topics_of(kafka: Kafka, load: str) -> set[str]:
+    """The topics that load tests of a kind have made.
 
-    Brokers make some for themselves.
+    Brokers make some for themselves, and other tests use the broker at the same time.
     """
     topics = AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=240).topics
-    return {name for name in topics if name.startswith("kafka-quotas-")}
+    return {name for name in topics if name.startswith(f"kafka-quotas-{load}-")}
 
 
 def flooded(*arguments: str, journal: Path) -> tuple[int, dict[str, Any]]:
@@ -38,7 +38,7 @@ def flooded(*arguments: str, journal: Path) -> tuple[int, dict[str, Any]]:
 
 
 def test_requests_flood_a_topic_that_is_made_and_removed(kafka4: Kafka, tmp_path: Path) -> None:
-    before = topics_of(kafka4)
+    before = topics_of(kafka4, "requests")
 
     _, document = flooded(
         "requests", "--api", "fetch", "--rate", "50req/s", "--bootstrap-server", kafka4.bootstrap, journal=tmp_path
@@ -46,7 +46,7 @@ def test_requests_flood_a_topic_that_is_made_and_removed(kafka4: Kafka, tmp_path
 
     assert document["only"]["records"]["acked"] > 0
     assert document["only"]["records"]["failed"] == {}
-    assert topics_of(kafka4) == before
+    assert topics_of(kafka4, "requests") == before
     assert not list(tmp_path.iterdir())
 
 
@@ -64,7 +64,7 @@ def test_a_fetch_that_the_broker_withholds_is_an_answer_like_any_other(
 
 @pytest.mark.parametrize("client", ["raw", "kafka-python"])
 def test_topics_are_mutated_and_none_is_left(kafka4: Kafka, tmp_path: Path, client: str) -> None:
-    before = topics_of(kafka4)
+    before = topics_of(kafka4, "mutate")
 
     for kind in ("create", "delete", "partitions"):
         _, document = flooded(
@@ -75,7 +75,7 @@ def test_topics_are_mutated_and_none_is_left(kafka4: Kafka, tmp_path: Path, clie
         assert document["only"]["records"]["acked"] > 0, kind
         assert document["only"]["records"]["failed"] == {}, kind
 
-    assert topics_of(kafka4) == before
+    assert topics_of(kafka4, "mutate") == before
 
 
 def test_connections_are_counted(kafka4: Kafka, tmp_path: Path) -> None:
