@@ -15,12 +15,10 @@ from kafka_quotas.pipeline.kernels.json_scan import (
     CLOSE,
     COMMA,
     FALSE,
-    NINE,
     NULL,
     OPEN,
     QUOTE,
     TRUE,
-    ZERO,
     N,
     T,
     is_text,
@@ -28,6 +26,7 @@ from kafka_quotas.pipeline.kernels.json_scan import (
     read_key,
     read_literal,
     read_string,
+    read_whole,
     skip_value,
     text_number,
 )
@@ -157,7 +156,7 @@ def _value(buf: Any, at: int, field: int, row: Any) -> int:
     if field == _BROKER and buf[at] == N:
         row[BROKER_ID] = -1
         return int(read_literal(buf, at, NULL))
-    value, at = _whole(buf, at)
+    value, at = read_whole(buf, at, _DIGITS)
     if field == _V and value != 1:
         return -1
     if field == _AT:
@@ -176,20 +175,6 @@ def _value(buf: Any, at: int, field: int, row: Any) -> int:
         or (field == _AT and value >= _LAST_MS)
     )
     return -1 if is_too_large else int(at)
-
-
-@compiled
-def _whole(buf: Any, at: int) -> tuple[int, int]:
-    """Return a whole number from 0 and the place after it."""
-    first, value = at, 0
-    while ZERO <= buf[at] <= NINE:
-        value = value * 10 + (buf[at] - ZERO)
-        at += 1
-        if at - first > _DIGITS:
-            return 0, -1
-    if at == first or (buf[first] == ZERO and at > first + 1):
-        return 0, -1
-    return value, at
 
 
 @compiled

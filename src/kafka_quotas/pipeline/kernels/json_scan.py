@@ -85,13 +85,13 @@ def read_optional_string(buf: Any, at: int) -> tuple[int, int, int]:
 
 
 @compiled
-def read_whole(buf: Any, at: int) -> tuple[int, int]:
-    """Return a whole number from 0 and the place after it."""
+def read_whole(buf: Any, at: int, digits: int = _DIGITS) -> tuple[int, int]:
+    """Return a whole number from 0 and the place after it, where it has at most `digits` digits."""
     first, value = at, 0
     while ZERO <= buf[at] <= NINE:
         value = value * 10 + (buf[at] - ZERO)
         at += 1
-        if at - first > _DIGITS:
+        if at - first > digits:
             return 0, -1
     if at == first or (buf[first] == ZERO and at > first + 1) or (buf[at] != COMMA and buf[at] != CLOSE):
         return 0, -1
