@@ -1,7 +1,8 @@
-"""A proxy in front of a broker that lies about one Produce request: it loses or doubles its records.
+"""A proxy in front of a broker that lies about some Produce requests: it loses or doubles their records.
 
 Clients see nothing of it: a request that is lost is answered as the one before was, and of the two answers to a request
-that is doubled only one is passed on. It reads requests of version 7, which raw clients send.
+that is doubled only one is passed on. It reads requests of version 7, which raw clients send. It lies more than once,
+for a run can't tell a lost record from one that was unanswered at its end.
 """
 
 import socket
@@ -16,21 +17,23 @@ _ANSWER_HEAD = Struct(">ii")
 _PRODUCE = 0
 _ANSWER_TIMEOUT_S = 60.0
 _HONEST = 5
-"""Produce requests of a connection that pass before the lie."""
+"""Produce requests of a connection that pass before the first lie."""
+_LIES = 10
 
 
 class Lie(Enum):
-    """What happens to the records of one request."""
+    """What happens to the records of a request."""
 
     LOSE = "lose"
     DOUBLE = "double"
 
 
 class LyingProxy:
-    """Passes connections on, and lies once."""
+    """Passes connections on, and lies about the first requests that may be lied about."""
 
     def __init__(self, lie: Lie, *, address: tuple[str, int], upstream: tuple[str, int]) -> None:
-        self.has_lied = False
+        self.lies_left = _LIES
+        """The requests that are still to be lied about."""
         self._lie = lie
         self._upstream = upstream
         self._server = socket.create_server(address)
@@ -75,17 +78,17 @@ class _Passage:
                 is_produce = (api, version) == (_PRODUCE, 7)
                 with self._lock:
                     self._produced += is_produce
-                    may_lie = is_produce and self._produced > _HONEST and not self._proxy.has_lied
+                    may_lie = is_produce and self._produced > _HONEST and self._proxy.lies_left > 0
                     if may_lie and self._lie is Lie.LOSE:
                         # Answers keep the order of requests, so the lie waits until those before it have theirs.
                         self._lock.wait_for(lambda: not self._awaited and self._last_answer, _ANSWER_TIMEOUT_S)
-                        self._proxy.has_lied = True
+                        self._proxy.lies_left -= 1
                         length = len(self._last_answer) - 4
                         self._client.sendall(_ANSWER_HEAD.pack(length, correlation_id) + self._last_answer[8:])
                         continue
                     self._awaited.append((correlation_id, is_produce))
                     if may_lie and self._lie is Lie.DOUBLE:
-                        self._proxy.has_lied = True
+                        self._proxy.lies_left -= 1
                         self._doubled.append(correlation_id)
                         request += request
                 self._upstream.sendall(request)
