@@ -35,8 +35,9 @@ def end_process(code: int) -> NoReturn:
     """End the process with an exit code, quickly where a library with threads of its own was used.
 
     Arrow's threads may still let go of files of an object store. One that asks for Python's lock while the interpreter
-    is taken down is ended by Python 3.11, and its C++ then ends the process by SIGABRT, though all work was done. A
-    demo, which has clients of librdkafka, was seen to end by SIGABRT after its last line as well ("double free").
+    is taken down is ended by Python 3.11, and its C++ then ends the process by SIGABRT, though all work was done.
+    librdkafka's threads, such as those of a client that an error left open, begin and end while OpenSSL cleans up what
+    it keeps of each thread: "double free or corruption", or SIGSEGV.
     """
     if {"pyarrow", "confluent_kafka"} & sys.modules.keys():
         atexit._run_exitfuncs()  # noqa: SLF001 - what the interpreter does first at its end

@@ -21,7 +21,8 @@ from kafka_quotas.loadtest.clients.librdkafka.topic_view import look_at_topic
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.run.embedded_cluster import EmbeddedCluster
-from kafka_quotas.loadtest.run.runner import RunProgress, Watcher
+from kafka_quotas.loadtest.run.runner import RunProgress, Watcher, run_load
+from kafka_quotas.system_clock import SystemClock
 
 QUICK = ("--embedded", "--warmup", "1s", "--duration", "4s", "--quota-window-num", "1")
 
@@ -165,6 +166,29 @@ def _leaders_of(bootstrap: str, topic: str) -> set[int]:
     """
     partitions = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=240).topics[topic].partitions
     return {each.leader for each in partitions.values()}
+
+
+def test_no_connection_of_a_producer_outlives_its_run() -> None:
+    """With librdkafka's threads alive a process may end by SIGABRT: callbacks of records kept them and their client."""
+    loads = tuple(
+        ClientLoad(name=ClientName(user=None, client_id=f"app-{each}"), workload=Workload.PRODUCE, topic="left")
+        for each in range(3)
+    )
+    with EmbeddedCluster() as cluster:
+        cluster.make_topic("left")
+        plan = LoadPlan(bootstrap=cluster.bootstrap, entities=loads, duration_s=0.5, warmup_s=0, window=QuotaWindow())
+        result = run_load(plan, clock=SystemClock())
+        connected = connections_to(cluster.bootstrap)
+
+    assert all(entity.acked for entity in result.entities)
+    assert connected <= 1, "the cluster has a client of its own"
+
+
+def connections_to(address: str) -> int:
+    """The connections of this machine to a port of 127.0.0.1 that are open."""
+    remote, established = f"0100007F:{int(address.rpartition(':')[2]):04X}", "01"
+    rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    return sum((row[2], row[3]) == (remote, established) for row in rows)
 
 
 def test_a_missing_topic_is_refused_by_name(kafka4: Kafka, unique_name: str) -> None:

@@ -67,9 +67,14 @@ class EventTopic:
         self._producer.poll(0)
 
     def close(self) -> None:
-        """Deliver what the producer holds, and drop what is left after some seconds."""
+        """Deliver what the producer holds, drop what is left after some seconds, and end the producer.
+
+        The callback of a record that was not served would keep this sink, in a way that garbage collection can't see.
+        """
         self._producer.flush(_FLUSH_S)
         self._producer.purge()
+        self._producer.flush(0)
+        del self._producer
 
     def _recover(self, error: "KafkaException") -> None:
         """Replace a producer that has failed for good, as an idempotent one may."""

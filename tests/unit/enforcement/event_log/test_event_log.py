@@ -6,6 +6,7 @@ import json
 import re
 import resource
 import stat
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -364,3 +365,14 @@ def test_a_topic_that_can_not_be_written_costs_lines_and_no_more(
     assert BrokenProducer.made == 1 + fatal, "a producer that broke off for good has a successor"
     reasons.clear()
     assert topic.write(lines) == 3
+
+
+def test_a_closed_topic_leaves_nothing_of_its_producer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Callbacks of undelivered records kept the producer, whose threads ran while the process ended."""
+    monkeypatch.setattr("kafka_quotas.enforcement.event_log.topic._FLUSH_S", 0.0)
+    topic = EventTopic(TopicTarget(bootstrap="127.0.0.1:1", topic="events"))
+    assert topic.write(['{"v":1,"broker_id":1,"user":"u","client_id":"c","ip":"i"}\n']) == 1
+    topic.close()
+    left = weakref.ref(topic)
+    del topic
+    assert left() is None

@@ -39,6 +39,7 @@ def padding(entity: ClientLoad, *, size: int) -> bytes:
 
 _BURST = 500  # records between two looks at clock and acknowledgements
 _SHORTEST_WAIT_S = 0.001  # the grain of librdkafka's timers; a smaller one would be a busy loop
+_CLOSE_S = 5.0  # to serve the callbacks of purged records, which takes a moment
 _SMALLEST_BACKLOG = 1 << 20
 _LARGEST_BACKLOG = 64 << 20
 
@@ -66,14 +67,17 @@ class ProducerLoad(LibrdkafkaClient):
     def run(self, stop: threading.Event) -> None:
         """Send records until the end of the run, and record those that are acknowledged by then."""
         stop.wait(self.start_in_s())
-        while self.takes_part(stop):
-            now_ns = time.monotonic_ns()
-            held = len(self._producer)
-            count = self.pacer.due(now_ns, most=min(self._backlog - held, _BURST))
-            sent = self._send(count) if count > 0 else 0
-            full = sent == _BURST  # more may be due already: serve callbacks without a wait
-            self._serve(0 if full else self._wait_s(now_ns, blocked=held >= self._backlog))
-        self._finish()
+        try:
+            while self.takes_part(stop):
+                now_ns = time.monotonic_ns()
+                held = len(self._producer)
+                count = self.pacer.due(now_ns, most=min(self._backlog - held, _BURST))
+                sent = self._send(count) if count > 0 else 0
+                full = sent == _BURST  # more may be due already: serve callbacks without a wait
+                self._serve(0 if full else self._wait_s(now_ns, blocked=held >= self._backlog))
+            self._finish()
+        finally:
+            self._close()
 
     def _wait_s(self, now_ns: int, *, blocked: bool) -> float:
         """Return the seconds to wait for acknowledgements.
@@ -134,15 +138,23 @@ class ProducerLoad(LibrdkafkaClient):
             recorder.acknowledged(time.monotonic_ns(), records=fresh, size=fresh * self.entity.record_size)
 
     def _finish(self) -> None:
-        """Count the records that librdkafka still holds as unfinished and drop them, without a wait."""
+        """Count the records that librdkafka still holds as unfinished."""
         self._serve(0)
         self.unfinished = self.recorder.sent - self.recorder.acked - self.recorder.failures.total()
         if self.recorder.failures:
             self.recorder.unwatched.count = self._unwatched
         self.end_ns = min(self.end_ns, time.monotonic_ns())
+
+    def _close(self) -> None:
+        """Drop the records that librdkafka still holds, and end its threads and connections.
+
+        A record's callback keeps this client, and so the producer, in a way that garbage collection can't see. Threads
+        that run while the process ends race with OpenSSL's clean-up, which then ends it by SIGABRT or SIGSEGV.
+        """
         self._is_over = True
         self._producer.purge()
-        self._producer.poll(0)
+        self._producer.flush(_CLOSE_S)
+        del self._producer
 
 
 def _backlog_bytes(entity: ClientLoad) -> int:
