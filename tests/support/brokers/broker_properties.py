@@ -90,12 +90,8 @@ def kraft_properties(node_id: int, controllers: Mapping[int, int], ports: Broker
     listeners = ports.listeners
     if node_id in controllers:
         listeners += f",CONTROLLER://127.0.0.1:{controllers[node_id]}"
-    quorum = {"controller.quorum.bootstrap.servers": f"127.0.0.1:{controllers[1]}"}
-    if len(controllers) > 1:
-        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in controllers.items())
-        quorum = {"controller.quorum.voters": voters}
     return {
-        **quorum,
+        "controller.quorum.voters": ",".join(f"{node}@127.0.0.1:{port}" for node, port in controllers.items()),
         "process.roles": "broker,controller" if node_id in controllers else "broker",
         "node.id": str(node_id),
         "controller.listener.names": "CONTROLLER",

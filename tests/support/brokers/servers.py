@@ -15,10 +15,11 @@ everything until a test sets ACLs. Topics are made on first use, with one partit
 """
 
 import base64
+import hashlib
+import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ from tests.support.brokers.certificates import make_certificates
 from tests.support.brokers.class_archive import Recording, recording
 from tests.support.brokers.java_process import JavaServer, free_port, run_tool
 from tests.support.brokers.log import log_options
-from tests.support.brokers.maven import KAFKA_3, KAFKA_4, MissingServerError, jars
+from tests.support.brokers.maven import KAFKA_3, KAFKA_4, MissingServerError, exclusive, jars
 from tests.support.brokers.probes import accepts_connections, kafka_brokers, zookeeper_serves
 
 _CHROOT = "/kafka"
@@ -105,12 +106,12 @@ def kafka_4(
     folder = jars(KAFKA_4)
     with ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-4-")))
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode()
+        cluster_id = _random_id()
         make_certificates(work)
         controllers = {node_id: free_port() for node_id in range(1, (brokers if is_quorum else 1) + 1)}
         nodes = {node_id: BrokerPorts() for node_id in range(1, brokers + 1)}
 
-        def formatted(node_id: int) -> Path:
+        def configured(node_id: int) -> Path:
             settings = {
                 **common_properties(work, f"data-{node_id}", nodes[node_id]),
                 **kraft_properties(node_id, controllers, nodes[node_id]),
@@ -118,11 +119,10 @@ def kafka_4(
                 **(properties or {}),
             }
             configuration = write_properties(work / f"broker-{node_id}.properties", settings)
-            _format_storage(folder, configuration, cluster_id, first=node_id == 1, is_quorum=is_quorum)
+            _format_storage(work / f"data-{node_id}", node_id, cluster_id, _checkpoint(folder, configuration))
             return configuration
 
-        with ThreadPoolExecutor(max_workers=brokers) as formatting:  # but a server ends with the thread that started it
-            configurations = list(formatting.map(formatted, nodes))
+        configurations = [configured(node_id) for node_id in nodes]
         archive = stack.enter_context(recording(folder))
         servers = [
             _start_broker(stack, configuration, archive, name=f"Kafka 4 broker {node_id}", quick_start=quick_start)
@@ -270,17 +270,40 @@ def _start_zookeeper(work: Path, settings: Mapping[str, str], *, options: Sequen
     )
 
 
-def _format_storage(folder: Path, configuration: Path, cluster_id: str, *, first: bool, is_quorum: bool) -> None:
-    arguments = ["format", f"--cluster-id={cluster_id}", "-c", str(configuration)]  # an id may start with a dash
-    if not is_quorum:  # whose voters are in the configuration
-        arguments.append("--standalone" if first else "--no-initial-controllers")
-    if first:
-        for mechanism in SCRAM_MECHANISMS:
-            for name, password in USERS.items():
-                arguments += ["--add-scram", f"{mechanism}=[name={name},iterations=4096,password={password}]"]
-    result = run_tool(folder, "kafka.tools.StorageTool", arguments)
-    if result.returncode != 0:
-        raise MissingServerError(f"the storage of a broker could not be formatted:\n{result.stdout}{result.stderr}")
+def _checkpoint(folder: Path, configuration: Path) -> Path:
+    """The first records of a cluster with the users' credentials, which Kafka's tool writes once for all runs.
+
+    It works for two seconds, and nothing in them depends on the cluster.
+    """
+    users = hashlib.sha256(repr((SCRAM_MECHANISMS, sorted(USERS.items()))).encode()).hexdigest()[:8]
+    checkpoint = folder.with_name(f"{folder.name}-{users}.checkpoint")
+    with exclusive(checkpoint.with_suffix(".lock")), tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        if not checkpoint.is_file():
+            settings = Path(scratch, "server.properties")
+            settings.write_text(f"{configuration.read_text()}log.dirs={scratch}/data\n")  # of two lines the last counts
+            arguments = ["format", f"--cluster-id={_random_id()}", "-c", str(settings)]
+            for mechanism in SCRAM_MECHANISMS:
+                for name, password in USERS.items():
+                    arguments += ["--add-scram", f"{mechanism}=[name={name},iterations=4096,password={password}]"]
+            result = run_tool(folder, "kafka.tools.StorageTool", arguments)
+            if result.returncode != 0:
+                output = f"{result.stdout}{result.stderr}"
+                raise MissingServerError(f"the storage of a broker could not be formatted:\n{output}")
+            Path(scratch, "data", "bootstrap.checkpoint").rename(checkpoint)
+    return checkpoint
+
+
+def _format_storage(data: Path, node_id: int, cluster_id: str, checkpoint: Path) -> None:
+    """Make the folder of a node's data, as `kafka.tools.StorageTool` leaves it."""
+    data.mkdir()
+    shutil.copyfile(checkpoint, data / "bootstrap.checkpoint")
+    identity = {"version": "1", "cluster.id": cluster_id, "node.id": str(node_id), "directory.id": _random_id()}
+    write_properties(data / "meta.properties", identity)
+
+
+def _random_id() -> str:
+    """An id of 22 letters, as Kafka makes them."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode()
 
 
 def _add_scram_users(bootstrap: str) -> None:
