@@ -93,7 +93,7 @@ def faulty(seed: int, cuts: int, folder: Path, tell: Callable[[str], None]) -> F
     set_quota(folder, Entity.of(client_id=None), producer_byte_rate=QUOTA)
     port = free_port()
     weathers = (Weather(f"client-{seed}"), Weather(f"broker-{seed}"))
-    with kafka_4(advertised_host=ADVERTISED) as kafka, _network(kafka, port, weathers) as sides:
+    with kafka_4(quick_start=True, advertised_host=ADVERTISED) as kafka, _network(kafka, port, weathers) as sides:
         upstream = kafka.bootstrap.replace("127.0.0.1", ADVERTISED)
         daemon = DaemonProcess(
             [

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.brokers.servers import Kafka, kafka_4
+from tests.support.daemon.process import running_daemon
 from tests.support.processes.frozen import frozen
 from tests.support.processes.run_cli import run_cli
 
@@ -126,6 +127,13 @@ def test_windows_are_read_from_the_brokers_that_answer(without_second: Kafka, wa
     assert "windows are those of the other brokers" in err
     assert SILENT in err
     assert bounded(waits)
+
+
+def test_a_daemon_has_the_windows_of_the_brokers_that_answer(without_second: Kafka, tmp_path: Path) -> None:
+    with running_daemon(tmp_path, upstream=without_second.bootstrap, options=["--upstream-windows"]) as daemon:
+        status = daemon.status()
+        assert (status.window_num, status.window_size_seconds) == (3, 1)
+        assert daemon.lines("windows are those of the other brokers", "broker 2")
 
 
 def test_kafkas_own_timeouts_count(

@@ -100,6 +100,7 @@ def kraft_properties(node_id: int, controllers: Mapping[int, int], ports: Broker
         "advertised.listeners": listeners,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "controller.quorum.append.linger.ms": "0",
+        "metadata.max.idle.interval.ms": "0",  # no empty record twice a second: a third of an idle broker's work
         "share.coordinator.state.topic.num.partitions": "1",
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",

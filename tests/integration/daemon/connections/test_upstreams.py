@@ -12,10 +12,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.brokers.certificates import make_certificates
 from tests.support.brokers.fake_broker import connected, is_closed, receive_frame
 from tests.support.brokers.fake_cluster import FakeCluster, brokers_told, fake_cluster, named_client, node_at
-from tests.support.brokers.servers import Kafka, kafka_4
+from tests.support.brokers.servers import Kafka
 from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota, store_url
 from tests.support.frames.enforcement import CLIENT_ID, produce
-from tests.support.processes.frozen import frozen
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.commands.testbed.daemon_process import free_ports
@@ -197,16 +196,10 @@ def test_what_cannot_be_meant_is_refused_at_the_start(arguments: Sequence[str], 
     assert said in err
 
 
-@pytest.fixture(scope="module")
-def two_brokers() -> Iterator[Kafka]:
-    with kafka_4(brokers=2, quick_start=True) as running:
-        yield running
-
-
 def test_real_brokers_keep_their_ports_and_are_bootstrapped_from_while_one_is_left(
-    two_brokers: Kafka, tmp_path: Path
+    kafka4_cluster: Kafka, tmp_path: Path
 ) -> None:
-    servers = two_brokers.bootstrap.split(",")
+    servers = kafka4_cluster.bootstrap.split(",")
     topic = "kept-ports"
     admin = AdminClient({"bootstrap.servers": servers[0]})
     (made,) = admin.create_topics([NewTopic(topic, 4)]).values()
@@ -251,15 +244,3 @@ def write_and_read(bootstrap: str, topic: str) -> None:
             seen.add(message.partition())
     finally:
         consumer.close()
-
-
-def test_windows_of_upstreams_are_read_while_one_broker_that_is_listed_is_silent(tmp_path: Path) -> None:
-    with (
-        kafka_4(brokers=2, quick_start=True, properties={"broker.session.timeout.ms": "3600000"}) as kafka,
-        frozen(kafka.servers[1].pid),
-    ):
-        options = ["--upstream-windows"]
-        with running_daemon(tmp_path, upstream=kafka.bootstrap, options=options) as daemon:
-            status = daemon.status()
-            assert (status.window_num, status.window_size_seconds) == (3, 1)
-            assert daemon.lines("windows are those of the other brokers", "broker 2")
