@@ -36,8 +36,8 @@ from kafka_quotas.pipeline.ingest.spark_compaction import clean_on_spark, merge_
 from kafka_quotas.pipeline.recommend.advice import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.recommend.job import recommend
 from kafka_quotas.pipeline.recommend.quota_file import recommendation_rows
-from kafka_quotas.pipeline.replay.job import left_outcomes, replay_job, replay_tables
-from kafka_quotas.pipeline.replay.outcomes import OUTCOMES, LocalOutcomes
+from kafka_quotas.pipeline.replay.job import replay_job, replay_tables
+from kafka_quotas.pipeline.replay.outcomes import BUCKETS, OUTCOMES, LocalOutcomes, SparkOutcomes
 from kafka_quotas.pipeline.replay.task import ReplayPlan
 from kafka_quotas.pipeline.report.what_if import what_if
 from kafka_quotas.pipeline.tables.event_files import client_order, sorted_by_client, write_events
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 MOST_COLLECTED_BYTES = 512 * 1024
 """What Spark's driver may collect of a job."""
+LEAST_COLLECTED_BYTES = 4 * 1024
+"""What it collects of a replay at most, whose tables all stay with the executors."""
 PAIRS = proposal("pairs", (Entity.of(user=None, client_id=None), {"producer_byte_rate": 9_000.0}))
 TIGHTER = proposal("tighter", (Entity.of(user=None, client_id=None), {"producer_byte_rate": 2_000.0}))
 USERS = proposal(
@@ -117,19 +119,21 @@ def require_equal_outcomes(session: "SparkSession", folder: Path) -> None:
     )
     job = replay_job(plan)
     tables = replay_tables(run_here(job, data), plan)
-    known = LocalOutcomes(tables.whatif, tables.throttle_spans)
+    known = LocalOutcomes(tables.entities, tables.whatif, tables.throttle_spans)
     with mock.patch.object(event_pieces, "_MOST_COPIES", 0):  # cut into pieces
         frame = run_job(session, open_table(data), job)
-    left = LeftTables(frame, {OUTCOMES: job.schemas[OUTCOMES]})
+    left = LeftTables(frame, {name: job.schemas[name] for name in (BUCKETS, OUTCOMES)})
     collected = left.others().toArrow()
-    left.parts = parts_of(collected)
-    entities, outcomes = left_outcomes(tables_by_task(collected, job), left, plan)
-    assert entities.to_pylist() == tables.entities.to_pylist()
+    assert collected.nbytes < LEAST_COLLECTED_BYTES
+    outcomes = SparkOutcomes(left, [each.name for each in plan.proposals])
+    assert outcomes.entities().to_pylist() == tables.entities.to_pylist()
+    assert outcomes.entities([7, 3]).to_pylist() == tables.entities.take([3, 7]).to_pylist()
     assert outcomes.counts() == known.counts()
     assert outcomes.ranked(20).to_pylist() == known.ranked(20).to_pylist()
     outcomes.write(str(folder / "written"), has_spans=False)
-    written = DeltaTable(folder / "written" / "whatif").to_pyarrow_table()
-    assert sorted(written.to_pylist(), key=repr) == sorted(tables.whatif.to_pylist(), key=repr)
+    for name, table in (("whatif", tables.whatif), ("entities", tables.entities)):
+        written = DeltaTable(folder / "written" / name).to_pyarrow_table()
+        assert sorted(written.to_pylist(), key=repr) == sorted(table.to_pylist(), key=repr)
     size = left._frame.selectExpr("sum(length(content))").toArrow().to_pylist()[0].popitem()[1]
     assert size > MOST_COLLECTED_BYTES
 

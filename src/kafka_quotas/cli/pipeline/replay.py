@@ -170,8 +170,8 @@ def _note_rest(result: ReplayResult, request: ReplayRequest) -> None:
 def _listing(result: ReplayResult, request: ReplayRequest) -> Listing:
     """List the buckets of each proposal and model, those throttled longest first."""
     shown = result.ranked
-    entities = result.entities.take(shown["entity_id"]).to_pylist()
-    found = [{**entity, **row} for entity, row in zip(entities, shown.to_pylist(), strict=True)]
+    entities = {row["entity_id"]: row for row in result.entities.to_pylist()}
+    found = [{**entities[row["entity_id"]], **row} for row in shown.to_pylist()]
     records = [name for name in (*result.entities.column_names, *shown.column_names) if name not in _LEFT_OUT]
     records = list(dict.fromkeys(records))
     models = "; ".join(_MODEL_WORDS[each] for each in request.plan.models)

@@ -25,10 +25,11 @@ class ReplayRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayResult:
-    """The replayed events, their entities, and what happened to those throttled longest."""
+    """The replayed events, and what happened to those throttled longest."""
 
     events: RecordedEvents
     entities: "pa.Table"
+    """Rows of `entities` that `ranked` names."""
     ranked: "pa.Table"
     """Rows of `whatif` by proposal and model, those throttled longest first."""
     rows: int
@@ -46,14 +47,14 @@ def replay(request: ReplayRequest, watcher: EventsWatcher) -> ReplayResult:
     """
     with open_events(request.events, watcher) as events:
         from kafka_quotas.pipeline.replay import job  # noqa: PLC0415 - loads the kernels
-        from kafka_quotas.pipeline.tables.arrow import write_tables  # noqa: PLC0415 - loads Arrow
 
-        entities, outcomes = job.replay(events, request.plan)
+        outcomes = job.replay(events, request.plan)
         with events.errors("ranking what was replayed"):
             rows, throttled = outcomes.counts()
             ranked = outcomes.ranked(request.limit)
+            known = None if request.limit is None else ranked["entity_id"].unique().to_pylist()
+            entities = outcomes.entities(known)
         if request.out is not None:
             with events.errors(f"writing the tables of the replay to {request.out}"):
                 outcomes.write(request.out, has_spans=request.plan.throttle_spans)
-            write_tables(request.out, {"entities": entities})
     return ReplayResult(events=events.recorded, entities=entities, ranked=ranked, rows=rows, throttled=throttled)

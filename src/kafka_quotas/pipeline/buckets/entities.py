@@ -23,9 +23,10 @@ SortKey = tuple[str, Literal["ascending", "descending"]]
 
 
 def bucket_schema() -> pa.Schema:
-    """Return the columns of buckets by name, where the name is empty that clients share the bucket across."""
+    """Return the columns of a task's buckets, whose name is empty where clients share the bucket across it."""
     schema = ENTITIES.arrow_schema()
-    return pa.schema([pa.field(name, schema.field(name).type) for name in (*NAMES, "matched_level", "quota")])
+    named = [pa.field(name, schema.field(name).type) for name in (*NAMES, "matched_level", "quota")]
+    return pa.schema([*named, pa.field("bucket", pa.int64())])
 
 
 def task_schema(table: TableSchema) -> pa.Schema:
@@ -46,7 +47,7 @@ def columns_table(columns: Sequence[Any], schema: pa.Schema) -> pa.Table:
 def bucket_table(
     names: Sequence[BucketName], matches: Sequence[AppliedQuota | None], quota_type: QuotaType
 ) -> pa.Table:
-    """Return the buckets of one quota type with their limits."""
+    """Return the buckets of one quota type with their limits, but without numbers."""
     columns = [
         [name.cluster for name in names],
         [name.broker_id for name in names],
@@ -56,7 +57,13 @@ def bucket_table(
         [None if match is None else int(match.level) for match in matches],
         [None if match is None else match.limit for match in matches],
     ]
-    return columns_table(columns, bucket_schema())
+    return columns_table(columns, bucket_schema().remove(len(columns)))
+
+
+def numbered(tables: Sequence[pa.Table]) -> pa.Table:
+    """Join the buckets of all quota types of a task, at least one, and number them from 0."""
+    found = pa.concat_tables(tables)
+    return found.append_column("bucket", pa.array(np.arange(found.num_rows), pa.int64()))
 
 
 def entities_of(tasks: Sequence[pa.Table]) -> tuple[pa.Table, list[NDArray[np.int64]]]:

@@ -57,6 +57,8 @@ _LARGEST_FILE: Final = 1 << 28
 _ROWS_IN_STREAM: Final = 1 << 18
 """Most rows of a table in one value of `content`."""
 _ROWS_IN_BATCH: Final = 1 << 16
+_PLACE_IN_PARTITION: Final = (1 << 33) - 1
+"""The bits of Spark's `monotonically_increasing_id` that count the rows of a partition."""
 _GLOB: Final = re.compile(r"[\\*?\[\]{}]")
 _PIECE_COLUMNS: Final = f"{PART} int, window int, {CONTENT} binary"
 _FRAME_COLUMNS: Final = f"{PART} int, {FOUND} string, {KERNEL} string, {CONTENT} binary"
@@ -154,28 +156,22 @@ class LeftTables:
     def __init__(self, frame: "DataFrame", schemas: Mapping[str, pa.Schema]) -> None:
         self._frame = frame.persist(StorageLevel.DISK_ONLY)
         self._schemas = schemas
+        self._numbered: dict[str, DataFrame] = {}
         self.parts: list[int] = []
         """Numbers of the parts that had events, in their order."""
 
     def forget(self) -> None:
         """Let the executors delete the rows."""
-        self._frame.unpersist()
+        for frame in (self._frame, *self._numbered.values()):
+            frame.unpersist()
 
     def others(self) -> "DataFrame":
-        """Return the rows of all other tables."""
-        return self._frame.where(~functions.col(FOUND).isin(list(self._schemas)))
+        """Return all rows, but without the contents of the tables that are left."""
+        is_left = functions.col(FOUND).isin(list(self._schemas))
+        return self._frame.withColumn(CONTENT, functions.when(~is_left, functions.col(CONTENT)))
 
-    def with_entities(
-        self, name: str, ids: Sequence[NDArray[np.int64]], columns: Sequence[str], *, only: Any | None = None
-    ) -> "DataFrame":
-        """Return the rows of a table with the numbers of entities in place of those of tasks' buckets.
-
-        Args:
-            name: The table.
-            ids: The entity of each bucket, for each task in the order of `parts`.
-            columns: The columns to return, `entity_id` among them.
-            only: Which rows to return, None for all.
-        """
+    def known_entities(self, ids: Sequence[NDArray[np.int64]]) -> "DataFrame":
+        """Return the entity of each bucket, given for each task in the order of `parts`."""
         counts = [len(each) for each in ids]
         known = pa.table(
             {
@@ -186,6 +182,42 @@ class LeftTables:
                 "entity_id": pa.array(np.concatenate([np.empty(0, dtype=np.int64), *ids]).astype(np.int32)),
             }
         )
+        return functions.broadcast(self._frame.sparkSession.createDataFrame(known))
+
+    def numbered(self, name: str, *, by: Sequence[str]) -> "DataFrame":
+        """Return the rows of a table of buckets with a column `entity_id`, which numbers them from 0 in an order.
+
+        Only the numbers of rows in each partition come to the driver.
+        """
+        if name not in self._numbered:
+            ordered = self.rows(name).repartitionByRange(*by).sortWithinPartitions(*by)
+            placed = ordered.withColumn("range", functions.spark_partition_id())
+            placed = placed.withColumn("place", functions.monotonically_increasing_id()).persist(StorageLevel.DISK_ONLY)
+            counted = placed.groupBy("range").agg(functions.count("*").alias("rows")).toArrow().to_pylist()
+            counts = np.zeros(1 + max((row["range"] for row in counted), default=0), dtype=np.int64)
+            counts[[row["range"] for row in counted]] = [row["rows"] for row in counted]
+            firsts = functions.array(*map(functions.lit, (np.cumsum(counts) - counts).tolist()))
+            place = functions.col("place").bitwiseAND(_PLACE_IN_PARTITION)
+            number = place + functions.element_at(firsts, functions.col("range") + 1)
+            self._numbered[name] = placed.withColumn("entity_id", number.cast("int"))
+        return self._numbered[name]
+
+    def with_entities(
+        self, name: str, entities: "DataFrame", columns: Sequence[str], *, only: Any | None = None
+    ) -> "DataFrame":
+        """Return the rows of a table with the numbers of entities in place of those of tasks' buckets.
+
+        Args:
+            name: The table.
+            entities: The `entity_id` of each `part` and `bucket`.
+            columns: The columns to return, `entity_id` among them.
+            only: Which rows to return, None for all.
+        """
+        numbers = entities.select(PART, "bucket", "entity_id")
+        return self.rows(name, only=only).join(numbers, [PART, "bucket"]).select(*columns)
+
+    def rows(self, name: str, *, only: Any | None = None) -> "DataFrame":
+        """Return the rows of a table with the `part` that they are of, those that `only` picks or all."""
         schema = pa.schema([pa.field(PART, pa.int32()), *self._schemas[name]])
 
         def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -195,10 +227,8 @@ class LeftTables:
                 numbered = found.add_column(0, PART, pa.repeat(pa.scalar(part, pa.int32()), found.num_rows))
                 yield from numbered.cast(schema).to_batches(max_chunksize=_ROWS_IN_BATCH)
 
-        names = self._frame.sparkSession.createDataFrame(known)
         streams = self._frame.where(functions.col(FOUND) == name).select(PART, CONTENT)
-        rows = streams.mapInArrow(unpack, spark_schema(schema))
-        return rows.join(functions.broadcast(names), [PART, "bucket"]).select(*columns)
+        return streams.mapInArrow(unpack, spark_schema(schema))
 
 
 def parts_of(found: pa.Table) -> list[int]:
@@ -211,7 +241,8 @@ def tables_by_task(found: pa.Table, job: Job) -> list[Tables]:
     tasks: dict[int, dict[str, list[pa.Table]]] = {part: {} for part in parts_of(found)}
     for batch in found.select([PART, FOUND, CONTENT]).to_batches():
         for part, name, content in rows_of(batch):
-            tasks[part].setdefault(name, []).append(unpacked(content))
+            if content is not None:  # it is left with the executors
+                tasks[part].setdefault(name, []).append(unpacked(content))
     return [
         {name: pa.concat_tables([schema.empty_table(), *own.get(name, ())]) for name, schema in job.schemas.items()}
         for own in tasks.values()

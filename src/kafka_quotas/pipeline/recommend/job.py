@@ -14,7 +14,6 @@ from kafka_quotas.pipeline.engine.runner import OpenEvents, RecordedEvents
 from kafka_quotas.pipeline.recommend.advice import NEEDIEST_SHOWN, Advice, RecommendPlan, Supply, advise
 from kafka_quotas.pipeline.recommend.demand import Demand
 from kafka_quotas.pipeline.recommend.observed import (
-    Replayed,
     demands_of,
     replication_of,
     throttled_shares,
@@ -31,6 +30,7 @@ from kafka_quotas.pipeline.recommend.trials import (
     unlimited_clients,
 )
 from kafka_quotas.pipeline.replay.job import replay
+from kafka_quotas.pipeline.replay.outcomes import ReplayOutcomes
 from kafka_quotas.pipeline.replay.task import Model, ReplayPlan
 from kafka_quotas.pipeline.usage.job import UsageTables, usage
 from kafka_quotas.pipeline.usage.task import UsagePlan
@@ -124,7 +124,7 @@ def _cluster(named: str | None, known: Sequence[str]) -> str:
     return named or known[0]
 
 
-def _tried(events: OpenEvents, plan: RecommendPlan, limits: Mapping[QuotaType, Sequence[float]]) -> Replayed:
+def _tried(events: OpenEvents, plan: RecommendPlan, limits: Mapping[QuotaType, Sequence[float]]) -> ReplayOutcomes:
     return replay(events, _replay_plan(plan, sweep(plan.scope, limits)))
 
 

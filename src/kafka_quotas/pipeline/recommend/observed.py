@@ -21,8 +21,6 @@ _NAME: Final = ("cluster", "quota_type", "user", "client_id")
 _FETCHER: Final = re.compile(r"broker-(\d{1,9})-fetcher-\d+")
 """The client-id of a follower's fetcher (`BrokerBlockingSender`, Kafka 4.0)."""
 Name = tuple[str, str, str | None, str | None]
-Replayed = tuple[pa.Table, ReplayOutcomes]
-"""The entities of a replay in the closed model, and its outcomes where they are."""
 
 
 def demands_of(tables: UsageTables, *, cluster: str, seconds: int) -> tuple[Demand, ...]:
@@ -77,26 +75,24 @@ def replication_of(tables: UsageTables, *, cluster: str, seconds: int) -> dict[i
 
 
 def with_deciding_trials(
-    demands: Iterable[Demand], replayed: Replayed, *, cluster: str, tolerated_share: float
+    demands: Iterable[Demand], replayed: ReplayOutcomes, *, cluster: str, tolerated_share: float
 ) -> tuple[Demand, ...]:
     """Add the trials of a sweep that decide what each client needs, at most two for each of its brokers."""
-    entities, outcomes = replayed
     demands = tuple(demands)
     active_s = {(_key(demand, cluster), each.broker_id): each.active_s for demand in demands for each in demand.brokers}
-    named = {place: name for place, name in _names(entities, cluster).items() if name in active_s}
+    named = {place: name for place, name in _names(replayed.entities(), cluster).items() if name in active_s}
     columns = [pa.array(named, pa.int32()), pa.array([active_s[name] for name in named.values()], pa.int64())]
     known = pa.table(columns, names=["entity_id", "active_s"])
-    return _with_trials(demands, outcomes.deciding(known, tolerated_share=tolerated_share), named, cluster)
+    return _with_trials(demands, replayed.deciding(known, tolerated_share=tolerated_share), named, cluster)
 
 
 def with_all_trials(
-    demands: Iterable[Demand], replayed: Replayed, *, cluster: str, chosen: Iterable[Demand]
+    demands: Iterable[Demand], replayed: ReplayOutcomes, *, cluster: str, chosen: Iterable[Demand]
 ) -> tuple[Demand, ...]:
     """Add all trials of a sweep to those of the chosen clients."""
-    entities, outcomes = replayed
     keys = {_key(demand, cluster) for demand in chosen}
-    named = {place: name for place, name in _names(entities, cluster).items() if name[0] in keys}
-    return _with_trials(tuple(demands), outcomes.of(list(named)), named, cluster)
+    named = {place: name for place, name in _names(replayed.entities(), cluster).items() if name[0] in keys}
+    return _with_trials(tuple(demands), replayed.of(list(named)), named, cluster)
 
 
 def _with_trials(
@@ -118,21 +114,22 @@ def _with_trials(
     )
 
 
-def throttled_shares(demands: Iterable[Demand], replayed: Replayed, *, cluster: str) -> dict[str, dict[int, float]]:
+def throttled_shares(
+    demands: Iterable[Demand], replayed: ReplayOutcomes, *, cluster: str
+) -> dict[str, dict[int, float]]:
     """Return the share of its active time for which each client is throttled at its worst broker.
 
     Returns:
         Shares above 0 to 1, by proposal and by `id` of the demand, without clients that are never throttled.
     """
-    entities, outcomes = replayed
-    named = _names(entities, cluster)
+    named = _names(replayed.entities(), cluster)
     active_s = {
         (_key(demand, cluster), each.broker_id): (id(demand), each.active_s)
         for demand in demands
         for each in demand.brokers
     }
     found: dict[str, dict[int, float]] = defaultdict(dict)
-    columns = outcomes.held().select(["scenario", "entity_id", "throttle_ms"]).to_pydict()
+    columns = replayed.held().select(["scenario", "entity_id", "throttle_ms"]).to_pydict()
     for proposal, entity_id, throttle_ms in zip(*columns.values(), strict=True):
         if (name := named.get(entity_id)) in active_s:
             number, seconds = active_s[name]

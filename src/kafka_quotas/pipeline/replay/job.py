@@ -3,19 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
 from kafka_quotas.pipeline.buckets.entities import SortKey, bucket_schema, entities_of, joined, task_schema
 from kafka_quotas.pipeline.engine.job import Job, Tables
 from kafka_quotas.pipeline.engine.runner import OpenEvents
-from kafka_quotas.pipeline.replay.outcomes import OUTCOMES, LocalOutcomes, ReplayOutcomes, SparkOutcomes
+from kafka_quotas.pipeline.replay.outcomes import BUCKETS, OUTCOMES, LocalOutcomes, ReplayOutcomes, SparkOutcomes
 from kafka_quotas.pipeline.replay.task import ReplayPlan, replay_task
 from kafka_quotas.pipeline.tables.schemas import THROTTLE_SPANS, WHATIF
-
-if TYPE_CHECKING:
-    from kafka_quotas.pipeline.engine.spark import LeftTables
 
 _ORDER: Final[tuple[SortKey, ...]] = (("proposal", "ascending"), ("model", "descending"), ("entity_id", "ascending"))
 
@@ -31,25 +28,19 @@ class ReplayTables:
     """Table `throttle_spans`, empty unless the plan asks for it."""
 
 
-def replay(events: OpenEvents, plan: ReplayPlan) -> tuple[pa.Table, ReplayOutcomes]:
-    """Replay open events under every proposal of a plan, and return the entities and the outcomes.
+def replay(events: OpenEvents, plan: ReplayPlan) -> ReplayOutcomes:
+    """Replay open events under every proposal of a plan, and return the outcomes.
 
-    The outcomes are where the engine has them: with Spark's executors, as long as the events are open, or here.
+    They are where the engine has them: with Spark's executors, as long as the events are open, or here.
 
     Raises:
         KafkaQuotasError: A file can't be read, or Spark does not start or fails.
     """
-    tasks, left = events.run_leaving(replay_job(plan), (OUTCOMES, THROTTLE_SPANS.name))
+    tasks, left = events.run_leaving(replay_job(plan), (BUCKETS, OUTCOMES, THROTTLE_SPANS.name))
     if left is not None:
-        return left_outcomes(tasks, left, plan)
+        return SparkOutcomes(left, [each.name for each in plan.proposals])
     tables = replay_tables(tasks, plan)
-    return tables.entities, LocalOutcomes(tables.whatif, tables.throttle_spans)
-
-
-def left_outcomes(tasks: Sequence[Tables], left: "LeftTables", plan: ReplayPlan) -> tuple[pa.Table, SparkOutcomes]:
-    """Return the entities of all tasks, and the rows that the job left with Spark's executors."""
-    entities, ids = entities_of([each["buckets"] for each in tasks])
-    return entities, SparkOutcomes(left, ids, [each.name for each in plan.proposals])
+    return LocalOutcomes(tables.entities, tables.whatif, tables.throttle_spans)
 
 
 def replay_job(plan: ReplayPlan) -> Job:
@@ -60,7 +51,7 @@ def replay_job(plan: ReplayPlan) -> Job:
         columns=plan.columns(),
         task=partial(replay_task, plan=plan),
         schemas={
-            "buckets": bucket_schema(),
+            BUCKETS: bucket_schema(),
             OUTCOMES: task_schema(WHATIF),
             "throttle_spans": task_schema(THROTTLE_SPANS),
         },
@@ -69,7 +60,7 @@ def replay_job(plan: ReplayPlan) -> Job:
 
 def replay_tables(tasks: Sequence[Tables], plan: ReplayPlan) -> ReplayTables:
     """Build the tables, sorted by proposals in the plan's order, then models, then entities."""
-    entities, ids = entities_of([each["buckets"] for each in tasks])
+    entities, ids = entities_of([each[BUCKETS] for each in tasks])
     names = [each.name for each in plan.proposals]
     spans = [each["throttle_spans"] for each in tasks]
     span_order: tuple[SortKey, ...] = (*_ORDER, ("start_ms", "ascending"))

@@ -1,4 +1,4 @@
-"""The tables `whatif` and `throttle_spans` of a replay, in this process or with Spark's executors.
+"""The tables `entities`, `whatif` and `throttle_spans` of a replay, in this process or with Spark's executors.
 
 Contract: only counts and as many rows as are asked for come to the process that asks. The process that holds the rows
 writes them.
@@ -10,25 +10,31 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
+from kafka_quotas.pipeline.buckets.entities import NAMES
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.arrow import write_frame, write_tables
-from kafka_quotas.pipeline.tables.schemas import THROTTLE_SPANS, WHATIF
+from kafka_quotas.pipeline.tables.schemas import ENTITIES, THROTTLE_SPANS, WHATIF
 from kafka_quotas.pipeline.tables.table import TableSchema
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
     from kafka_quotas.pipeline.engine.spark import LeftTables
 
 OUTCOMES: Final = "outcomes"
 """What tasks call the rows of `whatif`."""
+BUCKETS: Final = "buckets"
+"""What tasks call the rows of `entities`."""
 _HELD: Final = ("scenario", "entity_id", "throttled_n", "throttle_ms")
 _TRIAL: Final = ("entity_id", "quota", "throttle_ms")
 
 
 class ReplayOutcomes(Protocol):
-    """The rows of `whatif` and `throttle_spans`."""
+    """The rows of `entities`, `whatif` and `throttle_spans`."""
+
+    def entities(self, entity_ids: Sequence[int] | None = None) -> pa.Table:
+        """Return some rows of `entities`, without limits, which differ by proposal, or all for None."""
+        ...
 
     def counts(self) -> tuple[int, int]:
         """Return the numbers of rows of `whatif`, and of those with a throttle time."""
@@ -64,9 +70,14 @@ class ReplayOutcomes(Protocol):
 class LocalOutcomes:
     """The rows in memory, by the plan's proposals."""
 
-    def __init__(self, whatif: pa.Table, throttle_spans: pa.Table) -> None:
+    def __init__(self, entities: pa.Table, whatif: pa.Table, throttle_spans: pa.Table) -> None:
+        self._entities = entities
         self._whatif = whatif
         self._spans = throttle_spans
+
+    def entities(self, entity_ids: Sequence[int] | None = None) -> pa.Table:
+        """Pick the rows, which are by number."""
+        return self._entities if entity_ids is None else self._entities.take(pa.array(entity_ids, pa.int64()))
 
     def counts(self) -> tuple[int, int]:
         """Count the rows."""
@@ -110,19 +121,26 @@ class LocalOutcomes:
     def write(self, out: str, *, has_spans: bool) -> None:
         """Write the rows from this process."""
         spans = {THROTTLE_SPANS.name: self._spans} if has_spans else {}
-        write_tables(out, {WHATIF.name: self._whatif, **spans})
+        write_tables(out, {ENTITIES.name: self._entities, WHATIF.name: self._whatif, **spans})
 
 
 class SparkOutcomes:
     """The rows as a job left them with Spark's executors.
 
-    `ids` are the entities of each task's buckets, `proposals` the names in the plan's order.
+    `proposals` are the names in the plan's order.
     """
 
-    def __init__(self, left: "LeftTables", ids: "Sequence[NDArray[np.int64]]", proposals: Sequence[str]) -> None:
+    def __init__(self, left: "LeftTables", proposals: Sequence[str]) -> None:
         self._left = left
-        self._ids = ids
         self._proposals = proposals
+
+    def entities(self, entity_ids: Sequence[int] | None = None) -> pa.Table:
+        """Filter the rows on the executors."""
+        from pyspark.sql import functions  # noqa: PLC0415 - only Spark's engine has it
+
+        rows = self._named()
+        found = rows if entity_ids is None else rows.where(functions.col("entity_id").isin(list(entity_ids)))
+        return found.orderBy("entity_id").toArrow().cast(ENTITIES.arrow_schema())
 
     def counts(self) -> tuple[int, int]:
         """Count the rows on the executors."""
@@ -132,7 +150,7 @@ class SparkOutcomes:
 
     def ranked(self, limit: int | None) -> pa.Table:
         """Sort the rows on the executors."""
-        from pyspark.sql import functions  # noqa: PLC0415 - only Spark's engine has it
+        from pyspark.sql import functions  # noqa: PLC0415 - as above
 
         order = ("proposal", functions.desc("model"), functions.desc("throttle_ms"), "entity_id")
         rows = self._frame(OUTCOMES, WHATIF).orderBy(*order)
@@ -167,15 +185,24 @@ class SparkOutcomes:
 
     def write(self, out: str, *, has_spans: bool) -> None:
         """Let the executors write the rows, each range of entities in a file of its own."""
+        write_frame(self._named().repartitionByRange("entity_id").sortWithinPartitions("entity_id"), out, ENTITIES)
         for name, table in ((OUTCOMES, WHATIF), *(((THROTTLE_SPANS.name, THROTTLE_SPANS),) if has_spans else ())):
             ordered = self._frame(name, table).repartitionByRange("entity_id")
             times = ("start_ms",) if table is THROTTLE_SPANS else ()
             write_frame(ordered.sortWithinPartitions("proposal", "model", "entity_id", *times), out, table)
+
+    def _named(self) -> "DataFrame":
+        from pyspark.sql import functions  # noqa: PLC0415 - as above
+
+        names = {name: functions.nullif(functions.col(name), functions.lit("")) for name in ("user", "client_id")}
+        rows = self._left.numbered(BUCKETS, by=NAMES)
+        return rows.withColumns(names).select(*ENTITIES.column_names)
 
     def _frame(self, name: str, table: TableSchema) -> "DataFrame":
         from pyspark.sql import functions  # noqa: PLC0415 - as above
 
         columns = [each for each in table.column_names if each != "scenario"]
         names = functions.array(*map(functions.lit, self._proposals))
-        rows = self._left.with_entities(name, self._ids, [*columns, "proposal"])
+        entities = self._left.numbered(BUCKETS, by=NAMES)
+        rows = self._left.with_entities(name, entities, [*columns, "proposal"])
         return rows.withColumn("scenario", functions.element_at(names, functions.col("proposal") + 1))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.charges import ChargedClient, Charges, ClientNumbers, charges_of, columns_read
-from kafka_quotas.pipeline.buckets.entities import bucket_table, columns_table, task_schema
+from kafka_quotas.pipeline.buckets.entities import bucket_table, columns_table, numbered, task_schema
 from kafka_quotas.pipeline.buckets.proposal import BucketName, BucketRows, Proposal, ProposedQuotas, partition_columns
 from kafka_quotas.pipeline.engine.job import Tables
 from kafka_quotas.pipeline.kernels import tally
@@ -106,7 +106,7 @@ def replay_task(slices: Iterable[pa.Table], plan: ReplayPlan) -> Tables:
         buckets.append(bucket_table(list(names), [None] * len(names), quota_type))
         first += len(names)
     return {
-        "buckets": pa.concat_tables(buckets),
+        "buckets": numbered(buckets),
         "outcomes": pa.concat_tables(outcomes),
         "throttle_spans": pa.concat_tables(spans),
     }

@@ -94,4 +94,4 @@ class SparkCells:
 
     def _frame(self, window_s: int | None = None) -> "DataFrame":
         only = None if window_s is None else pc.field("window_s") == window_s
-        return self._left.with_entities("usage", self._ids, USAGE.column_names, only=only)
+        return self._left.with_entities("usage", self._left.known_entities(self._ids), USAGE.column_names, only=only)

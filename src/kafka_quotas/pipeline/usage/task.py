@@ -25,7 +25,7 @@ from kafka_quotas.pipeline.buckets.charges import (
     numbers,
     thread_nanos,
 )
-from kafka_quotas.pipeline.buckets.entities import bucket_table, columns_table, task_schema
+from kafka_quotas.pipeline.buckets.entities import bucket_table, columns_table, numbered, task_schema
 from kafka_quotas.pipeline.buckets.proposal import BucketRows, Proposal, ProposedQuotas, partition_columns
 from kafka_quotas.pipeline.engine.job import Tables
 from kafka_quotas.pipeline.kernels.seconds import SecondCells, SecondsMeter
@@ -103,7 +103,7 @@ def usage_task(slices: Iterable[pa.Table], plan: UsagePlan) -> Tables:
             buckets.append(own)
             first += own.num_rows
     return {
-        "buckets": pa.concat_tables(buckets),
+        "buckets": numbered(buckets),
         "usage": pa.concat_tables(usage),
         "profiles": pa.concat_tables(profiles),
         "demands": pa.concat_tables(demands),

@@ -96,13 +96,13 @@ def validate(events: OpenEvents, plan: ValidatePlan) -> Validation:
     """
     seconds, scrapes = events.recorded.seconds, scraped_rates(events.read(METRICS, columns=[*_SCRAPED, "metric"]))
     used = usage(events, UsagePlan(quotas=plan.quotas, seconds=seconds, window=plan.window))
-    entities, outcomes = replay(
+    outcomes = replay(
         events,
         ReplayPlan(
             proposals=(plan.quotas,), models=(Model.OPEN,), window=plan.window, controller_window=plan.controller_window
         ),
     )
-    simulated = _simulated(entities, outcomes)
+    simulated = _simulated(outcomes)
     rates = rate_checks(scrapes, used, plan.window)
     rows = _rows(used)
     shared = SharedRequests({_name(row): _at_most(row, simulated) for row in rows if row["quota"] is not None})
@@ -176,9 +176,9 @@ def _observed(totals: pa.Table) -> dict[int, Throttled]:
     }
 
 
-def _simulated(entities: pa.Table, outcomes: ReplayOutcomes) -> dict[Bucket, Throttled]:
+def _simulated(outcomes: ReplayOutcomes) -> dict[Bucket, Throttled]:
     """Return the throttling in the replay by bucket, without buckets that it never throttles."""
-    names = [_name(row) for row in entities.to_pylist()]
+    names = [_name(row) for row in outcomes.entities().to_pylist()]
     columns = outcomes.held().select(["entity_id", "throttled_n", "throttle_ms"]).to_pydict()
     return {
         names[entity_id]: Throttled(requests=requests, total_ms=total_ms)
