@@ -23,7 +23,7 @@ SortKey = tuple[str, Literal["ascending", "descending"]]
 
 
 def bucket_schema() -> pa.Schema:
-    """Return the columns of a task's buckets, whose name is empty where clients share the bucket across it."""
+    """Return the columns of a task's buckets, with empty names where clients share them."""
     schema = ENTITIES.arrow_schema()
     named = [pa.field(name, schema.field(name).type) for name in (*NAMES, "matched_level", "quota")]
     return pa.schema([*named, pa.field("bucket", pa.int64())])

@@ -185,7 +185,7 @@ class LeftTables:
         return functions.broadcast(self._frame.sparkSession.createDataFrame(known))
 
     def numbered(self, name: str, *, by: Sequence[str]) -> "DataFrame":
-        """Return the rows of a table of buckets with a column `entity_id`, which numbers them from 0 in an order.
+        """Return the rows of a table with their place in an order, from 0, as `entity_id`.
 
         Only the numbers of rows in each partition come to the driver.
         """
