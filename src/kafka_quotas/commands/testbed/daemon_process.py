@@ -145,8 +145,11 @@ def last_line(text: str) -> str:
 
 
 def _end(process: "subprocess.Popen[bytes]", *, drain_s: float = _STOP_S) -> None:
-    """Stop the process: SIGTERM twice (the second one, after `drain_s`, skips draining), then SIGKILL."""
-    for number, patience_s in ((signal.SIGTERM, drain_s), (signal.SIGTERM, _STOP_S), (signal.SIGKILL, _STOP_S)):
+    """Stop the process: SIGTERM twice (the second one, after `drain_s`, skips draining), then SIGKILL.
+
+    On a busy machine it takes seconds to finish its event log, by which it may be judged.
+    """
+    for number, patience_s in ((signal.SIGTERM, drain_s), (signal.SIGTERM, _DRAIN_S), (signal.SIGKILL, _STOP_S)):
         if process.poll() is not None:
             return
         os.kill(process.pid, number)

@@ -128,6 +128,7 @@ def test_a_bar_never_leaves_its_width() -> None:
         (result(greedy()), 0, "Every quota held."),
         (result(greedy(ok=False)), 1, "A quota did NOT hold."),
         (result(greedy(), interrupted=True), 130, "kept in"),
+        (result(greedy(), evidence=Evidence(outages=("too busy",))), 1, "This run proves nothing"),
     ],
 )
 def test_the_demo_ends_as_its_verdicts_say(

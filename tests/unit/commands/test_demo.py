@@ -1,0 +1,66 @@
+"""What the demo makes of a load in which clients got too little: a busy machine explains that, and no quota does."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from unittest import mock
+
+import pytest
+from tests.support.load.results import greedy, result, unlimited
+
+from kafka_quotas.commands import demo as module
+from kafka_quotas.loadtest.judge.judging import Evidence
+from kafka_quotas.loadtest.judgement import State
+from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
+from kafka_quotas.system_clock import SystemClock
+
+OVER = greedy(ok=False)
+SHORT = replace(OVER, verdict=replace(OVER.verdict, achieved=1_800_000.0, ratio=0.9))
+FREE = unlimited()
+LATE = replace(FREE, verdict=replace(FREE.verdict, ok=False, achieved=6e6))
+THROTTLED = replace(LATE, throttle=SHORT.throttle)
+WARNED = Evidence(warnings=("2 clients were sent late",))
+
+
+@pytest.mark.parametrize(
+    ("clients", "is_shortfall"),
+    [
+        ((greedy(), FREE), False),
+        ((SHORT, FREE), True),
+        ((SHORT, LATE), True),
+        ((OVER, LATE), False),
+        ((SHORT, THROTTLED), False),
+    ],
+)
+def test_only_too_little_is_a_shortfall(clients: tuple[ClientResult, ...], *, is_shortfall: bool) -> None:
+    assert module.is_shortfall(result(*clients)) is is_shortfall
+
+
+@pytest.mark.parametrize(
+    ("runs", "state", "repeats"),
+    [
+        ([result(greedy())], State.MET, 0),
+        ([result(OVER, evidence=WARNED)], State.NOT_MET, 0),
+        ([result(SHORT), result(greedy())], State.MET, 1),
+        ([result(SHORT, evidence=WARNED), result(SHORT, evidence=WARNED)], State.VOID, 1),
+        ([result(SHORT, evidence=WARNED), result(SHORT)], State.NOT_MET, 1),
+        ([result(SHORT), result(OVER, evidence=WARNED)], State.NOT_MET, 1),
+        ([result(SHORT, interrupted=True)], State.VOID, 0),
+    ],
+)
+def test_a_load_with_too_little_runs_once_more(
+    runs: list[LoadResult], state: State, repeats: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = iter(runs)
+    observer = mock.Mock()
+    monkeypatch.setattr(module, "EmbeddedCluster", cluster)
+    monkeypatch.setattr(module, "_measured", lambda *_: next(left))
+
+    assert module.demo(observer, clock=SystemClock()).state is state
+    assert observer.load_repeats.call_count == repeats
+    assert next(left, None) is None
+
+
+@contextmanager
+def cluster() -> Iterator[mock.Mock]:
+    yield mock.Mock()
