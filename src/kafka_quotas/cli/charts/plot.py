@@ -7,12 +7,14 @@ Invariants: the same series give the same file (no date, no random ids in an SVG
 refused before any work is done.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 from kafka_quotas.cli.charts.text_chart import Panel, Series, Style, panels, print_chart, time_range
@@ -74,6 +76,14 @@ def require_matplotlib() -> None:
     require_extra("plot", "matplotlib", needed_by="plots need")
 
 
+def load_matplotlib() -> ModuleType:
+    """Import matplotlib, whose remarks about its cache of fonts are no lines of ours on standard error."""
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
+    import matplotlib as mpl  # noqa: PLC0415 - half a second that only a plot or a report pays for
+
+    return mpl
+
+
 def save_plot(series: Sequence[Series], path: Path, *, title: str) -> None:
     """Draw the series into a file, one panel per unit over one time axis.
 
@@ -82,7 +92,7 @@ def save_plot(series: Sequence[Series], path: Path, *, title: str) -> None:
         KafkaQuotasError: matplotlib is not installed, or the file can't be written.
     """
     check_plot_target(path)
-    import matplotlib as mpl  # noqa: PLC0415 - half a second that only a plot pays for
+    mpl = load_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
 

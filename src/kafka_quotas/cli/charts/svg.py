@@ -16,6 +16,7 @@ from kafka_quotas.cli.charts.plot import (
     TIP,
     add_point_tips,
     draw_panels,
+    load_matplotlib,
     plain_axes,
     require_matplotlib,
     set_tip,
@@ -108,7 +109,7 @@ def heat_svg(rows: Sequence[str], columns: Sequence[str], values: Sequence[Seque
 
 def _svg(draw: Callable[[Any], None], *, height: float) -> str:
     require_matplotlib()
-    import matplotlib as mpl  # noqa: PLC0415 - half a second that only a report pays for
+    mpl = load_matplotlib()
     from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
 

@@ -1,5 +1,6 @@
 """Reports as one HTML page: whole, escaped, self-contained, with charts in it."""
 
+import logging
 import re
 import stat
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from kafka_quotas.cli.charts.html_page import (
     page_html,
     save_page,
 )
+from kafka_quotas.cli.charts.plot import load_matplotlib
 from kafka_quotas.cli.charts.svg import Bar, Curve, bars_svg, curves_svg, heat_svg, series_svg
 from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -144,3 +146,10 @@ def test_a_line_of_many_points_has_a_bounded_number_of_tips() -> None:
 def tips(svg: str) -> list[str]:
     """The tips of a drawing, and that it is well formed."""
     return [str(title.text) for title in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}title")]
+
+
+def test_what_matplotlib_says_about_its_fonts_is_not_printed() -> None:
+    """At its first drawing on a slow machine it said that it builds a cache, in a line without "note:"."""
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.NOTSET)
+    load_matplotlib()
+    assert not logging.getLogger("matplotlib.font_manager").isEnabledFor(logging.WARNING)
