@@ -127,11 +127,15 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def _folders_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Neither the contexts, the journal nor the remembered names of whoever runs the tests are read or written.
 
-    And Spark's Java starts quickly, for what it has to do in a test is little.
+    And Spark's Java starts quickly, for what it has to do in a test is little. The processes of a run share their
+    cache, where executors keep the machine code of kernels: one of them compiles it, for half a minute.
     """
     home = tmp_path_factory.mktemp("home")
-    kinds = {"XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "state", "XDG_CACHE_HOME": "cache"}
+    kinds = {"XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "state"}
     folders = {variable: str(home / name) for variable, name in kinds.items()}
+    run = tmp_path_factory.getbasetemp()
+    shared = run.parent if "PYTEST_XDIST_WORKER" in os.environ else run
+    folders["XDG_CACHE_HOME"] = str(shared / "cache")
     with mock.patch.dict(os.environ, {**folders, "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"}):
         yield
 

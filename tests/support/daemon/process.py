@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.processes.awaiting import interval_s
+
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.control.client import ask_status
 from kafka_quotas.enforcement.control.server import ControlError
@@ -94,17 +96,17 @@ class DaemonProcess:
 
         Fails after `timeout_s`. For a while there may be no answer.
         """
-        deadline = time.monotonic() + timeout_s
+        began_s = time.monotonic()
         pause = threading.Event()
         last: DaemonStatus | ControlError | None = None
-        while time.monotonic() < deadline:
+        while (waited_s := time.monotonic() - began_s) < timeout_s:
             try:
                 last = self.status()
                 if holds(last):
                     return last
             except ControlError as error:
                 last = error
-            pause.wait(0.02)
+            pause.wait(interval_s(waited_s))
         raise AssertionError(f"it never came to hold; last: {last}")
 
     def send(self, number: signal.Signals) -> None:

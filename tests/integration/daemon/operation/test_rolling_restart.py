@@ -55,7 +55,7 @@ class Load:
         while not self._ended.is_set():
             value = f"{number:08d}".encode() * 16
             self._producer.produce(self._topic, value, partition=number % PARTITIONS, on_delivery=self._delivered)
-            self._producer.poll(0.01)  # brokers that replicate one record at a time would keep the processors busy
+            self._producer.poll(0.03)  # brokers that replicate one record at a time would keep the processors busy
             number += 1
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
