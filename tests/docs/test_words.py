@@ -154,6 +154,19 @@ def test_docstrings_do_not_begin_with_nothing() -> None:
     assert beginning == []
 
 
+def test_no_summary_outside_the_package_has_a_semicolon() -> None:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
+    paths = [path for folder in ("tests", "benchmarks", "fuzz", "generators") for path in (ROOT / folder).rglob("*.py")]
+    assert len(paths) > 100
+    odd = [
+        f"{path.relative_to(ROOT)}: {summary}"
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, kinds) and ";" in (summary := (ast.get_docstring(node) or "").split("\n\n")[0])
+    ]
+    assert odd == []
+
+
 def test_summaries_are_one_sentence_of_at_most_100_characters() -> None:
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     odd = [

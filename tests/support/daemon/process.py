@@ -50,13 +50,13 @@ class DaemonProcess:
         self._reader.start()
         try:
             started = self.wait_for_log("daemon listening", timeout_s=START_S)
+            self.bootstrap = _field(started, "listen")
+            self.control = Path(_field(started, "control"))
+            self.metrics_url = _field(started, "metrics") if "metrics=" in started else ""
         except AssertionError:
             self._process.kill()
             self.stop()
             raise
-        self.bootstrap = _field(started, "listen")
-        self.control = Path(_field(started, "control"))
-        self.metrics_url = _field(started, "metrics") if "metrics=" in started else ""
 
     @property
     def pid(self) -> int:

@@ -80,7 +80,7 @@ def control_run(judged: LoadResult, without: LoadResult, expectations: Sequence[
     if not broken:
         evidence = "all that was judged holds without the quotas as well, so it does not show what they do"
         return Judgement(aspect=Aspect.CONTROL, state=State.NOT_MET, evidence=evidence)
-    more = f", and {len(broken) - 1} more" if len(broken) > 1 else ""
+    more = f" (the first of {len(broken)} failures)" if len(broken) > 1 else ""
     return Judgement(aspect=Aspect.CONTROL, state=State.MET, evidence=f"without the quotas it fails: {broken[0]}{more}")
 
 

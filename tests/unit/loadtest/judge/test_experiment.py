@@ -120,6 +120,7 @@ def test_a_run_is_worth_what_fails_without_the_quotas() -> None:
     never = replace(greedy(), throttle=unlimited().throttle)
 
     fails = control_run(held, free, ())
+    both = control_run(held, replace(free, entities=(never, *free.entities)), (threshold,))
     same = control_run(held, held, (threshold,))
     by_threshold = control_run(held, result(never), (threshold,))
 
@@ -128,6 +129,8 @@ def test_a_run_is_worth_what_fails_without_the_quotas() -> None:
         State.MET,
         "without the quotas it fails: greedy gets 3 MB/s instead of 2 MB/s",
     )
+    assert both is not None
+    assert both.evidence.endswith("2 MB/s (the first of 2 failures)")
     assert same is not None
     assert same.state is State.NOT_MET
     assert by_threshold is not None
