@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.brokers.appended_records import make_topic
 from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import run_cli
 
@@ -76,9 +77,7 @@ def test_a_command_config_logs_in(kafka4: Kafka, unique_name: str, tmp_path: Pat
 
 def test_the_arithmetic_of_a_reachable_cluster(kafka4_cluster: Kafka, unique_name: str) -> None:
     at = ("--bootstrap-server", kafka4_cluster.bootstrap)
-    create = ["--bootstrap-server", kafka4_cluster.bootstrap, "--create", "--topic", unique_name, "--partitions", "1"]
-    created = kafka4_cluster.run_tool("org.apache.kafka.tools.TopicCommand", create)
-    assert created.returncode == 0, created.stdout + created.stderr
+    make_topic(kafka4_cluster.bootstrap, unique_name)
     assert run_cli("alter", *at, "--user", unique_name, "--add-config", "producer_byte_rate=10MB")[0] == 0
     asked = ("--effective", "--user", unique_name, "--client", "app", "--topic", unique_name)
     code, out, _ = run_cli("describe", *at, *asked)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from tests.support.brokers.appended_records import make_topic
 from tests.support.brokers.broker_properties import USERS
 from tests.support.brokers.java_process import free_port
 from tests.support.brokers.servers import Kafka
@@ -217,7 +218,7 @@ def test_a_wrong_password_is_told_at_once(kafka4: Kafka, tmp_path: Path) -> None
 def test_a_user_is_held_to_a_quota_by_a_real_broker(kafka4: Kafka, unique_name: str, tmp_path: Path) -> None:
     passwords = tmp_path / "passwords.properties"
     passwords.write_text(f"bob={USERS['bob']}\n")
-    _make_topic(kafka4, unique_name)
+    make_topic(kafka4.bootstrap, unique_name)
     code, _, err = run_cli(
         *("alter", "--bootstrap-server", kafka4.bootstrap, "--user", "bob", "--client", unique_name),
         *("--add-config", "producer_byte_rate=2MB"),
@@ -236,11 +237,3 @@ def test_a_user_is_held_to_a_quota_by_a_real_broker(kafka4: Kafka, unique_name: 
     assert entity["verdict"]["quota"] == 2_000_000
     assert entity["verdict"]["ratio"] == pytest.approx(1.0, abs=0.02)
     assert entity["throttle"]["count"] > 0
-
-
-def _make_topic(kafka: Kafka, name: str) -> None:
-    created = kafka.run_tool(
-        "org.apache.kafka.tools.TopicCommand",
-        ["--bootstrap-server", kafka.bootstrap, "--create", "--topic", name, "--partitions", "1"],
-    )
-    assert created.returncode == 0, created.stderr

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from tests.support.brokers.appended_records import make_topic
 from tests.support.brokers.servers import Kafka
 from tests.support.daemon.process import running_daemon
 from tests.support.load.results import greedy
@@ -115,8 +116,7 @@ def test_refused_records_are_not_called_lost(kafka4: Kafka, unique_name: str, tm
     limit = ("--client", unique_name, "--add-config", "producer_byte_rate=500000")
     assert run_cli("alter", "--store", store, *limit)[0] == 0
     options = ["--on-violation", "error", "--quota-window-num", "1"]
-    create = ["--bootstrap-server", kafka4.bootstrap, "--create", "--topic", unique_name]
-    assert kafka4.run_tool("org.apache.kafka.tools.TopicCommand", create).returncode == 0
+    make_topic(kafka4.bootstrap, unique_name)
     with running_daemon(tmp_path, upstream=kafka4.bootstrap, options=options, store=store) as daemon:
         load = ("--bootstrap-server", daemon.bootstrap, "--entity", f"/{unique_name}", "--topic", unique_name)
         window = ("--duration", "4s", "--warmup", "1s", "--rate", "max", "--quota-window-num", "1")

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+from tests.support.brokers.appended_records import make_topic
 from tests.support.brokers.old_broker import old_broker
 from tests.support.brokers.servers import Kafka
 from tests.support.processes.frozen import frozen
@@ -225,7 +226,7 @@ class TestCluster:
             wanted = {"quota.window.num": "3", "quota.window.size.seconds": "1"}
             assert [(broker.node_id, broker.properties) for broker in settings.brokers] == [(1, wanted), (2, wanted)]
             assert settings.missing is None
-            _create_topic(kafka4_cluster, unique_name, partitions=4)
+            make_topic(kafka4_cluster.bootstrap, unique_name, partitions=4)
             assert Polling(0.05).until(lambda: _has_leaders(cluster, unique_name, 4), timeout_s=240)
             leaders = cluster.leaders(unique_name)
             assert list(leaders) == [0, 1, 2, 3]
@@ -240,11 +241,6 @@ def _has_leaders(cluster: KafkaCluster, topic: str, partitions: int) -> bool:
         return len(cluster.leaders(topic)) == partitions
     except StoreError:
         return False
-
-
-def _create_topic(kafka: Kafka, name: str, *, partitions: int) -> None:
-    arguments = ["--bootstrap-server", kafka.bootstrap, "--create", "--topic", name, "--partitions", str(partitions)]
-    assert kafka.run_tool("org.apache.kafka.tools.TopicCommand", arguments).returncode == 0
 
 
 class TestStalledBroker:

@@ -20,14 +20,14 @@ class AppendedRecord:
     at_ms: int
 
 
-def make_topic(bootstrap: str, topic: str) -> None:
-    """Make a topic of one partition whose records bear the broker's time.
+def make_topic(bootstrap: str, topic: str, *, partitions: int = 1) -> None:
+    """Make a topic without replicas whose records bear the broker's time.
 
     Raises:
         confluent_kafka.KafkaException: it can't be made.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    wanted = NewTopic(topic, 1, 1, config={"message.timestamp.type": "LogAppendTime"})
+    wanted = NewTopic(topic, partitions, 1, config={"message.timestamp.type": "LogAppendTime"})
     admin.create_topics([wanted])[topic].result(TIMEOUT_S)
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 from confluent_kafka import Producer
+from tests.support.brokers.appended_records import make_topic
 from tests.support.brokers.servers import Kafka
 
 from kafka_quotas.commands.quotas.alter import alter
@@ -121,11 +122,7 @@ def _set(url: str, entity: Entity, changes: dict[str, float | None]) -> None:
 
 def _make_topics(kafka: Kafka, name: str) -> None:
     for workload in (Workload.PRODUCE, Workload.CONSUME):
-        created = kafka.run_tool(
-            "org.apache.kafka.tools.TopicCommand",
-            ["--bootstrap-server", kafka.bootstrap, "--create", "--topic", f"{name}-{workload.value}"],
-        )
-        assert created.returncode == 0, created.stderr
+        make_topic(kafka.bootstrap, f"{name}-{workload.value}")
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "batch.size": 100_000})
     for index in range(FILL_BYTES // 1024):
         producer.produce(f"{name}-{Workload.CONSUME.value}", bytes(1024))
