@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,11 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, new_limiter
 from kafka_quotas.core.quotas.simulation import replay as replay_in_core
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.engine.job import run_tasks
+from kafka_quotas.pipeline.engine.job import Job, run_tasks
 from kafka_quotas.pipeline.engine.progress import ignore_progress
 from kafka_quotas.pipeline.engine.spark import LeftTables, parts_of, run_job, tables_by_task
 from kafka_quotas.pipeline.engine.spark_session import spark_session
@@ -36,6 +38,8 @@ from kafka_quotas.pipeline.ingest.change import Change
 from kafka_quotas.pipeline.ingest.ingested_tables import clients_of, days
 from kafka_quotas.pipeline.replay.job import replay_job, replay_tables
 from kafka_quotas.pipeline.replay.task import Model, ReplayPlan
+from kafka_quotas.pipeline.replay.unreached import highest_of_peak
+from kafka_quotas.pipeline.tables.client_figures import client_figures
 from kafka_quotas.pipeline.tables.client_number import client_number
 from kafka_quotas.pipeline.tables.client_ranges import EventTable
 from kafka_quotas.pipeline.tables.event_files import sorted_by_client, write_events
@@ -49,6 +53,7 @@ Timed = Callable[[Callable[[], int]], None]
 """Runs something that tells how many events, or events by limits, it did, and remembers what that took."""
 FILE_EVENTS = 1 << 20
 BASE_MS = 1_795_262_400_000
+SKEW = float(os.environ.get("SKEW", "1.1"))
 PYTHON_EVENTS = 300_000
 AIMS = {
     "usage": 3e6,
@@ -59,6 +64,8 @@ AIMS = {
     "replay-shared-spark": 2e6,
     "sweep": 40e6,
 }
+LIMIT = 20_000.0
+"""A quota in bytes/s that the busy clients exceed."""
 NOTHING = Proposal(name="nothing", entries=())
 
 
@@ -169,10 +176,12 @@ def usage_duckdb(data: EventTable, timed: Timed) -> None:
     timed(lambda: duckdb.sql(query).to_arrow_table() is not None and data.count)
 
 
-def replay(data: EventTable, timed: Timed, *, limits: int = 1, shared: bool = False) -> None:
+def replay(
+    data: EventTable, timed: Timed, *, limits: int = 1, shared: bool = False, limit: float = LIMIT, skips: bool = False
+) -> None:
     """Measure a replay in a closed loop on this machine, for each client or (`shared`) for each user."""
-    plan = plan_of(limits, shared=shared)
-    job = replay_job(plan)
+    plan = plan_of(limits, shared=shared, limit=limit)
+    job = job_of(plan, skips=skips)
 
     def work() -> int:
         found = run_tasks(job, data, watch=ignore_progress)
@@ -181,10 +190,12 @@ def replay(data: EventTable, timed: Timed, *, limits: int = 1, shared: bool = Fa
     timed(work)
 
 
-def replay_spark(data: EventTable, timed: Timed, *, shared: bool = False) -> None:
+def replay_spark(
+    data: EventTable, timed: Timed, *, shared: bool = False, limit: float = LIMIT, skips: bool = False
+) -> None:
     """Measure the same on Spark."""
-    plan = plan_of(1, shared=shared)
-    job = replay_job(plan)
+    plan = plan_of(1, shared=shared, limit=limit)
+    job = job_of(plan, skips=skips)
     with session() as spark:
 
         def work() -> int:
@@ -220,15 +231,31 @@ CASES: dict[str, Callable[[EventTable, Timed], None]] = {
     "replay-spark": replay_spark,
     "replay-shared": lambda data, timed: replay(data, timed, shared=True),
     "replay-shared-spark": lambda data, timed: replay_spark(data, timed, shared=True),
+    "replay-rare": lambda data, timed: replay(data, timed, limit=rare_limit(data), skips=True),
+    "replay-rare-all": lambda data, timed: replay(data, timed, limit=rare_limit(data)),
+    "replay-rare-spark": lambda data, timed: replay_spark(data, timed, limit=rare_limit(data), skips=True),
+    "replay-rare-all-spark": lambda data, timed: replay_spark(data, timed, limit=rare_limit(data)),
     "replay-python": replay_python,
     "sweep": lambda data, timed: replay(data, timed, limits=10),
 }
 
 
-def plan_of(limits: int, *, shared: bool = False) -> ReplayPlan:
-    """Return default quotas from 5 kB/s on, each twice the one before, or a single one of 20 kB/s."""
+def rare_limit(data: EventTable) -> float:
+    """Return the limit in bytes/s below which 99 of 100 clients stay by their largest second."""
+    peaks = client_figures(data.snapshot)["produce_peak"].to_numpy()
+    return float(np.quantile(peaks, 0.99)) * highest_of_peak(DEFAULT_WINDOW)
+
+
+def job_of(plan: ReplayPlan, *, skips: bool) -> Job:
+    """Return the job of a replay, which leaves out clients that reach no limit only where it is to be measured."""
+    job = replay_job(plan)
+    return job if skips else replace(job, suffices=None)
+
+
+def plan_of(limits: int, *, shared: bool = False, limit: float = LIMIT) -> ReplayPlan:
+    """Return default quotas from 5 kB/s on, each twice the one before, or a single one."""
     entity = Entity.of(user=None) if shared else Entity.of(user=None, client_id=None)
-    values = [20_000.0] if limits == 1 else [5_000.0 * 2**step for step in range(limits)]
+    values = [limit] if limits == 1 else [5_000.0 * 2**step for step in range(limits)]
     proposals = [Proposal(name=str(value), entries=((entity, {"producer_byte_rate": value}),)) for value in values]
     return ReplayPlan(proposals=tuple(proposals), models=(Model.CLOSED,))
 
@@ -242,7 +269,7 @@ def session():  # type: ignore[no-untyped-def]
 def make_events(path: Path, count: int, clients: int, giant: float, *, hours: float = 1.0) -> None:
     """Write a folder of produce events as an ingest leaves it, some clients at a time to need little memory."""
     random = np.random.default_rng(1)
-    weights = 1 / np.arange(1, clients + 1) ** 1.1
+    weights = 1 / np.arange(1, clients + 1) ** SKEW
     weights[0] = weights[0] if not giant else giant / (1 - giant) * weights[1:].sum()
     counts = np.rint(count * weights / weights.sum()).astype(np.int64)
     numbers = np.array([client_number(**names_of(client)) for client in range(clients)])

@@ -5,6 +5,7 @@ not. It says on standard error how many rows were equal.
 """
 
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine import event_pieces, spark
 from kafka_quotas.pipeline.engine.choice import Engine
-from kafka_quotas.pipeline.engine.job import Job, Tables
+from kafka_quotas.pipeline.engine.job import Job, Tables, without_events
 from kafka_quotas.pipeline.engine.progress import ignore_progress
 from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, open_events
 from kafka_quotas.pipeline.engine.spark import LeftTables, parts_of, run_job, tables_by_task
@@ -33,6 +34,7 @@ from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.compaction import clean_locally, compact, merge_locally
 from kafka_quotas.pipeline.ingest.spark_compaction import clean_on_spark, merge_on_spark
+from kafka_quotas.pipeline.ingest.spark_engine import clients_of
 from kafka_quotas.pipeline.recommend.advice import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.recommend.job import recommend
 from kafka_quotas.pipeline.recommend.quota_file import recommendation_rows
@@ -113,12 +115,18 @@ def compare(folder: Path) -> None:
 def require_equal_outcomes(session: "SparkSession", folder: Path) -> None:
     """Compare outcomes of a sweep that are too many for the driver: executors count, rank and write them."""
     data = events_folder(folder / "many", random_events(6_000, seed=12, clients=3_000))
-    limits = [(f"step {step}", {"producer_byte_rate": 90.0 * step}) for step in range(1, 16)]
+    limits = [(f"step {step}", {"producer_byte_rate": 600.0 * step}) for step in range(1, 16)]
     plan = ReplayPlan(
         proposals=tuple(proposal(name, (Entity.of(user=None, client_id=None), each)) for name, each in limits)
     )
     job = replay_job(plan)
-    tables = replay_tables(run_here(job, data), plan)
+    tables = replay_tables(run_here(replace(job, suffices=None), data), plan)
+    rest, counted = without_events(job, open_table(data))
+    assert counted
+    assert rest.count > 1_000
+    stored = open_table(data).snapshot.read(CLIENTS)
+    on_spark = clients_of(session.read.format("delta").load(str(data / "events"))).toArrow()
+    assert on_spark.select(stored.column_names).sort_by("client").to_pylist() == stored.sort_by("client").to_pylist()
     known = LocalOutcomes(tables.entities, tables.whatif, tables.throttle_spans)
     with mock.patch.object(event_pieces, "_MOST_COPIES", 0):  # cut into pieces
         frame = run_job(session, open_table(data), job)

@@ -10,7 +10,7 @@ that they come before the events. A slice begins at or after the end of the one 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from typing import Final, NamedTuple
 
@@ -60,18 +60,50 @@ class Parts:
     files: Mapping[int, Sequence[int]] = field(default_factory=dict)
     """Places of the files with events of each part in the table's list, empty where all files are to be cut."""
 
+    chosen: Int64s | None = None
+    """Clients whose events count, ascending, None for all."""
+
     @classmethod
-    def of(cls, ranges: Sequence[ClientRange], spread: TimeSpread, files: pa.Table | None = None) -> "Parts":
+    def of(
+        cls,
+        ranges: Sequence[ClientRange],
+        spread: TimeSpread,
+        files: pa.Table | None = None,
+        *,
+        chosen: Int64s | None = None,
+    ) -> "Parts":
         """Return a part for each range, in windows of about as many events as a slice.
 
-        `files` are those of the table with what Delta knows of them, None where all are to be cut.
+        Args:
+            ranges: The clients of each part.
+            spread: How the events spread over time.
+            files: Files of the table with what Delta knows of them, None where all are to be cut.
+            chosen: Clients whose events count, ascending, None for all.
         """
         windows = {part: -(-own.events // SLICE_EVENTS) for part, own in enumerate(ranges)}
         firsts = np.array([own.first for own in ranges], dtype=np.int64)
         lasts = np.array([own.last for own in ranges], dtype=np.int64)
         bounds_ms = {part: spread.bounds_ms(count) for part, count in windows.items() if count > 2}
-        found = {} if files is None else _files_of_parts(firsts, lasts, files, cut=bounds_ms)
-        return cls(firsts=firsts, lasts=lasts, bounds_ms=bounds_ms, files=found)
+        found = cls(firsts=firsts, lasts=lasts, bounds_ms=bounds_ms, chosen=chosen)
+        return found if files is None else replace(found, files=_files_of_parts(found, files))
+
+    def may_have(self, part: int, lowest: int, highest: int) -> bool:
+        """Check whether clients from a lowest number to a highest one have events that a part takes."""
+        low, high = max(lowest, int(self.firsts[part])), min(highest, int(self.lasts[part]))
+        if self.chosen is None:
+            return low <= high
+        return bool(np.searchsorted(self.chosen, low) < np.searchsorted(self.chosen, high, side="right"))
+
+    def counting(self, events: pa.Table, part: int | None = None) -> pa.Table:
+        """Return the events of clients that count, of one part or of all."""
+        clients = events["client"].to_numpy()
+        is_own = np.ones(clients.size, dtype=bool)
+        if part is not None:
+            is_own = (clients >= self.firsts[part]) & (clients <= self.lasts[part])
+        if self.chosen is not None:
+            places = np.minimum(np.searchsorted(self.chosen, clients), self.chosen.size - 1)
+            is_own &= self.chosen[places] == clients
+        return events if is_own.all() else events.filter(pa.array(is_own))
 
     def gets_whole_files(self, part: int) -> bool:
         """Check whether a part takes its events from whole files."""
@@ -104,7 +136,8 @@ def row_pieces(
     rows: pa.Table, parts: Parts, *, columns: Sequence[str], ingests: Sequence[int] | None
 ) -> Iterator[Piece]:
     """Yield the pieces of some events, with the arguments of `event_pieces`."""
-    for part, own in _by_part(sorted_by_client(_counting(rows, _schema(EVENTS, columns), ingests)), parts):
+    counting = parts.counting(_counting(rows, _schema(EVENTS, columns), ingests))
+    for part, own in _by_part(sorted_by_client(counting), parts):
         if parts.gets_whole_files(part):
             continue
         for window, events in _by_window(own, parts.bounds_ms.get(part)):
@@ -136,8 +169,8 @@ def slices_of_parts(
     def rows(piece: Piece) -> pa.Table:
         if piece.window == NAMES_WINDOW or not parts.gets_whole_files(piece.part):
             return unpacked(piece.content)
-        schema, own = _schema(EVENTS, columns), (int(parts.firsts[piece.part]), int(parts.lasts[piece.part]))
-        stored = [_counting(each, schema, ingests) for each in _stored(piece.content, schema, ingests, clients=own)]
+        schema, own = _schema(EVENTS, columns), (parts, piece.part)
+        stored = [_counting(each, schema, ingests) for each in _stored(piece.content, schema, ingests, own=own)]
         return pa.concat_tables([schema.empty_table(), *stored])
 
     for part, own in groupby(pieces, key=lambda piece: piece.part):
@@ -172,49 +205,44 @@ def _schema(table: TableSchema, columns: Sequence[str]) -> pa.Schema:
 
 
 def _stored(
-    content: pa.Buffer, schema: pa.Schema, ingests: Sequence[int] | None, *, clients: tuple[int, int] | None = None
+    content: pa.Buffer, schema: pa.Schema, ingests: Sequence[int] | None, *, own: tuple[Parts, int] | None = None
 ) -> Iterator[pa.Table]:
     """Yield the rows of a file, some row groups at a time.
 
-    `clients` are the first and last number of those that are wanted, None for all.
+    `own` is the part whose clients are wanted, None for all.
     """
     file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=[name for name in _TEXTS if name in schema.names])
     read = schema.names if ingests is None else [*schema.names, "ingest"]
     needed: Iterable[int] = range(file.num_row_groups)
-    if clients is not None:
-        needed = [group for group in needed if _overlaps(file.metadata.row_group(group), clients)]
+    if own is not None:
+        needed = [group for group in needed if _overlaps(file.metadata.row_group(group), *own)]
     for groups in _grouped({group: file.metadata.row_group(group).num_rows for group in needed}):
         found = file.read_row_groups(groups, columns=read, use_threads=False)
-        if clients is not None:
-            numbers = found["client"].to_numpy()
-            is_own = (numbers >= clients[0]) & (numbers <= clients[1])
-            found = found if is_own.all() else found.filter(pa.array(is_own))
-        yield found
+        yield found if own is None else own[0].counting(found, own[1])
 
 
-def _overlaps(group: pq.RowGroupMetaData, clients: tuple[int, int]) -> bool:
-    """Check whether a row group may have events of clients from a first number to a last."""
+def _overlaps(group: pq.RowGroupMetaData, parts: Parts, part: int) -> bool:
+    """Check whether a row group may have events of a part."""
     columns = (group.column(place) for place in range(group.num_columns))
     bounds = next((column.statistics for column in columns if column.path_in_schema == "client"), None)
     if bounds is None or not bounds.has_min_max:
         return True
-    return bool(bounds.min <= clients[1] and bounds.max >= clients[0])
+    return parts.may_have(part, bounds.min, bounds.max)
 
 
-def _files_of_parts(
-    firsts: Int64s, lasts: Int64s, files: pa.Table, *, cut: Mapping[int, Int64s]
-) -> dict[int, list[int]]:
+def _files_of_parts(parts: Parts, files: pa.Table) -> dict[int, list[int]]:
     """Return the files of each part, none where cutting files costs less than moving them."""
-    found: dict[int, list[int]] = {part: [] for part in range(firsts.size)}
+    found: dict[int, list[int]] = {part: [] for part in range(parts.firsts.size)}
     sizes, copied = files["size_bytes"].to_numpy(), 0
     bounds = [files[name] for name in _CLIENT_BOUNDS] if {*_CLIENT_BOUNDS} <= set(files.column_names) else []
     if not bounds or any(each.null_count for each in bounds):
         return {}
     for place, (lowest, highest) in enumerate(zip(*(each.to_pylist() for each in bounds), strict=True)):
-        own = range(int(np.searchsorted(lasts, lowest)), int(np.searchsorted(firsts, highest, side="right")))
+        begin, end = np.searchsorted(parts.lasts, lowest), np.searchsorted(parts.firsts, highest, side="right")
+        own = [part for part in range(int(begin), int(end)) if parts.may_have(part, lowest, highest)]
         for part in own:
             found[part].append(place)
-        copied += int(sizes[place]) * sum(part not in cut for part in own)
+        copied += int(sizes[place]) * sum(part not in parts.bounds_ms for part in own)
     return found if copied <= _MOST_COPIES * int(sizes.sum()) else {}
 
 

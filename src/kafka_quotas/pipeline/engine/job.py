@@ -8,16 +8,21 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
 
 from kafka_quotas.pipeline.engine.progress import JobProgress, Watch
 from kafka_quotas.pipeline.tables.client_number import shared_shift
 
 if TYPE_CHECKING:  # commands load this before anybody knows whether Arrow is there
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from kafka_quotas.pipeline.tables.client_ranges import EventTable
 
+_CLIENTS_IN_TASK: Final = 1 << 13
+"""About how many clients a task counts of which it reads no events."""
 Tables = Mapping[str, "pa.Table"]
 """Tables by name."""
 
@@ -38,6 +43,13 @@ class Job:
     """
     schemas: Mapping[str, "pa.Schema"]
     """Schemas of these tables, by name."""
+    suffices: Callable[["pa.Table"], "NDArray[np.bool_]"] | None = None
+    """Checks of each client whether its figures (`client_figures`) say all, None where a job needs all events.
+
+    They say so of all clients of a bucket, or of none.
+    """
+    counted: Callable[["pa.Table"], Tables] | None = None
+    """Returns the tables of clients whose figures suffice, given these."""
 
     @property
     def shift(self) -> int:
@@ -45,9 +57,35 @@ class Job:
         return shared_shift(self.partition_columns)
 
 
+def without_events(job: Job, events: "EventTable") -> "tuple[EventTable, list[pa.Table]]":
+    """Return the events that a job needs, and the figures of the other clients, for a task each.
+
+    Raises:
+        KafkaQuotasError: The table of clients can't be read.
+    """
+    if job.suffices is None or not events.count:
+        return events, []
+    import numpy as np  # noqa: PLC0415 - as above
+    import pyarrow as pa  # noqa: PLC0415
+
+    from kafka_quotas.pipeline.tables.client_figures import client_figures  # noqa: PLC0415 - loads Arrow
+
+    figures = client_figures(events.snapshot)
+    suffice = job.suffices(figures)
+    if not suffice.any():
+        return events, []
+    left = figures.filter(pa.array(suffice))
+    groups = left["client"].to_numpy() >> job.shift
+    at_most = np.arange(_CLIENTS_IN_TASK, groups.size, _CLIENTS_IN_TASK)
+    bounds = np.unique([0, *np.searchsorted(groups, groups[at_most]), groups.size])
+    tasks = [left.slice(begin, end - begin) for begin, end in pairwise(bounds.tolist())]
+    return events.of(figures["client"].to_numpy()[~suffice]), tasks
+
+
 def run_tasks(job: Job, events: "EventTable", *, watch: Watch) -> list[Tables]:
     """Run a task for each range of clients in threads and return the results by client."""
     workers = os.cpu_count() or 1
+    events, left = without_events(job, events)
     ranges = events.ranges(shift=job.shift, workers=workers)
     found: dict[int, Tables] = {}
     with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="pipeline") as pool:
@@ -64,4 +102,5 @@ def run_tasks(job: Job, events: "EventTable", *, watch: Watch) -> list[Tables]:
             for future in running:
                 future.cancel()
             raise
-    return [found[number] for number in range(len(ranges))]
+    counted = [job.counted(each) for each in left] if job.counted is not None else []
+    return [*(found[number] for number in range(len(ranges))), *counted]

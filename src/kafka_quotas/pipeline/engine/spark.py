@@ -33,7 +33,7 @@ from kafka_quotas.pipeline.engine.event_pieces import (
     slices_of_parts,
     unpacked,
 )
-from kafka_quotas.pipeline.engine.job import Job, Tables
+from kafka_quotas.pipeline.engine.job import Job, Tables, without_events
 from kafka_quotas.pipeline.kernels.compiled import BACKEND
 from kafka_quotas.pipeline.tables.client_ranges import EventTable, stored_columns
 from kafka_quotas.pipeline.tables.lake import hadoop_url
@@ -67,11 +67,15 @@ _SPARK_TYPES: Final = {getattr(pa, each.arrow)(): getattr(types, each.spark)() f
 
 def run_job(session: "SparkSession", events: EventTable, job: Job) -> "DataFrame":
     """Run a job's task over each range of clients that may share a bucket."""
+    events, left = without_events(job, events)
     snapshot, columns = events.snapshot, stored_columns(job.columns)
     ranges, files = events.ranges(shift=job.shift, workers=_WORKERS), snapshot.files(EVENTS)
     places, sizes = _places(snapshot, EVENTS, files), files["size_bytes"].to_pylist()
     is_movable = max(sizes, default=0) <= _LARGEST_FILE and len({_name(place) for place in places}) == len(places)
-    parts = Parts.of(ranges, events.time_spread(), files if is_movable else None)
+    parts = Parts.of(ranges, events.time_spread(), files if is_movable else None, chosen=events.chosen)
+    counted = _counted(session, job, left, first=len(ranges)) if left else None
+    if counted is not None and not ranges:
+        return counted
     needed = snapshot.needed(EVENTS)
     of_file = partial(event_pieces, parts=parts, columns=columns, ingests=needed)
     of_rows = partial(row_pieces, parts=parts, columns=columns, ingests=needed)
@@ -94,7 +98,23 @@ def run_job(session: "SparkSession", events: EventTable, job: Job) -> "DataFrame
         for part, slices in slices_of_parts(arrived, parts, columns=columns, ingests=needed):
             yield from _found_rows(part, job.task(slices))
 
-    return placed.mapInArrow(run, _FRAME_COLUMNS)
+    found = placed.mapInArrow(run, _FRAME_COLUMNS)
+    return found if counted is None else found.union(counted)
+
+
+def _counted(session: "SparkSession", job: Job, left: Sequence[pa.Table], *, first: int) -> "DataFrame":
+    """Return the tables of clients whose figures suffice, for parts numbered from a first one on."""
+    count = job.counted
+    contents = [pa.array([packed(each).to_pybytes()], pa.binary()) for each in left]
+    numbers = pa.array(range(first, first + len(left)), pa.int32())
+    rows = session.createDataFrame(pa.table({PART: numbers, CONTENT: pa.chunked_array(contents)}))
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for part, content in (row for batch in batches for row in rows_of(batch)):
+            if count is not None:
+                yield from _found_rows(part, count(unpacked(content)))
+
+    return rows.repartition(min(len(left), _WORKERS), PART).mapInArrow(run, _FRAME_COLUMNS)
 
 
 def _places(snapshot: FolderSnapshot, table: TableSchema, files: pa.Table) -> list[str]:

@@ -18,7 +18,7 @@ from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.client_ranges import EventTable
 from kafka_quotas.pipeline.tables.event_files import sorted_by_client, write_events
 from kafka_quotas.pipeline.tables.lake import DATA_TABLES, ConflictError, Lake
-from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, INGESTED_TABLES, INGESTS
+from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, CLIENTS, EVENTS, INGESTED_TABLES, INGESTS
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 from kafka_quotas.pipeline.tables.table import TableSchema
 
@@ -141,7 +141,7 @@ def _count_clients(before: FolderSnapshot, ingests: set[int]) -> None:
     events = before.lake.table(EVENTS).to_pyarrow_dataset(
         filesystem=before.lake.filesystem(EVENTS), schema=EVENTS.arrow_schema()
     )
-    columns = ["client", "cluster", "broker_id", "user", "client_id", "ts_ms", "bytes", "ingest"]
+    columns = [*CHARGE_COLUMNS, "client", "ingest"]
     counted = [CLIENTS.arrow_schema().empty_table()]
     for own in EventTable(before).ranges(shift=0, workers=1):
         within = (ds.field("client") >= own.first) & (ds.field("client") <= own.last)

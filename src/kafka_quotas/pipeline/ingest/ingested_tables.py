@@ -9,11 +9,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.pipeline.buckets.charges import charges_of, whole_amounts
 from kafka_quotas.pipeline.formats.rows import EventRow
 from kafka_quotas.pipeline.formats.task import ParsedBatch
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.client_number import client_number
-from kafka_quotas.pipeline.tables.schemas import CLIENT_THROTTLE, CLIENTS, EVENTS, METRICS, QUARANTINE
+from kafka_quotas.pipeline.tables.schemas import CHARGED_TYPES, CLIENT_THROTTLE, CLIENTS, EVENTS, METRICS, QUARANTINE
 from kafka_quotas.pipeline.tables.table import TableSchema
 
 _NAMES: Final = ("cluster", "broker_id", "user", "client_id")
@@ -93,10 +94,37 @@ def clients_of(events: pa.Table) -> pa.Table:
         np.maximum.reduceat(sums, np.searchsorted(second_starts, starts)),
     ]
     ingest = pa.repeat(events["ingest"][0], starts.size)
-    columns = [*firsts.columns, *map(pa.array, figures), ingest]
+    columns = [*firsts.columns, *map(pa.array, figures), ingest, *_charge_columns(events, numbers, starts)]
     return pa.table(
         [pa.chunked_array(each) if isinstance(each, list) else each for each in columns], CLIENTS.column_names
     ).cast(CLIENTS.arrow_schema())
+
+
+def _charge_columns(events: pa.Table, numbers: NDArray[np.int64], starts: NDArray[np.int64]) -> Iterator[pa.Array]:
+    """Yield the columns of charges of each type, of events whose clients begin at some places."""
+    found = {
+        each.quota_type.value: each
+        for each in charges_of(events, numbers, lambda quota_type: quota_type.value in CHARGED_TYPES)
+    }
+    for kind in CHARGED_TYPES:
+        if kind not in found:
+            yield from [pa.array(np.zeros(starts.size, np.int64))] * 3 + [pa.nulls(starts.size, pa.int64())] * 2
+            continue
+        clients, times_ms, amounts = found[kind].clients, found[kind].times_ms, whole_amounts(found[kind])
+        is_first = np.append(True, clients[1:] != clients[:-1])
+        is_second = is_first | np.append(True, times_ms[1:] // 1000 != times_ms[:-1] // 1000)
+        begins, seconds = np.flatnonzero(is_first), np.flatnonzero(is_second)
+        ends = np.append(begins[1:], clients.size) - 1
+        in_second = np.add.reduceat(np.maximum(whole_amounts(found[kind], is_at_least=True), 0), seconds)
+        peaks = np.maximum.reduceat(in_second, np.searchsorted(seconds, begins))
+        places = np.searchsorted(numbers[starts], clients[begins])
+        is_without = np.ones(starts.size, dtype=bool)
+        is_without[places] = False
+        counts, sums = np.diff(np.append(begins, clients.size)), np.add.reduceat(amounts, begins)
+        for place, figures in enumerate((counts, sums, peaks, times_ms[begins], times_ms[ends])):
+            column = np.zeros(starts.size, dtype=np.int64)
+            column[places] = figures
+            yield pa.array(column, mask=is_without if place > 2 else None)
 
 
 def _require_one_name_each(events: pa.Table, numbers: NDArray[np.int64]) -> None:

@@ -24,7 +24,7 @@ from kafka_quotas.pipeline.ingest.ingested_tables import arrow_batches
 from kafka_quotas.pipeline.ingest.parse import no_collection, parse_task
 from kafka_quotas.pipeline.ingest.plan import PIECE_BYTES
 from kafka_quotas.pipeline.tables.lake import PARTITION, Lake, hadoop_url
-from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, INGESTED_TABLES, QUARANTINE
+from kafka_quotas.pipeline.tables.schemas import CHARGED_TYPES, CLIENTS, EVENTS, INGESTED_TABLES, QUARANTINE
 from kafka_quotas.pipeline.tables.table import TableSchema
 
 if TYPE_CHECKING:
@@ -79,7 +79,10 @@ def ingest_on_spark(
 
 def append(rows: "DataFrame", lake: Lake, table: TableSchema) -> None:
     """Append rows to a table of the lake by the executors, in one commit."""
-    rows.select(*table.column_names).write.format("delta").mode("append").save(hadoop_url(lake.place(table)))
+    rows.select(*table.column_names).write.format("delta").mode("append").option(
+        "mergeSchema",
+        "true",  # tables of earlier versions get the columns that are new
+    ).save(hadoop_url(lake.place(table)))
 
 
 def by_client(events: "DataFrame") -> "DataFrame":
@@ -95,13 +98,34 @@ def clients_of(events: "DataFrame") -> "DataFrame":
         functions.min("ts_ms").alias("first_ms"),
         functions.max("ts_ms").alias("last_ms"),
         functions.sum("bytes").alias("bytes"),
+        *(functions.expr(f"{text} as {name}") for kind in CHARGED_TYPES for name, text in _charges_of(kind).items()),
     )
+    merged = {"events": "sum", "amount": "sum", "peak": "max", "first_ms": "min", "last_ms": "max"}
     return seconds.groupBy(*client).agg(
         functions.sum("events").alias("events"),
         functions.min("first_ms").alias("first_ms"),
         functions.max("last_ms").alias("last_ms"),
         functions.max("bytes").alias("peak_bytes"),
+        *(
+            functions.expr(f"{function}({kind}_{name}) as {kind}_{name}")
+            for kind in CHARGED_TYPES
+            for name, function in merged.items()
+        ),
     )
+
+
+def _charges_of(kind: str) -> dict[str, str]:
+    """Return the figures of a quota type's charges in a group of events, in SQL, by column."""
+    column = {"request": "thread_ms * 0.1D * 1e7D", "controller_mutation": "mutations"}.get(kind, "bytes")
+    is_own = "thread_ms is not null" if kind == "request" else f"quota_type = '{kind}'"
+    is_charged = f"not is_exempt and {is_own}"
+    return {
+        f"{kind}_events": f"count_if({is_charged})",
+        f"{kind}_amount": f"sum(if({is_charged}, cast(rint({column}) as bigint), 0L))",
+        f"{kind}_peak": f"sum(if({is_charged}, greatest(ceil({column}), 0L), 0L))",
+        f"{kind}_first_ms": f"min(if({is_charged}, ts_ms, null))",
+        f"{kind}_last_ms": f"max(if({is_charged}, ts_ms, null))",
+    }
 
 
 def parsed_rows(session: "SparkSession", tasks: Sequence[IngestTask], *, ingest: int, rows: Any = None) -> "DataFrame":

@@ -23,7 +23,17 @@ from kafka_quotas.pipeline.kernels.lockstep import replay_in_lockstep
 from kafka_quotas.pipeline.kernels.loop import replay_closed_loop, replay_lanes, replay_records
 from kafka_quotas.pipeline.kernels.order import events_by_row, order_by_row
 from kafka_quotas.pipeline.kernels.ring import FAR_MS, clocks_width, fresh_clocks, sums_width
-from kafka_quotas.pipeline.kernels.tally import AMOUNTS, COUNTS, FRESH, STEPS, percentiles_ms
+from kafka_quotas.pipeline.kernels.tally import (
+    AMOUNT,
+    AMOUNTS,
+    BEGIN_MS,
+    COUNTS,
+    END_MS,
+    EVENTS,
+    FRESH,
+    STEPS,
+    percentiles_ms,
+)
 
 Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]
@@ -140,6 +150,21 @@ class Limiters:
         self.bounds = np.ascontiguousarray(bounds, dtype=np.float64)
         for name in ("_clocks", "_sums", "_free_ms", "_counts", "_amounts", "_slots"):
             setattr(self, name, np.concatenate([getattr(self, name), getattr(added, name)]))
+
+    def count_unthrottled(self, rows: Rows, events: Int64s, amounts: Int64s, first_ms: Int64s, last_ms: Int64s) -> None:
+        """Count events that no limit throttles without running them, which leaves no state for later ones.
+
+        Args:
+            rows: The rows, any number of times each.
+            events: Numbers of events, at least 1.
+            amounts: Sums of their values.
+            first_ms: Times of the first ones.
+            last_ms: Times of the last ones.
+        """
+        np.add.at(self.counts[:, :, EVENTS], rows, events[:, None])
+        np.minimum.at(self.counts[:, :, BEGIN_MS], rows, first_ms[:, None])
+        np.maximum.at(self.counts[:, :, END_MS], rows, last_ms[:, None])
+        np.add.at(self.amounts[:, :, AMOUNT], rows, amounts[:, None].astype(np.float64))
 
     @property
     def counts(self) -> Int64s:

@@ -11,7 +11,8 @@ from kafka_quotas.pipeline.buckets.entities import SortKey, bucket_schema, entit
 from kafka_quotas.pipeline.engine.job import Job, Tables
 from kafka_quotas.pipeline.engine.runner import OpenEvents
 from kafka_quotas.pipeline.replay.outcomes import BUCKETS, OUTCOMES, LocalOutcomes, ReplayOutcomes, SparkOutcomes
-from kafka_quotas.pipeline.replay.task import ReplayPlan, replay_task
+from kafka_quotas.pipeline.replay.task import ReplayPlan, counted_task, replay_task
+from kafka_quotas.pipeline.replay.unreached import are_unreached
 from kafka_quotas.pipeline.tables.schemas import THROTTLE_SPANS, WHATIF
 
 _ORDER: Final[tuple[SortKey, ...]] = (("proposal", "ascending"), ("model", "descending"), ("entity_id", "ascending"))
@@ -55,6 +56,8 @@ def replay_job(plan: ReplayPlan) -> Job:
             OUTCOMES: task_schema(WHATIF),
             "throttle_spans": task_schema(THROTTLE_SPANS),
         },
+        suffices=partial(are_unreached, plan=plan),
+        counted=partial(counted_task, plan=plan),
     )
 
 

@@ -4,7 +4,7 @@ Contract: a task knows neither engine nor files. All events of clients that may 
 begins at or after the end of the one before.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.buckets.charges import ChargedClient, Charges, ClientNumbers, charges_of, columns_read
+from kafka_quotas.pipeline.buckets.charges import (
+    ChargedClient,
+    Charges,
+    ClientNumbers,
+    amount_of,
+    charges_of,
+    columns_read,
+    whole_amounts,
+)
 from kafka_quotas.pipeline.buckets.entities import bucket_table, columns_table, numbered, task_schema
 from kafka_quotas.pipeline.buckets.proposal import BucketName, BucketRows, Proposal, ProposedQuotas, partition_columns
 from kafka_quotas.pipeline.engine.job import Tables
@@ -89,12 +97,30 @@ def replay_task(slices: Iterable[pa.Table], plan: ReplayPlan) -> Tables:
         The tables `buckets`, `outcomes` (a row for each proposal, model and bucket with events), and `throttle_spans`,
         empty unless the plan asks for it. `bucket` is a place in `buckets`, `proposal` one in the plan's proposals.
     """
-    clients = ClientNumbers()
-    passes = {each: list(_passes(plan, each)) for each in QuotaType if plan.limits(each)}
+    clients, passes = ClientNumbers(), passes_of(plan)
     for events in slices:
         for charges in charges_of(events, clients.of(events), passes.__contains__):
             for each in passes[charges.quota_type]:
                 each.run(charges, clients.clients)
+    return _tables(passes)
+
+
+def counted_task(figures: pa.Table, plan: ReplayPlan) -> Tables:
+    """Return the tables of `replay_task` for clients that no proposal throttles, given their figures."""
+    clients, passes = clients_of_figures(figures), passes_of(plan)
+    for quota_type, of_type in passes.items():
+        for each in of_type:
+            each.count(figures, clients, quota_type.value)
+    return _tables(passes)
+
+
+def clients_of_figures(figures: pa.Table) -> list[ChargedClient]:
+    """Return the clients of a table of figures."""
+    columns = figures.select(list(ChargedClient._fields)).to_pydict().values()
+    return [ChargedClient(*names) for names in zip(*columns, strict=True)]
+
+
+def _tables(passes: Mapping[QuotaType, Sequence["Pass"]]) -> Tables:
     first = 0
     buckets = [bucket_table([], [], QuotaType.PRODUCE)]
     outcomes, spans = [task_schema(WHATIF).empty_table()], [task_schema(THROTTLE_SPANS).empty_table()]
@@ -112,7 +138,12 @@ def replay_task(slices: Iterable[pa.Table], plan: ReplayPlan) -> Tables:
     }
 
 
-def _passes(plan: ReplayPlan, quota_type: QuotaType) -> Iterator["_Pass"]:
+def passes_of(plan: ReplayPlan) -> dict[QuotaType, list["Pass"]]:
+    """Return the passes of each quota type that is limited."""
+    return {each: list(_passes(plan, each)) for each in QuotaType if plan.limits(each)}
+
+
+def _passes(plan: ReplayPlan, quota_type: QuotaType) -> Iterator["Pass"]:
     """Yield one pass for all proposals with equal sharing of buckets.
 
     A sweep is one pass. With throttle spans every proposal has a pass of its own.
@@ -123,10 +154,10 @@ def _passes(plan: ReplayPlan, quota_type: QuotaType) -> Iterator["_Pass"]:
         by_sharing.setdefault((each.sharing, number if plan.throttle_spans else None), []).append(number)
     for numbers in by_sharing.values():
         if quotas[numbers[0]].limits:
-            yield _Pass(plan, quota_type, numbers, [quotas[number] for number in numbers])
+            yield Pass(plan, quota_type, numbers, [quotas[number] for number in numbers])
 
 
-class _Pass:
+class Pass:
     """The limiters of one quota type under proposals with equal sharing."""
 
     def __init__(
@@ -136,6 +167,8 @@ class _Pass:
         self._proposals = proposals
         self._buckets = BucketRows(quotas)
         self._bounded = 0
+        self._totals = np.empty(0, dtype=np.int64)
+        """Whole amounts by row, for a rule that admits all of them: their sum is the same in any order."""
         nothing = np.empty((0, len(quotas)))
         self._limiters = {model: Limiters(plan.rule(quota_type, model), nothing) for model in plan.models}
         collected = self._limiters if plan.throttle_spans else {}
@@ -144,13 +177,36 @@ class _Pass:
     def run(self, charges: Charges, clients: Sequence[ChargedClient]) -> None:
         """Run the charges through the limiters of each model."""
         for rows, placed in self._buckets.placed(charges, clients):
-            if self._bounded != self._buckets.changes:
-                self._bounded = self._buckets.changes
-                bounds = self._buckets.bounds()
-                for limiters in self._limiters.values():
-                    limiters.rebound(bounds)
+            self._rebound()
+            if self._quota_type is QuotaType.REQUEST:
+                np.add.at(self._totals, rows, whole_amounts(placed))
             for each in (self._collectors or self._limiters).values():
                 each.run(rows, placed.times_ms, placed.amounts)
+
+    def rows_and_limits(self, clients: Sequence[ChargedClient]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Return the row of each client, and the lowest limit of each row."""
+        return self._buckets.grow(clients), self._buckets.bounds().min(axis=1)
+
+    def count(self, figures: pa.Table, clients: Sequence[ChargedClient], kind: str) -> None:
+        """Count the charges of clients that are never throttled, given their figures."""
+        events = figures[f"{kind}_events"].to_numpy()
+        used = np.flatnonzero(events)
+        own = {name: figures[f"{kind}_{name}"].to_numpy()[used] for name in ("amount", "first_ms", "last_ms")}
+        rows = self._buckets.grow(clients)[used]
+        self._rebound()
+        np.add.at(self._totals, rows, own["amount"])
+        for limiters in self._limiters.values():
+            limiters.count_unthrottled(rows, events[used], own["amount"], own["first_ms"], own["last_ms"])
+
+    def _rebound(self) -> None:
+        """Take up the limits of new clients."""
+        if self._bounded != self._buckets.changes:
+            self._bounded = self._buckets.changes
+            bounds = self._buckets.bounds()
+            for limiters in self._limiters.values():
+                limiters.rebound(bounds)
+            grown = len(bounds) - self._totals.size
+            self._totals = np.concatenate([self._totals, np.zeros(grown, dtype=np.int64)])
 
     def outcomes(self, names: dict[BucketName, int], first: int) -> Iterator[pa.Table]:
         """Yield one table for each model and proposal.
@@ -174,7 +230,7 @@ class _Pass:
                     [model.value] * used.size,
                     *_figures(limiters, used, place),
                     *(np.minimum(each[:, place], longest_ms[:, place]) for each in percentiles),
-                    _achieved(limiters, used, place),
+                    self._achieved(limiters, used, place),
                 ]
                 yield columns_table(columns, task_schema(WHATIF))
 
@@ -186,6 +242,18 @@ class _Pass:
         for model, collector in self._collectors.items():
             proposal, reason = self._proposals[0], self._quota_type.value
             yield span_table(collector.spans(), buckets, proposal=proposal, model=model.value, reason=reason)
+
+    def _achieved(self, limiters: Limiters, used: NDArray[np.int64], place: int) -> NDArray[np.float64]:
+        """Return the admitted amount per second from the first event to the end of the last delay.
+
+        The time is at least one sample of the window.
+        """
+        counts, amounts = limiters.counts[used, place], limiters.amounts[used, place, tally.AMOUNT]
+        if self._quota_type is QuotaType.REQUEST:
+            amounts = amount_of(self._totals[used], self._quota_type)
+        span_ms = np.maximum(counts[:, tally.END_MS] - counts[:, tally.BEGIN_MS], limiters.rule.window.window_ms)
+        rates: NDArray[np.float64] = amounts / (span_ms / 1000.0)
+        return rates
 
     def _used(self) -> NDArray[np.int64]:
         return np.flatnonzero(next(iter(self._limiters.values())).counts[:, 0, tally.EVENTS])
@@ -207,14 +275,3 @@ def _figures(limiters: Limiters, used: NDArray[np.int64], place: int) -> list[An
         pa.array(counts[:, tally.FIRST_MS], mask=counts[:, tally.THROTTLED] == 0),
         counts[:, tally.LATE_MS],
     ]
-
-
-def _achieved(limiters: Limiters, used: NDArray[np.int64], place: int) -> NDArray[np.float64]:
-    """Return the admitted amount per second from the first event to the end of the last delay.
-
-    The time is at least one sample of the window.
-    """
-    counts, amounts = limiters.counts[used, place], limiters.amounts[used, place, tally.AMOUNT]
-    span_ms = np.maximum(counts[:, tally.END_MS] - counts[:, tally.BEGIN_MS], limiters.rule.window.window_ms)
-    rates: NDArray[np.float64] = amounts / (span_ms / 1000.0)
-    return rates

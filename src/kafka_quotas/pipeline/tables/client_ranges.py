@@ -6,6 +6,7 @@ one range. Memory does not grow with the table: a range of more events than a sl
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -56,6 +57,16 @@ class EventTable:
         self.first_ms: int | None = pc.min(clients["first_ms"]).as_py()
         self.last_ms: int | None = pc.max(clients["last_ms"]).as_py()
         self._dataset: ds.Dataset | None = None
+        self.chosen: NDArray[np.int64] | None = None
+        """Numbers of the clients whose events count, ascending, None for all."""
+
+    def of(self, clients: NDArray[np.int64]) -> "EventTable":
+        """Return the events of some clients alone, given by number and ascending."""
+        found = copy(self)
+        is_own = np.isin(self._clients, clients)
+        found._clients, found._events = self._clients[is_own], self._events[is_own]  # noqa: SLF001 - its own class
+        found.chosen = clients
+        return found
 
     def recorded_s(self) -> int:
         """Return the seconds from the first event to the last, less the gaps without any event.
@@ -114,6 +125,9 @@ class EventTable:
             return
         stored = stored_columns(columns)
         own = (ds.field("client") >= clients.first) & (ds.field("client") <= clients.last)
+        if self.chosen is not None:
+            begin, end = np.searchsorted(self.chosen, [clients.first, clients.last + 1])
+            own &= ds.field("client").isin(pa.array(self.chosen[begin:end]))
         begin_ms, end_ms = self.first_ms // _SECOND_MS * _SECOND_MS, self.last_ms + 1
         with lake_errors(f"reading {self.snapshot.lake.place(EVENTS)}"):
             is_one = clients.events <= 2 * slice_events

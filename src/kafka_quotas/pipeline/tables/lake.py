@@ -174,7 +174,8 @@ class Lake:
         if number is not None and (opened.transaction_version(TRANSACTIONS) or 0) >= number:
             raise ConflictError(f"change {number} is there already")
         with lake_errors(f"writing {self.place(table)}"):
-            write_deltalake(opened, rows, mode="append", commit_properties=_properties(number))
+            # tables of earlier versions get the columns that are new
+            write_deltalake(opened, rows, mode="append", schema_mode="merge", commit_properties=_properties(number))
         return opened.version()
 
     def delete(self, table: TableSchema, predicate: str) -> int:

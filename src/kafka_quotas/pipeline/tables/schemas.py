@@ -114,6 +114,20 @@ CLIENT_THROTTLE = TableSchema(
     ),
 )
 
+CHARGED_TYPES = ("produce", "fetch", "request", "controller_mutation")
+"""Quota types whose charges are counted for each client. Their unit is bytes, bytes, ns of thread time, partitions."""
+
+
+def _charges_of(kind: str) -> tuple[TableColumn, ...]:
+    return (
+        _long(f"{kind}_events", f"charges of {kind}; null where an earlier version did not count them", nullable=True),
+        _long(f"{kind}_amount", "what these took", nullable=True),
+        _long(f"{kind}_peak", "most that these took in one second", nullable=True),
+        _long(f"{kind}_first_ms", "the first of them; null for none", unit="ms since 1970 UTC", nullable=True),
+        _long(f"{kind}_last_ms", "the last of them; null for none", unit="ms since 1970 UTC", nullable=True),
+    )
+
+
 CLIENTS = TableSchema(
     name="clients",
     doc="One row is one client at one broker in one ingest. Clients that share a user have neighbouring numbers.",
@@ -128,6 +142,7 @@ CLIENTS = TableSchema(
         _long("last_ms", "the last of them", unit="ms since 1970 UTC"),
         _long("peak_bytes", "most bytes in one second, produced and fetched together", unit="bytes/s"),
         _INGEST,
+        *(column for kind in CHARGED_TYPES for column in _charges_of(kind)),
     ),
 )
 

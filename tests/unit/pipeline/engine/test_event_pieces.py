@@ -31,7 +31,8 @@ def slices(events: EventTable, job: Job, *, way: str) -> tuple[list[list[pa.Tabl
     """The slices of each part, and the pieces in the order in which Spark brings them: by part and window, else any."""
     ranges = events.ranges(shift=job.shift, workers=1)
     files = events.snapshot.files(EVENTS) if way == "whole files" else None
-    parts, needed = pieces.Parts.of(ranges, events.time_spread(), files), events.snapshot.needed(EVENTS)
+    parts = pieces.Parts.of(ranges, events.time_spread(), files, chosen=events.chosen)
+    needed = events.snapshot.needed(EVENTS)
     columns, ingests = stored_columns(job.columns), events.snapshot.ingests
     found = [piece for each in contents(events, CLIENTS) for piece in pieces.name_pieces(each, parts, ingests=ingests)]
     if way == "rows":
@@ -66,6 +67,37 @@ def test_tasks_over_pieces_find_what_the_local_engine_finds(
         assert tables.entities.to_pylist() == expected.entities.to_pylist()
         assert tables.whatif.to_pylist() == expected.whatif.to_pylist()
     assert sum(expected.whatif["throttled_n"].to_pylist()) > 100
+
+
+@pytest.mark.parametrize("way", ["whole files", "cut files", "rows"])
+def test_only_files_and_events_of_chosen_clients_come_to_the_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    everything = open_table(events_folder(tmp_path / "data", random_events(2_000, seed=5), ingests=3))
+    monkeypatch.setattr("kafka_quotas.pipeline.tables.client_ranges._FEWEST_EVENTS", 300)  # several parts
+    job = replay_job(PLAN)
+    clients = np.unique(everything.snapshot.read(CLIENTS)["client"].to_numpy())
+    chosen = clients[::5]
+    parts, _ = slices(everything.of(chosen), job, way=way)
+    found = pa.concat_tables([each for own in parts for each in own])
+    here = pa.concat_tables(
+        [
+            each
+            for own in everything.of(chosen).ranges(shift=job.shift, workers=1)
+            for each in everything.of(chosen).slices(own, columns=job.columns)
+        ]
+    )
+    assert sorted(found["client"].to_pylist()) == sorted(here["client"].to_pylist())
+    assert set(here["client"].to_pylist()) == set(chosen.tolist())
+    assert here.num_rows == everything.of(chosen).count < everything.count
+    if way == "whole files":
+        lowest = pieces.Parts.of(
+            everything.ranges(shift=0, workers=1),
+            everything.time_spread(),
+            everything.snapshot.files(EVENTS),
+            chosen=clients[:0] - 1,
+        )
+        assert not any(lowest.files.values())
 
 
 @pytest.mark.parametrize("way", ["whole files", "cut files"])

@@ -28,6 +28,15 @@ def test_real_logs_of_two_brokers_by_the_pattern_of_the_examples(tmp_path: Path)
     assert {row["dt"] for row in rows} == {date(2026, 11, 21)}
 
 
+CHARGED = {
+    "produce": lambda row: row["bytes"] if row["quota_type"] == "produce" else None,
+    "fetch": lambda row: row["bytes"] if row["quota_type"] == "fetch" else None,
+    "request": lambda row: None if row["thread_ms"] is None else round(row["thread_ms"] * 1_000_000),
+    "controller_mutation": lambda row: row["mutations"] if row["quota_type"] == "controller_mutation" else None,
+}
+"""What each row is charged to a quota, None for nothing; thread time in ns."""
+
+
 def test_files_of_events_are_sorted_by_client_and_time_and_clients_are_counted(tmp_path: Path) -> None:
     ingest(tmp_path / "data", "--source", "examples/request-log/{broker_id}/*.log.gz")
     snapshot = FolderSnapshot.of(Lake(url=str(tmp_path / "data")))
@@ -49,6 +58,21 @@ def test_files_of_events_are_sorted_by_client_and_time_and_clients_are_counted(t
         for row in own:
             by_second[row["ts_ms"] // 1000] += row["bytes"]
         assert each["peak_bytes"] == max(by_second.values())
+        for kind, amount_of in CHARGED.items():
+            charged = [row for row in own if not row["is_exempt"] and amount_of(row) is not None]
+            in_second = Counter()
+            for row in charged:
+                in_second[row["ts_ms"] // 1000] += amount_of(row)
+            times = [row["ts_ms"] for row in charged]
+            rounded_up = len(charged) if kind == "request" else 0  # each fraction of a ns is one
+            assert 0 <= each[f"{kind}_peak"] - max(in_second.values(), default=0) <= rounded_up
+            assert [each[f"{kind}_{name}"] for name in ("events", "amount", "first_ms", "last_ms")] == [
+                len(charged),
+                sum(map(amount_of, charged)),
+                min(times, default=None),
+                max(times, default=None),
+            ]
+    assert {kind for kind in CHARGED for each in clients if each[f"{kind}_events"]} > {"fetch", "request"}
 
 
 def test_the_same_again_changes_nothing_and_new_lines_and_files_are_added(tmp_path: Path) -> None:
