@@ -49,7 +49,7 @@ def are_unreached(figures: pa.Table, plan: ReplayPlan) -> NDArray[np.bool_]:
 
 
 def highest_of_peak(window: QuotaWindow) -> float:
-    """Return how many times the most in one second a rate may measure at most, infinity for a single sample."""
+    """Return how many times the most in one second a rate stays below, infinity for a single sample."""
     least_s = (window.samples - 1) * window.window_s
     return (least_s + 2) / least_s if least_s else math.inf
 
@@ -67,7 +67,7 @@ def _highest_rates(figures: pa.Table, quota_type: QuotaType, plan: ReplayPlan) -
 
 
 def _with_sharers(is_needed: NDArray[np.bool_], buckets: list[NDArray[np.int32]]) -> NDArray[np.bool_]:
-    """Add all clients of buckets that a needed client is charged to, of which there may be one of each quota type."""
+    """Add all clients that share a bucket with a needed one, over all quota types."""
     while True:
         found = is_needed
         for rows in buckets:
