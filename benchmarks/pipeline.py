@@ -53,7 +53,6 @@ Timed = Callable[[Callable[[], int]], None]
 """Runs something that tells how many events, or events by limits, it did, and remembers what that took."""
 FILE_EVENTS = 1 << 20
 BASE_MS = 1_795_262_400_000
-SKEW = float(os.environ.get("SKEW", "1.1"))
 PYTHON_EVENTS = 300_000
 AIMS = {
     "usage": 3e6,
@@ -269,7 +268,7 @@ def session():  # type: ignore[no-untyped-def]
 def make_events(path: Path, count: int, clients: int, giant: float, *, hours: float = 1.0) -> None:
     """Write a folder of produce events as an ingest leaves it, some clients at a time to need little memory."""
     random = np.random.default_rng(1)
-    weights = 1 / np.arange(1, clients + 1) ** SKEW
+    weights = 1 / np.arange(1, clients + 1) ** 1.1
     weights[0] = weights[0] if not giant else giant / (1 - giant) * weights[1:].sum()
     counts = np.rint(count * weights / weights.sum()).astype(np.int64)
     numbers = np.array([client_number(**names_of(client)) for client in range(clients)])
