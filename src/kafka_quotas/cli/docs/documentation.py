@@ -6,7 +6,8 @@ what would change, left-over files included.
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ def commands() -> Iterator[tuple[Command, Any]]:
     return walk_commands(app, PROGRAM)
 
 
-def documents() -> dict[Path, str]:
+@cache  # a second of work, and as constant as the commands
+def documents() -> Mapping[Path, str]:
     """Return the text of every generated file by its path below the root of the repository."""
     run = next(command for command, context in commands() if context.command_path == f"{PROGRAM} daemon run")
     pages = {MAN_FOLDER / f"{page_name(context)}.1": man_page(command, context) for command, context in commands()}
