@@ -32,7 +32,7 @@ from unittest import mock
 import pytest
 from hypothesis import HealthCheck, settings
 from kazoo.client import KazooClient
-from tests.support.brokers.java_process import java
+from tests.support.brokers.java_process import QUICK_START, java
 from tests.support.brokers.maven import KAFKA_3, KAFKA_4, jars
 from tests.support.brokers.servers import Kafka, kafka_3, kafka_4, zookeeper
 
@@ -136,7 +136,7 @@ def _folders_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
     run = tmp_path_factory.getbasetemp()
     shared = run.parent if "PYTEST_XDIST_WORKER" in os.environ else run
     folders["XDG_CACHE_HOME"] = str(shared / "cache")
-    with mock.patch.dict(os.environ, {**folders, "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"}):
+    with mock.patch.dict(os.environ, {**folders, "SPARK_SUBMIT_OPTS": " ".join(QUICK_START)}):
         yield
 
 

@@ -20,7 +20,7 @@ from tests.support.brokers.maven import HADOOP_AWS, MissingServerError, jars
 from tests.support.pipeline.logs import ROOT, SAMPLE_LINES, SAMPLES, log_text, table_rows
 from tests.support.pipeline.packed_environment import packed_environment
 from tests.support.pipeline.s3_gateway import BUCKET, s3_gateway, upload
-from tests.support.pipeline.spark_servers import QUICK_START, SMALL, executor_pids, spark_cluster, spark_connect
+from tests.support.pipeline.spark_servers import QUICK_EXECUTORS, SMALL, executor_pids, spark_cluster, spark_connect
 from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.pipeline.tables.schemas import CLIENT_THROTTLE, EVENTS, METRICS, QUARANTINE
@@ -173,7 +173,7 @@ def test_a_cluster_reads_logs_in_a_bucket_and_writes_its_tables_there(
     master, _ = standalone
     found = jars(HADOOP_AWS)  # on the class path, as on clusters that work with S3: it is not sent to each executor
     engine = (
-        *("--master", master, "--spark-log", str(tmp_path / "spark.log"), *QUICK_START, *SMALL),
+        *("--master", master, "--spark-log", str(tmp_path / "spark.log"), *QUICK_EXECUTORS, *SMALL),
         *("--spark-conf", f"spark.driver.extraClassPath={found}/*"),
         *("--spark-conf", f"spark.executor.extraClassPath={found}/*"),
     )
@@ -215,7 +215,7 @@ def test_a_killed_executor_and_one_without_numba_change_no_row(
         str(tmp_path / "log"),
         "--env-archive",
         str(packed_environment(tmp_path)),
-        *QUICK_START,
+        *QUICK_EXECUTORS,
         *SMALL,
     )
     usage = ("usage", str(recorded.tables / "data"), *_WINDOW, "--quotas", str(recorded.quotas))

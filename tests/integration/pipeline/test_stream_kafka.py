@@ -22,7 +22,7 @@ from tests.support.brokers.java_process import java
 from tests.support.brokers.servers import Kafka, kafka_4
 from tests.support.daemon.process import running_daemon, set_quota
 from tests.support.pipeline.packed_environment import packed_environment
-from tests.support.pipeline.spark_servers import QUICK_START, SMALL, executor_pids, spark_cluster
+from tests.support.pipeline.spark_servers import QUICK_EXECUTORS, SMALL, executor_pids, spark_cluster
 from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.core.model.entity import Entity
@@ -158,7 +158,7 @@ def test_every_event_of_a_topic_counts_once_through_kills_of_executor_broker_and
     cluster = tmp_path / "cluster"
     cluster.mkdir()
     with spark_cluster(cluster, workers=2) as master:
-        engine = ["--master", master, "--env-archive", str(packed_environment(tmp_path)), *QUICK_START]
+        engine = ["--master", master, "--env-archive", str(packed_environment(tmp_path)), *QUICK_EXECUTORS]
         killed_in_the_end(
             [*arguments, *engine, "--interval", "10ms"],
             (lambda: commits(out) >= 1, lambda: os.kill(executor_pids(cluster)[0], signal.SIGKILL)),

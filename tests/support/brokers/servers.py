@@ -36,14 +36,12 @@ from tests.support.brokers.broker_properties import (
 )
 from tests.support.brokers.certificates import make_certificates
 from tests.support.brokers.class_archive import Recording, recording
-from tests.support.brokers.java_process import JavaServer, free_port, run_tool
+from tests.support.brokers.java_process import QUICK_START, JavaServer, free_port, run_tool
 from tests.support.brokers.log import log_options
 from tests.support.brokers.maven import KAFKA_3, KAFKA_4, MissingServerError, exclusive, jars
 from tests.support.brokers.probes import accepts_connections, kafka_brokers, zookeeper_serves
 
 _CHROOT = "/kafka"
-_QUICK_START = ("-XX:TieredStopAtLevel=1",)
-"""For servers that live for minutes under little load: they start with 40 % less work, and lose less later on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,7 +264,7 @@ def _start_zookeeper(work: Path, settings: Mapping[str, str], *, options: Sequen
         "org.apache.zookeeper.server.quorum.QuorumPeerMain",
         [str(configuration)],
         log=work / "zookeeper.log",
-        options=[*log_options(work), "-Dzookeeper.forceSync=no", *_QUICK_START, *options],
+        options=[*log_options(work), "-Dzookeeper.forceSync=no", *QUICK_START, *options],
     )
 
 
@@ -331,7 +329,7 @@ def _start_broker(
 ) -> JavaServer:
     work = configuration.parent
     log = work / f"{configuration.stem}.log"
-    options = [*log_options(work), *archive.options, *(_QUICK_START if quick_start else ())]
+    options = [*log_options(work), *archive.options, *(QUICK_START if quick_start else ())]
     server = JavaServer(name, archive.jars, "kafka.Kafka", [str(configuration)], log=log, options=options)
     stack.callback(server.stop)
     return server

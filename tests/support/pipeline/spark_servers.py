@@ -10,7 +10,7 @@ from pathlib import Path
 from unittest import mock
 
 import pyspark
-from tests.support.brokers.java_process import JavaServer, free_port
+from tests.support.brokers.java_process import QUICK_START, JavaServer, free_port
 
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, spark_properties
 
@@ -26,7 +26,7 @@ DELTA = ("spark.jars.packages", "spark.sql.extensions", "spark.sql.catalog.spark
 _OPTIONS = [
     *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
     "--add-modules=jdk.incubator.vector",
-    "-XX:TieredStopAtLevel=1",  # a quick start: a test's data is small
+    *QUICK_START,
     "-Dio.netty.tryReflectionSetAccessible=true",
 ]
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
@@ -37,7 +37,7 @@ _ENVIRONMENT = {
     "SPARK_SCALA_VERSION": "2.13",
 }
 
-QUICK_START = ("--spark-conf", "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1")
+QUICK_EXECUTORS = ("--spark-conf", f"spark.executor.extraJavaOptions={' '.join(QUICK_START)}")
 """For executors that live for seconds; a Connect server has none, and does not let its settings be changed."""
 SMALL = (
     *("--spark-conf", "spark.sql.shuffle.partitions=2"),
