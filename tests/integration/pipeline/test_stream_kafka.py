@@ -157,7 +157,7 @@ def test_every_event_of_a_topic_counts_once_through_kills_of_executor_broker_and
     arguments = command(f"kafka://{broker.bootstrap}/{unique_name}", *options, *_WINDOW)
     cluster = tmp_path / "cluster"
     cluster.mkdir()
-    with spark_cluster(cluster, workers=2) as master:
+    with spark_cluster(cluster) as master:
         engine = ["--master", master, "--env-archive", str(packed_environment(tmp_path)), *QUICK_EXECUTORS]
         killed_in_the_end(
             [*arguments, *engine, "--interval", "10ms"],
@@ -168,7 +168,7 @@ def test_every_event_of_a_topic_counts_once_through_kills_of_executor_broker_and
     assert commits(out) < _EVENTS / _BATCH  # it was in the middle
     send_late_events(broker.bootstrap, unique_name)
     throttled = produce_through_a_daemon(broker.bootstrap, unique_name, tmp_path)
-    told = run_to_the_end([*arguments, "--master", "local[2]"])
+    told = run_to_the_end([*arguments, "--master", "local[1]"])
     rows = live_rows(out)
     each_user = {f"u{number}": [row for row in rows if row["user"] == f"u{number}"] for number in range(4)}
     for number, own in enumerate(each_user.values()):

@@ -20,7 +20,7 @@ def packed_environment(folder: Path) -> Path:
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     places = {"numpy": np.__file__, "pyarrow": pa.__file__, "orjson": orjson.__file__ or ""}
     found = {each for name, place in places.items() for each in Path(place).parents[1].glob(f"{name}*")}
-    with tarfile.open(archive, "w:gz", compresslevel=1) as file:
+    with tarfile.open(archive, "w:gz", compresslevel=0) as file:
         for part in sorted(environment.iterdir()):  # an entry for the folder itself, "./", Spark refuses
             file.add(part, part.name)
         for package in sorted(found):
