@@ -1,4 +1,4 @@
-"""Usage, replays, a recommendation, a validation and a compaction on a real Spark session against the local engine.
+"""Usage, replays, a recommendation, a compaction and large logs on a real Spark session against the local engine.
 
 Run by `command_series` in a process of its own, for PySpark leaves sockets to the garbage collector, which a test may
 not. It says on standard error how many rows were equal.
@@ -22,6 +22,7 @@ from tests.support.pipeline.events import (
     random_events,
     run_here,
 )
+from tests.support.pipeline.large_logs import require_equal_large_logs
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
@@ -110,6 +111,7 @@ def compare(folder: Path) -> None:
         require_equal_outcomes(session, folder)
         require_equal_advice(session, folder)
         require_equal_compaction(session, folder)
+        require_equal_large_logs(session, folder / "large logs")
     sys.stderr.write(f"{len(cells[0])} cells and {throttled} throttles are equal\n")
 
 

@@ -14,7 +14,7 @@ from kafka_quotas.pipeline.engine.progress import JobProgress, Watch
 from kafka_quotas.pipeline.engine.runner import EventsWatcher
 from kafka_quotas.pipeline.engine.spark_session import spark_errors, spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
-from kafka_quotas.pipeline.formats.task import TaskCounts
+from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
 from kafka_quotas.pipeline.ingest.inspection import inspect_files
 from kafka_quotas.pipeline.ingest.known_files import KnownFiles, ReadFile, known_files
 from kafka_quotas.pipeline.ingest.plan import IngestPlan, IngestSettings, plan_ingest
@@ -135,10 +135,11 @@ def _ingest(
         is_remote=bool(plan.remote) or not lake.is_local,
     )
     watcher.chosen(choice)
-    if any(task.is_compiled for task in plan.tasks) and find_spec("numba") is None:
+    tasks = plan.tasks(is_spark=choice.engine is Engine.SPARK)
+    if any(task.is_compiled for task in tasks) and find_spec("numba") is None:
         watcher.chosen(replace(choice, reason=_WITHOUT_NUMBA))
     started_s, ingest = time.monotonic(), ingest_id(at_ms, secrets.randbits(20))
-    counts = _run(plan, choice, request, lake=lake, ingest=ingest, watch=watcher.progress)
+    counts = _run(plan, tasks, choice, request, lake=lake, ingest=ingest, watch=watcher.progress)
     if not any(each.lines for each in counts):
         return _result(request, plan, number=None, choice=choice, counts=counts)
     totals = _totals(counts)
@@ -149,7 +150,7 @@ def _ingest(
         ingest=ingest,
         operation="replace" if plan.replaced else "ingest",
         at_ms=at_ms,
-        files=_read_files(plan, counts),
+        files=_read_files(plan, tasks, counts),
         events=totals.events,
     )
     committed = change.commit_unless_read(snapshot)
@@ -170,11 +171,18 @@ def _find(request: IngestRequest) -> list[FoundFile]:
 
 
 def _run(
-    plan: IngestPlan, choice: EngineChoice, request: IngestRequest, *, lake: Lake, ingest: int, watch: Watch
+    plan: IngestPlan,
+    tasks: Sequence[IngestTask],
+    choice: EngineChoice,
+    request: IngestRequest,
+    *,
+    lake: Lake,
+    ingest: int,
+    watch: Watch,
 ) -> list[TaskCounts]:
     """Run all tasks into the tables and return their counts."""
     if choice.engine is Engine.SPARK:
-        return _run_on_spark(plan, request, lake, ingest, watch)
+        return _run_on_spark(plan, tasks, request, lake=lake, ingest=ingest, watch=watch)
     from kafka_quotas.pipeline.ingest.local_engine import ingest_locally  # noqa: PLC0415 - loads Arrow
 
     done: list[TaskCounts] = []
@@ -182,14 +190,16 @@ def _run(
     def report(counts: TaskCounts) -> None:
         done.append(counts)
         rows = sum(each.lines for each in done)
-        stage = "read" if len(done) < len(plan.tasks) else "sort and write"
-        watch(JobProgress(stage=stage, done=len(done), total=len(plan.tasks), rows=rows))
+        stage = "read" if len(done) < len(tasks) else "sort and write"
+        watch(JobProgress(stage=stage, done=len(done), total=len(tasks), rows=rows))
 
-    watch(JobProgress(stage="read", done=0, total=len(plan.tasks)))
-    return ingest_locally(plan.tasks, size=plan.size, lake=lake, ingest=ingest, done=report)
+    watch(JobProgress(stage="read", done=0, total=len(tasks)))
+    return ingest_locally(tasks, size=plan.size, lake=lake, ingest=ingest, done=report)
 
 
-def _run_on_spark(plan: IngestPlan, request: IngestRequest, lake: Lake, ingest: int, watch: Watch) -> list[TaskCounts]:
+def _run_on_spark(
+    plan: IngestPlan, tasks: Sequence[IngestTask], request: IngestRequest, *, lake: Lake, ingest: int, watch: Watch
+) -> list[TaskCounts]:
     require_libraries("pyspark")
     from kafka_quotas.pipeline.ingest.spark_engine import ingest_on_spark  # noqa: PLC0415 - loads PySpark
 
@@ -198,13 +208,13 @@ def _run_on_spark(plan: IngestPlan, request: IngestRequest, lake: Lake, ingest: 
         spark_session(request.spark.for_place(lake.url, *plan.remote)) as session,
         spark_errors(f"ingesting into {request.out}", log_file=request.spark.log_file),
     ):
-        return ingest_on_spark(session, plan.tasks, lake=lake, ingest=ingest, watch=watch)
+        return ingest_on_spark(session, tasks, lake=lake, ingest=ingest, watch=watch)
 
 
-def _read_files(plan: IngestPlan, counts: Sequence[TaskCounts]) -> list[ReadFile]:
+def _read_files(plan: IngestPlan, tasks: Sequence[IngestTask], counts: Sequence[TaskCounts]) -> list[ReadFile]:
     """Return the files of the plan with how far each was read."""
     read_to = dict.fromkeys(range(len(plan.files)), 0)
-    for task, each in zip(plan.tasks, counts, strict=True):
+    for task, each in zip(tasks, counts, strict=True):
         read_to[task.file_number] = max(read_to[task.file_number], each.read_to)
     return [replace(file.described, read_to=read_to[file.task.file_number]) for file in plan.files]
 

@@ -15,6 +15,7 @@ from kafka_quotas.pipeline.formats.source_file import BUFFER_BYTES, SourceFile, 
 
 LONGEST_LINE: Final = 16 * 1024 * 1024
 """Longest line in bytes: a metadata response of a large cluster takes some megabytes."""
+TOO_LONG: Final = f"longer than {LONGEST_LINE} bytes"
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 LARGE_BLOCK: Final = 8 * 1024 * 1024
 """Bytes read at a time where a call costs more than a line."""
@@ -72,6 +73,13 @@ def read_beginning(path: SourceFile, length: int) -> Beginning:
     return Beginning(head, size, unpacked, is_packed)
 
 
+def is_open_ended(path: SourceFile) -> bool:
+    """Check whether the last line of an uncompressed file lacks its end, as while it is being written."""
+    with open_file(path) as file:
+        file.seek(-1, io.SEEK_END)
+        return file.read(1) != b"\n"
+
+
 def read_head(path: SourceFile, length: int) -> bytes:
     """Read the first bytes of the uncompressed file.
 
@@ -94,7 +102,7 @@ def read_blocks(
             offset = _seek_line(file, start)
             for block in _blocks(file, offset, block_bytes):
                 offset = block.end
-                kept = block if end is None or offset <= end else _before(block, end)
+                kept = block if end is None or offset <= end else block_before(block, end)
                 if kept.content:
                     yield kept
                 if end is not None and offset >= end:
@@ -158,7 +166,7 @@ def _blocks(file: _File, offset: int, block_bytes: int) -> Iterator[Block]:
             buffer[:filled] = buffer[end : end + filled]
         elif filled > LONGEST_LINE:
             length = filled + _skip_line(file)
-            yield Block(offset, bytes(buffer[:filled]), offset + length, fault=f"longer than {LONGEST_LINE} bytes")
+            yield Block(offset, bytes(buffer[:filled]), offset + length, fault=TOO_LONG)
             offset, filled = offset + length, 0
         elif filled == len(buffer):
             buffer = buffer + bytearray(len(buffer))
@@ -190,7 +198,7 @@ def _skip_line(file: _File) -> int:
     return size
 
 
-def _before(block: Block, end: int) -> Block:
+def block_before(block: Block, end: int) -> Block:
     """Return the part of a block whose lines begin before `end`."""
     first = end - 1 - block.offset
     if first < 0:

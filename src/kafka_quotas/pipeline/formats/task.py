@@ -42,6 +42,20 @@ class IngestTask:
     """Offset from which on lines begin."""
     end: int | None = None
     """Offset before which lines begin, None for the end of the file."""
+    large: "LargeLog | None" = None
+    """What Spark has to know to read a large log at a URL line by line, None for every other file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LargeLog:
+    """A log at a URL that is too large for the memory of one task."""
+
+    unpacked: int
+    """Size of the uncompressed log in bytes, of gzip modulo 2^32."""
+    is_packed: bool
+    """Whether the log is gzip, which is read from its beginning."""
+    is_in_order: bool
+    """Whether one task reads all lines in their order, since a line depends on those before it."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,6 +7,7 @@ Invariant: a timestamp without an offset is local time of the given zone.
 
 import re
 from datetime import datetime, timedelta, tzinfo
+from itertools import pairwise
 from typing import Final
 
 from kafka_quotas.pipeline.formats.rows import BadLineError
@@ -15,7 +16,8 @@ _TIMESTAMP: Final = re.compile(
     rb"\[?(?P<minute>\d{4}-\d\d-\d\d[ T]\d\d:\d\d):(?P<second>[0-5]\d)(?:[,.](?P<fraction>\d{1,9}))?"
     rb"(?P<offset>Z|[+-]\d\d:?\d\d)?"
 )
-_REMEMBERED_MINUTES: Final = 4 * 24 * 60
+_MINUTES_PER_DAY: Final = 24 * 60
+_REMEMBERED_MINUTES: Final = 4 * _MINUTES_PER_DAY
 _MINUTE_MS: Final = 60_000
 _NEAR_MS: Final = 2 * 60 * _MINUTE_MS
 _JITTER_MS: Final = 5 * _MINUTE_MS
@@ -126,6 +128,16 @@ def local_minute(line: bytes) -> int | None:
         return _local_minute(match["minute"])
     except BadLineError:
         return None
+
+
+def clocks_go_back(zone: tzinfo, first_minute: int, last_minute: int) -> bool:
+    """Check whether a zone's clocks go back between two times, or on a day beside them.
+
+    The minutes are since 1970, local ones or in UTC: the days beside them make up for the difference.
+    """
+    days = range(first_minute // _MINUTES_PER_DAY - 1, last_minute // _MINUTES_PER_DAY + 3)
+    offsets = [datetime.fromtimestamp(day * 86_400, zone).utcoffset() or timedelta() for day in days]
+    return first_minute > last_minute or any(later < earlier for earlier, later in pairwise(offsets))
 
 
 def has_offset(line: bytes) -> bool | None:

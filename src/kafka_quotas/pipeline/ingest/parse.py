@@ -4,16 +4,15 @@ Invariant: the rows and counts depend on the task and the file alone, and a task
 """
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from importlib.util import find_spec
 from zoneinfo import ZoneInfo
 
 from kafka_quotas.pipeline.formats.detect import InputFormat
 from kafka_quotas.pipeline.formats.document import read_document
 from kafka_quotas.pipeline.formats.event_log import parse_daemon_line
-from kafka_quotas.pipeline.formats.lines import LARGE_BLOCK, Block, count_lines_before, read_blocks
+from kafka_quotas.pipeline.formats.lines import LARGE_BLOCK, Block, block_before, count_lines_before, read_blocks
 from kafka_quotas.pipeline.formats.metric_rows import librdkafka_rows
 from kafka_quotas.pipeline.formats.request_log import LogOrigin, parse_request_line
 from kafka_quotas.pipeline.formats.rows import BadLineError, ClientThrottleRow, EventRow
@@ -46,13 +45,50 @@ def parse_task(task: IngestTask) -> Iterator[ParsedBatch]:
         read_document(task, parsed)
         yield parsed.counted()
         return
-    reader = _ScanReader(task, parsed) if task.is_compiled and has_numba() else _LineReader(task, parsed)
-    for block in read_blocks(task.path, start=task.start, end=task.end, block_bytes=reader.block_bytes):
+    reader = _reader(task, parsed)
+    if task.start > 0 and begins_in_repeated_hour(task, task.start):
+        for block in read_blocks(task.path, end=task.start):
+            reader.follow(block)
+    yield from _read(
+        reader, parsed, read_blocks(task.path, start=task.start, end=task.end, block_bytes=reader.block_bytes)
+    )
+
+
+def parse_lines(task: IngestTask, blocks: Iterable[Block]) -> Iterator[ParsedBatch]:
+    """Yield the rows of lines that were read already, as `parse_task` does.
+
+    The blocks begin with the file or, for rows whose places are corrected later, anywhere in it. Lines before the
+    task's start are read for their times and number alone.
+    """
+    parsed = ParsedBatch(counts=TaskCounts(number=task.number, read_to=task.start))
+    reader = _reader(task, parsed)
+    reader.lines_before = 0
+    yield from _read(reader, parsed, _followed(reader, blocks, task.start))
+
+
+def _reader(task: IngestTask, parsed: ParsedBatch) -> "_LineReader":
+    return _ScanReader(task, parsed) if task.is_compiled and has_numba() else _LineReader(task, parsed)
+
+
+def _read(reader: "_LineReader", parsed: ParsedBatch, blocks: Iterable[Block]) -> Iterator[ParsedBatch]:
+    for block in blocks:
         reader.read(block)
         if parsed.size >= BATCH_ROWS:
             yield parsed.counted()
             parsed.clear()
     yield parsed.counted()
+
+
+def _followed(reader: "_LineReader", blocks: Iterable[Block], start: int) -> Iterator[Block]:
+    """Yield the lines that begin at an offset or after it, and let the reader follow those before."""
+    for block in blocks:
+        if block.offset >= start:
+            yield block
+            continue
+        before = block_before(block, start)
+        reader.follow(before)
+        if before.end < block.end:
+            yield block._replace(offset=before.end, content=block.content[len(before.content) :])
 
 
 def has_numba() -> bool:
@@ -104,8 +140,8 @@ class _LineReader:
             src_file=self._src_file,
         )
         self._take = self._taker()
-        if task.start > 0 and begins_in_repeated_hour(task, task.start):
-            self._follow_earlier_lines()
+        self.lines_before: int | None = None
+        """The number of lines before this task's part, None until the first line that can't be read."""
 
     def read(self, block: Block) -> None:
         """Add the rows of a block's lines to the batch."""
@@ -133,22 +169,21 @@ class _LineReader:
             return False
         return True
 
-    def _follow_earlier_lines(self) -> None:
-        """Let the clock see the lines of earlier ingests, which decide whether the hour is being repeated."""
-        timestamps = TimestampReader(self._clock)
-        for block in read_blocks(self._task.path, end=self._task.start):
-            for line in block.lines:
+    def follow(self, block: Block) -> None:
+        """Let the clock see lines before this task's part, which decide whether an hour is being repeated."""
+        lines = block.lines
+        if self.lines_before is not None:
+            self.lines_before += len(lines)
+        if self._task.input_format is InputFormat.REQUEST_LOG and self._task.zone is not None:
+            timestamps = TimestampReader(self._clock)
+            for line in lines:
                 with suppress(BadLineError):
                     timestamps.read_ms(line)
 
     def _refuse(self, content: bytes, error: BadLineError, number: int) -> None:
-        line_no = self._lines_before + number
-        self._parsed.refuse(content, error, src_file=self._src_file, line_no=line_no)
-
-    @cached_property
-    def _lines_before(self) -> int:
-        """The number of lines before this task's part, counted for the first line that can't be read."""
-        return count_lines_before(self._task.path, self._task.start)
+        if self.lines_before is None:
+            self.lines_before = count_lines_before(self._task.path, self._task.start)
+        self._parsed.refuse(content, error, src_file=self._src_file, line_no=self.lines_before + number)
 
     def _taker(self) -> _Take:
         task, src_file = self._task, self._src_file

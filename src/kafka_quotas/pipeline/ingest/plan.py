@@ -3,6 +3,7 @@
 Invariant: an ingest reads the same bytes of the same log once, whatever the names and compressions of its copies.
 """
 
+import codecs
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, NoReturn
@@ -11,8 +12,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames
 from kafka_quotas.pipeline.formats.detect import InputFormat
+from kafka_quotas.pipeline.formats.lines import is_open_ended
 from kafka_quotas.pipeline.formats.source_file import RemoteFile
-from kafka_quotas.pipeline.formats.task import IngestTask
+from kafka_quotas.pipeline.formats.task import IngestTask, LargeLog
+from kafka_quotas.pipeline.formats.timestamp import clocks_go_back, local_minute
 from kafka_quotas.pipeline.ingest.inspection import InspectedFile, unreadable
 from kafka_quotas.pipeline.ingest.known_files import PARSER_VERSION, KnownFiles, ReadFile
 
@@ -20,6 +23,11 @@ COMPILED_FROM_BYTES: Final = 8 * 1024 * 1024
 """Bytes of request logs from which machine code scans them: less is read sooner than it is loaded."""
 PIECE_BYTES: Final = 32 * 1024 * 1024
 """Size of the pieces of a large uncompressed file, which are read side by side."""
+LARGEST_CONTENT_BYTES: Final = 64 * 1024 * 1024
+"""Largest log at a URL that a task of Spark's has in memory, thrice for a while: 2 GB of heap did not do for 400 MB."""
+_CODECS: Final = (".gz", ".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".passthrough")
+"""Names by which Spark takes a file for a packed one."""
+_MINUTE_MS: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +68,6 @@ class IngestPlan:
     """The files to read and their tasks."""
 
     files: tuple[PlannedFile, ...]
-    tasks: tuple[IngestTask, ...]
     unchanged: int
     """Files that were read before or are found twice."""
     empty: int
@@ -69,6 +76,26 @@ class IngestPlan:
     """Files in folders, or matched by patterns, of no known format."""
     read_otherwise: tuple[str, ...] = ()
     """Unchanged files that were read in another time zone, or by another version of the parser."""
+
+    def tasks(self, *, is_spark: bool = False) -> tuple[IngestTask, ...]:
+        """Return the tasks by number, the largest files first, with large files cut into pieces.
+
+        What is at URLs is left to Spark, which cuts it itself.
+
+        Raises:
+            KafkaQuotasError: A file can't be read.
+        """
+        logs = [each for each in self.files if each.task.input_format is InputFormat.REQUEST_LOG]
+        is_compiled = sum(each.inspected.unpacked - each.task.start for each in logs) >= COMPILED_FROM_BYTES
+        pieces = [
+            piece
+            for file in self.files
+            for piece in ([file.task] if is_spark and isinstance(file.task.path, RemoteFile) else _pieces(file))
+        ]
+        return tuple(
+            replace(task, number=number, is_compiled=is_compiled and task.input_format is InputFormat.REQUEST_LOG)
+            for number, task in enumerate(pieces)
+        )
 
     @property
     def replaced(self) -> frozenset[str]:
@@ -87,7 +114,7 @@ class IngestPlan:
 
 
 def plan_ingest(inspected: Iterable[InspectedFile], *, settings: IngestSettings, known: KnownFiles) -> IngestPlan:
-    """Plan the tasks for these files, the largest first.
+    """Plan the reading of these files, the largest first.
 
     Raises:
         UsageError: The format, broker or time zone of a file is unknown.
@@ -115,16 +142,8 @@ def plan_ingest(inspected: Iterable[InspectedFile], *, settings: IngestSettings,
         planned.add(replace(file.described, read_to=each.unpacked))
     if unknown and not files and not unchanged:
         _refuse_format(unknown[0])
-    logs = (each for each in files if each.task.input_format is InputFormat.REQUEST_LOG)
-    is_compiled = sum(each.inspected.unpacked - each.task.start for each in logs) >= COMPILED_FROM_BYTES
-    pieces = [piece for file in files for piece in _pieces(file)]
-    tasks = tuple(
-        replace(task, number=number, is_compiled=is_compiled and task.input_format is InputFormat.REQUEST_LOG)
-        for number, task in enumerate(pieces)
-    )
     return IngestPlan(
         files=tuple(files),
-        tasks=tasks,
         unchanged=unchanged,
         empty=empty,
         unknown=tuple(sorted(unknown)),
@@ -180,9 +199,32 @@ def _plan_file(
         names=settings.names,
         ts_ms=file.modified_ms if found.time_ms is None else found.time_ms,
         start=0 if before is None else before.read_to,
+        large=_large_log(file, input_format, 0 if before is None else before.read_to, settings.zone),
     )
     replaced = known.paths(described, file.head) if found.is_replacing else set()
     return PlannedFile(inspected=file, described=described, task=task, replaced=frozenset(replaced))
+
+
+def _large_log(file: InspectedFile, input_format: InputFormat, start: int, zone: str | None) -> LargeLog | None:
+    """Return how Spark reads a large log at a URL, None where it takes the content of the whole file."""
+    name = str(file.found.place)
+    is_named_so = name.endswith(".gz") if file.is_packed else not name.endswith(_CODECS)
+    is_large = isinstance(file.found.place, RemoteFile) and file.size > LARGEST_CONTENT_BYTES
+    if not (is_large and input_format.grows and is_named_so) or file.head.startswith(codecs.BOM_UTF8):
+        return None
+    repeats = zone is not None and file.needs_zone and _repeats_hour(file, zone)
+    try:
+        is_in_order = file.is_packed or start > 0 or repeats or is_open_ended(file.found.place)
+    except OSError as error:
+        raise unreadable(file.found.place, error) from error
+    return LargeLog(unpacked=file.unpacked, is_packed=file.is_packed, is_in_order=is_in_order)
+
+
+def _repeats_hour(file: InspectedFile, zone: str) -> bool:
+    """Check whether clocks go back between the first line of a log and its last change."""
+    minutes = map(local_minute, file.head.splitlines())
+    first = next((minute for minute in minutes if minute is not None), None)
+    return first is None or clocks_go_back(ZoneInfo(zone), first, file.modified_ms // _MINUTE_MS)
 
 
 def _is_done(file: InspectedFile, before: ReadFile) -> bool:

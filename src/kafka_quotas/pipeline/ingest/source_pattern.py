@@ -49,6 +49,8 @@ class FoundFile:
 def find_files(pattern: str) -> Iterator[FoundFile]:
     """Yield the visible files that a pattern matches, by path, and all files below a matching folder.
 
+    At URLs, names that begin with `_` are hidden as well, as they are for Spark and Hadoop.
+
     Raises:
         UsageError: The pattern has an unknown place, or matches no file.
     """
@@ -72,6 +74,8 @@ def find_files(pattern: str) -> Iterator[FoundFile]:
 
 def _find_remote(url: str, pattern: str) -> Iterator[FoundFile]:
     compiled = _compile(url)
+    if _is_passed_over(url.rpartition("/")[2]):
+        raise UsageError(f"{pattern} is hidden: Spark and Hadoop read no file of that name", hint="rename the file")
     fixed = _WILD.split(url)[0]
     folder = fixed[: fixed.rindex("/")]
     with lake_errors(f"listing {folder}"):
@@ -81,11 +85,17 @@ def _find_remote(url: str, pattern: str) -> Iterator[FoundFile]:
         parts = file.url.removeprefix(f"{folder}/").split("/")
         places = ("/".join((folder, *parts[:depth])) for depth in range(len(parts), 0, -1))
         match = next((each for each in map(compiled.fullmatch, places) if each is not None), None)
-        if match is not None and not any(part.startswith(".") for part in parts):
+        is_hidden = _is_passed_over(parts[-1]) or any(part.startswith(".") for part in parts)
+        if match is not None and not is_hidden:
             found.append(replace(_found(file, match), is_named=file.url == url))
     if not found:
         raise UsageError(f"no file matches {pattern}", hint=_HINT)
     yield from found
+
+
+def _is_passed_over(name: str) -> bool:
+    """Check whether Spark passes over a file because of its name, without a word."""
+    return (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
 
 
 def find_paths(name: str) -> Iterator[FoundFile]:

@@ -1,8 +1,8 @@
 """An ingest on Spark: a row per task, the parser in Python workers, and a sort by day, client and time.
 
 Contract: transforms are `DataFrame -> DataFrame` with the declared schemas. Spark reads logs at URLs, with its own file
-systems and credentials. Logs at paths are read by the workers, which must see them there. Executors write the tables,
-at any URL that Spark writes.
+systems and credentials: each whole, and large ones by line (`large_logs`). Logs at paths are read by the workers, which
+must see them there. Executors write the tables, at any URL that Spark writes.
 """
 
 import pickle
@@ -19,9 +19,17 @@ from pyspark.sql import functions, types
 from kafka_quotas.pipeline.engine.progress import Watch, row_counter, run_watched
 from kafka_quotas.pipeline.engine.spark import forget_archives, glob_escaped
 from kafka_quotas.pipeline.formats.source_file import RemoteFile, file_size
-from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
+from kafka_quotas.pipeline.formats.task import IngestTask, ParsedBatch, TaskCounts
 from kafka_quotas.pipeline.ingest.ingested_tables import arrow_batches
-from kafka_quotas.pipeline.ingest.parse import no_collection, parse_task
+from kafka_quotas.pipeline.ingest.large_logs import (
+    SPLIT,
+    lines_by_split,
+    lines_of,
+    merged_counts,
+    placed,
+    tasks_by_path,
+)
+from kafka_quotas.pipeline.ingest.parse import no_collection, parse_lines, parse_task
 from kafka_quotas.pipeline.ingest.plan import PIECE_BYTES
 from kafka_quotas.pipeline.tables.lake import PARTITION, Lake, hadoop_url
 from kafka_quotas.pipeline.tables.schemas import CHARGED_TYPES, CLIENTS, EVENTS, INGESTED_TABLES, QUARANTINE
@@ -33,7 +41,7 @@ if TYPE_CHECKING:
 _COUNTS: Final = "counts"
 _COUNT_NAMES: Final = tuple(each.name for each in fields(TaskCounts))
 _ORDER: Final = ("ts_ms", "src_file", "src_offset")
-_TASK_COLUMNS: Final = ("tasks", "content")
+_TASK_COLUMNS: Final = ("task", "content")
 _FEW_PARTITIONS: Final = 64
 _MOST_PARTITIONS: Final = 1 << 15
 """Partitions of tasks, each of which Spark's driver keeps account of."""
@@ -55,15 +63,17 @@ def ingest_on_spark(
     try:
         collected = run_watched(
             session,
-            parsed.where(f"{_COUNTS} is not null").select(f"{_COUNTS}.*").collect,
+            parsed.where(f"{_COUNTS} is not null").select(_COUNTS, SPLIT).collect,
             stage="read",
             watch=watch,
             rows=row_count,
         )
-        counts = sorted((TaskCounts(**row.asDict()) for row in collected), key=lambda each: each.number)
+        counts, splits = merged_counts(tasks, [(TaskCounts(**row[_COUNTS].asDict()), row[SPLIT]) for row in collected])
         for table in INGESTED_TABLES:
             if any(getattr(each, "quarantined" if table is QUARANTINE else table.name) for each in counts):
-                found = parsed.where(f"{table.name} is not null").select(f"{table.name}.*")
+                found = placed(
+                    parsed.where(f"{table.name} is not null").select(SPLIT, f"{table.name}.*"), table, splits
+                )
                 frames = (
                     [(table, found)]
                     if table is not EVENTS
@@ -139,25 +149,34 @@ def parsed_rows(session: "SparkSession", tasks: Sequence[IngestTask], *, ingest:
         with no_collection():
             for batch in batches:
                 for described, content in zip(*batch.columns, strict=True):
-                    for task in pickle.loads(described.as_buffer()):  # noqa: S301 - made by this very program
-                        yield from _wide_batches(_with_content(task, content), ingest, rows)
+                    task = _with_content(pickle.loads(described.as_buffer()), content)  # noqa: S301 - made by this very program
+                    yield from _wide_batches(task.number, parse_task(task), ingest, rows)
 
-    return described_tasks(session, tasks).mapInArrow(parse, wide_schema())
+    def parse_large(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        forget_archives()
+        with no_collection():
+            for task, split, blocks in lines_by_split(batches, known):
+                yield from _wide_batches(task.number, parse_lines(task, blocks), ingest, rows, split)
+
+    frames, large = [], [task for task in tasks if task.large is not None]
+    known = tasks_by_path(large)
+    if small := [task for task in tasks if task.large is None]:
+        frames.append(described_tasks(session, small).mapInArrow(parse, wide_schema()))
+    if large:
+        frames.append(lines_of(session, large).mapInArrow(parse_large, wide_schema()))
+    return reduce(lambda one, other: one.unionByName(other), frames)
 
 
 def described_tasks(session: "SparkSession", tasks: Sequence[IngestTask]) -> "DataFrame":
-    """Return the tasks in rows: pickled in `tasks`, with the bytes of their file in `content`.
+    """Return the tasks in rows: pickled in `task`, with the bytes of their file in `content`.
 
     Spark reads files at URLs itself, each whole. Others are read by the workers: their `content` is null.
     """
     own = [task for task in tasks if isinstance(task.path, Path)]
-    by_url: dict[str, list[IngestTask]] = {}
-    for task in tasks:
-        if isinstance(task.path, RemoteFile):
-            by_url.setdefault(hadoop_url(task.path.url), []).append(task)
+    by_url = {hadoop_url(task.path.url): task for task in tasks if isinstance(task.path, RemoteFile)}
     frames = []
     if own:
-        here = session.createDataFrame(_pickled([task] for task in own)).repartition(partitions(own))
+        here = session.createDataFrame(_pickled(own)).repartition(partitions(own))
         frames.append(here.withColumn("content", functions.lit(None).cast("binary")))
     if by_url:
         known = session.createDataFrame(_pickled(by_url.values()).append_column("path", pa.array(list(by_url))))
@@ -172,8 +191,8 @@ def partitions(tasks: Sequence[IngestTask]) -> int:
     return min(len(tasks), _FEW_PARTITIONS + max(size, 0) // PIECE_BYTES, _MOST_PARTITIONS)
 
 
-def _pickled(groups: Iterable[Sequence[IngestTask]]) -> pa.Table:
-    return pa.table({"tasks": pa.array([pickle.dumps(group) for group in groups], pa.binary())})
+def _pickled(tasks: Iterable[IngestTask]) -> pa.Table:
+    return pa.table({"task": pa.array(map(pickle.dumps, tasks), pa.binary())})
 
 
 def _with_content(task: IngestTask, content: pa.Scalar) -> IngestTask:
@@ -186,25 +205,29 @@ def wide_schema() -> types.StructType:
     """Return the schema of `parsed_rows`."""
     columns = [types.StructField(table.name, table.spark_schema()) for table in INGESTED_TABLES]
     counts = types.StructType([types.StructField(name, types.LongType()) for name in _COUNT_NAMES])
-    return types.StructType([*columns, types.StructField(_COUNTS, counts)])
+    return types.StructType([*columns, types.StructField(_COUNTS, counts), types.StructField(SPLIT, types.LongType())])
 
 
-def _wide_batches(task: IngestTask, ingest: int, rows: Any) -> Iterator[pa.RecordBatch]:
-    """Yield the task's rows, each batch in the column of its table, and the counts last."""
-    counts = TaskCounts(number=task.number)
-    for parsed in parse_task(task):
+def _wide_batches(
+    number: int, batches: Iterable[ParsedBatch], ingest: int, rows: Any, split: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task or a split, each batch in the column of its table, and the counts last."""
+    counts = TaskCounts(number=number)
+    for parsed in batches:
         for table, batch in arrow_batches(parsed, ingest=ingest):
-            yield _widened({table.name: batch.to_struct_array()}, batch.num_rows)
+            yield _widened({table.name: batch.to_struct_array()}, batch.num_rows, split)
         if rows is not None:
             rows.add(parsed.size)
         counts = parsed.counts
-    yield _widened({_COUNTS: pa.array([{name: getattr(counts, name) for name in _COUNT_NAMES}], _counts_type())}, 1)
+    found = pa.array([{name: getattr(counts, name) for name in _COUNT_NAMES}], _counts_type())
+    yield _widened({_COUNTS: found}, 1, split)
 
 
-def _widened(given: dict[str, pa.Array], length: int) -> pa.RecordBatch:
+def _widened(given: dict[str, pa.Array], length: int, split: int | None) -> pa.RecordBatch:
     kinds = {table.name: pa.struct(list(table.arrow_schema())) for table in INGESTED_TABLES} | {_COUNTS: _counts_type()}
     arrays = [given[name] if name in given else pa.nulls(length, kind) for name, kind in kinds.items()]
-    return pa.RecordBatch.from_arrays(arrays, names=list(kinds))
+    splits = pa.repeat(pa.scalar(split, pa.int64()), length)
+    return pa.RecordBatch.from_arrays([*arrays, splits], names=[*kinds, SPLIT])
 
 
 def _counts_type() -> pa.StructType:

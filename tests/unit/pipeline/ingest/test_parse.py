@@ -24,7 +24,7 @@ LOG = "".join(request_line(stamp=f"[2026-10-25 {minute}:00,000]") for minute in 
 
 def tasks_of(log: Path) -> tuple[IngestTask, ...]:
     inspected = inspect_files([FoundFile(path=log)], input_format=None)
-    return plan_ingest(inspected, settings=SETTINGS, known=KnownFiles(())).tasks
+    return plan_ingest(inspected, settings=SETTINGS, known=KnownFiles(())).tasks()
 
 
 def events(*tasks: IngestTask) -> list[EventRow]:

@@ -1,0 +1,203 @@
+"""Large logs at URLs as lines of Spark's text source, which has the splits, file systems and credentials.
+
+A line of a split does not know its offset in the file, nor its number: rows count from the first line of their split
+(`SPLIT`), and the sizes and numbers of lines of all splits before it are added once these are known. Where a line
+depends on the lines before it, or the log is gzip, one task reads the log in its order, and knows the places itself.
+
+Invariants: the bytes of a line are those of the file, valid text or not. No task has more of a log in memory than a
+batch of lines.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from functools import reduce
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions
+
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.pipeline.engine.spark import glob_escaped
+from kafka_quotas.pipeline.formats.lines import LARGE_BLOCK, LONGEST_LINE, TOO_LONG, Block
+from kafka_quotas.pipeline.formats.task import IngestTask, LargeLog, TaskCounts
+from kafka_quotas.pipeline.tables.arrow import compute as pc
+from kafka_quotas.pipeline.tables.lake import hadoop_url
+from kafka_quotas.pipeline.tables.schemas import EVENTS, QUARANTINE
+from kafka_quotas.pipeline.tables.table import TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SPLIT: Final = "split"
+"""Column with the task and the split whose first line a row's places count from, null where they are right."""
+_OFFSET_BITS: Final = 43
+"""Bits of a split's number for its offset: a file has at most 8 TiB."""
+_PLACES: Final = {EVENTS: "src_offset", QUARANTINE: "line_no"}
+"""Columns that say where in a file a row comes from."""
+_SPLITS: Final = pa.schema([(name, pa.int64()) for name in (SPLIT, "src_offset", "line_no")])
+_CHANGED: Final = "{} changed while it was read, or Spark could not read it: ingest it again"
+
+Lines = tuple[tuple[str, int | None], pa.Array]
+"""File and split, and some of its lines without their ends."""
+
+
+def lines_of(session: "SparkSession", tasks: Sequence[IngestTask]) -> "DataFrame":
+    """Return the lines of large logs in rows.
+
+    Returns:
+        `path`, `start` (offset of the split in bytes, null where one task has all lines in order) and `value`.
+    """
+    split: list[str] = []
+    packed: list[str] = []
+    ordered: list[str] = []
+    for task in tasks:
+        if task.large is not None:
+            (packed if task.large.is_packed else ordered if task.large.is_in_order else split).append(_url(task))
+    frames = [_text(session, split)] if split else []
+    if ordered:
+        numbered = _text(session, ordered).withColumn("row", functions.monotonically_increasing_id())
+        frames.append(
+            _in_order(numbered.repartition(len(ordered), "path").sortWithinPartitions("path", "start", "row"))
+        )
+    if packed:
+        frames.append(_in_order(_text(session, packed)))  # Spark never splits these
+    return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+def _text(session: "SparkSession", urls: Sequence[str]) -> "DataFrame":
+    lines = session.read.option("lineSep", "\n").text([glob_escaped(url) for url in urls])
+    path, start = functions.col("_metadata.file_path"), functions.col("_metadata.file_block_start")
+    return lines.select(path.alias("path"), start.alias("start"), "value")
+
+
+def _in_order(lines: "DataFrame") -> "DataFrame":
+    return lines.select("path", functions.lit(None).cast("long").alias("start"), "value")
+
+
+def tasks_by_path(tasks: Sequence[IngestTask]) -> dict[str, IngestTask]:
+    """Return the tasks by the names that Spark has for their files."""
+    return {_url(task): task for task in tasks}
+
+
+def lines_by_split(
+    batches: Iterable[pa.RecordBatch], tasks: Mapping[str, IngestTask]
+) -> Iterator[tuple[IngestTask, int | None, Iterator[Block]]]:
+    """Yield the lines of each split in one worker's rows: the task, the number of the split, and blocks.
+
+    The blocks of one have to be read before the next is asked for.
+
+    Raises:
+        KafkaQuotasError: A log that is read in order has another size than when it was found.
+    """
+    for (path, start), runs in groupby(_runs(batches), itemgetter(0)):
+        task = tasks[unquote(path)]
+        blocks = _blocks(lines for _, lines in runs)
+        if start is None and task.large is not None:
+            blocks = _with_open_line(blocks, task.large, str(task.path))
+        yield task, None if start is None else task.number << _OFFSET_BITS | start, blocks
+
+
+def merged_counts(
+    tasks: Sequence[IngestTask], found: Iterable[tuple[TaskCounts, int | None]]
+) -> tuple[list[TaskCounts], pa.Table]:
+    """Merge the counts of splits into those of each task, and return where each split begins.
+
+    Returns:
+        The counts by number, and a table of each `split` with the bytes (`src_offset`) and lines (`line_no`) before it.
+
+    Raises:
+        KafkaQuotasError: A file was not read, or has another size than when it was found.
+    """
+    by_number: dict[int, list[tuple[TaskCounts, int | None]]] = {task.number: [] for task in tasks}
+    for each in found:
+        by_number[each[0].number].append(each)
+    merged, places = [], []
+    for task in tasks:
+        total = TaskCounts(number=0)
+        for counts, split in sorted(by_number[task.number], key=lambda each: each[1] or 0):
+            if split is not None:
+                places.append({SPLIT: split, "src_offset": total.read_to, "line_no": total.lines})
+            for field in fields(TaskCounts):
+                setattr(total, field.name, getattr(total, field.name) + getattr(counts, field.name))
+        large = task.large
+        is_changed = large is not None and not large.is_in_order and total.read_to != large.unpacked
+        if is_changed or not by_number[task.number]:
+            raise KafkaQuotasError(_CHANGED.format(task.path), hint="nothing was changed")
+        total.number = task.number
+        merged.append(total)
+    return merged, pa.Table.from_pylist(places, _SPLITS)
+
+
+def placed(rows: "DataFrame", table: TableSchema, splits: pa.Table) -> "DataFrame":
+    """Return rows of a table with places in their files, instead of those in their splits."""
+    if not splits.num_rows or table not in _PLACES:
+        return rows
+    column = _PLACES[table]
+    known = rows.sparkSession.createDataFrame(splits.select([SPLIT, column]).rename_columns([SPLIT, "before"]))
+    place = functions.col(column) + functions.coalesce(functions.col("before"), functions.lit(0))
+    return rows.join(functions.broadcast(known), SPLIT, "left").withColumn(
+        column, place.cast(table.spark_schema()[column].dataType)
+    )
+
+
+def _url(task: IngestTask) -> str:
+    return hadoop_url(str(task.path))
+
+
+def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[Lines]:
+    """Yield the lines of each file and split in each batch."""
+    for batch in batches:
+        path, start, value = batch.columns
+        codes = path.dictionary_encode().indices.to_numpy()
+        starts = pc.fill_null(start, -1).to_numpy()
+        is_new = (np.diff(codes) != 0) | (np.diff(starts) != 0)
+        for begin, end in pairwise([0, *(np.flatnonzero(is_new) + 1).tolist(), batch.num_rows]):
+            if end > begin:
+                yield (path[begin].as_py(), start[begin].as_py()), value.slice(begin, end - begin)
+
+
+def _blocks(parts: Iterable[pa.Array]) -> Iterator[Block]:
+    """Yield lines with their line feeds, by their offsets from the first."""
+    offset = 0
+    for lines in parts:
+        sizes = pc.binary_length(lines).to_numpy().astype(np.int64) + 1
+        ends = np.cumsum(sizes)
+        large = np.searchsorted(ends, np.arange(LARGE_BLOCK, ends[-1], LARGE_BLOCK))
+        long = np.flatnonzero(sizes > LONGEST_LINE)
+        borders = np.unique(np.concatenate([[0], large, long, long + 1, [len(lines)]]))
+        for begin, end in pairwise(borders.tolist()):
+            size = int(sizes[begin:end].sum())
+            if size > LONGEST_LINE:
+                beginning = lines[begin].as_buffer().slice(0, LONGEST_LINE)
+                yield Block(offset, bytes(beginning), offset + size, fault=TOO_LONG)
+            else:
+                empty, feed = (pa.scalar(each, lines.type) for each in ("", "\n"))
+                joined = pc.binary_join_element_wise(lines.slice(begin, end - begin), empty, feed)
+                yield Block(offset, memoryview(joined.buffers()[2])[:size], offset + size)
+            offset += size
+
+
+def _with_open_line(blocks: Iterable[Block], large: LargeLog, name: str) -> Iterator[Block]:
+    """Yield the blocks of a whole log, its last line as an open one where it lacks its line feed."""
+    last = None
+    for block in blocks:
+        if last is not None:
+            yield last
+        last = block
+    if last is None:
+        return
+    is_open = (last.end - 1 - large.unpacked) % 2**32 == 0
+    if not (is_open or large.is_packed or last.end == large.unpacked):
+        raise KafkaQuotasError(_CHANGED.format(name), hint="nothing was changed")
+    if not is_open or last.fault is not None:
+        yield last
+        return
+    content = bytes(last.content)
+    begin = content.rfind(b"\n", 0, -1) + 1
+    if begin:
+        yield Block(last.offset, content[:begin], last.offset + begin)
+    yield Block(last.offset + begin, content[begin:-1], last.end - 1, is_open=True)

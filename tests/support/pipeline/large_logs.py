@@ -1,0 +1,102 @@
+"""Large logs on Spark against the local engine: the same rows, wherever the text source splits them.
+
+The bounds are small, so that a log of some kilobytes is large. Logs have what logs should not have: bytes that are no
+text, carriage returns, blank lines, a last line without its end, an hour that is there twice, and a line longer than a
+split.
+"""
+
+import gzip
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from deltalake import DeltaTable
+from tests.support.pipeline.logs import log_text, request_line
+
+from kafka_quotas.pipeline.engine.progress import ignore_progress
+from kafka_quotas.pipeline.formats import lines
+from kafka_quotas.pipeline.formats.source_file import RemoteFile
+from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
+from kafka_quotas.pipeline.ingest import large_logs, plan
+from kafka_quotas.pipeline.ingest.inspection import inspect_files
+from kafka_quotas.pipeline.ingest.known_files import KnownFiles
+from kafka_quotas.pipeline.ingest.local_engine import ingest_locally
+from kafka_quotas.pipeline.ingest.plan import IngestSettings, plan_ingest
+from kafka_quotas.pipeline.ingest.source_pattern import FoundFile
+from kafka_quotas.pipeline.ingest.spark_engine import ingest_on_spark
+from kafka_quotas.pipeline.tables.lake import Lake
+from kafka_quotas.pipeline.tables.schemas import EVENTS, QUARANTINE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SPLIT_BYTES = 10_000
+_LONGEST_LINE = 9_000
+_CHANGED_MS = 1_795_300_000_000
+_ODD = b"\xff\xfe no text\n\r\n\n" + request_line(client_id="r?sum?").replace("?", "\udce9").encode(
+    errors="surrogateescape"
+)
+_TEXT = log_text(20).encode() + _ODD + b"x" * 10_000 + b"\n" + log_text(16, first=20).encode()
+_TWICE = [(hour, minute) for hour in (1, 2, 2, 3) for minute in (0, 20, 40)]
+_LOGS = {
+    "1/a log of 100%25 + more.log": _TEXT,
+    "2/open.log": _TEXT + log_text(1, first=40).encode()[:-40],
+    "3/packed.log.gz": gzip.compress(_TEXT + b"open"),
+    "4/twice.log": "".join(
+        request_line(stamp=f"[2026-10-25 0{hour}:{minute:02}:00,000]", number=number)
+        for number, (hour, minute) in enumerate(_TWICE)
+    ).encode(),
+}
+
+
+def require_equal_large_logs(session: "SparkSession", folder: Path) -> None:
+    """Ingest logs on Spark and here, and compare the rows and the counts of files."""
+    for name, content in _LOGS.items():
+        (folder / "logs" / name).parent.mkdir(parents=True)
+        (folder / "logs" / name).write_bytes(content)
+    bound = ((each, "LONGEST_LINE", _LONGEST_LINE) for each in (lines, large_logs))
+    before = session.conf.get("spark.sql.files.maxPartitionBytes")
+    session.conf.set("spark.sql.files.maxPartitionBytes", _SPLIT_BYTES)
+    with ExitStack() as stack:
+        for module, name, value in (*bound, (plan, "LARGEST_CONTENT_BYTES", 0)):
+            stack.enter_context(mock.patch.object(module, name, value))
+        known = _ingested(None, folder / "here", _tasks(folder / "logs", is_remote=False))
+        found = _ingested(session, folder / "there", _tasks(folder / "logs", is_remote=True))
+    session.conf.set("spark.sql.files.maxPartitionBytes", before or "128m")
+    assert found == known
+
+
+def _tasks(logs: Path, *, is_remote: bool) -> tuple[IngestTask, ...]:
+    """Return the tasks of all logs, by path, or by a URL that Spark reads."""
+    remote = {
+        name: RemoteFile(url=f"file:{logs}/{name}", size=len(content), modified_ms=_CHANGED_MS, content=content)
+        for name, content in _LOGS.items()
+    }
+    files = [FoundFile(path=remote[name] if is_remote else logs / name, broker_id=int(name[0])) for name in _LOGS]
+    settings = IngestSettings(cluster="c", zone="Europe/Berlin")
+    planned = plan_ingest(inspect_files(files, input_format=None), settings=settings, known=KnownFiles(()))
+    tasks = planned.tasks(is_spark=is_remote)
+    in_order = {each.broker_id for each in tasks if each.large is not None and each.large.is_in_order}
+    assert in_order == ({2, 3, 4} if is_remote else set())
+    return tasks
+
+
+def _ingested(
+    session: "SparkSession | None", out: Path, tasks: Sequence[IngestTask]
+) -> tuple[dict[str, list[Any]], dict[int | None, TaskCounts]]:
+    """Return the rows of an ingest on Spark or, without a session, on this machine, and the counts by broker."""
+    lake = Lake(url=str(out))
+    lake.create()
+    if session is None:
+        counts = ingest_locally(tasks, size=0, lake=lake, ingest=1, done=lambda _: None)
+    else:
+        counts = ingest_on_spark(session, tasks, lake=lake, ingest=1, watch=ignore_progress)
+    rows = {}
+    for table in (EVENTS, QUARANTINE):
+        found = DeltaTable(lake.place(table)).to_pyarrow_table().to_pylist()
+        rows[table.name] = sorted(({**row, "src_file": Path(row["src_file"]).name} for row in found), key=repr)
+        assert len(rows[table.name]) > len(_LOGS)
+    return rows, {task.broker_id: replace(each, number=0) for task, each in zip(tasks, counts, strict=True)}

@@ -1,0 +1,161 @@
+"""Large logs by line: whatever their splits are, the rows and places are those of the file."""
+
+import gzip
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.support.pipeline.logs import log_text
+
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.pipeline.formats.rows import EventRow
+from kafka_quotas.pipeline.formats.source_file import RemoteFile
+from kafka_quotas.pipeline.formats.task import IngestTask, LargeLog, ParsedBatch, TaskCounts
+from kafka_quotas.pipeline.ingest import large_logs, plan, source_pattern
+from kafka_quotas.pipeline.ingest.inspection import inspect_files
+from kafka_quotas.pipeline.ingest.known_files import KnownFiles
+from kafka_quotas.pipeline.ingest.large_logs import lines_by_split, merged_counts, tasks_by_path
+from kafka_quotas.pipeline.ingest.parse import parse_lines, parse_task
+from kafka_quotas.pipeline.ingest.plan import IngestSettings, plan_ingest
+from kafka_quotas.pipeline.ingest.source_pattern import FoundFile, find_files, find_paths
+
+TEXT = log_text(9).encode() + b"rubb\xffish\n\r\n\n" + log_text(9, first=9).encode()
+OPEN = TEXT + b"being written"
+Rows = tuple[list[tuple[object, ...]], list[tuple[object, ...]], TaskCounts]
+
+
+def task_of(content: bytes, *, name: str = "1/kafka-request.log", start: int = 0, zone: str = "UTC") -> IngestTask:
+    """The task of a log in a bucket, as Spark gets it."""
+    file = RemoteFile(url=f"s3://logs/{name}", size=len(content), modified_ms=1_795_300_000_000, content=content)
+    settings = IngestSettings(cluster="c", broker_id=1, zone=zone)
+    (planned,) = plan_ingest(
+        inspect_files([FoundFile(path=file)], input_format=None), settings=settings, known=KnownFiles(())
+    ).tasks(is_spark=True)
+    return replace(planned, start=start)
+
+
+@pytest.fixture(autouse=True)
+def _small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "LARGEST_CONTENT_BYTES", 100)
+    monkeypatch.setattr(large_logs, "LARGE_BLOCK", 1_500)
+
+
+def text_source(task: IngestTask, content: bytes, split_bytes: int) -> Iterator[pa.RecordBatch]:
+    """What Spark's text source makes of a file: lines that begin in a split, or where it ends, two rows a batch."""
+    lines = content.split(b"\n")[: -1 if content.endswith(b"\n") else None]
+    offset, rows = 0, []
+    for line in lines:
+        split = max(offset - 1, 0) // split_bytes * split_bytes
+        in_order = task.large is not None and task.large.is_in_order
+        rows.append((f"s3a{str(task.path)[2:]}", None if in_order else split, line))
+        offset += len(line) + 1
+    for first in range(0, len(rows), 2):
+        path, start, value = zip(*rows[first : first + 2], strict=True)
+        text = pa.Array.from_buffers(pa.string(), len(value), pa.array(value, pa.binary()).buffers())
+        yield pa.record_batch([pa.array(path), pa.array(start, pa.int64()), text], ["path", "start", "value"])
+
+
+def rows_of(batches: Iterator[ParsedBatch], *, offset: int = 0, lines: int = 0) -> Rows:
+    """Events and quarantine with their places corrected, and the counts."""
+    events: list[tuple[object, ...]] = []
+    quarantine: list[tuple[object, ...]] = []
+    counts = TaskCounts(number=0)
+    for parsed in batches:
+        scanned = chain.from_iterable(each.to_pylist() for each in parsed.event_batches)
+        found = [*parsed.events, *(EventRow(**row) for row in scanned)]
+        events += [tuple(row._replace(src_offset=row.src_offset + offset)) for row in found]
+        quarantine += [tuple(row._replace(line_no=row.line_no + lines)) for row in parsed.quarantine]
+        counts = parsed.counts
+    return sorted(events, key=lambda row: row[-1]), sorted(quarantine, key=repr), counts  # type: ignore[arg-type, return-value]
+
+
+def read_by_splits(task: IngestTask, content: bytes, split_bytes: int) -> Rows:
+    tasks = tasks_by_path([task])
+    batches = list(text_source(task, content, split_bytes))
+    counts = [(rows_of(parse_lines(each, blocks))[2], split) for each, split, blocks in lines_by_split(batches, tasks)]
+    (total,), splits = merged_counts([task], counts)
+    places = {row["split"]: row for row in splits.to_pylist()}
+    events, quarantine = [], []
+    for each, split, blocks in lines_by_split(batches, tasks):
+        place = places.get(split, {"src_offset": 0, "line_no": 0})
+        found = rows_of(parse_lines(each, blocks), offset=place["src_offset"], lines=place["line_no"])
+        events += found[0]
+        quarantine += found[1]
+    return sorted(events, key=lambda row: row[-1]), sorted(quarantine, key=repr), total  # type: ignore[arg-type, return-value]
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize(
+    ("content", "start", "split_bytes", "in_order"),
+    [
+        *((TEXT, 0, size, False) for size in (7, 100, 701, 702, 1_403, 5_000, 10**6)),
+        (OPEN, 0, 1_000, True),
+        *((each, TEXT.index(b"rubb"), 1_000, True) for each in (TEXT, OPEN)),
+        (OPEN, TEXT.index(b"rubb") + 2, 1_000, True),
+    ],
+)
+def test_rows_and_counts_are_those_of_the_whole_file(
+    content: bytes, start: int, split_bytes: int, in_order: bool, is_compiled: bool
+) -> None:
+    task = replace(task_of(content, start=start), is_compiled=is_compiled)
+    assert task.large is not None
+    task = replace(task, large=replace(task.large, is_in_order=in_order))
+    events, quarantine, counts = rows_of(parse_task(task))
+    assert events
+    assert quarantine
+    assert read_by_splits(task, content, split_bytes) == (events, quarantine, counts)
+
+
+def test_a_line_that_is_too_long_is_refused_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_logs, "LONGEST_LINE", 2_000)
+    content = log_text(3).encode() + b"x" * 2_000 + b"\n" + log_text(3, first=3).encode()
+    task = task_of(content)
+    events, quarantine, counts = read_by_splits(task, content, 4_000)
+    assert [row[-1] for row in events] == [row[-1] for row in rows_of(parse_task(task))[0]]
+    assert [row[1:] for row in quarantine] == [(large_logs.TOO_LONG, "s3://logs/1/kafka-request.log", 4)]
+    assert counts.read_to == len(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "zone", "expected"),
+    [
+        (TEXT, "1/a.log", "UTC", LargeLog(unpacked=len(TEXT), is_packed=False, is_in_order=False)),
+        (OPEN, "1/a.log", "UTC", LargeLog(unpacked=len(OPEN), is_packed=False, is_in_order=True)),
+        (TEXT.replace(b"2026-11-21", b"2026-10-20"), "1/a.log", "Europe/Berlin", True),
+        (TEXT, "1/a.log", "Europe/Berlin", False),
+        (gzip.compress(TEXT), "1/a.log.gz", "UTC", LargeLog(unpacked=len(TEXT), is_packed=True, is_in_order=True)),
+        (gzip.compress(TEXT), "1/a.log", "UTC", None),
+        (TEXT, "1/a.log.gz", "UTC", None),
+        (b"\xef\xbb\xbf" + TEXT, "1/a.log", "UTC", None),
+        (b"producer-metrics:a:{client-id=p} : 1\n" * 9, "1/client.txt", "UTC", None),
+    ],
+)
+def test_a_log_is_split_where_no_line_depends_on_others(
+    content: bytes, name: str, zone: str, expected: LargeLog | bool | None
+) -> None:
+    large = task_of(content, name=name, zone=zone).large
+    assert (large.is_in_order if isinstance(expected, bool) and large is not None else large) == expected
+
+
+def test_a_file_that_changed_or_was_not_read_is_an_error() -> None:
+    task = task_of(TEXT)
+    for found in ([], [(TaskCounts(number=0, read_to=len(TEXT) + 9), 0)]):
+        with pytest.raises(KafkaQuotasError, match=r"s3://logs/1/kafka-request\.log changed while it was read"):
+            merged_counts([task], found)
+    ordered = task_of(OPEN)
+    _, _, blocks = next(lines_by_split(text_source(ordered, OPEN * 2, 10**6), tasks_by_path([ordered])))
+    with pytest.raises(KafkaQuotasError, match="changed while it was read"):
+        list(blocks)
+
+
+def test_names_that_spark_passes_over_are_hidden_at_urls(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("_x.log", "a.log", ".b.log", "c.log._COPYING_", "_d=1.log", "_raw/e.log")
+    files = [RemoteFile(url=f"s3://logs/1/{name}", size=1, modified_ms=0) for name in names]
+    monkeypatch.setattr(source_pattern, "list_files", lambda _: files)
+    for found in (find_files("s3a://logs/{broker_id}/**"), find_paths("s3a://logs/1")):
+        assert [Path(str(each.path)).name for each in found] == ["a.log", "_d=1.log", "e.log"]
+    with pytest.raises(UsageError, match=r"_x\.log is hidden"):
+        list(find_paths("s3a://logs/1/_x.log"))
