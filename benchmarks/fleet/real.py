@@ -2,8 +2,9 @@
 
 Three daemons in front of a cluster of two brokers, 24 connections of librdkafka, kafka-python and Java spread unevenly
 (16, 6 and 2), one quota. The fleet's topic is on a third broker, which is stopped for 20 s in one run; in another one
-the quota is halved. The bytes are those of the daemons' event logs, exact and with the time at which they were charged,
-judged by whole throttle cycles as `load-test` judges. Aim: within 3 %.
+the quota is halved. The same connections at one daemon without a fleet show what Kafka's window itself gives. The bytes
+are those of the daemons' event logs, exact and with the time at which they were charged, judged by whole throttle
+cycles as `load-test` judges. Aim: within 3 %.
 """
 
 import argparse
@@ -33,21 +34,25 @@ from kafka_quotas.loadtest.plan.throttle_cycles import judge
 WINDOW = QuotaWindow(samples=11, window_s=1)
 SPREAD = ((10, 4, 2), (4, 1, 1), (2, 0, 0))
 """Connections of librdkafka, kafka-python and Java at each daemon."""
+ALONE = ((16, 6, 2),)
+"""All of them at one daemon, which is no member of a fleet."""
+Spread = tuple[tuple[int, int, int], ...]
 SETTLING_MS = 22_000
 """Time after a change of the quota that is not judged: two windows, for the first still has what was allowed before."""
+_ONE_DAEMON = "one daemon"
 EntityOf = Entity.of
 
 
 class Fleet:
-    """Three daemons, which can be killed and started again."""
+    """A daemon for each part of the spread, which can be killed and started again."""
 
-    def __init__(self, folder: Path, upstream: Kafka, topic: Kafka, quota: float) -> None:
-        self.folder, self.upstream, self.topic = folder, upstream, topic
+    def __init__(self, folder: Path, upstream: Kafka, topic: Kafka, quota: float, spread: Spread) -> None:
+        self.folder, self.upstream, self.topic, self.spread = folder, upstream, topic, spread
         self.quotas: list[tuple[float, float]] = []
         self.set_quota(quota)
-        self.stacks = [ExitStack() for _ in SPREAD]
-        self.ports = ["0"] * len(SPREAD)
-        self.daemons = [self.start(number) for number in range(len(SPREAD))]
+        self.stacks = [ExitStack() for _ in spread]
+        self.ports = ["0"] * len(spread)
+        self.daemons = [self.start(number) for number in range(len(spread))]
 
     def set_quota(self, quota: float) -> None:
         self.quotas.append((time.time() * 1000, quota))
@@ -56,9 +61,9 @@ class Fleet:
     def start(self, number: int) -> DaemonProcess:
         folder = self.folder / str(number)
         folder.mkdir(exist_ok=True)
+        fleet = ("--fleet", f"kafka://{self.topic.bootstrap}/fleet") if self.spread is SPREAD else ()
         options = (
-            "--listen", f"127.0.0.1:{self.ports[number]}",
-            "--scope", "cluster", "--fleet", f"kafka://{self.topic.bootstrap}/fleet",
+            "--listen", f"127.0.0.1:{self.ports[number]}", "--scope", "cluster", *fleet,
             "--event-log", str(folder / "events"), "--event-log-rotate", "5",
         )  # fmt: skip
         running = self.stacks[number].enter_context(
@@ -102,7 +107,7 @@ def text_of(path: Path) -> str:
 
 def load(stack: ExitStack, fleet: Fleet) -> None:
     """Start all clients."""
-    for daemon, counts in zip(fleet.daemons, SPREAD, strict=True):
+    for daemon, counts in zip(fleet.daemons, fleet.spread, strict=True):
         for work, count in zip((shared_quota.librdkafka, shared_quota.kafka_python), counts[:2], strict=True):
             stack.enter_context(shared_quota.threads(work, daemon.bootstrap, count))
         if counts[2]:
@@ -112,7 +117,7 @@ def load(stack: ExitStack, fleet: Fleet) -> None:
 def run(name: str, seconds: float, quota: float, kafka: tuple[Kafka, Kafka], act: Callable[[Fleet], None]) -> list[str]:
     """Measure one run, and return a line for each of its quotas."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        fleet = Fleet(Path(folder), *kafka, quota)
+        fleet = Fleet(Path(folder), *kafka, quota, ALONE if name == _ONE_DAEMON else SPREAD)
         stack.callback(fleet.close)
         load(stack, fleet)
         time.sleep(15)  # the first burst and its rest
@@ -172,6 +177,7 @@ def main() -> None:
         admin = AdminClient({"bootstrap.servers": upstream.bootstrap})
         admin.create_topics([NewTopic("bench", shared_quota.PARTITIONS, 1)])["bench"].result(60)
         runs: dict[str, Callable[[Fleet], None]] = {
+            _ONE_DAEMON: lambda _: None,
             "steady": lambda _: None,
             "one killed, started": lambda fleet: fleet.kill_and_start(1),
             "topic down for 20 s": topic_down(topic),
