@@ -96,7 +96,7 @@ Words = Annotated[list[str] | None, typer.Argument(metavar="WORD", help="A topic
 
 
 def help_(ctx: typer.Context, words: Words = None) -> None:
-    """Show the help of a command, or explain a topic: stores, environment, exit-codes, files, units, schemas."""
+    """Show the help of a command, or explain stores, environment, exit-codes, files, units or schemas."""
     if not words:
         write(f"{ctx.find_root().get_help()}\n\n{_topics(ctx)}", sys.stdout)
     elif words[0] in TOPICS and len(words) == 1:
