@@ -148,7 +148,7 @@ def build_image(folder: Path) -> Image:
     base = image.buildah("from", "scratch").strip()
     packages = "coreutils,dash,python3,python3-venv"
     system = image.buildah("mount", base).strip()  # at once where it belongs: an archive is packed, unpacked and copied
-    # Unpacked only: to configure a whole Debian takes six times as long, and each copy of it three times the space.
+    # Unpacked only: to configure a whole Debian takes four times the work, and each copy of it three times the space.
     _run("mmdebstrap", "--quiet", "--variant=extract", f"--include={packages}", SUITE, system)
     (Path(system) / "usr/local/bin").mkdir(parents=True)
     image.buildah("commit", "--quiet", "--rm", base, "localhost/base")
