@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Trial
 from kafka_quotas.pipeline.recommend.shares import Want, fair_level
 from kafka_quotas.pipeline.replay.outcomes import LocalOutcomes
-from kafka_quotas.pipeline.tables.schemas import THROTTLE_SPANS, WHATIF
+from kafka_quotas.pipeline.tables.schemas import ENTITIES, THROTTLE_SPANS, WHATIF
 
 WANTS = st.lists(st.builds(Want, limit=st.floats(0.0, 1e9), priority=st.floats(0.1, 10.0)), min_size=1, max_size=12)
 
@@ -48,7 +48,8 @@ def test_the_deciding_trials_need_what_all_trials_need(throttle_ms: list[list[in
         for step, found in enumerate(tried)
     ]
     schema = pa.schema([field.with_nullable(True) for field in WHATIF.arrow_schema()])
-    outcomes = LocalOutcomes(pa.Table.from_pylist(rows, schema=schema), THROTTLE_SPANS.arrow_schema().empty_table())
+    tables = pa.Table.from_pylist(rows, schema=schema), THROTTLE_SPANS.arrow_schema().empty_table()
+    outcomes = LocalOutcomes(ENTITIES.arrow_schema().empty_table(), *tables)
     active_s = pa.table(
         {"entity_id": pa.array(range(len(throttle_ms)), pa.int32()), "active_s": [10] * len(throttle_ms)}
     )

@@ -8,7 +8,7 @@ import fcntl
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,14 +28,18 @@ class Recording:
         return ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+RecordDynamicDumpInfo") if self.jcmd else ()
 
     def keep(self, pid: int) -> None:
-        """Write the archive from the process of the broker, and let others start with it."""
+        """Write the archive from the process of the broker, and let others start with it.
+
+        On a machine too busy to write it in time the next run does so.
+        """
         if self.jcmd is None:
             return
         written = _archive(self.jars).with_suffix(".part")
         command = [self.jcmd, str(pid), "VM.cds", "dynamic_dump", str(written)]
-        subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False)
-        if written.is_file():
-            written.rename(_archive(self.jars))
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False)
+            if written.is_file():
+                written.rename(_archive(self.jars))
 
 
 def archive_options(jars: Path) -> tuple[str, ...]:

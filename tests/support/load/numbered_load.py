@@ -33,7 +33,7 @@ OUTSTANDING = 300
 """Records that may wait for their answer: a producer that is held has always something to send."""
 BATCH_BYTES = 16_384
 _TIMEOUT_MS = int(TIMEOUT_S * 1000)
-_SHORTEST_WAIT_S = 0.002
+_SHORTEST_WAIT_S = 0.01
 
 
 class NumberedLoad(ABC):
@@ -127,7 +127,7 @@ class _PatientSelector(selectors.DefaultSelector):
     """A selector that waits a little where kafka-python asks without end: while a quota holds its connection."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return what is ready, after two milliseconds at least where nothing is."""
+        """Return what is ready, after ten milliseconds at least where nothing is."""
         return super().select(timeout if timeout is None else max(timeout, _SHORTEST_WAIT_S))
 
 

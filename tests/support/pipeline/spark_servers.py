@@ -43,8 +43,9 @@ SMALL = (
     *("--spark-conf", "spark.sql.shuffle.partitions=2"),
     *("--spark-conf", "spark.sql.codegen.wholeStage=false"),
     *("--spark-conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
+    *("--spark-conf", "spark.sql.adaptive.enabled=false"),
 )
-"""For data so small that Java would be busy with compiling each query for most of the time."""
+"""For data so small that Java would be busy with compiling and planning each query for most of the time."""
 
 
 @contextmanager
