@@ -21,6 +21,7 @@ processes, see `POOLS`, so that few servers are started; a fourth has what measu
 elsewhere are for one process, which has all of these files.
 """
 
+import gc
 import os
 import signal
 import uuid
@@ -84,6 +85,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
         number = int(worker["workerid"].removeprefix("gw"))
         config.args = files_from_another(config.rootpath / "tests", number, worker["workercount"])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep the collected tests, which stay to the end, out of every garbage collection of the run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
