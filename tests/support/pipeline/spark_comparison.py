@@ -83,6 +83,7 @@ def compare(folder: Path) -> None:
             "spark.driver.maxResultSize": str(MOST_COLLECTED_BYTES),
             # Joined tables below 10 MB go to all executors by way of the driver, and count as collected there.
             "spark.sql.autoBroadcastJoinThreshold": "-1",
+            "spark.sql.adaptive.enabled": "true",  # Java keeps what `SMALL` has set for the commands before
         },
     )
     with spark_session(settings) as session:
