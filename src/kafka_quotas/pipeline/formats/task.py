@@ -56,6 +56,8 @@ class LargeLog:
     """Whether the log is gzip, which is read from its beginning."""
     is_in_order: bool
     """Whether one task reads all lines in their order, since a line depends on those before it."""
+    is_damaged: bool = False
+    """Whether Spark could not read all of it, so that its lines count up to there."""
 
 
 @dataclass(slots=True, kw_only=True)

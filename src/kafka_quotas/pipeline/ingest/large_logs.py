@@ -3,24 +3,28 @@
 A line of a split does not know its offset in the file, nor its number: rows count from the first line of their split
 (`SPLIT`), and the sizes and numbers of lines of all splits before it are added once these are known. Where a line
 depends on the lines before it, or the log is gzip, one task reads the log in its order, and knows the places itself.
+Each line comes with the description of its task.
 
 Invariants: the bytes of a line are those of the file, valid text or not. No task has more of a log in memory than a
 batch of lines.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+import pickle
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, replace
 from functools import reduce
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions
 
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.formats.metric_names import MetricNames
 from kafka_quotas.pipeline.engine.spark import glob_escaped
 from kafka_quotas.pipeline.formats.lines import LARGE_BLOCK, LONGEST_LINE, TOO_LONG, Block
 from kafka_quotas.pipeline.formats.task import IngestTask, LargeLog, TaskCounts
@@ -39,52 +43,80 @@ _OFFSET_BITS: Final = 43
 _PLACES: Final = {EVENTS: "src_offset", QUARANTINE: "line_no"}
 """Columns that say where in a file a row comes from."""
 _SPLITS: Final = pa.schema([(name, pa.int64()) for name in (SPLIT, "src_offset", "line_no")])
+_ESCAPED: Final = re.compile(r'[\s\x00-\x20\x7f-\x9f"#%<>?\[\\\]^`{|}]')
+"""What Java escapes in the path of a URL: Spark names the file of a line so."""
+_NO_NAMES: Final = MetricNames(rules=())
+"""In the task of a line instead of the names of metrics, which logs don't have and take more bytes than the rest."""
+_FAILED_READ: Final = "FAILED_READ_FILE"
+_DAMAGED: Final = "the packed file is damaged: Spark can't read on"
 _CHANGED: Final = "{} changed while it was read, or Spark could not read it: ingest it again"
 
-Lines = tuple[tuple[str, int | None], pa.Array]
-"""File and split, and some of its lines without their ends."""
+Lines = tuple[tuple[bytes, int | None], pa.Array]
+"""Task and split, and some of its lines without their ends."""
 
 
 def lines_of(session: "SparkSession", tasks: Sequence[IngestTask]) -> "DataFrame":
     """Return the lines of large logs in rows.
 
     Returns:
-        `path`, `start` (offset of the split in bytes, null where one task has all lines in order) and `value`.
+        `task`, `start` (offset of the split in bytes, null where one task has all lines in order) and `value`.
     """
-    split: list[str] = []
-    packed: list[str] = []
-    ordered: list[str] = []
-    for task in tasks:
-        if task.large is not None:
-            (packed if task.large.is_packed else ordered if task.large.is_in_order else split).append(_url(task))
-    frames = [_text(session, split)] if split else []
-    if ordered:
-        numbered = _text(session, ordered).withColumn("row", functions.monotonically_increasing_id())
-        frames.append(
-            _in_order(numbered.repartition(len(ordered), "path").sortWithinPartitions("path", "start", "row"))
-        )
-    if packed:
-        frames.append(_in_order(_text(session, packed)))  # Spark never splits these
-    return reduce(lambda one, other: one.unionByName(other), frames)
+    frames = []
+    if split := [task for task in tasks if task.large is not None and not task.large.is_in_order]:
+        frames.append(_text(session, split))
+    if ordered := [task for task in tasks if task.large is not None and task.large.is_in_order]:
+        frames += [_text_in_order(session, ordered)]
+    known = session.createDataFrame(
+        task_rows([replace(task, names=_NO_NAMES) for task in tasks], [_spark_name(task) for task in tasks])
+    )
+    lines = reduce(lambda one, other: one.unionByName(other), frames)
+    return lines.join(functions.broadcast(known), "path").select("task", "start", "value")
 
 
-def _text(session: "SparkSession", urls: Sequence[str]) -> "DataFrame":
-    lines = session.read.option("lineSep", "\n").text([glob_escaped(url) for url in urls])
+def task_rows(tasks: Iterable[IngestTask], paths: Iterable[str]) -> pa.Table:
+    """Return tasks in rows: pickled in `task`, with the `path` by which Spark knows their file."""
+    return pa.table({"task": pa.array(map(pickle.dumps, tasks), pa.binary()), "path": pa.array(paths, pa.string())})
+
+
+def _text_in_order(session: "SparkSession", tasks: Sequence[IngestTask]) -> "DataFrame":
+    """Return the lines of logs of which one task each has all, in their order."""
+    frames = []
+    if plain := [task for task in tasks if task.large is not None and not task.large.is_packed]:
+        numbered = _text(session, plain).withColumn("row", functions.monotonically_increasing_id())
+        frames.append(numbered.repartition(len(plain), "path").sortWithinPartitions("path", "start", "row"))
+    packed = [task for task in tasks if task not in plain]  # Spark never splits these
+    if damaged := [task for task in packed if task.large is not None and task.large.is_damaged]:
+        frames.append(_text(session, damaged, is_damaged=True))
+    if sound := [task for task in packed if task not in damaged]:
+        frames.append(_text(session, sound))
+    in_order = [each.select("path", functions.lit(None).cast("long").alias("start"), "value") for each in frames]
+    return reduce(lambda one, other: one.unionByName(other), in_order)
+
+
+def _text(session: "SparkSession", tasks: Sequence[IngestTask], *, is_damaged: bool = False) -> "DataFrame":
+    """Return the lines of logs, of damaged ones as far as they can be read."""
+    reader = session.read.option("lineSep", "\n").option("ignoreCorruptFiles", str(is_damaged).lower())
+    lines = reader.text([glob_escaped(_url(task)) for task in tasks])
     path, start = functions.col("_metadata.file_path"), functions.col("_metadata.file_block_start")
     return lines.select(path.alias("path"), start.alias("start"), "value")
 
 
-def _in_order(lines: "DataFrame") -> "DataFrame":
-    return lines.select("path", functions.lit(None).cast("long").alias("start"), "value")
-
-
-def tasks_by_path(tasks: Sequence[IngestTask]) -> dict[str, IngestTask]:
-    """Return the tasks by the names that Spark has for their files."""
-    return {_url(task): task for task in tasks}
+def with_damage(tasks: Sequence[IngestTask], error: str) -> list[IngestTask]:
+    """Return the tasks, with the packed logs marked as damaged that Spark could not read, by its error."""
+    return [
+        replace(task, large=replace(task.large, is_damaged=True))
+        if task.large is not None
+        and task.large.is_packed
+        and not task.large.is_damaged
+        and _FAILED_READ in error
+        and f"{_spark_name(task).partition(':')[2].lstrip('/')}." in error  # it has `file:///` for `file:/`
+        else task
+        for task in tasks
+    ]
 
 
 def lines_by_split(
-    batches: Iterable[pa.RecordBatch], tasks: Mapping[str, IngestTask]
+    batches: Iterable[pa.RecordBatch],
 ) -> Iterator[tuple[IngestTask, int | None, Iterator[Block]]]:
     """Yield the lines of each split in one worker's rows: the task, the number of the split, and blocks.
 
@@ -93,8 +125,8 @@ def lines_by_split(
     Raises:
         KafkaQuotasError: A log that is read in order has another size than when it was found.
     """
-    for (path, start), runs in groupby(_runs(batches), itemgetter(0)):
-        task = tasks[unquote(path)]
+    for (described, start), runs in groupby(_runs(batches), itemgetter(0)):
+        task: IngestTask = pickle.loads(described)  # noqa: S301 - made by this very program
         blocks = _blocks(lines for _, lines in runs)
         if start is None and task.large is not None:
             blocks = _with_open_line(blocks, task.large, str(task.path))
@@ -148,16 +180,21 @@ def _url(task: IngestTask) -> str:
     return hadoop_url(str(task.path))
 
 
+def _spark_name(task: IngestTask) -> str:
+    """Return the name that Spark gives to the file of a line."""
+    return _ESCAPED.sub(lambda found: quote(found[0]), _url(task))
+
+
 def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[Lines]:
-    """Yield the lines of each file and split in each batch."""
+    """Yield the lines of each task and split in each batch."""
     for batch in batches:
-        path, start, value = batch.columns
-        codes = path.dictionary_encode().indices.to_numpy()
+        described, start, value = batch.columns
+        codes = described.dictionary_encode().indices.to_numpy()
         starts = pc.fill_null(start, -1).to_numpy()
         is_new = (np.diff(codes) != 0) | (np.diff(starts) != 0)
         for begin, end in pairwise([0, *(np.flatnonzero(is_new) + 1).tolist(), batch.num_rows]):
             if end > begin:
-                yield (path[begin].as_py(), start[begin].as_py()), value.slice(begin, end - begin)
+                yield (described[begin].as_py(), start[begin].as_py()), value.slice(begin, end - begin)
 
 
 def _blocks(parts: Iterable[pa.Array]) -> Iterator[Block]:
@@ -182,7 +219,10 @@ def _blocks(parts: Iterable[pa.Array]) -> Iterator[Block]:
 
 
 def _with_open_line(blocks: Iterable[Block], large: LargeLog, name: str) -> Iterator[Block]:
-    """Yield the blocks of a whole log, its last line as an open one where it lacks its line feed."""
+    """Yield the blocks of a whole log, its last line as an open one where it lacks its line feed.
+
+    A damaged log ends with a line that has a fault, as `read_blocks` has it.
+    """
     last = None
     for block in blocks:
         if last is not None:
@@ -191,6 +231,10 @@ def _with_open_line(blocks: Iterable[Block], large: LargeLog, name: str) -> Iter
     if last is None:
         return
     is_open = (last.end - 1 - large.unpacked) % 2**32 == 0
+    if large.is_damaged and not is_open and (last.end - large.unpacked) % 2**32:
+        yield last
+        yield Block(last.end, b"", last.end, fault=_DAMAGED)
+        return
     if not (is_open or large.is_packed or last.end == large.unpacked):
         raise KafkaQuotasError(_CHANGED.format(name), hint="nothing was changed")
     if not is_open or last.fault is not None:

@@ -27,7 +27,8 @@ from kafka_quotas.pipeline.ingest.large_logs import (
     lines_of,
     merged_counts,
     placed,
-    tasks_by_path,
+    task_rows,
+    with_damage,
 )
 from kafka_quotas.pipeline.ingest.parse import no_collection, parse_lines, parse_task
 from kafka_quotas.pipeline.ingest.plan import PIECE_BYTES
@@ -58,16 +59,16 @@ def ingest_on_spark(
         The counts of each task, by number.
     """
     rows = row_counter(session)
-    parsed = parsed_rows(session, tasks, ingest=ingest, rows=rows).persist(StorageLevel.DISK_ONLY)
     row_count = (lambda: int(rows.value)) if rows is not None else int
+    parsed = parsed_rows(session, tasks, ingest=ingest, rows=rows).persist(StorageLevel.DISK_ONLY)
     try:
-        collected = run_watched(
-            session,
-            parsed.where(f"{_COUNTS} is not null").select(_COUNTS, SPLIT).collect,
-            stage="read",
-            watch=watch,
-            rows=row_count,
-        )
+        count = parsed.where(f"{_COUNTS} is not null").select(_COUNTS, SPLIT).collect
+        try:
+            collected = run_watched(session, count, stage="read", watch=watch, rows=row_count)
+        except Exception as error:  # py4j's, gRPC's and Spark's own, of many classes
+            if (known := with_damage(tasks, str(error))) == list(tasks):
+                raise
+            return ingest_on_spark(session, known, lake=lake, ingest=ingest, watch=watch)
         counts, splits = merged_counts(tasks, [(TaskCounts(**row[_COUNTS].asDict()), row[SPLIT]) for row in collected])
         for table in INGESTED_TABLES:
             if any(getattr(each, "quarantined" if table is QUARANTINE else table.name) for each in counts):
@@ -155,14 +156,13 @@ def parsed_rows(session: "SparkSession", tasks: Sequence[IngestTask], *, ingest:
     def parse_large(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         forget_archives()
         with no_collection():
-            for task, split, blocks in lines_by_split(batches, known):
+            for task, split, blocks in lines_by_split(batches):
                 yield from _wide_batches(task.number, parse_lines(task, blocks), ingest, rows, split)
 
-    frames, large = [], [task for task in tasks if task.large is not None]
-    known = tasks_by_path(large)
+    frames = []
     if small := [task for task in tasks if task.large is None]:
         frames.append(described_tasks(session, small).mapInArrow(parse, wide_schema()))
-    if large:
+    if large := [task for task in tasks if task.large is not None]:
         frames.append(lines_of(session, large).mapInArrow(parse_large, wide_schema()))
     return reduce(lambda one, other: one.unionByName(other), frames)
 
@@ -176,10 +176,10 @@ def described_tasks(session: "SparkSession", tasks: Sequence[IngestTask]) -> "Da
     by_url = {hadoop_url(task.path.url): task for task in tasks if isinstance(task.path, RemoteFile)}
     frames = []
     if own:
-        here = session.createDataFrame(_pickled(own)).repartition(partitions(own))
-        frames.append(here.withColumn("content", functions.lit(None).cast("binary")))
+        here = session.createDataFrame(task_rows(own, [str(task.path) for task in own])).repartition(partitions(own))
+        frames.append(here.select("task", functions.lit(None).cast("binary").alias("content")))
     if by_url:
-        known = session.createDataFrame(_pickled(by_url.values()).append_column("path", pa.array(list(by_url))))
+        known = session.createDataFrame(task_rows(by_url.values(), by_url))
         files = session.read.format("binaryFile").load([glob_escaped(url) for url in by_url])
         frames.append(files.select("path", "content").join(functions.broadcast(known), "path").select(*_TASK_COLUMNS))
     return reduce(lambda one, other: one.unionByName(other), frames)
@@ -189,10 +189,6 @@ def partitions(tasks: Sequence[IngestTask]) -> int:
     """Return the number of partitions for tasks: one per large task, a few for thousands of small files."""
     size = sum((file_size(task.path) if task.end is None else task.end) - task.start for task in tasks)
     return min(len(tasks), _FEW_PARTITIONS + max(size, 0) // PIECE_BYTES, _MOST_PARTITIONS)
-
-
-def _pickled(tasks: Iterable[IngestTask]) -> pa.Table:
-    return pa.table({"task": pa.array(map(pickle.dumps, tasks), pa.binary())})
 
 
 def _with_content(task: IngestTask, content: pa.Scalar) -> IngestTask:

@@ -1,6 +1,7 @@
 """Large logs by line: whatever their splits are, the rows and places are those of the file."""
 
 import gzip
+import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
@@ -17,7 +18,7 @@ from kafka_quotas.pipeline.formats.task import IngestTask, LargeLog, ParsedBatch
 from kafka_quotas.pipeline.ingest import large_logs, plan, source_pattern
 from kafka_quotas.pipeline.ingest.inspection import inspect_files
 from kafka_quotas.pipeline.ingest.known_files import KnownFiles
-from kafka_quotas.pipeline.ingest.large_logs import lines_by_split, merged_counts, tasks_by_path
+from kafka_quotas.pipeline.ingest.large_logs import lines_by_split, merged_counts, with_damage
 from kafka_quotas.pipeline.ingest.parse import parse_lines, parse_task
 from kafka_quotas.pipeline.ingest.plan import IngestSettings, plan_ingest
 from kafka_quotas.pipeline.ingest.source_pattern import FoundFile, find_files, find_paths
@@ -50,12 +51,12 @@ def text_source(task: IngestTask, content: bytes, split_bytes: int) -> Iterator[
     for line in lines:
         split = max(offset - 1, 0) // split_bytes * split_bytes
         in_order = task.large is not None and task.large.is_in_order
-        rows.append((f"s3a{str(task.path)[2:]}", None if in_order else split, line))
+        rows.append((pickle.dumps(task), None if in_order else split, line))
         offset += len(line) + 1
     for first in range(0, len(rows), 2):
-        path, start, value = zip(*rows[first : first + 2], strict=True)
+        described, start, value = zip(*rows[first : first + 2], strict=True)
         text = pa.Array.from_buffers(pa.string(), len(value), pa.array(value, pa.binary()).buffers())
-        yield pa.record_batch([pa.array(path), pa.array(start, pa.int64()), text], ["path", "start", "value"])
+        yield pa.record_batch([pa.array(described), pa.array(start, pa.int64()), text], ["task", "start", "value"])
 
 
 def rows_of(batches: Iterator[ParsedBatch], *, offset: int = 0, lines: int = 0) -> Rows:
@@ -73,13 +74,12 @@ def rows_of(batches: Iterator[ParsedBatch], *, offset: int = 0, lines: int = 0) 
 
 
 def read_by_splits(task: IngestTask, content: bytes, split_bytes: int) -> Rows:
-    tasks = tasks_by_path([task])
     batches = list(text_source(task, content, split_bytes))
-    counts = [(rows_of(parse_lines(each, blocks))[2], split) for each, split, blocks in lines_by_split(batches, tasks)]
+    counts = [(rows_of(parse_lines(each, blocks))[2], split) for each, split, blocks in lines_by_split(batches)]
     (total,), splits = merged_counts([task], counts)
     places = {row["split"]: row for row in splits.to_pylist()}
     events, quarantine = [], []
-    for each, split, blocks in lines_by_split(batches, tasks):
+    for each, split, blocks in lines_by_split(batches):
         place = places.get(split, {"src_offset": 0, "line_no": 0})
         found = rows_of(parse_lines(each, blocks), offset=place["src_offset"], lines=place["line_no"])
         events += found[0]
@@ -146,9 +146,28 @@ def test_a_file_that_changed_or_was_not_read_is_an_error() -> None:
         with pytest.raises(KafkaQuotasError, match=r"s3://logs/1/kafka-request\.log changed while it was read"):
             merged_counts([task], found)
     ordered = task_of(OPEN)
-    _, _, blocks = next(lines_by_split(text_source(ordered, OPEN * 2, 10**6), tasks_by_path([ordered])))
+    _, _, blocks = next(lines_by_split(text_source(ordered, OPEN * 2, 10**6)))
     with pytest.raises(KafkaQuotasError, match="changed while it was read"):
         list(blocks)
+
+
+@pytest.mark.parametrize(("lost", "faults"), [(0, 0), (1, 1), (200, 1)])
+def test_a_damaged_log_counts_up_to_its_damage(lost: int, faults: int) -> None:
+    task = task_of(gzip.compress(TEXT), name="1/a log.gz")
+    (damaged,) = with_damage([task], "[FAILED_READ_FILE.NO_HINT] reading s3a://logs/1/a%20log.gz. SQLSTATE")
+    assert damaged.large is not None
+    assert damaged.large.is_damaged
+    end = TEXT.rindex(b"\n", 0, len(TEXT) - lost) + 1 if lost else len(TEXT)
+    events, quarantine, counts = read_by_splits(damaged, TEXT[:end], 10**6)
+    assert (events, quarantine[faults:]) == rows_of(parse_task(task_of(TEXT[:end], name="1/a log.gz")))[:2]
+    assert [row[1] for row in quarantine[:faults]] == [large_logs._DAMAGED] * faults
+    assert (counts.read_to, counts.quarantined) == (end, len(quarantine))
+
+
+@pytest.mark.parametrize("text", ["no room", "[FAILED_READ_FILE.NO_HINT] reading s3a://logs/1/b.log. SQLSTATE"])
+def test_other_errors_mark_no_log_as_damaged(text: str) -> None:
+    tasks = [task_of(gzip.compress(TEXT), name="1/a.gz"), task_of(TEXT, name="1/b.log")]
+    assert with_damage(tasks, text) == tasks
 
 
 def test_names_that_spark_passes_over_are_hidden_at_urls(monkeypatch: pytest.MonkeyPatch) -> None:
