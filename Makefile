@@ -30,7 +30,7 @@ pipeline-demo: $(VENV)/.pipeline
 	$(BIN)/kafka-quotas pipeline demo --jars .cache/kafka-4.3.1
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest --numprocesses 4 --durations 25
+	$(BIN)/python -m pytest --numprocesses 5 --durations 25
 
 check: $(VENV)/.dev
 	$(MAKE) --no-print-directory --jobs 2 --output-sync mypy pyright style

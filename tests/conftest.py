@@ -15,10 +15,10 @@ A test that asks for one of them is marked `integration` by that. With `--kafka4
 (host:port,...), `--kafka3-zookeeper` and `--zookeeper` servers that run elsewhere are used instead. Without Java the
 tests are skipped; where Java is present, a server that does not come up is a failure.
 
-Tests may run in several processes (`-n 4`). The tests of a file run in one of them, and each process has servers of its
+Tests may run in several processes (`-n 5`). The tests of a file run in one of them, and each process has servers of its
 own, so that no test sees the quotas that another sets meanwhile. Files that name a server of this table share three
-processes, see `POOLS`, so that few servers are started; a fourth has what measures without them. Servers that run
-elsewhere are for one process, which has all of these files.
+processes, see `POOLS`, so that few servers are started; a fourth has what measures without them, and a fifth computes
+meanwhile. Servers that run elsewhere are for one process, which has all of these files.
 """
 
 import gc

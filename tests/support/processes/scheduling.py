@@ -3,11 +3,16 @@
 Most tests wait more than they work, so there are more processes than processors. What measures a rate or a time is
 marked `measuring`: it waits for its clock, hardly works, and would take the work of other tests into what it measures.
 So these tests run beside each other only, all of them first, at one stretch in each process.
+
+They leave half of the processors unused. What only computes in its own process has them meanwhile: one process takes
+such tests first, and steps back for all others as long as somebody measures.
 """
 
 import fcntl
+import os
+import resource
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
@@ -35,6 +40,11 @@ LONGEST = (
     "conformance/pipeline/test_kernels_lines.py",
 )
 """Files below `tests` that take half a minute and more beside those with servers, longest first."""
+COMPUTING = ("unit/", "property/", "conformance/", "chaos/test_soak.py")
+"""Folders and files below `tests` that compute in their own process, and wait for neither a server nor a clock."""
+
+_NICENESS_0 = 20
+"""What `RLIMIT_NICE` calls niceness 0 (getrlimit(2))."""
 
 
 class FilesTogether(LoadScopeScheduling):
@@ -47,6 +57,7 @@ class FilesTogether(LoadScopeScheduling):
     def __init__(self, config: pytest.Config, log: Any, *, groups: Sequence[Collection[str]]) -> None:
         config.option.loadscopereorder = False  # by number of tests, which says little about how long they take
         super().__init__(config, log)
+        self._groups = len(groups)
         self._scope_of = cache(lambda file: group_of(config.rootpath / file, groups) or file)
 
     def _split_scope(self, nodeid: str) -> str:
@@ -54,7 +65,10 @@ class FilesTogether(LoadScopeScheduling):
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         assigned = self.assigned_work.get(node, {})
-        if any(_is_long(file) and False in is_done.values() for file, is_done in assigned.items()):
+        computing = next(filter(_is_computing, self.workqueue), None)
+        if computing and len(self.nodes) > self._groups and node is self.nodes[-1]:
+            self.workqueue.move_to_end(computing, last=False)
+        elif any(_is_long(file) and False in is_done.values() for file, is_done in assigned.items()):
             # It waits behind a long file, where another process could have begun with it: so let it be a short one.
             self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
         super()._assign_work_unit(node)
@@ -62,6 +76,10 @@ class FilesTogether(LoadScopeScheduling):
 
 def _is_long(file: str) -> bool:
     return file.endswith(LONGEST)
+
+
+def _is_computing(file: str) -> bool:
+    return file.rpartition("tests/")[2].startswith(COMPUTING)
 
 
 def group_of(file: Path, groups: Sequence[Collection[str]]) -> str:
@@ -104,6 +122,7 @@ class Turns:
     """The turns of one process of a run, by files that all of them lock.
 
     Measuring tests share their room, and so do all others, but nobody is in one room while somebody is in the other.
+    Tests that only compute need no room where a process may give up its turn for the processors and get it back.
     """
 
     def __init__(self) -> None:
@@ -116,6 +135,10 @@ class Turns:
         The room stays locked between two measuring tests. A process that waits for the others' tests to end, so that it
         can measure, keeps the door meanwhile, and no other test begins.
         """
+        if self._room is None and _is_computing(item.path.as_posix()) and not is_measuring(item) and _may_step_back():
+            with _behind_others() if not _is_empty(folder / MEASURING, wait=False) else nullcontext():
+                yield
+            return
         if self._room is None:
             self._room = _entered(folder, is_measuring(item))
         try:
@@ -124,6 +147,24 @@ class Turns:
             if not (is_measuring(item) and next_item is not None and is_measuring(next_item)):
                 self._room.close()
                 self._room = None
+
+
+@contextmanager
+def _behind_others() -> Iterator[None]:
+    """Have a processor only while nobody else wants it."""
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
+def _may_step_back() -> bool:
+    """Whether this process may come back from behind others, for which Linux asks root's privilege or a limit."""
+    if not hasattr(os, "SCHED_IDLE"):
+        return False
+    allowed = resource.getrlimit(resource.RLIMIT_NICE)[0]
+    return os.geteuid() == 0 or allowed == resource.RLIM_INFINITY or allowed >= _NICENESS_0
 
 
 def _entered(folder: Path, to_measure: bool) -> IO[str]:

@@ -1,12 +1,14 @@
 """Turns of tests in several processes: those that measure run beside each other only."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
-from tests.support.processes.scheduling import MEASURING, Turns, files_from_another, group_of, in_order
+from tests.support.processes.scheduling import MEASURING, FilesTogether, Turns, files_from_another, group_of, in_order
 
 
 def item(name: str, *, marker: str | None = None) -> Any:
@@ -15,7 +17,7 @@ def item(name: str, *, marker: str | None = None) -> Any:
     )
 
 
-MEASURED, OTHER = item("a", marker=MEASURING), item("b")
+MEASURED, OTHER, COMPUTING = item("a", marker=MEASURING), item("b"), item("tests/unit/c")
 
 
 @pytest.mark.parametrize(("first", "second"), [(MEASURED, OTHER), (OTHER, MEASURED)])
@@ -52,6 +54,29 @@ def test_a_process_measures_at_one_stretch(tmp_path: Path) -> None:
             seen.append("second")
         waiting.result(timeout=60)
     assert seen == ["second", "entered"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may leave the idle class of the scheduler again")
+def test_what_only_computes_steps_back_while_somebody_measures(tmp_path: Path) -> None:
+    with Turns().turn(tmp_path, COMPUTING, None):
+        assert os.sched_getscheduler(0) == os.SCHED_OTHER
+    with Turns().turn(tmp_path, MEASURED, None), Turns().turn(tmp_path, COMPUTING, None):
+        assert os.sched_getscheduler(0) == os.SCHED_IDLE
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+def test_a_process_more_than_groups_takes_what_only_computes(pytestconfig: pytest.Config) -> None:
+    processes = [mock.Mock(shutting_down=False) for _ in range(2)]
+    config: Any = SimpleNamespace(
+        option=SimpleNamespace(loadscopereorder=None), rootpath=pytestconfig.rootpath, getvalue=lambda _: ["2*popen"]
+    )
+    scheduler = FilesTogether(config, None, groups=[{"/docs/test_words"}])
+    tests = ["tests/docs/test_words.py", "tests/chaos/test_kills.py", "tests/property/test_wire_parsers.py"]
+    for process in processes:
+        scheduler.add_node(process)
+        scheduler.add_node_collection(process, [f"{test}::test_{n}" for test in tests for n in range(3)])
+    scheduler.schedule()
+    assert [process.send_runtest_some.call_args.args for process in processes] == [([0, 1, 2],), ([6, 7, 8],)]
 
 
 def test_groups_come_first_and_in_them_what_measures(tmp_path: Path) -> None:
