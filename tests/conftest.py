@@ -26,7 +26,7 @@ import os
 import signal
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any, TypeVar
 from unittest import mock
 
@@ -54,6 +54,8 @@ first two start a `kafka4` in any case.
 SERVER_FIXTURES = frozenset(
     {"kafka3", "kafka4", "mortal_kafka4", "kafka4_cluster", "zookeeper_server", "zookeeper_chroot"}
 )
+SERVERS = ExitStack()
+"""Those that run for the tests of this process, to the end of its pool: even an idle one has its work."""
 _OPTIONS = {
     "--kafka4": "bootstrap servers of a running Kafka 4 broker",
     "--kafka4-cluster": "bootstrap servers of a running Kafka 4 cluster of two brokers or more",
@@ -127,13 +129,23 @@ def _groups(config: pytest.Config) -> Sequence[frozenset[str]]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """Run what measures rates or times beside nothing but what measures as well."""
+    """Run what measures rates or times beside nothing but what measures as well, and end a pool's servers after it."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return (yield)
-    from tests.support.processes.scheduling import TURNS  # noqa: PLC0415 - as above
+    from tests.support.processes.scheduling import TURNS, group_of  # noqa: PLC0415 - as above
 
     with TURNS.turn(item.config.cache.mkdir("turns"), item, nextitem):
-        return (yield)
+        done = yield
+    if nextitem is not None and nextitem.path != item.path:
+        groups = _groups(item.config)
+        if group_of(item.path, groups) != group_of(nextitem.path, groups):
+            SERVERS.close()
+    return done
+
+
+def pytest_sessionfinish() -> None:
+    """End the servers."""
+    SERVERS.close()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -160,55 +172,43 @@ def unique_name() -> str:
 
 
 @pytest.fixture(scope="session")
-def kafka4(pytestconfig: pytest.Config) -> Iterator[Kafka]:
+def kafka4(pytestconfig: pytest.Config) -> Kafka:
     """One Kafka 4 broker under KRaft."""
     address = pytestconfig.getoption("--kafka4")
-    with _external(address, version=KAFKA_4.version) if address else _own(kafka_4(quick_start=True)) as kafka:
-        yield kafka
+    return _external(address, version=KAFKA_4.version) if address else _own(kafka_4(quick_start=True))
 
 
 @pytest.fixture(scope="session")
-def mortal_kafka4() -> Iterator[Kafka]:
+def mortal_kafka4() -> Kafka:
     """One Kafka 4 broker under KRaft whose process a test may lay hands on.
 
     Always one of our own.
     """
-    with _own(kafka_4(quick_start=True)) as kafka:
-        yield kafka
+    return _own(kafka_4(quick_start=True))
 
 
 @pytest.fixture(scope="session")
-def kafka4_cluster(pytestconfig: pytest.Config) -> Iterator[Kafka]:
+def kafka4_cluster(pytestconfig: pytest.Config) -> Kafka:
     """A Kafka 4 cluster of two brokers."""
     address = pytestconfig.getoption("--kafka4-cluster")
-    own = kafka_4(brokers=2, quick_start=True)
-    with _external(address, version=KAFKA_4.version) if address else _own(own) as kafka:
-        yield kafka
+    return _external(address, version=KAFKA_4.version) if address else _own(kafka_4(brokers=2, quick_start=True))
 
 
 @pytest.fixture(scope="session")
-def zookeeper_server(pytestconfig: pytest.Config) -> Iterator[str]:
+def zookeeper_server(pytestconfig: pytest.Config) -> str:
     """The address of a ZooKeeper server."""
-    address = pytestconfig.getoption("--zookeeper")
-    if address:
-        yield address
-        return
-    with _own(zookeeper()) as address:
-        yield address
+    return pytestconfig.getoption("--zookeeper") or _own(zookeeper())
 
 
 @pytest.fixture(scope="session")
-def kafka3(pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Iterator[Kafka]:
+def kafka3(pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Kafka:
     """One Kafka 3.9 broker in ZooKeeper mode."""
     address = pytestconfig.getoption("--kafka3")
     if address:
         url = pytestconfig.getoption("--kafka3-zookeeper") or pytest.fail("--kafka3 needs --kafka3-zookeeper")
-        with _external(address, version=KAFKA_3.version, zookeeper_url=url) as kafka:
-            yield kafka
-        return
+        return _external(address, version=KAFKA_3.version, zookeeper_url=url)
     address = request.getfixturevalue("zookeeper_server")
-    with _own(kafka_3(zookeeper_address=address, quick_start=True)) as kafka:
-        yield kafka
+    return _own(kafka_3(zookeeper_address=address, quick_start=True))
 
 
 @pytest.fixture
@@ -222,21 +222,20 @@ def zookeeper_chroot(zookeeper_server: str, unique_name: str) -> str:
     return f"zk://{zookeeper_server}/{unique_name}"
 
 
-@contextmanager
-def _external(address: str, *, version: str, zookeeper_url: str = "") -> Iterator[Kafka]:
+def _external(address: str, *, version: str, zookeeper_url: str = "") -> Kafka:
     """A cluster that someone else runs.
 
     Kafka's tools for it come from Maven all the same.
     """
     folder = jars(KAFKA_3 if version == KAFKA_3.version else KAFKA_4)
-    yield Kafka(bootstrap=address, version=version, jars=folder, zookeeper_url=zookeeper_url)
+    return Kafka(bootstrap=address, version=version, jars=folder, zookeeper_url=zookeeper_url)
 
 
-def _own(server: AbstractContextManager[T]) -> AbstractContextManager[T]:
-    """The server itself.
+def _own(server: AbstractContextManager[T]) -> T:
+    """A server that runs from now on.
 
     Without Java the test is skipped.
     """
     if java() is None:
         pytest.skip("needs Java to start a real server, and there is no java on the path")
-    return server
+    return SERVERS.enter_context(server)

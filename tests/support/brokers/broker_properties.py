@@ -36,6 +36,10 @@ class BrokerPorts:
         return ",".join(f"{name}://127.0.0.1:{port}" for name, port in places.items())
 
 
+FEW_THREADS = {"num.io.threads": "4", "num.network.threads": "1", "background.threads": "2"}
+"""For a broker that has little to do: threads that nobody uses take work as well, and each listener has its own."""
+
+
 def common_properties(work: Path, data: str, ports: BrokerPorts) -> dict[str, str]:
     """What every broker is given, of either version.
 

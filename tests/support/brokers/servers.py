@@ -27,6 +27,7 @@ from subprocess import CompletedProcess
 
 from kazoo.client import KazooClient
 from tests.support.brokers.broker_properties import (
+    FEW_THREADS,
     SCRAM_MECHANISMS,
     USERS,
     BrokerPorts,
@@ -114,6 +115,7 @@ def kafka_4(
                 **common_properties(work, f"data-{node_id}", nodes[node_id]),
                 **kraft_properties(node_id, controllers, nodes[node_id]),
                 "advertised.listeners": nodes[node_id].listeners.replace("127.0.0.1", advertised_host),
+                **(FEW_THREADS if quick_start else {}),
                 **(properties or {}),
             }
             configuration = write_properties(work / f"broker-{node_id}.properties", settings)
@@ -163,6 +165,7 @@ def kafka_3(
             "broker.id": "1",
             "zookeeper.connect": f"{address}{_CHROOT}",
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            **(FEW_THREADS if quick_start else {}),
             **(properties or {}),
         }
         configuration = write_properties(work / "broker.properties", settings)
