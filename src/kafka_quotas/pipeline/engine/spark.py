@@ -10,6 +10,7 @@ Invariants: events of clients that may share a bucket are in one partition. A pa
 that its size takes no memory.
 """
 
+import gc
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -93,7 +94,7 @@ def run_job(session: "SparkSession", events: EventTable, job: Job) -> "DataFrame
     placed = pieces.repartition(len(ranges), PART).sortWithinPartitions(PART, "window")
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        forget_archives()
+        begin_task()
         arrived = (Piece(*row) for batch in batches for row in rows_of(batch))
         for part, slices in slices_of_parts(arrived, parts, columns=columns, ingests=needed):
             yield from _found_rows(part, job.task(slices))
@@ -110,6 +111,7 @@ def _counted(session: "SparkSession", job: Job, left: Sequence[pa.Table], *, fir
     rows = session.createDataFrame(pa.table({PART: numbers, CONTENT: pa.chunked_array(contents)}))
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task()
         for part, content in (row for batch in batches for row in rows_of(batch)):
             if count is not None:
                 yield from _found_rows(part, count(unpacked(content)))
@@ -152,7 +154,7 @@ def _cut(frame: "DataFrame", cut: "Callable[[Any], Iterator[Piece]]") -> "DataFr
     is_files = frame.columns == [CONTENT]
 
     def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        forget_archives()
+        begin_task()
         for batch in batches:
             for given in [row[0] for row in rows_of(batch)] if is_files else [pa.Table.from_batches([batch])]:
                 for piece in cut(given):
@@ -241,6 +243,7 @@ class LeftTables:
         schema = pa.schema([pa.field(PART, pa.int32()), *self._schemas[name]])
 
         def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            begin_task()
             for part, content in (row for batch in batches for row in rows_of(batch)):
                 rows = unpacked(content)
                 found = rows if only is None else rows.filter(only)
@@ -269,14 +272,17 @@ def tables_by_task(found: pa.Table, job: Job) -> list[Tables]:
     ]
 
 
-def forget_archives() -> None:
-    """Forget which archives this worker has imported modules from, until it imports more of them.
+def begin_task() -> None:
+    """Spare this worker what PySpark does around each task, which costs more than most tasks.
 
-    At the start of each task PySpark has Python look at its archives anew, whose directories Python before 3.13 then
-    reads: a quarter of a second of processor time, which is more than most tasks need.
+    At the start of each PySpark has Python look at its archives anew, whose directories Python before 3.13 then reads:
+    a quarter of a second of processor time, unless it forgets the archives. At the end PySpark collects garbage among
+    all objects of all libraries, 0.05 s, unless those that are there at the first task are left out of it.
     """
     for path in [path for path, finder in sys.path_importer_cache.items() if isinstance(finder, zipimporter)]:
         del sys.path_importer_cache[path]
+    if not gc.get_freeze_count():  # later it would keep what tasks leave in cycles
+        gc.freeze()
 
 
 def spark_schema(schema: pa.Schema) -> types.StructType:

@@ -17,7 +17,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions, types
 
 from kafka_quotas.pipeline.engine.progress import Watch, row_counter, run_watched
-from kafka_quotas.pipeline.engine.spark import forget_archives, glob_escaped
+from kafka_quotas.pipeline.engine.spark import begin_task, glob_escaped
 from kafka_quotas.pipeline.formats.source_file import RemoteFile, file_size
 from kafka_quotas.pipeline.formats.task import IngestTask, ParsedBatch, TaskCounts
 from kafka_quotas.pipeline.ingest.ingested_tables import arrow_batches
@@ -146,7 +146,7 @@ def parsed_rows(session: "SparkSession", tasks: Sequence[IngestTask], *, ingest:
     """
 
     def parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        forget_archives()
+        begin_task()
         with no_collection():
             for batch in batches:
                 for described, content in zip(*batch.columns, strict=True):
@@ -154,7 +154,7 @@ def parsed_rows(session: "SparkSession", tasks: Sequence[IngestTask], *, ingest:
                     yield from _wide_batches(task.number, parse_task(task), ingest, rows)
 
     def parse_large(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        forget_archives()
+        begin_task()
         with no_collection():
             for task, split, blocks in lines_by_split(batches):
                 yield from _wide_batches(task.number, parse_lines(task, blocks), ingest, rows, split)

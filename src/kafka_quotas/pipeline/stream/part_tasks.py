@@ -21,7 +21,7 @@ import pyarrow as pa
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.event_pieces import packed, unpacked
-from kafka_quotas.pipeline.engine.spark import content_row, forget_archives, rows_of
+from kafka_quotas.pipeline.engine.spark import begin_task, content_row, rows_of
 from kafka_quotas.pipeline.stream.bucket_charges import Partitioner, unpacked_charges
 from kafka_quotas.pipeline.stream.lines import UNREADABLE, ReadEvents, without_future
 from kafka_quotas.pipeline.stream.state import PartState
@@ -71,7 +71,7 @@ def unpacked_rows(contents: "DataFrame", columns: Any) -> "DataFrame":
     """Return the rows of tables in a column of Arrow streams."""
 
     def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        forget_archives()
+        begin_task()
         for (content,) in (row for batch in batches for row in rows_of(batch)):
             yield from unpacked(content).to_batches()
 
@@ -82,7 +82,7 @@ def _pieces(
     batches: Iterable[pa.RecordBatch], *, read: Callable[[Any], ReadEvents], plan: BatchPlan
 ) -> Iterator[pa.RecordBatch]:
     """Yield the charges of values by part, and to the first part what was counted."""
-    forget_archives()
+    begin_task()
     events, set_aside = 0, [UNREADABLE.empty_table()]
 
     def tables() -> Iterator[pa.Table]:
@@ -103,7 +103,7 @@ def _pieces(
 
 
 def _moved_on(batches: Iterable[pa.RecordBatch], *, plan: BatchPlan) -> Iterator[pa.RecordBatch]:
-    forget_archives()
+    begin_task()
     rows = (row for batch in batches for row in rows_of(batch))
     for part, own in groupby(rows, key=lambda row: row[0]):
         found: dict[str, list[pa.Buffer]] = {each: [] for each in (STATE, CHARGES, EVENTS, SET_ASIDE)}

@@ -14,7 +14,7 @@ import pyarrow as pa
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.buckets.entities import NAMES
 from kafka_quotas.pipeline.engine.event_pieces import packed, unpacked
-from kafka_quotas.pipeline.engine.spark import content_row, forget_archives, rows_of
+from kafka_quotas.pipeline.engine.spark import begin_task, content_row, rows_of
 from kafka_quotas.pipeline.stream.batch_files import Commit
 from kafka_quotas.pipeline.stream.part_tasks import unpacked_rows
 from kafka_quotas.pipeline.stream.source import TopicSource
@@ -101,7 +101,7 @@ def used_share(rate: float, quota: float | None) -> float:
 
 
 def _nearest_of_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    forget_archives()
+    begin_task()
     for part, content in (row for batch in batches for row in rows_of(batch)):
         yield content_row({"part": part}, packed(nearest(unpacked(content))))
 
@@ -109,7 +109,7 @@ def _nearest_of_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
 def _send_parts(
     batches: Iterable[pa.RecordBatch], *, topic: TopicSource, name: str, batch_id: int
 ) -> Iterator[pa.RecordBatch]:
-    forget_archives()
+    begin_task()
     for part, content in (row for batch in batches for row in rows_of(batch)):
         sink = TopicSink(topic, name=f"{name}-{part}")
         try:
