@@ -18,6 +18,7 @@ from kafka_quotas.pipeline.kernels import admission as judge
 from kafka_quotas.pipeline.kernels import tally
 from kafka_quotas.pipeline.kernels.compiled import BACKEND
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
+from kafka_quotas.pipeline.kernels.order import sort_ties
 
 BASE_MS = 1_700_000_000_000
 OPERATIONS = {
@@ -39,6 +40,29 @@ traces = st.lists(
     ),
     max_size=60,
 )
+
+
+@settings(deadline=None, max_examples=50)
+@given(ties=st.lists(st.lists(st.floats(0, 9e6), min_size=1, max_size=40), max_size=5))
+def test_any_number_of_ties_is_sorted_among_themselves_alone(ties: list[list[float]]) -> None:
+    places = np.repeat(np.arange(len(ties)), [len(own) for own in ties])
+    values = np.array([value for own in ties for value in own])
+    sort_ties((places // 2).astype(np.int32), places, values)
+    assert values.tolist() == [value for own in ties for value in sorted(own)]
+
+
+@settings(deadline=None, max_examples=50)
+@given(trace=traces, window=windows, bound=bounds, compiled=st.booleans())
+def test_limiters_that_run_beside_each_other_count_as_if_they_ran_alone(trace, window, bound, compiled) -> None:
+    rows, times, amounts, _ = _events(trace)
+    rules = [LimiterRule(closed=closed, window=window) for closed in (False, True)]
+    first, second, *alone = (Limiters(rule, np.full((4, 1), bound), compiled=compiled) for rule in (*rules, *rules))
+    first.run(rows, times, amounts, beside=[second])
+    for together, apart in zip((first, second), alone, strict=True):
+        apart.run(rows, times, amounts)
+        assert together.counts.tolist() == apart.counts.tolist()
+        assert together.amounts.tolist() == apart.amounts.tolist()
+        assert together.percentiles_ms(0.5).tolist() == apart.percentiles_ms(0.5).tolist()
 
 
 @settings(deadline=None, max_examples=150)

@@ -8,7 +8,7 @@ Invariants: the events of one row must come in the order they happen in, over al
 of row -1 are skipped. Results are `core`'s on the same events, to the last bit, compiled or not.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -102,7 +102,7 @@ class Limiters:
         self._pool = np.zeros((_FIRST_POOL + self.bounds.shape[1], STEPS), dtype=np.uint32)
         self._pool_used = np.zeros(1, dtype=np.int64)
 
-    def run(self, rows: Rows, times_ms: Int64s, values: Floats) -> None:
+    def run(self, rows: Rows, times_ms: Int64s, values: Floats, *, beside: "Sequence[Limiters]" = ()) -> None:
         """Run events through the limiters.
 
         Events of one row in the same millisecond are run smallest first, whatever order they come in.
@@ -111,12 +111,16 @@ class Limiters:
             rows: The row of each event, -1 to skip it.
             times_ms: Times in ms since 1970.
             values: Amounts.
+            beside: Limiters with the same rows, to run the same events through: they are sorted once for all.
         """
-        self._require_fit(rows, times_ms, values)
+        together = (self, *beside)
+        for each in together:
+            each._require_fit(rows, times_ms, values)  # noqa: SLF001 - its own class
         if len(self.bounds):
             for part in _parts(times_ms):
                 events = events_by_row(rows[part], times_ms[part], values[part], row_count=len(self.bounds))
-                self._advance(*events, _NO_OPS, _NO_TRACE, _NO_LEVELS)
+                for each in together:
+                    each._advance(*events, _NO_OPS, _NO_TRACE, _NO_LEVELS)  # noqa: SLF001 - as above
 
     def trace(self, rows: Rows, times_ms: Int64s, values: Floats, operations: NDArray[np.int8] | None = None) -> Trace:
         """Run events through the limiters and return the result of each.

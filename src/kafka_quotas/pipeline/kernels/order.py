@@ -6,6 +6,8 @@ from numpy.typing import NDArray
 from kafka_quotas.pipeline.kernels.compiled import NUMBA, compiled
 
 Int64s = NDArray[np.int64]
+_FEW_TIES = 16
+"""Most ties that are sorted by insertion, which costs a quarter of a call of `sort`: busy clients have a few."""
 _EARLIEST_MS = np.iinfo(np.int64).min
 
 
@@ -102,8 +104,19 @@ def _sort_ties(rows, times_ms, values):
     begin = 0
     for end in range(1, rows.shape[0] + 1):
         if end == rows.shape[0] or times_ms[end] != times_ms[begin] or rows[end] != rows[begin]:
-            if end - begin > 2:
+            if end - begin > _FEW_TIES:
                 values[begin:end].sort()
-            elif end - begin == 2 and values[begin] > values[begin + 1]:
-                values[begin], values[begin + 1] = values[begin + 1], values[begin]
+            else:
+                _insert(values, begin, end)
             begin = end
+
+
+@compiled
+def _insert(values, begin, end):
+    """Sort a few values by insertion."""
+    for position in range(begin + 1, end):
+        place, value = position, values[position]
+        while place > begin and values[place - 1] > value:
+            values[place] = values[place - 1]
+            place -= 1
+        values[place] = value

@@ -180,8 +180,11 @@ class Pass:
             self._rebound()
             if self._quota_type is QuotaType.REQUEST:
                 np.add.at(self._totals, rows, whole_amounts(placed))
-            for each in (self._collectors or self._limiters).values():
+            for each in self._collectors.values():
                 each.run(rows, placed.times_ms, placed.amounts)
+            if not self._collectors:
+                first, *others = self._limiters.values()
+                first.run(rows, placed.times_ms, placed.amounts, beside=others)
 
     def rows_and_limits(self, clients: Sequence[ChargedClient]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """Return the row of each client, and the lowest limit of each row."""

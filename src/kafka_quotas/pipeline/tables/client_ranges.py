@@ -8,6 +8,7 @@ one range. Memory does not grow with the table: a range of more events than a sl
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -128,12 +129,9 @@ class EventTable:
         if self.chosen is not None:
             begin, end = np.searchsorted(self.chosen, [clients.first, clients.last + 1])
             own &= ds.field("client").isin(pa.array(self.chosen[begin:end]))
-        begin_ms, end_ms = self.first_ms // _SECOND_MS * _SECOND_MS, self.last_ms + 1
         with lake_errors(f"reading {self.snapshot.lake.place(EVENTS)}"):
-            is_one = clients.events <= 2 * slice_events
-            windows = [None] if is_one else self._windows(own, begin_ms, end_ms, slice_events)
-            for within in windows:
-                rows = self.dataset.to_table(columns=stored, filter=own if within is None else own & within)
+            for within in self._windows(own, clients.events, slice_events):
+                rows = self.dataset.to_table(columns=stored, filter=within)
                 if rows.num_rows:
                     yield with_names(sorted_by_client(rows), self._names)
 
@@ -157,16 +155,29 @@ class EventTable:
             self._dataset = self.snapshot.dataset(EVENTS, dictionaries=["quota_type"])
         return self._dataset
 
-    def _windows(self, own: Any, begin_ms: int, end_ms: int, most: int) -> Iterable[Any]:
-        """Yield filters for whole seconds, each with at most some number of events if seconds allow."""
-        within = (ds.field("ts_ms") >= begin_ms) & (ds.field("ts_ms") < end_ms)
+    def _windows(self, own: Any, events: int, most: int) -> Iterator[Any]:
+        """Yield filters for whole seconds, each with about some number of `events`, at most twice as many.
+
+        A single second may have more. Counting costs a third of reading: windows are halved only where events come
+        less evenly than their files say.
+        """
+        if events <= 2 * most or self.first_ms is None or self.last_ms is None:
+            yield own
+            return
+        bounds_ms = self.time_spread().bounds_ms(events // most)
+        begin_ms, end_ms = self.first_ms // _SECOND_MS * _SECOND_MS, self.last_ms + 1
+        for window_ms in pairwise([begin_ms, *bounds_ms.tolist(), end_ms]):
+            yield from self._halved(own, *window_ms, 2 * most)
+
+    def _halved(self, own: Any, begin_ms: int, end_ms: int, most: int) -> Iterator[Any]:
+        within = own & (ds.field("ts_ms") >= begin_ms) & (ds.field("ts_ms") < end_ms)
         seconds = -(-(end_ms - begin_ms) // _SECOND_MS)
-        if seconds <= 1 or self.dataset.count_rows(filter=own & within) <= most:
+        if seconds <= 1 or self.dataset.count_rows(filter=within) <= most:
             yield within
             return
         middle_ms = begin_ms + seconds // 2 * _SECOND_MS
-        yield from self._windows(own, begin_ms, middle_ms, most)
-        yield from self._windows(own, middle_ms, end_ms, most)
+        yield from self._halved(own, begin_ms, middle_ms, most)
+        yield from self._halved(own, middle_ms, end_ms, most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -208,7 +208,7 @@ def test_no_events_and_no_quotas_give_empty_tables(tmp_path: Path) -> None:
 
 
 def test_slices_hold_whole_seconds_and_clients_in_order_however_small_they_are(tmp_path: Path) -> None:
-    rows = random_events(3_000, seed=2, seconds=300)
+    rows = random_events(1_500, seed=2, seconds=300) + random_events(1_500, seed=3, seconds=20)
     events = open_table(events_folder(tmp_path / "data", rows, ingests=4))
     assert (events.count, events.first_ms) == (3_000, min(row["ts_ms"] for row in rows))
     assert events.last_ms == max(row["ts_ms"] for row in rows)
@@ -218,6 +218,7 @@ def test_slices_hold_whole_seconds_and_clients_in_order_however_small_they_are(t
     assert sum(each.num_rows for each in slices) == 3_000
     for before, after in pairwise(each["ts_ms"].to_numpy() // 1000 for each in slices):
         assert before.max() < after.min()
+    assert max(each.num_rows for each in slices) <= 200
     (whole,) = events.slices(everybody)
     assert client_order(whole) is None
     assert sorted(zip(whole["user"].to_pylist(), whole["ts_ms"].to_pylist(), strict=True)) == sorted(
