@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from tests.support.brokers.java_process import java
@@ -23,6 +24,10 @@ from tests.support.pipeline.s3_gateway import BUCKET, s3_gateway, upload
 from tests.support.pipeline.spark_servers import QUICK_EXECUTORS, SMALL, executor_pids, spark_cluster, spark_connect
 from tests.support.processes.awaiting import await_true
 
+from kafka_quotas.cli.pipeline.proposals import proposal_of_file
+from kafka_quotas.pipeline.stream.bucket_charges import Partitioner, unpacked_charges
+from kafka_quotas.pipeline.stream.lines import read_lines
+from kafka_quotas.pipeline.stream.state import PartState
 from kafka_quotas.pipeline.tables.schemas import CLIENT_THROTTLE, EVENTS, METRICS, QUARANTINE
 from kafka_quotas.pipeline.tables.table import TableSchema
 
@@ -89,7 +94,7 @@ def told_by(process: "subprocess.Popen[str]") -> str:
 
 
 def rows(folder: str | Path, table: str) -> list[dict[str, Any]]:
-    place = f"{folder}/{table}".replace("s3a://", "s3://")
+    place = f"{folder}/{table}".rstrip("/").replace("s3a://", "s3://")
     found: list[dict[str, Any]] = DeltaTable(place).to_pyarrow_table().to_pylist()
     return sorted(found, key=repr)
 
@@ -159,8 +164,57 @@ def test_a_connect_server_gives_the_rows_of_the_local_engine(
     master, _ = connect
     # First of all: its one worker process compiles the kernels, which two executors would do side by side.
     engine = ("--master", master, "--spark-log", str(tmp_path / "spark.log"), *SMALL)
-    told = told_by(started(commands(recorded.logs, recorded.quotas, tmp_path, engine)))
+    stream = (
+        "pipeline",
+        "stream",
+        str(tmp_path / "log"),
+        "--once",
+        "--batch-size",
+        "1",
+        "--out",
+        str(tmp_path / "live"),
+    )
+    batches = event_logs(tmp_path / "log")
+    jobs = [
+        *commands(recorded.logs, recorded.quotas, tmp_path, engine),
+        (*stream, "--quotas", str(recorded.quotas), *engine),
+    ]
+    told = told_by(started(jobs))
     require_equal(tmp_path, recorded, ("usage", "replay"), master, told)
+    live = rows(tmp_path / "live", "")
+    assert live == sorted(streamed(batches, recorded.quotas), key=repr)
+    assert {row["batch_id"] for row in live} == {0, 1}
+    assert sum(row["late_events"] for row in live) == 1
+    assert "batch 1: 41 events, 4 buckets, 1 charges too late, 1 that can't be read" in told
+
+
+def event_logs(folder: Path) -> list[list[bytes]]:
+    """The lines of two files of the daemon's event log, which are two batches of a stream."""
+    folder.mkdir()
+    batches = [[event_line(number) for number in range(first, first + 40)] for first in (0, 40)]
+    batches[1] += [event_line(-60_000), b"rubbish"]
+    for number, lines in enumerate(batches):
+        file = folder / f"events-{number}.jsonl"
+        file.write_bytes(b"\n".join(lines) + b"\n")
+        os.utime(file, (number, number))  # the order in which Spark takes them
+    return batches
+
+
+def event_line(number: int) -> bytes:
+    client = {"user": f"u{number % 4}", "client_id": "app", "ip": "10.0.0.7", "connection": number % 3}
+    charge = {"quota_type": "produce", "bytes": 10_000 + number % 7, "thread_ms": 0, "mutations": 0, "throttle_ms": 1}
+    event = {"v": 1, "ts_ms": 1_763_726_400_000 + number, "cluster": "c", "broker_id": 1, "api_key": 0}
+    return json.dumps({**event, **client, **charge, "is_exempt": False}).encode()
+
+
+def streamed(batches: list[list[bytes]], quotas: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a stream's batches by its arithmetic alone, without Spark."""
+    proposal = proposal_of_file(str(quotas))
+    state = PartState(proposal)
+    for number, lines in enumerate(batches):
+        horizons = {broker: at_ms - 10_000 for broker, at_ms in state.clocks_ms().items()}
+        pieces = Partitioner(proposal, parts=1).pieces([read_lines(pa.array(lines)).charges])
+        yield from state.take([unpacked_charges(each) for _, each in pieces], horizons, batch_id=number).to_pylist()
 
 
 def test_a_cluster_reads_logs_in_a_bucket_and_writes_its_tables_there(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.choice import require_libraries
@@ -47,13 +47,6 @@ class StreamRequest:
     """Largest batch, in records of a topic or files of a folder; None for what executors hold with ease."""
     lateness_ms: int = 10_000
     window: QuotaWindow = DEFAULT_WINDOW
-
-    def __post_init__(self) -> None:
-        if self.spark.is_connect:
-            raise UsageError(
-                "a Spark Connect server reports no batch of a stream to this command",
-                hint="--master local[*] or spark://HOST:PORT",
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

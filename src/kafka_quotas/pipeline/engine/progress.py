@@ -58,7 +58,7 @@ def run_watched(
             thread.join(_POLL_S)
             watch(_progress(session, stage, rows()))
     except KeyboardInterrupt:
-        if _is_connect(session):
+        if is_connect(session):
             session.interruptAll()
         else:
             session.sparkContext.cancelAllJobs()
@@ -71,11 +71,11 @@ def run_watched(
 
 def row_counter(session: "SparkSession") -> Any:
     """Return an accumulator for the rows that tasks make, None for a Connect session, which has none."""
-    return None if _is_connect(session) else session.sparkContext.accumulator(0)
+    return None if is_connect(session) else session.sparkContext.accumulator(0)
 
 
 def _progress(session: "SparkSession", stage: str, rows: int) -> JobProgress:
-    if _is_connect(session):
+    if is_connect(session):
         return JobProgress(stage=stage, done=0, total=0, rows=rows)
     tracker = session.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
@@ -88,5 +88,6 @@ def _progress(session: "SparkSession", stage: str, rows: int) -> JobProgress:
     )
 
 
-def _is_connect(session: "SparkSession") -> bool:
+def is_connect(session: "SparkSession") -> bool:
+    """Check whether a Spark Connect server does the work of a session."""
     return type(session).__module__.startswith("pyspark.sql.connect")

@@ -117,8 +117,10 @@ def _existing(session: "SparkSession", place: str, columns: str) -> "DataFrame |
     from pyspark.errors import AnalysisException  # noqa: PLC0415 - the command's help must not load it
 
     try:
-        return session.read.schema(columns).parquet(place)
+        rows = session.read.schema(columns).parquet(place)
+        _ = rows.columns  # a Connect session looks only now
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
         return None
+    return rows

@@ -17,9 +17,11 @@ from urllib.parse import unquote
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.pipeline.buckets.proposal import Proposal
+from kafka_quotas.pipeline.engine.progress import is_connect
 from kafka_quotas.pipeline.engine.spark import contents_of, glob_escaped
 from kafka_quotas.pipeline.engine.spark_session import spark_errors
 from kafka_quotas.pipeline.stream.batch_files import HINT, BatchFiles, Commit
+from kafka_quotas.pipeline.stream.handover import OfferedBatches, offering
 from kafka_quotas.pipeline.stream.lines import UNREADABLE, read_files, read_lines
 from kafka_quotas.pipeline.stream.part_tasks import LIVE_ROWS, SET_ASIDE, BatchPlan, moved_on
 from kafka_quotas.pipeline.stream.sink import Sink, TableSink
@@ -88,9 +90,11 @@ def run_stream(
         KafkaQuotasError: A batch failed. The checkpoint is as before it.
     """
     batches = _Batches(plan, sink=sink, report=report)
+    offered = OfferedBatches(session, batches.take) if is_connect(session) else None
     with spark_errors(f"streaming from {plan.source}", log_file=plan.log_file):
         stream = read_stream(session, plan.source, batch_size=plan.batch_size)
-        writer = stream.writeStream.foreachBatch(batches.take).option("checkpointLocation", hadoop_url(plan.checkpoint))
+        writer = stream.writeStream.foreachBatch(offering() if offered else batches.take)
+        writer = writer.option("checkpointLocation", hadoop_url(plan.checkpoint))
         trigger = (
             writer.trigger(availableNow=True)
             if plan.interval_s is None
@@ -99,7 +103,8 @@ def run_stream(
         query = trigger.start()
         try:
             while query.isActive and not stop.wait(_POLL_S):
-                pass
+                if offered:
+                    offered.poll()
         finally:
             query.stop()
         if (failure := query.exception()) is not None and batches.failure is None:

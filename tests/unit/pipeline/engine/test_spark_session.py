@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from tests.support.brokers.java_process import free_port, java
 from tests.support.processes.run_cli import run_cli
-from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.core import extras
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
@@ -157,21 +156,6 @@ def test_workers_run_this_python_here_and_the_shipped_one_elsewhere(tmp_path: Pa
     assert at_connect["spark.sql.execution.pyspark.python"] == "environment/bin/python"
     assert "SPARK_LOCAL_IP" in worker_environment(here, {})
     assert "SPARK_LOCAL_IP" not in worker_environment(cluster, {})
-
-
-def test_a_stream_at_a_connect_server_is_refused_with_the_reason(tmp_path: Path) -> None:
-    argv = (
-        "pipeline",
-        "stream",
-        str(tmp_path),
-        "--master",
-        "sc://127.0.0.1:15002",
-        "--store",
-        new_store(tmp_path, {}),
-    )
-    code, out, err = run_cli(*argv)
-    assert (code, out) == (2, "")
-    assert err.startswith("error: a Spark Connect server reports no batch of a stream to this command\n")
 
 
 def test_a_session_of_either_kind_lists_a_tables_files_in_few_tasks() -> None:
