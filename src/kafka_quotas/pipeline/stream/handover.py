@@ -17,6 +17,7 @@ from kafka_quotas.pipeline.engine.progress import run_watched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 TakeBatch = Callable[["DataFrame", int], None]
 
@@ -27,6 +28,9 @@ OFFERED, TAKEN, SIGN = "kafka-quotas.offered", "kafka-quotas.taken", "kafka-quot
 _SILENCE_S: Final = 120.0
 """How long a command may be silent, on a machine that is busy."""
 _POLL_S: Final = 0.1
+_STARTS: Final = 5
+_LATE: Final = "Python worker failed to connect back"
+"""What a server says whose Python needs more than ten seconds to load PySpark, as on a machine that is busy."""
 
 
 def offering(silence_s: float = _SILENCE_S) -> TakeBatch:
@@ -49,6 +53,17 @@ def offering(silence_s: float = _SILENCE_S) -> TakeBatch:
             time.sleep(_POLL_S)
 
     return offer
+
+
+def start_again(start: "Callable[[], StreamingQuery]") -> "StreamingQuery":
+    """Start a stream, again where the process for its function was too slow for the server."""
+    for _ in range(_STARTS - 1):
+        try:
+            return start()
+        except Exception as error:  # gRPC's and Spark's own, of many classes
+            if _LATE not in str(error):
+                raise
+    return start()
 
 
 class OfferedBatches:

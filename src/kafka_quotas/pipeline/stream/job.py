@@ -21,7 +21,7 @@ from kafka_quotas.pipeline.engine.progress import is_connect
 from kafka_quotas.pipeline.engine.spark import contents_of, glob_escaped
 from kafka_quotas.pipeline.engine.spark_session import spark_errors
 from kafka_quotas.pipeline.stream.batch_files import HINT, BatchFiles, Commit
-from kafka_quotas.pipeline.stream.handover import OfferedBatches, offering
+from kafka_quotas.pipeline.stream.handover import OfferedBatches, offering, start_again
 from kafka_quotas.pipeline.stream.lines import UNREADABLE, read_files, read_lines
 from kafka_quotas.pipeline.stream.part_tasks import LIVE_ROWS, SET_ASIDE, BatchPlan, moved_on
 from kafka_quotas.pipeline.stream.sink import Sink, TableSink
@@ -100,7 +100,7 @@ def run_stream(
             if plan.interval_s is None
             else writer.trigger(processingTime=f"{round(plan.interval_s * 1000)} milliseconds")
         )
-        query = trigger.start()
+        query = start_again(trigger.start) if offered else trigger.start()
         try:
             while query.isActive and not stop.wait(_POLL_S):
                 if offered:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark import cloudpickle
 
-from kafka_quotas.pipeline.stream.handover import OfferedBatches, offering
+from kafka_quotas.pipeline.stream.handover import OfferedBatches, offering, start_again
 
 
 class Session:
@@ -89,3 +89,19 @@ def test_a_batch_that_fails_stays_offered() -> None:
     with pytest.raises(OSError, match="full"):
         batches.poll()
     assert "kafka-quotas.taken" not in session.properties
+
+
+def test_a_stream_starts_again_only_where_the_servers_python_was_slow() -> None:
+    outcomes: list[Any] = [RuntimeError("[X] Python worker failed to connect back. SQLSTATE: 1"), "query"]
+
+    def start() -> Any:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    assert start_again(start) == "query"
+    outcomes += [RuntimeError("no such source"), "query"]
+    with pytest.raises(RuntimeError, match="no such source"):
+        start_again(start)
+    assert outcomes == ["query"]
