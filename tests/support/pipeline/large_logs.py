@@ -9,6 +9,7 @@ import gzip
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -18,9 +19,10 @@ from tests.support.pipeline.logs import log_text, request_line
 
 from kafka_quotas.pipeline.engine.progress import ignore_progress
 from kafka_quotas.pipeline.formats import lines
-from kafka_quotas.pipeline.formats.source_file import RemoteFile
+from kafka_quotas.pipeline.formats.detect import InputFormat
 from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
-from kafka_quotas.pipeline.ingest import large_logs, plan
+from kafka_quotas.pipeline.ingest import inspection, large_logs
+from kafka_quotas.pipeline.ingest.hadoop_files import HadoopFiles
 from kafka_quotas.pipeline.ingest.inspection import inspect_files
 from kafka_quotas.pipeline.ingest.known_files import KnownFiles
 from kafka_quotas.pipeline.ingest.local_engine import ingest_locally
@@ -63,24 +65,29 @@ def require_equal_large_logs(session: "SparkSession", folder: Path) -> None:
     before = session.conf.get("spark.sql.files.maxPartitionBytes")
     session.conf.set("spark.sql.files.maxPartitionBytes", _SPLIT_BYTES)
     with ExitStack() as stack:
-        for module, name, value in (*bound, (plan, "LARGEST_CONTENT_BYTES", 0)):
+        for module, name, value in (*bound, (inspection, "LARGEST_CONTENT_BYTES", 0)):
             stack.enter_context(mock.patch.object(module, name, value))
-        known = _ingested(None, folder / "here", _tasks(folder / "logs", is_remote=False))
-        found = _ingested(session, folder / "there", _tasks(folder / "logs", is_remote=True))
+        known = _ingested(None, folder / "here", _tasks(folder / "logs"))
+        found = _ingested(session, folder / "there", _tasks(folder / "logs", HadoopFiles(session)))
     session.conf.set("spark.sql.files.maxPartitionBytes", before or "128m")
     assert found == known
     assert _DAMAGE in (row["reason"] for row in known[0][QUARANTINE.name])
 
 
-def _tasks(logs: Path, *, is_remote: bool) -> tuple[IngestTask, ...]:
-    """Return the tasks of all logs, by path, or by a URL that Spark reads."""
-    remote = {
-        name: RemoteFile(url=f"file:{logs}/{name}", size=len(content), modified_ms=_CHANGED_MS, content=content)
-        for name, content in _LOGS.items()
-    }
-    files = [FoundFile(path=remote[name] if is_remote else logs / name, broker_id=int(name[0])) for name in _LOGS]
+def _tasks(logs: Path, remote: HadoopFiles | None = None) -> tuple[IngestTask, ...]:
+    """Return the tasks of all logs, by path, or by URLs at which Spark finds them."""
+    is_remote = remote is not None
+    if remote is not None:
+        assert not list(remote.listed(f"file:{logs}/none"))
+        by_url = {each.url: replace(each, modified_ms=_CHANGED_MS) for each in remote.listed(f"file:{logs}")}
+        files = [FoundFile(path=by_url[f"file:{logs}/{name}"], broker_id=int(name[0])) for name in _LOGS]
+    else:
+        files = [FoundFile(path=logs / name, broker_id=int(name[0])) for name in _LOGS]
+    inspected = inspect_files(files, input_format=None, remote=remote)
+    digests = [each.head_sha256 for each in inspect_files(files, input_format=InputFormat.PROMETHEUS, remote=remote)]
+    assert digests == [sha256(content).hexdigest() for content in _LOGS.values()]
     settings = IngestSettings(cluster="c", zone="Europe/Berlin")
-    planned = plan_ingest(inspect_files(files, input_format=None), settings=settings, known=KnownFiles(()))
+    planned = plan_ingest(inspected, settings=settings, known=KnownFiles(()))
     tasks = planned.tasks(is_spark=is_remote)
     in_order = {each.broker_id for each in tasks if each.large is not None and each.large.is_in_order}
     assert in_order == ({2, 3, 4, 5} if is_remote else set())

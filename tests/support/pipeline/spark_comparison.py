@@ -168,7 +168,7 @@ def require_equal_advice(session: "SparkSession", folder: Path) -> None:
         )
         watcher = EventsWatcher(progress=ignore_progress, chosen=lambda _: None)
         with open_events(request, watcher) as events:
-            events._session = session
+            events._session._session = session
             advised, checked = recommend(events, plan, step=lambda _: None), validate(events, validated)
         explained = next(each for each in advised.advices[0].demands if plan.name_of(each) == plan.explained)
         what_ifs = [what_if(each) for each in advised.advices]

@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -12,14 +12,15 @@ from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice, choose_engine, require_libraries
 from kafka_quotas.pipeline.engine.progress import JobProgress, Watch
 from kafka_quotas.pipeline.engine.runner import EventsWatcher
-from kafka_quotas.pipeline.engine.spark_session import spark_errors, spark_session
+from kafka_quotas.pipeline.engine.spark_session import LazySession, spark_errors
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
+from kafka_quotas.pipeline.formats.source_file import RemoteFiles
 from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
-from kafka_quotas.pipeline.ingest.inspection import inspect_files
+from kafka_quotas.pipeline.ingest.inspection import InspectedFile, inspect_files
 from kafka_quotas.pipeline.ingest.known_files import KnownFiles, ReadFile, known_files
 from kafka_quotas.pipeline.ingest.plan import IngestPlan, IngestSettings, plan_ingest
 from kafka_quotas.pipeline.ingest.source_pattern import FoundFile, find_files, find_paths
-from kafka_quotas.pipeline.tables.lake import ConflictError, Lake, lake_url
+from kafka_quotas.pipeline.tables.lake import ConflictError, Lake, is_url, lake_url
 from kafka_quotas.pipeline.tables.schemas import EVENTS, METRICS, QUARANTINE
 
 if TYPE_CHECKING:
@@ -100,9 +101,18 @@ def ingest(request: IngestRequest, watcher: EventsWatcher) -> IngestResult:
         KafkaQuotasError: A file can't be read or written.
     """
     require_libraries("pyarrow", "orjson", "deltalake")
+    with ExitStack() as stack:
+        places = (request.out, *(name for name in _sources(request) if is_url(name)))
+        session = LazySession(request.spark.for_place(*map(lake_url, places)), watcher.progress, stack)
+        return _ingest_found(request, _inspected(request, session), session, watcher)
+
+
+def _ingest_found(
+    request: IngestRequest, inspected: Sequence[InspectedFile], session: LazySession, watcher: EventsWatcher
+) -> IngestResult:
+    """Read what is new of the files."""
     from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot  # noqa: PLC0415 - loads Arrow
 
-    inspected = inspect_files(_find(request), input_format=request.settings.input_format)
     lake = Lake(url=lake_url(request.out))
     if not lake.exists():
         plan_ingest(inspected, settings=request.settings, known=KnownFiles(()))  # a mistake leaves no folder behind
@@ -113,7 +123,7 @@ def ingest(request: IngestRequest, watcher: EventsWatcher) -> IngestResult:
         if not plan.files:
             return _result(request, plan, number=None, choice=None, counts=())
         with suppress(ConflictError):  # a compaction took the files whose rows were to be replaced
-            if (result := _ingest(request, plan, snapshot, watcher)) is not None:
+            if (result := _ingest(request, plan, snapshot, session, watcher)) is not None:
                 return result
     raise KafkaQuotasError(
         f"other ingests into {request.out} read the same files again and again", hint="let one end, then try again"
@@ -121,7 +131,7 @@ def ingest(request: IngestRequest, watcher: EventsWatcher) -> IngestResult:
 
 
 def _ingest(
-    request: IngestRequest, plan: IngestPlan, snapshot: "FolderSnapshot", watcher: EventsWatcher
+    request: IngestRequest, plan: IngestPlan, snapshot: "FolderSnapshot", session: LazySession, watcher: EventsWatcher
 ) -> IngestResult | None:
     """Write the rows of a plan and commit them, None where another ingest read one of the files meanwhile."""
     from kafka_quotas.pipeline.ingest.change import Change, ingest_id, remove_rows, require_stored  # noqa: PLC0415
@@ -139,7 +149,10 @@ def _ingest(
     if any(task.is_compiled for task in tasks) and find_spec("numba") is None:
         watcher.chosen(replace(choice, reason=_WITHOUT_NUMBA))
     started_s, ingest = time.monotonic(), ingest_id(at_ms, secrets.randbits(20))
-    counts = _run(plan, tasks, choice, request, lake=lake, ingest=ingest, watch=watcher.progress)
+    if choice.engine is Engine.SPARK:
+        counts = _run_on_spark(session, tasks, request, lake=lake, ingest=ingest, watch=watcher.progress)
+    else:
+        counts = _run_here(plan, tasks, lake=lake, ingest=ingest, watch=watcher.progress)
     if not any(each.lines for each in counts):
         return _result(request, plan, number=None, choice=choice, counts=counts)
     totals = _totals(counts)
@@ -161,28 +174,37 @@ def _ingest(
     return replace(result, faults=faults, elapsed_s=time.monotonic() - started_s)
 
 
-def _find(request: IngestRequest) -> list[FoundFile]:
-    found = [file for pattern in request.patterns for file in find_files(pattern)]
-    found += [replace(file, is_replacing=True) for pattern in request.replaced for file in find_files(pattern)]
-    found += [file for path in request.paths for file in find_paths(path)]
+def _sources(request: IngestRequest) -> tuple[str, ...]:
+    return (*request.patterns, *request.replaced, *request.paths)
+
+
+def _inspected(request: IngestRequest, session: LazySession) -> list[InspectedFile]:
+    """Find and inspect the files, those at URLs by Spark where it reads them and its driver is here."""
+    form = request.settings.input_format
+    choice = choose_engine(request.engine, events=0, master=request.master, is_remote=True)
+    is_spark = choice.engine is Engine.SPARK and not request.spark.is_connect
+    if not (is_spark and any(map(is_url, _sources(request)))):
+        return inspect_files(_find(request), input_format=form)
+    require_libraries("pyspark")
+    from kafka_quotas.pipeline.ingest.hadoop_files import HadoopFiles  # noqa: PLC0415 - loads PySpark's gateway
+
+    with spark_errors("looking for files", log_file=request.spark.log_file):
+        remote = HadoopFiles(session())
+        return inspect_files(_find(request, remote), input_format=form, remote=remote)
+
+
+def _find(request: IngestRequest, remote: RemoteFiles | None = None) -> list[FoundFile]:
+    found = [file for pattern in request.patterns for file in find_files(pattern, remote)]
+    found += [replace(file, is_replacing=True) for pattern in request.replaced for file in find_files(pattern, remote)]
+    found += [file for path in request.paths for file in find_paths(path, remote)]
     if not found:
         raise UsageError("no source was named", hint="FILE..., or --source 'logs/{broker_id}/*.log'")
     return list({file.place: file for file in sorted(found, key=lambda each: each.is_replacing)}.values())
 
 
-def _run(
-    plan: IngestPlan,
-    tasks: Sequence[IngestTask],
-    choice: EngineChoice,
-    request: IngestRequest,
-    *,
-    lake: Lake,
-    ingest: int,
-    watch: Watch,
+def _run_here(
+    plan: IngestPlan, tasks: Sequence[IngestTask], *, lake: Lake, ingest: int, watch: Watch
 ) -> list[TaskCounts]:
-    """Run all tasks into the tables and return their counts."""
-    if choice.engine is Engine.SPARK:
-        return _run_on_spark(plan, tasks, request, lake=lake, ingest=ingest, watch=watch)
     from kafka_quotas.pipeline.ingest.local_engine import ingest_locally  # noqa: PLC0415 - loads Arrow
 
     done: list[TaskCounts] = []
@@ -198,17 +220,19 @@ def _run(
 
 
 def _run_on_spark(
-    plan: IngestPlan, tasks: Sequence[IngestTask], request: IngestRequest, *, lake: Lake, ingest: int, watch: Watch
+    session: LazySession,
+    tasks: Sequence[IngestTask],
+    request: IngestRequest,
+    *,
+    lake: Lake,
+    ingest: int,
+    watch: Watch,
 ) -> list[TaskCounts]:
     require_libraries("pyspark")
     from kafka_quotas.pipeline.ingest.spark_engine import ingest_on_spark  # noqa: PLC0415 - loads PySpark
 
-    watch(JobProgress(stage="start Spark", done=0, total=0))
-    with (
-        spark_session(request.spark.for_place(lake.url, *plan.remote)) as session,
-        spark_errors(f"ingesting into {request.out}", log_file=request.spark.log_file),
-    ):
-        return ingest_on_spark(session, tasks, lake=lake, ingest=ingest, watch=watch)
+    with spark_errors(f"ingesting into {request.out}", log_file=request.spark.log_file):
+        return ingest_on_spark(session(), tasks, lake=lake, ingest=ingest, watch=watch)
 
 
 def _read_files(plan: IngestPlan, tasks: Sequence[IngestTask], counts: Sequence[TaskCounts]) -> list[ReadFile]:

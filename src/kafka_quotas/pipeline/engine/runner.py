@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice, choose_engine, require_libraries
 from kafka_quotas.pipeline.engine.job import Job, Tables, run_tasks
-from kafka_quotas.pipeline.engine.progress import JobProgress, Watch, run_watched
-from kafka_quotas.pipeline.engine.spark_session import spark_errors, spark_session
+from kafka_quotas.pipeline.engine.progress import Watch, run_watched
+from kafka_quotas.pipeline.engine.spark_session import LazySession, spark_errors
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.tables.lake import Lake, lake_url
 from kafka_quotas.pipeline.tables.table import TableSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
     from kafka_quotas.pipeline.engine.spark import LeftTables
 
@@ -83,8 +82,7 @@ class OpenEvents:
         )
         self._request = request
         self._watcher = watcher
-        self._stack = stack
-        self._session: SparkSession | None = None
+        self._session = LazySession(request.spark.for_place(self._snapshot.lake.url), watcher.progress, stack)
 
     def run(self, job: Job) -> list[Tables]:
         """Run the job and return the tables of each of its tasks.
@@ -133,7 +131,7 @@ class OpenEvents:
         require_libraries("pyspark")
         from kafka_quotas.pipeline.engine import spark  # noqa: PLC0415 - loads PySpark
 
-        session = self._spark()
+        session = self._session()
         with spark_errors(f"running {job.name} over {self._request.data}", log_file=self._request.spark.log_file):
             frame = spark.run_job(session, self._events, job)
             kept = spark.LeftTables(frame, {name: job.schemas[name] for name in left}) if left else None
@@ -151,13 +149,6 @@ class OpenEvents:
         """Convert Spark's errors in the block to a `KafkaQuotasError` of one line."""
         with spark_errors(doing, log_file=self._request.spark.log_file):
             yield
-
-    def _spark(self) -> "SparkSession":
-        if self._session is None:
-            self._watcher.progress(JobProgress(stage="start Spark", done=0, total=0))
-            settings = self._request.spark.for_place(self._snapshot.lake.url)
-            self._session = self._stack.enter_context(spark_session(settings))
-        return self._session
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.engine.choice import require_libraries
+from kafka_quotas.pipeline.engine.progress import JobProgress, Watch
 from kafka_quotas.pipeline.engine.spark_settings import (
     SparkSettings,
     connect_properties,
@@ -71,6 +72,27 @@ def spark_session(settings: SparkSettings) -> "Iterator[SparkSession]":
             yield session
         finally:
             session.stop()
+
+
+class LazySession:
+    """A session that starts when it is first needed, and stops with a stack."""
+
+    def __init__(self, settings: SparkSettings, watch: Watch, stack: ExitStack) -> None:
+        self.settings = settings
+        self._watch = watch
+        self._stack = stack
+        self._session: SparkSession | None = None
+
+    def __call__(self) -> "SparkSession":
+        """Return the session.
+
+        Raises:
+            KafkaQuotasError: It does not start.
+        """
+        if self._session is None:
+            self._watch(JobProgress(stage="start Spark", done=0, total=0))
+            self._session = self._stack.enter_context(spark_session(self.settings))
+        return self._session
 
 
 def write_package_archive(folder: Path) -> Path:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from kafka_quotas.pipeline.formats.source_file import BUFFER_BYTES, SourceFile, file_size, open_file
+from kafka_quotas.pipeline.formats.source_file import BUFFER_BYTES, RemoteFiles, SourceFile, file_size, open_file
 
 LONGEST_LINE: Final = 16 * 1024 * 1024
 """Longest line in bytes: a metadata response of a large cluster takes some megabytes."""
@@ -60,10 +60,10 @@ class Beginning(NamedTuple):
     """Whether the file is gzip."""
 
 
-def read_beginning(path: SourceFile, length: int) -> Beginning:
+def read_beginning(path: SourceFile, length: int, remote: RemoteFiles | None = None) -> Beginning:
     """Read up to `length` first bytes of the uncompressed file and its sizes, opening it once."""
     size = file_size(path)
-    with open_file(path) as file:
+    with open_file(path, remote) as file:
         is_packed, unpacked = _is_packed(file), size
         if is_packed and size >= 4:
             file.seek(-4, io.SEEK_END)
@@ -73,9 +73,9 @@ def read_beginning(path: SourceFile, length: int) -> Beginning:
     return Beginning(head, size, unpacked, is_packed)
 
 
-def is_open_ended(path: SourceFile) -> bool:
+def is_open_ended(path: SourceFile, remote: RemoteFiles | None = None) -> bool:
     """Check whether the last line of an uncompressed file lacks its end, as while it is being written."""
-    with open_file(path) as file:
+    with open_file(path, remote) as file:
         file.seek(-1, io.SEEK_END)
         return file.read(1) != b"\n"
 

@@ -1,15 +1,17 @@
 """Files to read: on this machine, and at URLs of object stores and HDFS.
 
-Contract: functions take either kind. What is at a URL is read through delta-rs, as the tables are, or from its bytes
-where Spark has read them already. Every function raises `OSError` where a file can't be read.
+Contract: functions take either kind. What is at a URL is read from its bytes where Spark has read them already, through
+`RemoteFiles` where these are given, else through delta-rs, as the tables are. Every function raises `OSError` where a
+file can't be read.
 """
 
+import hashlib
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +42,20 @@ class RemoteFile:
 SourceFile = Path | RemoteFile
 
 
-def open_file(file: SourceFile) -> io.BufferedReader:
+class RemoteFiles(Protocol):
+    """A way to files at URLs, other than delta-rs."""
+
+    def listed(self, folder: str) -> Iterable[RemoteFile]:
+        """Return the files below a folder, in no order."""
+
+    def opened(self, file: RemoteFile) -> io.BufferedReader:
+        """Open a file for reading."""
+
+    def digest(self, file: RemoteFile) -> str:
+        """Return the SHA-256 digest of a file."""
+
+
+def open_file(file: SourceFile, remote: RemoteFiles | None = None) -> io.BufferedReader:
     """Open a file for reading."""
     if isinstance(file, Path):
         return io.BufferedReader(file.open("rb", buffering=0), buffer_size=BUFFER_BYTES)
@@ -49,6 +64,8 @@ def open_file(file: SourceFile) -> io.BufferedReader:
         from pyarrow import BufferReader  # noqa: PLC0415 - as below
 
         opened = BufferReader(file.content)
+    elif remote is not None:
+        return remote.opened(file)
     else:
         folder, _, name = file.url.rpartition("/")
         opened = _filesystem(folder).open_input_file(name)
@@ -65,12 +82,20 @@ def modified_ms(file: SourceFile) -> int:
     return round(file.stat().st_mtime * 1000) if isinstance(file, Path) else file.modified_ms
 
 
+def file_digest(file: SourceFile, remote: RemoteFiles | None = None) -> str:
+    """Return the SHA-256 digest of a file."""
+    if remote is not None and isinstance(file, RemoteFile):
+        return remote.digest(file)
+    with open_file(file) as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
 def list_files(folder: str) -> Iterator[RemoteFile]:
-    """Yield the files below a folder at a URL, by name."""
+    """Yield the files below a folder at a URL, in no order."""
     from pyarrow import fs  # noqa: PLC0415 - the command's help must not load it
 
     found = _filesystem(folder).get_file_info(fs.FileSelector("", recursive=True, allow_not_found=True))
-    for each in sorted(found, key=lambda info: info.path):
+    for each in found:
         if each.is_file:
             yield RemoteFile(
                 url=f"{folder}/{each.path}", size=each.size, modified_ms=round((each.mtime_ns or 0) / 1_000_000)

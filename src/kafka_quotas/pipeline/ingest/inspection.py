@@ -11,13 +11,15 @@ from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.formats.detect import SNIFFED_BYTES, InputFormat, detect_format, needs_zone
-from kafka_quotas.pipeline.formats.lines import read_beginning
-from kafka_quotas.pipeline.formats.source_file import SourceFile, modified_ms, open_file
+from kafka_quotas.pipeline.formats.lines import is_open_ended, read_beginning
+from kafka_quotas.pipeline.formats.source_file import RemoteFile, RemoteFiles, SourceFile, file_digest, modified_ms
 from kafka_quotas.pipeline.ingest.known_files import digest
 from kafka_quotas.pipeline.ingest.source_pattern import FoundFile
 
 HEAD_BYTES: Final = 1024
 """First bytes of a log: times and correlation ids in its first line or two distinguish it from every other."""
+LARGEST_CONTENT_BYTES: Final = 64 * 1024 * 1024
+"""Largest log at a URL that a task of Spark's has in memory, thrice for a while: 2 GB of heap did not do for 400 MB."""
 _AT_ONCE: Final = 8
 """Files that are open at a time: an object store takes tens of milliseconds to answer for each."""
 
@@ -45,18 +47,24 @@ class InspectedFile:
     """Length of what recognises the file: the head of a log, a whole document."""
     head_sha256: str
     """Digest of what recognises the file."""
+    is_large: bool = False
+    """Whether a log at a URL is too large for the memory of one of Spark's tasks."""
+    is_open_ended: bool = False
+    """Whether such a log, uncompressed, lacks the end of its last line, as while it is being written."""
 
 
-def inspect_files(found: Iterable[FoundFile], *, input_format: InputFormat | None) -> list[InspectedFile]:
+def inspect_files(
+    found: Iterable[FoundFile], *, input_format: InputFormat | None, remote: RemoteFiles | None = None
+) -> list[InspectedFile]:
     """Inspect files, in their order.
 
-    `input_format` is the format of all, None to detect it.
+    `input_format` is the format of all, None to detect it. `remote` reads files at URLs, None for delta-rs.
 
     Raises:
         KafkaQuotasError: A file can't be read.
     """
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="inspect") as pool:
-        return list(pool.map(lambda each: _inspect(each, input_format), found))
+        return list(pool.map(lambda each: _inspect(each, input_format, remote), found))
 
 
 def unreadable(path: SourceFile, error: OSError) -> KafkaQuotasError:
@@ -64,13 +72,16 @@ def unreadable(path: SourceFile, error: OSError) -> KafkaQuotasError:
     return KafkaQuotasError(f"cannot read {path}: {error.strerror or error}", hint="check the file's permissions")
 
 
-def _inspect(found: FoundFile, input_format: InputFormat | None) -> InspectedFile:
+def _inspect(found: FoundFile, input_format: InputFormat | None, remote: RemoteFiles | None) -> InspectedFile:
     path = found.place  # names of files are kept: what was read is what is found again
     try:
-        beginning = read_beginning(path, SNIFFED_BYTES)
+        beginning = read_beginning(path, SNIFFED_BYTES, remote)
         form = input_format or detect_format(beginning.head)
         is_document = form is not None and not form.grows
-        recognised = _content(path) if is_document else beginning.head[:HEAD_BYTES]
+        head = b"" if is_document else beginning.head[:HEAD_BYTES]
+        sha256 = file_digest(path, remote) if is_document else digest(head)
+        is_large = isinstance(path, RemoteFile) and not is_document and beginning.size > LARGEST_CONTENT_BYTES
+        is_open = is_large and not beginning.is_packed and is_open_ended(path, remote)
         changed_ms = modified_ms(path)
     except OSError as error:
         raise unreadable(path, error) from error
@@ -82,12 +93,9 @@ def _inspect(found: FoundFile, input_format: InputFormat | None) -> InspectedFil
         modified_ms=changed_ms,
         input_format=form,
         needs_zone=form is InputFormat.REQUEST_LOG and needs_zone(beginning.head),
-        head=b"" if is_document else recognised,
-        head_bytes=len(recognised),
-        head_sha256=digest(recognised),
+        head=head,
+        head_bytes=beginning.size if is_document else len(head),
+        head_sha256=sha256,
+        is_large=is_large,
+        is_open_ended=is_open,
     )
-
-
-def _content(path: SourceFile) -> bytes:
-    with open_file(path) as file:
-        return file.read()

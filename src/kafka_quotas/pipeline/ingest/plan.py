@@ -12,7 +12,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames
 from kafka_quotas.pipeline.formats.detect import InputFormat
-from kafka_quotas.pipeline.formats.lines import is_open_ended
 from kafka_quotas.pipeline.formats.source_file import RemoteFile
 from kafka_quotas.pipeline.formats.task import IngestTask, LargeLog
 from kafka_quotas.pipeline.formats.timestamp import clocks_go_back, local_minute
@@ -23,8 +22,6 @@ COMPILED_FROM_BYTES: Final = 8 * 1024 * 1024
 """Bytes of request logs from which machine code scans them: less is read sooner than it is loaded."""
 PIECE_BYTES: Final = 32 * 1024 * 1024
 """Size of the pieces of a large uncompressed file, which are read side by side."""
-LARGEST_CONTENT_BYTES: Final = 64 * 1024 * 1024
-"""Largest log at a URL that a task of Spark's has in memory, thrice for a while: 2 GB of heap did not do for 400 MB."""
 _CODECS: Final = (".gz", ".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".passthrough")
 """Names by which Spark takes a file for a packed one."""
 _MINUTE_MS: Final = 60_000
@@ -209,14 +206,10 @@ def _large_log(file: InspectedFile, input_format: InputFormat, start: int, zone:
     """Return how Spark reads a large log at a URL, None where it takes the content of the whole file."""
     name = str(file.found.place)
     is_named_so = name.endswith(".gz") if file.is_packed else not name.endswith(_CODECS)
-    is_large = isinstance(file.found.place, RemoteFile) and file.size > LARGEST_CONTENT_BYTES
-    if not (is_large and input_format.grows and is_named_so) or file.head.startswith(codecs.BOM_UTF8):
+    if not (file.is_large and input_format.grows and is_named_so) or file.head.startswith(codecs.BOM_UTF8):
         return None
     repeats = zone is not None and file.needs_zone and _repeats_hour(file, zone)
-    try:
-        is_in_order = file.is_packed or start > 0 or repeats or is_open_ended(file.found.place)
-    except OSError as error:
-        raise unreadable(file.found.place, error) from error
+    is_in_order = file.is_packed or start > 0 or repeats or file.is_open_ended
     return LargeLog(unpacked=file.unpacked, is_packed=file.is_packed, is_in_order=is_in_order)
 
 

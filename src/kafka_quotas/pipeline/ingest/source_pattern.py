@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.pipeline.formats.source_file import SourceFile, list_files
+from kafka_quotas.pipeline.formats.source_file import RemoteFiles, SourceFile, list_files
 from kafka_quotas.pipeline.tables.lake import is_url, lake_errors, lake_url
 
 _PLACES: Final = {"broker_id": r"\d{1,9}", "cluster": r"[^/]+", "time": r"[^/]+?"}
@@ -46,16 +46,17 @@ class FoundFile:
         return self.path.absolute() if isinstance(self.path, Path) else self.path
 
 
-def find_files(pattern: str) -> Iterator[FoundFile]:
+def find_files(pattern: str, remote: RemoteFiles | None = None) -> Iterator[FoundFile]:
     """Yield the visible files that a pattern matches, by path, and all files below a matching folder.
 
-    At URLs, names that begin with `_` are hidden as well, as they are for Spark and Hadoop.
+    At URLs, names that begin with `_` are hidden as well, as they are for Spark and Hadoop. `remote` lists the files
+    there, None for delta-rs.
 
     Raises:
         UsageError: The pattern has an unknown place, or matches no file.
     """
     if is_url(pattern):
-        yield from _find_remote(lake_url(pattern), pattern)
+        yield from _find_remote(lake_url(pattern), pattern, remote)
         return
     if pattern.startswith("file:/"):
         pattern = lake_url(pattern)
@@ -72,16 +73,17 @@ def find_files(pattern: str) -> Iterator[FoundFile]:
     yield from found
 
 
-def _find_remote(url: str, pattern: str) -> Iterator[FoundFile]:
+def _find_remote(url: str, pattern: str, remote: RemoteFiles | None) -> Iterator[FoundFile]:
     compiled = _compile(url)
     if _is_passed_over(url.rpartition("/")[2]):
         raise UsageError(f"{pattern} is hidden: Spark and Hadoop read no file of that name", hint="rename the file")
     fixed = _WILD.split(url)[0]
     folder = fixed[: fixed.rindex("/")]
     with lake_errors(f"listing {folder}"):
-        files = list(list_files(folder))
+        files = list_files(folder) if remote is None else remote.listed(folder)
+        by_url = sorted(files, key=lambda file: file.url)
     found = []
-    for file in files:
+    for file in by_url:
         parts = file.url.removeprefix(f"{folder}/").split("/")
         places = ("/".join((folder, *parts[:depth])) for depth in range(len(parts), 0, -1))
         match = next((each for each in map(compiled.fullmatch, places) if each is not None), None)
@@ -98,14 +100,16 @@ def _is_passed_over(name: str) -> bool:
     return (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
 
 
-def find_paths(name: str) -> Iterator[FoundFile]:
+def find_paths(name: str, remote: RemoteFiles | None = None) -> Iterator[FoundFile]:
     """Yield the file, or all visible files below the folder, by path.
+
+    `remote` lists those at URLs, None for delta-rs.
 
     Raises:
         UsageError: There is no file.
     """
     if is_url(name):
-        yield from _find_remote(lake_url(name), name)
+        yield from _find_remote(lake_url(name), name, remote)
         return
     path = Path(lake_url(name) if name.startswith("file:/") else name)
     found = [FoundFile(path=each, is_named=not path.is_dir()) for each in _files(path)]

@@ -11,7 +11,7 @@ from tests.support.pipeline.logs import log_text
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.formats import lines
 from kafka_quotas.pipeline.formats.detect import InputFormat
-from kafka_quotas.pipeline.formats.source_file import SourceFile, open_file
+from kafka_quotas.pipeline.formats.source_file import RemoteFiles, SourceFile, open_file
 from kafka_quotas.pipeline.ingest.inspection import HEAD_BYTES, inspect_files
 from kafka_quotas.pipeline.ingest.source_pattern import FoundFile
 
@@ -19,9 +19,9 @@ from kafka_quotas.pipeline.ingest.source_pattern import FoundFile
 def test_a_file_is_opened_once_and_its_head_alone_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: Counter[SourceFile] = Counter()
 
-    def counting(file: SourceFile) -> io.BufferedReader:
+    def counting(file: SourceFile, remote: RemoteFiles | None) -> io.BufferedReader:
         opened[file] += 1
-        return open_file(file)
+        return open_file(file, remote)
 
     monkeypatch.setattr(lines, "open_file", counting)
     text = log_text(90).encode()

@@ -15,7 +15,7 @@ from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.formats.rows import EventRow
 from kafka_quotas.pipeline.formats.source_file import RemoteFile
 from kafka_quotas.pipeline.formats.task import IngestTask, LargeLog, ParsedBatch, TaskCounts
-from kafka_quotas.pipeline.ingest import large_logs, plan, source_pattern
+from kafka_quotas.pipeline.ingest import inspection, large_logs, source_pattern
 from kafka_quotas.pipeline.ingest.inspection import inspect_files
 from kafka_quotas.pipeline.ingest.known_files import KnownFiles
 from kafka_quotas.pipeline.ingest.large_logs import lines_by_split, merged_counts, with_damage
@@ -40,7 +40,7 @@ def task_of(content: bytes, *, name: str = "1/kafka-request.log", start: int = 0
 
 @pytest.fixture(autouse=True)
 def _small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "LARGEST_CONTENT_BYTES", 100)
+    monkeypatch.setattr(inspection, "LARGEST_CONTENT_BYTES", 100)
     monkeypatch.setattr(large_logs, "LARGE_BLOCK", 1_500)
 
 
@@ -175,6 +175,6 @@ def test_names_that_spark_passes_over_are_hidden_at_urls(monkeypatch: pytest.Mon
     files = [RemoteFile(url=f"s3://logs/1/{name}", size=1, modified_ms=0) for name in names]
     monkeypatch.setattr(source_pattern, "list_files", lambda _: files)
     for found in (find_files("s3a://logs/{broker_id}/**"), find_paths("s3a://logs/1")):
-        assert [Path(str(each.path)).name for each in found] == ["a.log", "_d=1.log", "e.log"]
+        assert [Path(str(each.path)).name for each in found] == ["_d=1.log", "e.log", "a.log"]
     with pytest.raises(UsageError, match=r"_x\.log is hidden"):
         list(find_paths("s3a://logs/1/_x.log"))
