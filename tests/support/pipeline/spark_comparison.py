@@ -44,6 +44,7 @@ from kafka_quotas.pipeline.replay.job import replay_job, replay_tables
 from kafka_quotas.pipeline.replay.outcomes import BUCKETS, OUTCOMES, LocalOutcomes, SparkOutcomes
 from kafka_quotas.pipeline.replay.task import ReplayPlan
 from kafka_quotas.pipeline.report.what_if import what_if
+from kafka_quotas.pipeline.tables.client_ranges import EventTable
 from kafka_quotas.pipeline.tables.event_files import client_order, sorted_by_client, write_events
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS
@@ -91,6 +92,7 @@ def compare(folder: Path) -> None:
         def found(job: Job) -> list[Tables]:
             return tables_by_task(run_job(session, events, job).toArrow(), job)
 
+        require_equal_figures(session, events)
         plans = (ReplayPlan(proposals=(PAIRS, TIGHTER)), ReplayPlan(proposals=(USERS, PAIRS), throttle_spans=True))
         for plan, largest in zip(plans, (spark._LARGEST_FILE, 0), strict=True):  # 0: as rows
             expected = replay_tables(run_here(replay_job(plan), data), plan)
@@ -118,6 +120,17 @@ def compare(folder: Path) -> None:
         require_equal_compaction(session, folder)
         require_equal_large_logs(session, folder / "large logs")
     sys.stderr.write(f"{len(cells[0])} cells and {throttled} throttles are equal\n")
+
+
+def require_equal_figures(session: "SparkSession", events: EventTable) -> None:
+    """Compare what a job has to know of a folder before it runs, as Spark reads it where the folder is at a URL."""
+    there = replace(events.snapshot, session=session)
+    known, found = [each.read(CLIENTS).to_pylist() for each in (events.snapshot, there)]
+    assert sorted(found, key=repr) == sorted(known, key=repr)
+    (ingest, *_) = there.ingests
+    own = there.read(CLIENTS, columns=["client", "ingest"], ingest=ingest).to_pylist()
+    assert len(own) == len([row for row in known if row["ingest"] == ingest])
+    assert EventTable(there).recorded_s() == events.recorded_s()
 
 
 def require_equal_outcomes(session: "SparkSession", folder: Path) -> None:

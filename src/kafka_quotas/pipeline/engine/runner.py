@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice, choose_engine, require_libraries
@@ -72,17 +72,22 @@ class OpenEvents:
         from kafka_quotas.pipeline.tables.client_ranges import EventTable  # noqa: PLC0415 - loads Arrow
         from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot  # noqa: PLC0415
 
-        self._snapshot = FolderSnapshot.of(Lake(url=lake_url(request.data)), request.as_of)
-        self._events = EventTable(self._snapshot)
-        self.recorded = RecordedEvents(
-            count=self._events.count,
-            first_ms=self._events.first_ms,
-            last_ms=self._events.last_ms,
-            recorded_s=self._events.recorded_s(),
-        )
         self._request = request
         self._watcher = watcher
-        self._session = LazySession(request.spark.for_place(self._snapshot.lake.url), watcher.progress, stack)
+        lake = Lake(url=lake_url(request.data))
+        self._session = LazySession(request.spark.for_place(lake.url), watcher.progress, stack)
+        # What is remote, Spark reads in any case, and starts before the number of events is known.
+        is_spark = not lake.is_local and self._choice(events=0, is_remote=True).engine is Engine.SPARK
+        snapshot = FolderSnapshot.of(lake, request.as_of)
+        self._snapshot = replace(snapshot, session=self._session()) if is_spark else snapshot
+        with self.errors(f"reading {request.data}"):
+            self._events = EventTable(self._snapshot)
+            self.recorded = RecordedEvents(
+                count=self._events.count,
+                first_ms=self._events.first_ms,
+                last_ms=self._events.last_ms,
+                recorded_s=self._events.recorded_s(),
+            )
 
     def run(self, job: Job) -> list[Tables]:
         """Run the job and return the tables of each of its tasks.
@@ -101,12 +106,7 @@ class OpenEvents:
         Raises:
             KafkaQuotasError: A file can't be read, or Spark does not start or fails.
         """
-        choice = choose_engine(
-            self._request.engine,
-            events=self.recorded.count,
-            master=self._request.master,
-            is_remote=not self._snapshot.lake.is_local,
-        )
+        choice = self._choice(events=self.recorded.count, is_remote=not self._snapshot.lake.is_local)
         self._watcher.chosen(choice)
         if choice.engine is Engine.SPARK and self.recorded.count:
             return self._run_on_spark(job, tables)
@@ -118,7 +118,12 @@ class OpenEvents:
         Raises:
             KafkaQuotasError: The table can't be read.
         """
-        return self._snapshot.read(table, columns=columns)
+        with self.errors(f"reading {self._request.data}"):
+            return self._snapshot.read(table, columns=columns)
+
+    def _choice(self, *, events: int, is_remote: bool) -> EngineChoice:
+        request = self._request
+        return choose_engine(request.engine, events=events, master=request.master, is_remote=is_remote)
 
     def _run_here(self, job: Job) -> list[Tables]:
         from kafka_quotas.pipeline.kernels.compiled import NUMBA  # noqa: PLC0415 - loads numba

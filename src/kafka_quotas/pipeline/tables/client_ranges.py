@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,9 @@ from kafka_quotas.pipeline.tables.event_files import sorted_by_client
 from kafka_quotas.pipeline.tables.lake import lake_errors
 from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, CLIENTS, EVENTS
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SLICE_EVENTS: Final = 1 << 20
 """About how many events are in memory per task."""
@@ -75,17 +78,23 @@ class EventTable:
         Raises:
             KafkaQuotasError: A file can't be read.
         """
+        if self.snapshot.session is not None:
+            return self._recorded_s_on_spark(self.snapshot.session)
         minutes, begins, ends = (np.empty(0, np.int64) for _ in range(3))
         with lake_errors(f"reading {self.snapshot.lake.place(EVENTS)}"):
             for batch in self.dataset.to_batches(columns=["ts_ms"]):
                 times_ms = batch.column("ts_ms").to_numpy()
                 found = (np.append(known, times) for known, times in ((begins, times_ms), (ends, times_ms)))
                 minutes, begins, ends = _by_minute(np.append(minutes, times_ms // _MINUTE_MS), *found)
-        if not minutes.size:
-            return 0
-        is_gap = begins[1:] - ends[:-1] > _GAP_MS
-        firsts, lasts = np.append(begins[:1], begins[1:][is_gap]), np.append(ends[:-1][is_gap], ends[-1:])
-        return int((lasts // _SECOND_MS - firsts // _SECOND_MS + 1).sum())
+        return _without_gaps_s(begins, ends)
+
+    def _recorded_s_on_spark(self, session: "SparkSession") -> int:
+        from pyspark.sql import functions  # noqa: PLC0415 - jobs on this machine need none of it
+
+        by_minute = self.snapshot.rows_on_spark(session, EVENTS).groupBy(functions.expr(f"ts_ms div {_MINUTE_MS}"))
+        found = by_minute.agg(functions.min("ts_ms").alias("begin"), functions.max("ts_ms").alias("end")).toArrow()
+        ordered = found.sort_by("begin")
+        return _without_gaps_s(ordered["begin"].to_numpy(), ordered["end"].to_numpy())
 
     @property
     def count(self) -> int:
@@ -228,6 +237,15 @@ def with_names(events: pa.Table, names: pa.Table) -> pa.Table:
         )
         events = events.append_column(name, values)
     return events
+
+
+def _without_gaps_s(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> int:
+    """Return the seconds from the first begin to the last end, in ms and in order, less the gaps between them."""
+    if not begins.size:
+        return 0
+    is_gap = begins[1:] - ends[:-1] > _GAP_MS
+    firsts, lasts = np.append(begins[:1], begins[1:][is_gap]), np.append(ends[:-1][is_gap], ends[-1:])
+    return int((lasts // _SECOND_MS - firsts // _SECOND_MS + 1).sum())
 
 
 def _by_minute(

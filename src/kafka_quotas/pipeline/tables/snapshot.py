@@ -1,7 +1,7 @@
 """A data folder at one point of its history: the changes so far, and the tables as they belong to them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -9,12 +9,13 @@ import pyarrow.dataset as ds
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.tables.arrow import compute as pc
-from kafka_quotas.pipeline.tables.lake import Lake, lake_errors
+from kafka_quotas.pipeline.tables.lake import Lake, hadoop_url, lake_errors
 from kafka_quotas.pipeline.tables.schemas import INGESTS
 from kafka_quotas.pipeline.tables.table import TableSchema
 
 if TYPE_CHECKING:  # executors load this module without it
     from deltalake import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
 
 FIRST_VERSION: Final = 0
 
@@ -26,6 +27,8 @@ class FolderSnapshot:
     lake: Lake
     changes: pa.Table
     """Rows of the table `ingests`, by number of the change."""
+    session: "SparkSession | None" = field(default=None, compare=False)
+    """The session by which rows of other tables are read, None for delta-rs."""
 
     @classmethod
     def of(cls, lake: Lake, number: int | None = None) -> "FolderSnapshot":
@@ -52,9 +55,7 @@ class FolderSnapshot:
             raise UsageError(
                 f"{self.lake.url} has no change {number}: {known}", hint="kafka-quotas pipeline history DATA"
             )
-        return FolderSnapshot(
-            lake=self.lake, changes=self.changes.filter(pc.less_equal(self.changes["sequence"], number))
-        )
+        return replace(self, changes=self.changes.filter(pc.less_equal(self.changes["sequence"], number)))
 
     @property
     def number(self) -> int:
@@ -103,12 +104,24 @@ class FolderSnapshot:
         needed = self.needed(table)
         return found if needed is None else found.filter(ds.field("ingest").isin(pa.array(needed, pa.int64())))
 
+    def rows_on_spark(self, session: "SparkSession", table: TableSchema) -> "DataFrame":
+        """Return the rows of a table, which Spark reads."""
+        reader = session.read.format("delta").option("versionAsOf", self.version(table))
+        rows, needed = reader.load(hadoop_url(self.lake.place(table))), self.needed(table)
+        return rows if needed is None else rows.where(rows["ingest"].isin(needed))
+
     def read(self, table: TableSchema, *, columns: Sequence[str] | None = None, ingest: int | None = None) -> pa.Table:
         """Read a small table, or the rows of one ingest.
 
         Raises:
             KafkaQuotasError: The table can't be read.
         """
+        if self.session is not None:
+            found, names = self.rows_on_spark(self.session, table), columns or table.column_names
+            own = found if ingest is None else found.where(found["ingest"] == ingest)
+            # tables of earlier versions lack the columns that are new
+            stored = own.selectExpr(*(name if name in found.columns else f"null as {name}" for name in names))
+            return stored.toArrow().cast(pa.schema([table.arrow_schema().field(name) for name in names]))
         rows = self.dataset(table)
         with lake_errors(f"reading {self.lake.place(table)}"):
             only = None if ingest is None else ds.field("ingest") == ingest
