@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafka_quotas.pipeline.engine.choice import Engine, choose_engine, require_libraries
+from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice, choose_engine, require_libraries
 from kafka_quotas.pipeline.engine.progress import JobProgress
 from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher
-from kafka_quotas.pipeline.engine.spark_session import spark_errors, spark_session
+from kafka_quotas.pipeline.engine.spark_session import LazySession, spark_errors
 from kafka_quotas.pipeline.tables.lake import Lake, lake_url
 
 if TYPE_CHECKING:
@@ -98,26 +98,29 @@ def compact(request: EventsRequest, watcher: EventsWatcher, *, retention_hours: 
     from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot  # noqa: PLC0415
 
     lake = Lake(url=lake_url(request.data))
-    before, at_ms = FolderSnapshot.of(lake), round(time.time() * 1000)
-    events = sum(each.events for each in _changes(before))
-    choice = choose_engine(request.engine, events=events, master=request.master, is_remote=not lake.is_local)
-    watcher.chosen(choice)
+
+    def chosen(events: int) -> EngineChoice:
+        return choose_engine(request.engine, events=events, master=request.master, is_remote=not lake.is_local)
 
     def done(count: int, total: int) -> None:
         watcher.progress(JobProgress(stage="merge days", done=count, total=total))
 
     with ExitStack() as stack:
+        session = LazySession(request.spark.for_place(lake.url), watcher.progress, stack)
+        if not lake.is_local and chosen(0).engine is Engine.SPARK:
+            session()  # it may know credentials that the environment lacks
+        before, at_ms = FolderSnapshot.of(lake), round(time.time() * 1000)
+        choice = chosen(sum(each.events for each in _changes(before)))
+        watcher.chosen(choice)
         merge = partial(compaction.merge_locally, before, at_ms=at_ms, done=done)
         clean = partial(compaction.clean_locally, lake, retention_hours=retention_hours)
         if choice.engine is Engine.SPARK:
             require_libraries("pyspark")
             from kafka_quotas.pipeline.ingest import spark_compaction  # noqa: PLC0415 - loads PySpark
 
-            watcher.progress(JobProgress(stage="start Spark", done=0, total=0))
-            session = stack.enter_context(spark_session(request.spark.for_place(lake.url)))
             stack.enter_context(spark_errors(f"compacting {request.data}", log_file=request.spark.log_file))
-            merge = partial(spark_compaction.merge_on_spark, session, before, at_ms=at_ms, watch=watcher.progress)
-            clean = partial(spark_compaction.clean_on_spark, session, lake, retention_hours=retention_hours)
+            merge = partial(spark_compaction.merge_on_spark, session(), before, at_ms=at_ms, watch=watcher.progress)
+            clean = partial(spark_compaction.clean_on_spark, session(), lake, retention_hours=retention_hours)
         counts = compaction.compact(before, at_ms=at_ms, random=secrets.randbits(20), merge=merge, clean=clean)
     return CompactResult(files_before=counts[0], files_after=counts[1], removed=counts[2])
 

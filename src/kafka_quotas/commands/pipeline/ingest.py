@@ -179,11 +179,14 @@ def _sources(request: IngestRequest) -> tuple[str, ...]:
 
 
 def _inspected(request: IngestRequest, session: LazySession) -> list[InspectedFile]:
-    """Find and inspect the files, those at URLs by Spark where it reads them and its driver is here."""
+    """Find and inspect the files, those at URLs by Spark where it reads them and its driver is here.
+
+    Spark starts before anything at a URL is read, for it may know credentials that the environment lacks.
+    """
     form = request.settings.input_format
     choice = choose_engine(request.engine, events=0, master=request.master, is_remote=True)
     is_spark = choice.engine is Engine.SPARK and not request.spark.is_connect
-    if not (is_spark and any(map(is_url, _sources(request)))):
+    if not is_spark or not any(map(is_url, (request.out, *_sources(request)))):
         return inspect_files(_find(request), input_format=form)
     require_libraries("pyspark")
     from kafka_quotas.pipeline.ingest.hadoop_files import HadoopFiles  # noqa: PLC0415 - loads PySpark's gateway

@@ -78,8 +78,8 @@ class OpenEvents:
         self._session = LazySession(request.spark.for_place(lake.url), watcher.progress, stack)
         # What is remote, Spark reads in any case, and starts before the number of events is known.
         is_spark = not lake.is_local and self._choice(events=0, is_remote=True).engine is Engine.SPARK
-        snapshot = FolderSnapshot.of(lake, request.as_of)
-        self._snapshot = replace(snapshot, session=self._session()) if is_spark else snapshot
+        session = self._session() if is_spark else None
+        self._snapshot = replace(FolderSnapshot.of(lake, request.as_of), session=session)
         with self.errors(f"reading {request.data}"):
             self._events = EventTable(self._snapshot)
             self.recorded = RecordedEvents(

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
@@ -26,6 +26,7 @@ from kafka_quotas.pipeline.engine.progress import JobProgress, Watch
 from kafka_quotas.pipeline.engine.spark_settings import (
     SparkSettings,
     connect_properties,
+    object_store_variables,
     shipped_environment,
     spark_properties,
     worker_environment,
@@ -157,6 +158,9 @@ def _start(settings: SparkSettings, archive: Path) -> "SparkSession":
             hint=f"see {settings.log_file}; where its jars can't be fetched, --jars names those that are there, "
             "--packages other versions",
         ) from error
+    java_session: Any = session._jsparkSession  # noqa: SLF001 - has no other door
+    for name, value in object_store_variables(java_session.sessionState().newHadoopConf().get).items():
+        os.environ.setdefault(name, value)
     if not settings.is_local:  # local workers have the package, with its kernels compiled before
         session.sparkContext.addPyFile(str(archive))
     return session

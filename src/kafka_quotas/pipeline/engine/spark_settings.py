@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -38,9 +38,10 @@ _DELTA: Final = MappingProxyType(
     }
 )
 """Properties by which Spark knows Delta tables."""
+_ENDPOINT: Final = "AWS_ENDPOINT_URL"
 _S3A_OF_VARIABLES: Final = MappingProxyType(
     {
-        "AWS_ENDPOINT_URL": "endpoint",
+        _ENDPOINT: "endpoint",
         "AWS_REGION": "endpoint.region",
         "AWS_ACCESS_KEY_ID": "access.key",
         "AWS_SECRET_ACCESS_KEY": "secret.key",
@@ -155,12 +156,26 @@ def object_store_properties(environment: Mapping[str, str]) -> dict[str, str]:
     for variable, name in _S3A_OF_VARIABLES.items():
         if variable in environment:
             found[f"{prefix}.{name}"] = environment[variable]
-    if "AWS_ENDPOINT_URL" in environment:  # a gateway of one's own, whose buckets are no host names
-        is_secure = environment["AWS_ENDPOINT_URL"].startswith("https")
+    if _ENDPOINT in environment:  # a gateway of one's own, whose buckets are no host names
+        is_secure = environment[_ENDPOINT].startswith("https")
         found |= {
             f"{prefix}.path.style.access": "true",
             f"{prefix}.connection.ssl.enabled": str(is_secure).lower(),
         }
+    return found
+
+
+def object_store_variables(setting: Callable[[str], str | None]) -> dict[str, str]:
+    """Return the variables of the cloud's own tools that say what Hadoop's settings say of `s3a:`.
+
+    delta-rs, which commits changes of tables, reads nothing else. `setting` returns a setting by name, None or an empty
+    text for one that is not set.
+    """
+    found = {name: value for name, key in _S3A_OF_VARIABLES.items() if (value := setting(f"fs.s3a.{key}"))}
+    if endpoint := found.get(_ENDPOINT):
+        scheme = "http" if setting("fs.s3a.connection.ssl.enabled") == "false" else "https"
+        found[_ENDPOINT] = endpoint if "://" in endpoint else f"{scheme}://{endpoint}"
+        found["AWS_ALLOW_HTTP"] = str(found[_ENDPOINT].startswith("http:")).lower()
     return found
 
 

@@ -240,7 +240,10 @@ def with_names(events: pa.Table, names: pa.Table) -> pa.Table:
 
 
 def _without_gaps_s(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> int:
-    """Return the seconds from the first begin to the last end, in ms and in order, less the gaps between them."""
+    """Return the seconds from the first begin to the last end, less the gaps between them.
+
+    Begins and ends are in ms and in order.
+    """
     if not begins.size:
         return 0
     is_gap = begins[1:] - ends[:-1] > _GAP_MS

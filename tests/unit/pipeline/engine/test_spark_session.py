@@ -24,6 +24,7 @@ from kafka_quotas.pipeline.engine.spark_settings import (
     SparkSettings,
     connect_properties,
     jar_packages,
+    object_store_variables,
     spark_properties,
     worker_environment,
 )
@@ -236,6 +237,20 @@ def test_spark_knows_the_object_store_that_the_variables_name() -> None:
         "connection.ssl.enabled": "false",
     }
     assert not any("s3a" in name for name in spark_properties(SparkSettings(log_file=LOG), {}))
+
+
+def test_what_spark_knows_of_the_object_store_becomes_variables() -> None:
+    known = {"endpoint": "127.0.0.1:7070", "connection.ssl.enabled": "false", "access.key": "a", "secret.key": "s"}
+    expected = {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:7070",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "s",
+    }
+    settings = {f"fs.s3a.{name}": value for name, value in known.items()}
+    assert object_store_variables(settings.get) == expected
+    assert object_store_variables({**settings, "fs.s3a.endpoint": "https://store"}.get)["AWS_ALLOW_HTTP"] == "false"
+    assert object_store_variables({"fs.s3a.endpoint": ""}.get) == {}
 
 
 def test_a_place_in_s3_brings_the_package_of_the_hadoop_that_pyspark_has() -> None:
