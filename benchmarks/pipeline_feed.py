@@ -2,9 +2,11 @@
 
     python benchmarks/pipeline_feed.py [--lines 500e3] [--events 10e6] [--cases ingest,ingest-spark,stream,stream-json]
 
-The log is the shipped one, over and over (1.5 kB a line), so that its client-ids and sizes are real. `stream` reads
-Parquet files of events, one batch per file. `stream-json` reads lines of the daemon's event log (245 bytes each) from a
-topic of four partitions, a quarter of the events in each batch; the broker's time is in its figures.
+`ingest-spark` is the whole command with the start of its session, `ingest-spark-warm` the second and the third ingest
+in a session that is there. The log is the shipped one, over and over (1.5 kB a line), so that its client-ids and sizes
+are real. `stream` reads Parquet files of events, one batch per file, `stream-json` lines of the daemon's event log
+(245 bytes each) from a topic of four partitions, a quarter of the events in each batch; the broker's time is in its
+figures.
 
 Wall time counts only what an idle machine would: beside it stand the processor seconds of the case and of everybody
 else meanwhile; the last column is the speed with two processors alone.
@@ -18,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -35,6 +38,7 @@ from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.choice import Engine
 from kafka_quotas.pipeline.engine.progress import ignore_progress
 from kafka_quotas.pipeline.engine.runner import EventsWatcher
+from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.plan import IngestSettings
 from kafka_quotas.pipeline.stream.job import BatchReport
@@ -59,13 +63,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines", type=float, default=500e3)
     parser.add_argument("--events", type=float, default=10e6)
-    parser.add_argument("--cases", default="ingest,ingest-spark,stream,stream-json")
+    parser.add_argument("--cases", default="ingest,ingest-spark,ingest-spark-warm,stream,stream-json")
     given = parser.parse_args()
-    print(f"{'case':16}{'steps':>12}{'per s':>12}{'wall s':>9}{'cpu s':>9}{'others':>9}{'per s of 2':>13}")
+    print(f"{'case':18}{'steps':>12}{'per s':>12}{'wall s':>9}{'cpu s':>9}{'others':>9}{'per s of 2':>13}")
     with tempfile.TemporaryDirectory() as folder:
         cases: dict[str, Callable[[], None]] = {
             "ingest": lambda: ingest_case("ingest", Engine.LOCAL, Path(folder), int(given.lines)),
             "ingest-spark": lambda: ingest_case("ingest-spark", Engine.SPARK, Path(folder), int(given.lines)),
+            "ingest-spark-warm": lambda: warm_case("ingest-spark-warm", Path(folder), int(given.lines)),
             "stream": lambda: files_case(Path(folder), int(given.events)),
             "stream-json": lambda: topic_case(Path(folder), int(given.events)),
         }
@@ -75,13 +80,33 @@ def main() -> None:
 
 def ingest_case(case: str, engine: Engine, folder: Path, lines: int) -> None:
     """Print a line of figures, which include the session's start on Spark."""
+    request = ingest_request(case, engine, folder, lines)
+    watcher = EventsWatcher(progress=ignore_progress, chosen=lambda _: None)
+    tell(case, lambda: ingest(request, watcher).counts.events)
+
+
+def warm_case(case: str, folder: Path, lines: int) -> None:
+    """Print two lines of figures, of the ingests after the first in one session."""
+    requests = [ingest_request(f"{case}-{number}", Engine.SPARK, folder, lines) for number in range(3)]
+    watcher = EventsWatcher(progress=ignore_progress, chosen=lambda _: None)
+    with (
+        spark_session(requests[0].spark) as session,
+        mock.patch("kafka_quotas.commands.pipeline.ingest.LazySession", return_value=lambda: session),
+    ):
+        ingest(requests[0], watcher)
+        for request in requests[1:]:
+            tell(case, lambda request=request: ingest(request, watcher).counts.events)  # type: ignore[misc]
+
+
+def ingest_request(case: str, engine: Engine, folder: Path, lines: int) -> IngestRequest:
+    """Return the ingest of a log of so many lines, which is written unless it is there."""
     log = folder / "request.log"
     if not log.exists():
         sample = gzip.decompress(SAMPLE.read_bytes())
         with log.open("wb") as file:
             for _ in range(max(1, lines // sample.count(b"\n"))):
                 file.write(sample)
-    request = IngestRequest(
+    return IngestRequest(
         patterns=(),
         paths=(str(log),),
         replaced=(),
@@ -90,8 +115,6 @@ def ingest_case(case: str, engine: Engine, folder: Path, lines: int) -> None:
         spark=SparkSettings(log_file=folder / "spark.log", master=f"local[{PROCESSORS}]"),
         engine=engine,
     )
-    watcher = EventsWatcher(progress=ignore_progress, chosen=lambda _: None)
-    tell(case, lambda: ingest(request, watcher).counts.events)
 
 
 def files_case(folder: Path, events: int) -> None:
@@ -140,7 +163,7 @@ def tell(case: str, work: Callable[[], int]) -> None:
 def line(case: str, steps: int, wall: float, cpu: float, machine: float) -> None:
     alone = PROCESSORS * steps / cpu
     others = max(0.0, machine - cpu)
-    print(f"{case:16}{steps:12,}{steps / wall:12,.0f}{wall:9.1f}{cpu:9.1f}{others:9.1f}{alone:13,.0f}", flush=True)
+    print(f"{case:18}{steps:12,}{steps / wall:12,.0f}{wall:9.1f}{cpu:9.1f}{others:9.1f}{alone:13,.0f}", flush=True)
 
 
 def fill_topic(bootstrap: str, events: int) -> None:

@@ -219,6 +219,7 @@ def runtime_properties(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ARROW_BATCH_ROWS),
         "spark.databricks.delta.snapshotPartitions": "2",  # fifty by default, for a table of a few files
         "spark.sql.execution.arrow.maxBytesPerBatch": str(_ARROW_BATCH_BYTES),
+        "spark.sql.parquet.compression.codec": "zstd",  # half the size of Spark's default at the same cost
     }
 
 

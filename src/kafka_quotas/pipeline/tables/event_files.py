@@ -19,7 +19,7 @@ from pyarrow import fs
 
 from kafka_quotas.pipeline.kernels.order import is_ordered
 from kafka_quotas.pipeline.tables.arrow import compute as pc
-from kafka_quotas.pipeline.tables.lake import PARTITION, Lake, lake_errors
+from kafka_quotas.pipeline.tables.lake import INDEXED, PARTITION, Lake, lake_errors
 from kafka_quotas.pipeline.tables.schemas import EVENTS
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _GROUP_ROWS: Final = 1 << 17
 _BY_DIFFERENCES: Final = ("ts_ms", "bytes", "src_offset")
-_INDEXED: Final = ("broker_id", "ts_ms", "client", "ingest")
 _STORED: Final = tuple(name for name in EVENTS.column_names if name != PARTITION)
 _DICTIONARIES: Final[Any] = [name for name in _STORED if name not in _BY_DIFFERENCES]
 
@@ -101,10 +100,10 @@ def _write_day(filesystem: fs.FileSystem, day: str, events: pa.Table) -> "AddAct
 
 def _statistics(events: pa.Table) -> dict[str, Any]:
     """Return the figures by which readers of Delta tables leave files out."""
-    bounds = {name: pc.min_max(events[name]).as_py() for name in _INDEXED}
+    bounds = {name: pc.min_max(events[name]).as_py() for name in INDEXED}
     return {
         "numRecords": events.num_rows,
         "minValues": {name: each["min"] for name, each in bounds.items()},
         "maxValues": {name: each["max"] for name, each in bounds.items()},
-        "nullCount": dict.fromkeys(_INDEXED, 0),
+        "nullCount": dict.fromkeys(INDEXED, 0),
     }

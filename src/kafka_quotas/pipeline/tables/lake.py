@@ -38,6 +38,9 @@ TRANSACTIONS: Final = "kafka-quotas"
 DATA_TABLES: Final = (*INGESTED_TABLES, CLIENTS)
 """The tables that a change writes before `ingests`."""
 PARTITION: Final = "dt"
+INDEXED: Final = ("broker_id", "ts_ms", "client", "ingest")
+"""Columns of events by whose bounds readers leave files out."""
+_INDEXED: Final = "delta.dataSkippingStatsColumns"
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FULL_TEXT: Final = ("No space left on device", "Disk quota exceeded", "File too large")
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -227,11 +230,14 @@ def create_table(place: str, table: TableSchema) -> None:
 
     if not _SCHEME.match(place):
         Path(place).mkdir(parents=True, exist_ok=True)
+    is_partitioned = PARTITION in table.column_names
     DeltaTable.create(
         place,
         table.arrow_schema(),
         mode="ignore",
-        partition_by=[PARTITION] if PARTITION in table.column_names else None,
+        partition_by=[PARTITION] if is_partitioned else None,
+        # figures of all columns would take Spark a fifth of the time that it needs to write events
+        configuration={_INDEXED: ",".join(INDEXED)} if is_partitioned else None,
         name=table.name,
         description=table.doc,
     )

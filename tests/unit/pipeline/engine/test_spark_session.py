@@ -159,10 +159,11 @@ def test_workers_run_this_python_here_and_the_shipped_one_elsewhere(tmp_path: Pa
     assert "SPARK_LOCAL_IP" not in worker_environment(cluster, {})
 
 
-def test_a_session_of_either_kind_lists_a_tables_files_in_few_tasks() -> None:
+def test_a_session_of_either_kind_lists_a_tables_files_in_few_tasks_and_packs_its_own_well() -> None:
     here = spark_properties(SparkSettings(log_file=LOG, master="local[2]"))
     at_connect = connect_properties(SparkSettings(log_file=LOG, master="sc://127.0.0.1:15002"))
     assert [each["spark.databricks.delta.snapshotPartitions"] for each in (here, at_connect)] == ["2", "2"]
+    assert [each["spark.sql.parquet.compression.codec"] for each in (here, at_connect)] == ["zstd", "zstd"]
 
 
 def test_the_users_properties_win(tmp_path: Path) -> None:

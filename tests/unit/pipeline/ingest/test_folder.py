@@ -5,6 +5,7 @@ from collections import Counter
 from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.support.pipeline.ingested_folder import broker_log, ingest, source, tree
@@ -12,7 +13,7 @@ from tests.support.pipeline.logs import SAMPLE_LINES, log_text, request_line, sa
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.pipeline.ingest import plan
-from kafka_quotas.pipeline.tables.lake import Lake
+from kafka_quotas.pipeline.tables.lake import INDEXED, Lake
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, QUARANTINE
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 
@@ -73,6 +74,15 @@ def test_files_of_events_are_sorted_by_client_and_time_and_clients_are_counted(t
                 max(times, default=None),
             ]
     assert {kind for kind in CHARGED for each in clients if each[f"{kind}_events"]} > {"fetch", "request"}
+
+
+def test_every_writer_counts_only_the_bounds_of_events_that_readers_ask_for(tmp_path: Path) -> None:
+    ingest(tmp_path / "data", "--source", "examples/request-log/{broker_id}/*.log.gz")
+    lake = Lake(url=str(tmp_path / "data"))
+    lake.append(EVENTS, FolderSnapshot.of(lake).read(EVENTS))  # by a writer of Delta tables, as Spark is one
+    files = pa.table(lake.table(EVENTS).get_add_actions(flatten=True))
+    assert files.num_rows == 2
+    assert {name for name in files.column_names if name.startswith("min.")} == {f"min.{name}" for name in INDEXED}
 
 
 def test_the_same_again_changes_nothing_and_new_lines_and_files_are_added(tmp_path: Path) -> None:
