@@ -31,7 +31,7 @@ from kafka_quotas.core.quotas.simulation import replay as replay_in_core
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.job import Job, run_tasks
 from kafka_quotas.pipeline.engine.progress import ignore_progress
-from kafka_quotas.pipeline.engine.spark import LeftTables, parts_of, run_job, tables_by_task
+from kafka_quotas.pipeline.engine.spark import LeftTables, run_job, tables_by_task
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.change import Change
@@ -47,6 +47,7 @@ from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 from kafka_quotas.pipeline.usage.job import usage_job, usage_tables
+from kafka_quotas.pipeline.usage.tables import SparkUsage
 from kafka_quotas.pipeline.usage.task import UsagePlan
 
 Timed = Callable[[Callable[[], int]], None]
@@ -155,10 +156,10 @@ def usage_spark(data: EventTable, timed: Timed) -> None:
     with session() as spark:
 
         def work() -> int:
-            left = LeftTables(run_job(spark, data, job), {"usage": job.schemas["usage"]})
-            found = left.others().toArrow()
-            left.parts = parts_of(found)
-            usage_tables(tables_by_task(found, job), left)
+            left = LeftTables(run_job(spark, data, job), job.schemas, bulky=job.bulky)
+            left.others().toArrow()
+            used = SparkUsage(left)
+            assert used.count() >= used.ranked(30).num_rows
             left.forget()
             return data.count
 

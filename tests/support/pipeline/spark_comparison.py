@@ -5,10 +5,11 @@ not. It says on standard error how many rows were equal.
 """
 
 import sys
+from collections import defaultdict
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from deltalake import DeltaTable
@@ -25,13 +26,14 @@ from tests.support.pipeline.events import (
 from tests.support.pipeline.large_logs import require_equal_large_logs
 
 from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.pipeline.buckets.entities import NAMES
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine import event_pieces, spark
 from kafka_quotas.pipeline.engine.choice import Engine
 from kafka_quotas.pipeline.engine.job import Job, Tables, without_events
 from kafka_quotas.pipeline.engine.progress import ignore_progress
 from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, open_events
-from kafka_quotas.pipeline.engine.spark import LeftTables, parts_of, run_job, tables_by_task
+from kafka_quotas.pipeline.engine.spark import LeftTables, run_job, tables_by_task
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.compaction import clean_locally, compact, merge_locally
@@ -50,6 +52,8 @@ from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 from kafka_quotas.pipeline.usage.job import usage_job, usage_tables
+from kafka_quotas.pipeline.usage.tables import SparkUsage
+from kafka_quotas.pipeline.usage.task import BUCKETS as USED
 from kafka_quotas.pipeline.usage.task import UsagePlan
 from kafka_quotas.pipeline.validate.check import ValidatePlan
 from kafka_quotas.pipeline.validate.job import validate
@@ -103,23 +107,44 @@ def compare(folder: Path) -> None:
             assert tables.throttle_spans.to_pylist() == expected.throttle_spans.to_pylist()
             assert (tables.throttle_spans.num_rows > 0) == plan.throttle_spans
             throttled += sum(expected.whatif["throttled_n"].to_pylist())
-        by_client = usage_job(UsagePlan(quotas=PAIRS, seconds=120))
-        known = usage_tables(run_here(by_client, data))
-        left = LeftTables(run_job(session, events, by_client), {"usage": by_client.schemas["usage"]})
-        collected = left.others().toArrow()
-        left.parts = parts_of(collected)
-        used = usage_tables(tables_by_task(collected, by_client), left)
-        assert used.entities.to_pylist() == known.entities.to_pylist()
-        assert used.profiles.to_pylist() == known.profiles.to_pylist()
-        assert sorted(used.cells.totals().to_pylist(), key=str) == sorted(known.cells.totals().to_pylist(), key=str)
-        everybody = known.entities["entity_id"].to_pylist()
-        cells = [each.cells.of(everybody, window_s=1).to_pylist() for each in (known, used)]
-        assert cells[0] == cells[1]
+        cells = require_equal_usage(session, data)
         require_equal_outcomes(session, folder)
         require_equal_advice(session, folder)
         require_equal_compaction(session, folder)
         require_equal_large_logs(session, folder / "large logs")
-    sys.stderr.write(f"{len(cells[0])} cells and {throttled} throttles are equal\n")
+    sys.stderr.write(f"{cells} cells and {throttled} throttles are equal\n")
+
+
+def require_equal_usage(session: "SparkSession", data: Path) -> int:
+    """Compare what a job on usage leaves with executors, and return the number of cells."""
+    job = usage_job(UsagePlan(quotas=PAIRS, seconds=120, horizon_days=0.0))
+    known = usage_tables(run_here(job, data))
+    left = LeftTables(run_job(session, open_table(data), job), job.schemas, bulky=job.bulky)
+    assert left.others().toArrow().nbytes < LEAST_COLLECTED_BYTES
+    used = SparkUsage(left)
+    assert (used.count(), used.clusters()) == (known.count(), known.clusters())
+    assert used.ranked(7).to_pylist() == known.ranked(7).select(used.ranked(7).column_names).to_pylist()
+    columns = [name for name in USED.names if name not in (*NAMES, "bucket")]
+    assert used.buckets(columns).to_pylist() == known.buckets(columns).to_pylist()
+    assert used.buckets([], cluster="none").num_rows == 0
+    names = known.buckets([])
+    cells = [each.bytes_of(names, window_s=1).to_pylist() for each in (known, used)]
+    alone = names.group_by(["user"]).aggregate([])
+    users = [each.bytes_of(alone, window_s=60).to_pylist() for each in (known, used)]
+    followers = [each.replication().to_pylist() for each in (known, used)]
+    for local, on_spark in (cells, users):
+        assert sorted(local, key=str) == sorted(on_spark, key=str)
+    assert summed(followers[0]) == summed(followers[1])
+    left.forget()
+    return len(cells[0])
+
+
+def summed(followers: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
+    """Bytes of each follower, whatever rows they are in."""
+    found: dict[tuple[Any, ...], int] = defaultdict(int)
+    for row in followers:
+        found[row["cluster"], row["broker_id"], row["follower"]] += row["bytes"]
+    return found
 
 
 def require_equal_figures(session: "SparkSession", events: EventTable) -> None:

@@ -13,7 +13,6 @@ from kafka_quotas.cli.output.render import (
     Cell,
     Listing,
     Table,
-    View,
     columns,
     print_listing,
     write,
@@ -25,6 +24,7 @@ from kafka_quotas.commands.pipeline.usage import UsageRequest, UsageResult
 from kafka_quotas.commands.pipeline.usage import usage as run_usage
 from kafka_quotas.core.model.value_format import format_typed_rate
 from kafka_quotas.pipeline.engine.choice import require_libraries
+from kafka_quotas.pipeline.tables.schemas import ENTITIES, USAGE_PROFILE
 
 _SHOWN_ROWS = 30
 
@@ -39,6 +39,7 @@ Out = Annotated[
     ),
 ]
 
+_NAMES = [each for table in (ENTITIES, USAGE_PROFILE) for each in table.column_names if each != "entity_id"]
 _COLUMNS = columns(
     "broker>!, quota!, bucket, p50>!, p95>!, p99>!, max>!, limit>!, used>!, active>!, burst>!, throttled>!"
 )
@@ -64,45 +65,36 @@ def usage(
     settings = windows.settings()
     events = engine.events(data)
     in_force = proposal_in_force(quotas, store, events)
-    request = UsageRequest(events=events, quotas=in_force, window=settings.client, out=out)
+    limit = (output.limit_or(_SHOWN_ROWS) or None) if output.is_table else None
+    request = UsageRequest(events=events, quotas=in_force, window=settings.client, out=out, limit=limit)
     with job_watcher() as watcher:
         result = run_usage(request, watcher)
-    print_listing(_listing(result, in_force.name, output), output)
+    print_listing(_listing(result, in_force.name), output)
     note_changes(quotas, in_force, result.events)
     if out is not None:
         write(f"note: the tables entities, usage and usage_profile are in {out}", sys.stderr)
 
 
-def _listing(result: UsageResult, source: str, view: View) -> Listing:
+def _listing(result: UsageResult, source: str) -> Listing:
     """List the buckets nearest to a limit first, then the largest of those without one."""
-    entities, profiles = result.tables.entities.to_pylist(), result.tables.profiles.to_pylist()
-    rows = sorted(({**entities[row["entity_id"]], **row} for row in profiles), key=_rank)
-    shown = rows[: view.limit_or(_SHOWN_ROWS) or None] if view.is_table else rows
-    left = f", {len(rows) - len(shown)} more: --limit 0" if len(rows) > len(shown) else ""
-    names = [name for name in rows[0] if name != "entity_id"] if rows else []
+    shown = result.ranked.select(_NAMES).to_pylist()
+    left = f", {result.rows - len(shown)} more: --limit 0" if result.rows > len(shown) else ""
     return Listing(
         noun="pipeline-usage",
         data={
             "events": result.events.count,
             "seconds": result.events.seconds,
             "quotas": source,
-            "buckets": [{name: row[name] for name in names} for row in shown],
+            "buckets": shown,
         },
         items="buckets",
         table=Table(
             columns=_COLUMNS,
             rows=[_cells(row) for row in shown],
-            caption=f"{result.events.count:,} events in {result.events.seconds:,} s, {len(rows):,} buckets{left}; "
+            caption=f"{result.events.count:,} events in {result.events.seconds:,} s, {result.rows:,} buckets{left}; "
             f"limits of {source}",
         ),
     )
-
-
-def _rank(row: dict[str, Any]) -> tuple[bool, str, float, int]:
-    quota = row["quota"]
-    if quota:
-        return (False, "", -row["p99"] / quota, row["entity_id"])
-    return (True, row["quota_type"], -row["max"], row["entity_id"])
 
 
 def _cells(row: dict[str, Any]) -> list[Cell]:

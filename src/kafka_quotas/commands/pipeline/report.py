@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kafka_quotas.pipeline.recommend.job import Recommendation
     from kafka_quotas.pipeline.report.traffic import HeatMap, Traffic
     from kafka_quotas.pipeline.report.what_if import WhatIf
-    from kafka_quotas.pipeline.usage.job import UsageTables
+    from kafka_quotas.pipeline.usage.tables import UsageTables
 
 _HEAT_ROWS = 12
 

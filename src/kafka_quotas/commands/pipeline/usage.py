@@ -8,7 +8,7 @@ from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, RecordedEvents, open_events
 
 if TYPE_CHECKING:
-    from kafka_quotas.pipeline.usage.job import UsageTables
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,14 +20,19 @@ class UsageRequest:
     window: QuotaWindow = DEFAULT_WINDOW
     out: str | None = None
     """Folder for the tables, None for none."""
+    limit: int | None = None
+    """Most rows in the result, None for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageResult:
-    """The recorded events, and the tables."""
+    """The recorded events, and the buckets nearest to their limits."""
 
     events: RecordedEvents
-    tables: "UsageTables"
+    ranked: "pa.Table"
+    """Buckets by `UsageTables.ranked`."""
+    rows: int
+    """Number of all buckets."""
 
 
 def usage(request: UsageRequest, watcher: EventsWatcher) -> UsageResult:
@@ -38,14 +43,14 @@ def usage(request: UsageRequest, watcher: EventsWatcher) -> UsageResult:
         KafkaQuotasError: A file can't be read or written.
     """
     with open_events(request.events, watcher) as events:
-        from kafka_quotas.pipeline.tables.arrow import write_tables  # noqa: PLC0415 - loads Arrow
         from kafka_quotas.pipeline.usage import job  # noqa: PLC0415 - loads the kernels
         from kafka_quotas.pipeline.usage.task import UsagePlan  # noqa: PLC0415
 
         plan = UsagePlan(quotas=request.quotas, seconds=events.recorded.seconds, window=request.window)
         tables = job.usage(events, plan)
+        with events.errors("ranking what was used"):
+            rows, ranked = tables.count(), tables.ranked(request.limit)
         if request.out is not None:
-            with events.errors(f"writing the table usage to {request.out}"):
-                tables.cells.write(request.out)
-            write_tables(request.out, {"entities": tables.entities, "usage_profile": tables.profiles})
-    return UsageResult(events=events.recorded, tables=tables)
+            with events.errors(f"writing the tables of the usage to {request.out}"):
+                tables.write(request.out)
+    return UsageResult(events=events.recorded, ranked=ranked, rows=rows)

@@ -5,7 +5,7 @@ therefore gives the same numbers, whatever its tasks were.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,9 @@ from kafka_quotas.pipeline.buckets.proposal import BucketName
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.schemas import ENTITIES
 from kafka_quotas.pipeline.tables.table import TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 NAMES: Final = ("cluster", "broker_id", "quota_type", "user", "client_id")
 SortKey = tuple[str, Literal["ascending", "descending"]]
@@ -66,23 +69,40 @@ def numbered(tables: Sequence[pa.Table]) -> pa.Table:
     return found.append_column("bucket", pa.array(np.arange(found.num_rows), pa.int64()))
 
 
-def entities_of(tasks: Sequence[pa.Table]) -> tuple[pa.Table, list[NDArray[np.int64]]]:
+def entities_of(tasks: Sequence[pa.Table], schema: pa.Schema | None = None) -> tuple[pa.Table, list[NDArray[np.int64]]]:
     """Build the table `entities` from the buckets of all tasks, which have different names.
 
+    `schema` is that of the tasks' buckets, None for `bucket_schema`.
+
     Returns:
-        The table, and for each task the entity numbers of its buckets.
+        The table, with what other columns the buckets have, and for each task the entity numbers of its buckets.
     """
-    buckets = pa.concat_tables([bucket_schema().empty_table(), *tasks])
+    buckets = pa.concat_tables([(schema or bucket_schema()).empty_table(), *tasks])
     order = pc.sort_indices(buckets, sort_keys=[(name, "ascending") for name in NAMES]).to_numpy()
     ids = np.empty(order.size, dtype=np.int64)
     ids[order] = np.arange(order.size)
     named = buckets.take(pa.array(order))
-    for name in ("user", "client_id"):
-        place, column = named.schema.get_field_index(name), named[name]
-        named = named.set_column(place, name, pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column))
-    columns = [pa.array(np.arange(order.size, dtype=np.int32)), *(named[each] for each in ENTITIES.column_names[1:])]
+    named = with_nulls(named)
+    others = [field for field in buckets.schema if field.name not in (*ENTITIES.column_names, "bucket")]
+    found = pa.schema([*ENTITIES.arrow_schema(), *others])
+    columns = [pa.array(np.arange(order.size, dtype=np.int32)), *(named[each] for each in found.names[1:])]
     firsts = np.cumsum([0, *(each.num_rows for each in tasks)])
-    return pa.table(columns, schema=ENTITIES.arrow_schema()), np.split(ids, firsts[1:-1]) if tasks else []
+    return pa.table(columns, schema=found), np.split(ids, firsts[1:-1]) if tasks else []
+
+
+def with_nulls(rows: pa.Table) -> pa.Table:
+    """Return rows with null in place of the empty names that tasks have for what clients share."""
+    for name in {"user", "client_id"}.intersection(rows.column_names):
+        column = pc.if_else(pc.equal(rows[name], ""), pa.scalar(None, pa.string()), rows[name])
+        rows = rows.set_column(rows.schema.get_field_index(name), name, column)
+    return rows
+
+
+def nulls_for_shared(rows: "DataFrame") -> "DataFrame":
+    """Return rows of Spark as `with_nulls` does."""
+    from pyspark.sql import functions  # noqa: PLC0415 - only Spark's engine has it
+
+    return rows.withColumns({each: functions.expr(f"nullif({each}, '')") for each in ("user", "client_id")})
 
 
 def joined(

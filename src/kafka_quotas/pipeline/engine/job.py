@@ -43,6 +43,8 @@ class Job:
     """
     schemas: Mapping[str, "pa.Schema"]
     """Schemas of these tables, by name."""
+    bulky: str | None = None
+    """The one of them that is far larger than the others, None for none."""
     suffices: Callable[["pa.Table"], "NDArray[np.bool_]"] | None = None
     """Checks of each client whether its figures (`client_figures`) say all, None where a job needs all events.
 

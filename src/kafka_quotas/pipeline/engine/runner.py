@@ -139,15 +139,13 @@ class OpenEvents:
         session = self._session()
         with spark_errors(f"running {job.name} over {self._request.data}", log_file=self._request.spark.log_file):
             frame = spark.run_job(session, self._events, job)
-            kept = spark.LeftTables(frame, {name: job.schemas[name] for name in left}) if left else None
+            known = {name: job.schemas[name] for name in left}
+            kept = spark.LeftTables(frame, known, bulky=job.bulky) if left else None
             rows = frame if kept is None else kept.others()
             found = run_watched(session, rows.toArrow, stage=job.name, watch=self._watcher.progress)
         if "numpy" in found[spark.KERNEL].unique().to_pylist():
             self._watcher.chosen(EngineChoice(engine=Engine.SPARK, reason=_IN_NUMPY))
-        tables = spark.tables_by_task(found, job)
-        if kept is not None:
-            kept.parts = spark.parts_of(found)
-        return tables, kept
+        return spark.tables_by_task(found, job), kept
 
     @contextmanager
     def errors(self, doing: str) -> Iterator[None]:

@@ -20,7 +20,6 @@ from zipimport import zipimporter
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyspark import StorageLevel
 from pyspark.sql import functions, types
 
@@ -58,6 +57,8 @@ _LARGEST_FILE: Final = 1 << 28
 _ROWS_IN_STREAM: Final = 1 << 18
 """Most rows of a table in one value of `content`."""
 _ROWS_IN_BATCH: Final = 1 << 16
+_TASKS_OF_SMALL: Final = 4
+"""Tasks that unpack a small table, for each costs a tenth of a second of a worker's processor time."""
 _PLACE_IN_PARTITION: Final = (1 << 33) - 1
 """The bits of Spark's `monotonically_increasing_id` that count the rows of a partition."""
 _GLOB: Final = re.compile(r"[\\*?\[\]{}]")
@@ -173,38 +174,30 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
 
 
 class LeftTables:
-    """Tables of a job that stay with the executors, on their disks, for as long as the session lasts."""
+    """Tables of a job that stay with the executors, on their disks, for as long as the session lasts.
 
-    def __init__(self, frame: "DataFrame", schemas: Mapping[str, pa.Schema]) -> None:
+    `bulky` names one that is far larger than the others, None for none.
+    """
+
+    def __init__(self, frame: "DataFrame", schemas: Mapping[str, pa.Schema], *, bulky: str | None = None) -> None:
         self._frame = frame.persist(StorageLevel.DISK_ONLY)
         self._schemas = schemas
+        self._bulky = bulky
+        # Spark reads all that a partition has to find one table: without this each query would read the bulky one
+        small = self._frame if bulky is None else self._frame.where(functions.col(FOUND) != bulky)
+        self._small = small.persist(StorageLevel.DISK_ONLY)
         self._numbered: dict[str, DataFrame] = {}
-        self.parts: list[int] = []
-        """Numbers of the parts that had events, in their order."""
+        self._unpacked: dict[str, DataFrame] = {}
 
     def forget(self) -> None:
         """Let the executors delete the rows."""
-        for frame in (self._frame, *self._numbered.values()):
+        for frame in (*self._unpacked.values(), *self._numbered.values(), self._small, self._frame):
             frame.unpersist()
 
     def others(self) -> "DataFrame":
-        """Return all rows, but without the contents of the tables that are left."""
+        """Return the rows of all tables but the bulky one, without the contents of those that are left."""
         is_left = functions.col(FOUND).isin(list(self._schemas))
-        return self._frame.withColumn(CONTENT, functions.when(~is_left, functions.col(CONTENT)))
-
-    def known_entities(self, ids: Sequence[NDArray[np.int64]]) -> "DataFrame":
-        """Return the entity of each bucket, given for each task in the order of `parts`."""
-        counts = [len(each) for each in ids]
-        known = pa.table(
-            {
-                PART: pa.array(np.repeat(np.array(self.parts, dtype=np.int32), counts)),
-                "bucket": pa.array(
-                    np.concatenate([np.empty(0, dtype=np.int64), *map(np.arange, counts)]).astype(np.int64)
-                ),
-                "entity_id": pa.array(np.concatenate([np.empty(0, dtype=np.int64), *ids]).astype(np.int32)),
-            }
-        )
-        return functions.broadcast(self._frame.sparkSession.createDataFrame(known))
+        return self._small.withColumn(CONTENT, functions.when(~is_left, functions.col(CONTENT)))
 
     def numbered(self, name: str, *, by: Sequence[str]) -> "DataFrame":
         """Return the rows of a table with their place in an order, from 0, as `entity_id`.
@@ -224,22 +217,45 @@ class LeftTables:
             self._numbered[name] = placed.withColumn("entity_id", number.cast("int"))
         return self._numbered[name]
 
-    def with_entities(
-        self, name: str, entities: "DataFrame", columns: Sequence[str], *, only: Any | None = None
+    def with_buckets(
+        self, name: str, buckets: "DataFrame", columns: Sequence[str], *, only: Any | None = None
     ) -> "DataFrame":
-        """Return the rows of a table with the numbers of entities in place of those of tasks' buckets.
+        """Return the rows of a table with columns of the buckets that they are of.
 
         Args:
             name: The table.
-            entities: The `entity_id` of each `part` and `bucket`.
-            columns: The columns to return, `entity_id` among them.
+            buckets: The other columns of each `part` and `bucket`; rows of none are left out.
+            columns: The columns to return.
             only: Which rows to return, None for all.
         """
-        numbers = entities.select(PART, "bucket", "entity_id")
-        return self.rows(name, only=only).join(numbers, [PART, "bucket"]).select(*columns)
+        others = [each for each in columns if each not in self._schemas[name].names]
+        return (
+            self.rows(name, only=only).join(buckets.select(PART, "bucket", *others), [PART, "bucket"]).select(*columns)
+        )
 
     def rows(self, name: str, *, only: Any | None = None) -> "DataFrame":
         """Return the rows of a table with the `part` that they are of, those that `only` picks or all."""
+        if self._bulky is None or name == self._bulky or only is not None:
+            return self._unpack(self._frame, name, only)
+        if name not in self._unpacked:
+            found = self._unpack(self._small.coalesce(_TASKS_OF_SMALL), name, None)
+            self._unpacked[name] = found.persist(StorageLevel.DISK_ONLY)
+        return self._unpacked[name]
+
+    def collected(self, name: str, columns: Sequence[str], *, only: Any | None = None) -> pa.Table:
+        """Return columns of the rows of a small table, all or those that `only` picks: they come compressed."""
+
+        def pick(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for (content,) in (row for batch in batches for row in rows_of(batch)):
+                rows = unpacked(content)
+                yield content_row({}, packed((rows if only is None else rows.filter(only)).select(columns)))
+
+        streams = self._small.where(functions.col(FOUND) == name).select(CONTENT).coalesce(_TASKS_OF_SMALL)
+        found = streams.mapInArrow(pick, f"{CONTENT} binary").toArrow().to_batches()
+        none = pa.schema([self._schemas[name].field(each) for each in columns]).empty_table()
+        return pa.concat_tables([none, *(unpacked(content) for batch in found for (content,) in rows_of(batch))])
+
+    def _unpack(self, frame: "DataFrame", name: str, only: Any | None) -> "DataFrame":
         schema = pa.schema([pa.field(PART, pa.int32()), *self._schemas[name]])
 
         def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -250,18 +266,13 @@ class LeftTables:
                 numbered = found.add_column(0, PART, pa.repeat(pa.scalar(part, pa.int32()), found.num_rows))
                 yield from numbered.cast(schema).to_batches(max_chunksize=_ROWS_IN_BATCH)
 
-        streams = self._frame.where(functions.col(FOUND) == name).select(PART, CONTENT)
+        streams = frame.where(functions.col(FOUND) == name).select(PART, CONTENT)
         return streams.mapInArrow(unpack, spark_schema(schema))
-
-
-def parts_of(found: pa.Table) -> list[int]:
-    """Return the numbers of the parts in a collected frame, in the order of the tasks."""
-    return sorted(set(found[PART].to_pylist()))
 
 
 def tables_by_task(found: pa.Table, job: Job) -> list[Tables]:
     """Unpack a collected frame into the tables of each task, in the order of the tasks."""
-    tasks: dict[int, dict[str, list[pa.Table]]] = {part: {} for part in parts_of(found)}
+    tasks: dict[int, dict[str, list[pa.Table]]] = {part: {} for part in sorted(set(found[PART].to_pylist()))}
     for batch in found.select([PART, FOUND, CONTENT]).to_batches():
         for part, name, content in rows_of(batch):
             if content is not None:  # it is left with the executors

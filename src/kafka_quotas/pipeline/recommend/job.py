@@ -32,7 +32,8 @@ from kafka_quotas.pipeline.recommend.trials import (
 from kafka_quotas.pipeline.replay.job import replay
 from kafka_quotas.pipeline.replay.outcomes import ReplayOutcomes
 from kafka_quotas.pipeline.replay.task import Model, ReplayPlan
-from kafka_quotas.pipeline.usage.job import UsageTables, usage
+from kafka_quotas.pipeline.usage.job import usage
+from kafka_quotas.pipeline.usage.tables import UsageTables
 from kafka_quotas.pipeline.usage.task import UsagePlan
 
 Demands = tuple[Demand, ...]
@@ -76,7 +77,7 @@ def recommend(events: OpenEvents, plan: RecommendPlan, *, step: Callable[[str], 
             horizon_days=plan.horizon_days,
         ),
     )
-    cluster = _cluster(plan.cluster, sorted(set(observed.entities["cluster"].to_pylist())))
+    cluster = _cluster(plan.cluster, observed.clusters())
     demands = demands_of(observed, cluster=cluster, seconds=seconds)
     supply = _supply(plan, demands, replication_of(observed, cluster=cluster, seconds=seconds))
     step("a sweep over all limits")

@@ -15,8 +15,10 @@ import pyarrow as pa
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand, ImpliedDemand, Trial
 from kafka_quotas.pipeline.replay.outcomes import ReplayOutcomes
-from kafka_quotas.pipeline.usage.job import UsageTables
+from kafka_quotas.pipeline.usage.tables import UsageTables
 
+_RATES: Final = ("p50", "p99", "max", "active_share")
+_IMPLIED: Final = ("low", "high", "growth", "busiest_hour", "days", "held_share", "is_unknown")
 _NAME: Final = ("cluster", "quota_type", "user", "client_id")
 _FETCHER: Final = re.compile(r"broker-(\d{1,9})-fetcher-\d+")
 """The client-id of a follower's fetcher (`BrokerBlockingSender`, Kafka 4.0)."""
@@ -28,33 +30,28 @@ def demands_of(tables: UsageTables, *, cluster: str, seconds: int) -> tuple[Dema
 
     `seconds` is the length of the recording.
     """
-    profiles = {row["entity_id"]: row for row in tables.profiles.to_pylist()}
-    demands = {row["entity_id"]: row for row in tables.demands.to_pylist()}
     brokers: dict[Name, list[BrokerDemand]] = defaultdict(list)
-    for row in tables.entities.to_pylist():
-        profile = profiles.get(row["entity_id"])  # none where all of a client's traffic is exempt
-        if row["cluster"] == cluster and profile is not None:
-            brokers[_name(row)].append(
-                BrokerDemand(
-                    broker_id=row["broker_id"],
-                    p50=profile["p50"],
-                    p99=profile["p99"],
-                    peak=profile["max"],
-                    active_s=max(round(profile["active_share"] * seconds), 1),
-                    implied=_implied(demands.get(row["entity_id"])),
-                )
+    for row in tables.buckets([*_RATES, "demand", *_IMPLIED], cluster=cluster).to_pylist():
+        brokers[_name(row)].append(
+            BrokerDemand(
+                broker_id=row["broker_id"],
+                p50=row["p50"],
+                p99=row["p99"],
+                peak=row["max"],
+                active_s=max(round(row["active_share"] * seconds), 1),
+                implied=_implied(row),
             )
+        )
     return tuple(
         Demand(quota_type=QuotaType(kind), user=user, client_id=client_id, brokers=tuple(each))
         for (_, kind, user, client_id), each in brokers.items()
     )
 
 
-def _implied(row: dict[str, Any] | None) -> ImpliedDemand | None:
-    if row is None:
+def _implied(row: dict[str, Any]) -> ImpliedDemand | None:
+    if row["demand"] is None:
         return None
-    names = ("low", "high", "growth", "busiest_hour", "days", "held_share", "is_unknown")
-    return ImpliedDemand(rate=row["demand"], **{name: row[name] for name in names})
+    return ImpliedDemand(rate=row["demand"], **{name: row[name] for name in _IMPLIED})
 
 
 def replication_of(tables: UsageTables, *, cluster: str, seconds: int) -> dict[int, tuple[float, float]]:
@@ -62,16 +59,16 @@ def replication_of(tables: UsageTables, *, cluster: str, seconds: int) -> dict[i
 
     `seconds` is the length of the recording. A follower is recognised by the client-id of its fetcher.
     """
-    found: dict[int, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
-    for row in tables.replication.to_pylist():
+    found: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))  # whole bytes add up alike in any order
+    for row in tables.replication().to_pylist():
         if row["cluster"] == cluster:
-            rate = row["bytes"] / seconds
+            amount = row["bytes"]
             sent, received = found[row["broker_id"]]
-            found[row["broker_id"]] = (sent + rate, received)
+            found[row["broker_id"]] = (sent + amount, received)
             if follower := _FETCHER.fullmatch(row["follower"]):
                 sent, received = found[int(follower[1])]
-                found[int(follower[1])] = (sent, received + rate)
-    return dict(found)
+                found[int(follower[1])] = (sent, received + amount)
+    return {broker_id: (sent / seconds, received / seconds) for broker_id, (sent, received) in found.items()}
 
 
 def with_deciding_trials(

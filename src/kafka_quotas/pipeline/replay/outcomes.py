@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from kafka_quotas.pipeline.buckets.entities import NAMES
+from kafka_quotas.pipeline.buckets.entities import NAMES, nulls_for_shared
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.arrow import write_frame, write_tables
 from kafka_quotas.pipeline.tables.schemas import ENTITIES, THROTTLE_SPANS, WHATIF
@@ -192,11 +192,7 @@ class SparkOutcomes:
             write_frame(ordered.sortWithinPartitions("proposal", "model", "entity_id", *times), out, table)
 
     def _named(self) -> "DataFrame":
-        from pyspark.sql import functions  # noqa: PLC0415 - as above
-
-        names = {name: functions.nullif(functions.col(name), functions.lit("")) for name in ("user", "client_id")}
-        rows = self._left.numbered(BUCKETS, by=NAMES)
-        return rows.withColumns(names).select(*ENTITIES.column_names)
+        return nulls_for_shared(self._left.numbered(BUCKETS, by=NAMES)).select(*ENTITIES.column_names)
 
     def _frame(self, name: str, table: TableSchema) -> "DataFrame":
         from pyspark.sql import functions  # noqa: PLC0415 - as above
@@ -204,5 +200,5 @@ class SparkOutcomes:
         columns = [each for each in table.column_names if each != "scenario"]
         names = functions.array(*map(functions.lit, self._proposals))
         entities = self._left.numbered(BUCKETS, by=NAMES)
-        rows = self._left.with_entities(name, entities, [*columns, "proposal"])
+        rows = self._left.with_buckets(name, entities, [*columns, "proposal"])
         return rows.withColumn("scenario", functions.element_at(names, functions.col("proposal") + 1))

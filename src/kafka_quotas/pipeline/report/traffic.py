@@ -8,10 +8,12 @@ from itertools import product
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.usage.job import UsageTables
+from kafka_quotas.pipeline.usage.tables import UsageTables
+from kafka_quotas.pipeline.usage.task import TOTALS
 
 Name = tuple[str | None, str | None]
 
@@ -45,6 +47,7 @@ class Traffic:
         return _used(self.p99, self.limit)
 
 
+_NAMES: Final = pa.schema([(name, pa.string()) for name in ("cluster", "quota_type", "user", "client_id")])
 _MOST_SLOTS: Final = 48
 _LENGTHS_S: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900)
 _DAY_FROM_S: Final = 12 * 3600
@@ -123,14 +126,9 @@ def traffic_of(tables: UsageTables, *, cluster: str, seconds: int) -> tuple[Traf
 
     `seconds` is the length of the recording.
     """
-    profiles = {row["entity_id"]: row for row in tables.profiles.to_pylist()}
-    totals = {row["entity_id"]: row for row in tables.cells.totals().to_pylist()}
     rows: dict[tuple[str, Name], list[dict[str, Any]]] = {}
-    for row in tables.entities.to_pylist():
-        number = row["entity_id"]
-        if number in profiles and row["cluster"] == cluster:
-            name = row["quota_type"], (row["user"], row["client_id"])
-            rows.setdefault(name, []).append({**row, **profiles[number], **totals[number]})
+    for row in tables.buckets(("quota", "p99", "throttled_share", *TOTALS), cluster=cluster).to_pylist():
+        rows.setdefault((row["quota_type"], (row["user"], row["client_id"])), []).append(row)
     found = [_traffic(QuotaType(kind), name, each, seconds) for (kind, name), each in rows.items()]
     order = list(QuotaType)
     return tuple(sorted(found, key=lambda each: (order.index(each.quota_type), -each.average)))
@@ -166,16 +164,18 @@ def largest_clients(traffic: Sequence[Traffic], count: int) -> list[Name]:
 def heat_map(tables: UsageTables, slots: Slots, clients: Sequence[Name], *, cluster: str) -> HeatMap:
     """Compute the heat map of these clients of a cluster, summed over their brokers."""
     rows = {name: place for place, name in enumerate(clients)}
-    place_of = {
-        row["entity_id"]: rows[row["user"], row["client_id"]]
-        for row in tables.entities.to_pylist()
-        if row["cluster"] == cluster
-        and row["quota_type"] in ("produce", "fetch")
-        and (row["user"], row["client_id"]) in rows
-    }
-    usage = tables.cells.of(list(place_of), window_s=slots.cell_s)
+    wanted = pa.Table.from_pylist(
+        [
+            {"cluster": cluster, "quota_type": kind, "user": user, "client_id": client_id}
+            for kind in ("produce", "fetch")
+            for user, client_id in clients
+        ],
+        _NAMES,
+    )
+    usage = tables.bytes_of(wanted, window_s=slots.cell_s)
     sums = np.zeros((len(clients), len(slots.names)))
-    places = np.array([place_of[number] for number in usage["entity_id"].to_pylist()], dtype=np.int64)
+    own = zip(usage["user"].to_pylist(), usage["client_id"].to_pylist(), strict=True)
+    places = np.array([rows[name] for name in own], dtype=np.int64)
     np.add.at(sums, (places, slots.of(usage["window_start_ms"].to_numpy())), usage["bytes"].to_numpy())
     rates = sums / np.maximum(np.array(slots.seconds), 1.0)
     return HeatMap(clients=tuple(clients), slots=slots, rates=tuple(tuple(row) for row in rates.tolist()))

@@ -10,14 +10,11 @@ are weighted by their age. Times are UTC.
 """
 
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-
-from kafka_quotas.pipeline.buckets.entities import columns_table, task_schema
-from kafka_quotas.pipeline.tables.schemas import USAGE_DEMAND
 
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -152,26 +149,17 @@ def _grouped(sums: _Sums) -> _Sums:
     )
 
 
-def demand_table(
-    rows: Int64s,
-    seconds: Int64s,
-    rates: Floats,
-    held: HeldTime,
-    *,
-    places: Int64s,
-    horizon_days: float,
-    first: int,
-) -> pa.Table:
-    """Return the demand of each row.
+def demand_columns(
+    rows: Int64s, seconds: Int64s, rates: Floats, held: HeldTime, *, horizon_days: float
+) -> list[pa.Array]:
+    """Return the demand of each row, in the columns of the table `usage_demand` after the first.
 
     Args:
         rows: Row of each cell, ascending, as `held` has them.
         seconds: Seconds since 1970, ascending within a row.
         rates: Kafka's largest rate in each cell, in the unit of the quota key.
         held: The time for which the rows were held back.
-        places: Place of each cell's row among the rows of the cells.
         horizon_days: Days after the recording that the demand is for.
-        first: The task's number of the first row's bucket.
     """
     minutes, held_shares = held.minutes()
     rates, is_held, is_unknown = _implied(rows, seconds, rates, minutes)
@@ -189,18 +177,16 @@ def demand_table(
     held_s = np.add.reduceat(is_held.astype(np.int64), starts)
     unknown_s = np.add.reduceat(is_unknown.astype(np.int64), starts)
     has_interval = np.isfinite(low)
-    columns: list[Any] = [
-        places[starts] + first,
-        need * growth,
+    return [
+        pa.array(need * growth),
         pa.array(low * growth, mask=~has_interval),
         pa.array(high * growth, mask=~has_interval),
-        growth,
-        hour.astype(np.int32),
-        np.isfinite(daily).sum(axis=1).astype(np.int32),
-        np.array([held_shares.get(row, 0.0) for row in rows[starts].tolist()]),
-        (unknown_s > 0) & (2 * unknown_s > held_s),
+        pa.array(growth),
+        pa.array(hour.astype(np.int32)),
+        pa.array(np.isfinite(daily).sum(axis=1).astype(np.int32)),
+        pa.array([held_shares.get(row, 0.0) for row in rows[starts].tolist()], pa.float64()),
+        pa.array((unknown_s > 0) & (2 * unknown_s > held_s)),
     ]
-    return columns_table(columns, task_schema(USAGE_DEMAND))
 
 
 def _implied(

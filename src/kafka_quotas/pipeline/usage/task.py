@@ -1,4 +1,4 @@
-"""One task of the usage job: a stream of slices into cells and profiles of every bucket.
+"""One task of the usage job: a stream of slices into cells, profiles and demands of every bucket.
 
 Contract: a task knows neither engine nor files. All events of clients that may share a bucket are in one task. A slice
 begins at or after the end of the one before.
@@ -25,13 +25,13 @@ from kafka_quotas.pipeline.buckets.charges import (
     numbers,
     thread_nanos,
 )
-from kafka_quotas.pipeline.buckets.entities import bucket_table, columns_table, numbered, task_schema
+from kafka_quotas.pipeline.buckets.entities import bucket_schema, bucket_table, columns_table, numbered, task_schema
 from kafka_quotas.pipeline.buckets.proposal import BucketRows, Proposal, ProposedQuotas, partition_columns
 from kafka_quotas.pipeline.engine.job import Tables
 from kafka_quotas.pipeline.kernels.seconds import SecondCells, SecondsMeter
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, USAGE, USAGE_DEMAND, USAGE_PROFILE
-from kafka_quotas.pipeline.usage.demand import HeldTime, demand_table
+from kafka_quotas.pipeline.usage.demand import HeldTime, demand_columns
 
 BYTES: Final = 0
 NANOS: Final = 1
@@ -43,6 +43,18 @@ REQUESTS: Final = 5
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+TOTALS: Final = ("bytes", "requests", "thread_ms", "mutations", "throttle_ms", "throttled")
+"""Columns of `usage` that are summed over all time."""
+BUCKETS: Final = pa.schema(
+    [
+        *list(bucket_schema())[:-1],
+        *list(USAGE_PROFILE.arrow_schema())[1:],
+        *(USAGE.arrow_schema().field(name) for name in TOTALS),
+        *(field.with_nullable(nullable=True) for field in list(USAGE_DEMAND.arrow_schema())[1:]),
+        bucket_schema().field("bucket"),
+    ]
+)
+"""All that is known of a bucket: names and limit, profile, sums over all time, and demand, null where none is asked."""
 REPLICATION: Final = pa.schema(
     [("cluster", pa.string()), ("broker_id", pa.int32()), ("follower", pa.string()), ("bytes", pa.int64())]
 )
@@ -78,8 +90,8 @@ def usage_task(slices: Iterable[pa.Table], plan: UsagePlan) -> Tables:
     """Sum up the usage of every charged bucket by windows, and compute its profile.
 
     Returns:
-        The tables `buckets`, `usage`, `profiles`, `demands` and `replication`, where `bucket` is a place in `buckets`.
-        The last two are empty unless the plan asks for demands.
+        The tables `buckets` (by the schema `BUCKETS`), `usage`, where `bucket` is a place in `buckets`, and
+        `replication`, which is empty unless the plan asks for demands.
     """
     clients, connections = ClientNumbers(), _ConnectionNumbers()
     meters = {each: _Meter(plan, each) for each in QuotaType}
@@ -91,22 +103,17 @@ def usage_task(slices: Iterable[pa.Table], plan: UsagePlan) -> Tables:
             replication.append(_replication(events))
         for charges in charges_of(events, of_event, meters.__contains__):
             meters[charges.quota_type].add(charges, clients.clients, figures, of_connection)
-    first, buckets = 0, [bucket_table([], [], QuotaType.PRODUCE)]
-    usage, profiles = [task_schema(USAGE).empty_table()], [task_schema(USAGE_PROFILE).empty_table()]
-    demands = [task_schema(USAGE_DEMAND).empty_table()]
+    first, buckets, usage = 0, [BUCKETS.remove(len(BUCKETS) - 1).empty_table()], [task_schema(USAGE).empty_table()]
     for meter in meters.values():
         if meter.is_used:
             cells, own = meter.cells_and_buckets()
             usage += [_usage_table(_widened(cells, window_s), window_s, first) for window_s in WINDOWS_S]
-            profiles.append(_profile_table(cells, plan.seconds, first))
-            demands += meter.demands(cells, first)
-            buckets.append(own)
+            known = [*own.columns, *_profile_columns(cells, plan.seconds), *_totals(cells), *meter.demands(cells)]
+            buckets.append(pa.table(known, schema=buckets[0].schema))
             first += own.num_rows
     return {
         "buckets": numbered(buckets),
         "usage": pa.concat_tables(usage),
-        "profiles": pa.concat_tables(profiles),
-        "demands": pa.concat_tables(demands),
         "replication": pa.concat_tables(replication),
     }
 
@@ -181,22 +188,12 @@ class _Meter:
         matches = [self._rows.matches[row][0] for row in used.tolist()]
         return replace(cells, rows=np.searchsorted(used, cells.rows)), bucket_table(names, matches, self._quota_type)
 
-    def demands(self, cells: Cells, first: int) -> list[pa.Table]:
-        """Return the table of demands for the cells, none where the plan asks for none."""
+    def demands(self, cells: Cells) -> Sequence[Any]:
+        """Return the columns of demands for the cells, null where the plan asks for none."""
         if self._horizon_days is None:
-            return []
+            return [pa.nulls(self._used.size, field.type) for field in list(USAGE_DEMAND.arrow_schema())[1:]]
         rows = self._used[cells.rows]
-        return [
-            demand_table(
-                rows,
-                cells.windows,
-                cells.rates,
-                self._held,
-                places=cells.rows,
-                horizon_days=self._horizon_days,
-                first=first,
-            )
-        ]
+        return demand_columns(rows, cells.windows, cells.rates, self._held, horizon_days=self._horizon_days)
 
 
 class _ConnectionNumbers:
@@ -240,7 +237,7 @@ def _usage_table(cells: Cells, window_s: int, first: int) -> pa.Table:
     return columns_table(columns, task_schema(USAGE))
 
 
-def _profile_table(cells: Cells, seconds: int, first: int) -> pa.Table:
+def _profile_columns(cells: Cells, seconds: int) -> list[Any]:
     starts = cells.starts
     counts = np.diff(np.append(starts, cells.rows.size))
     rates = cells.rates[np.lexsort((cells.rates, cells.rows))]
@@ -249,15 +246,19 @@ def _profile_table(cells: Cells, seconds: int, first: int) -> pa.Table:
     with np.errstate(invalid="ignore", divide="ignore"):
         bursts = np.where(amounts > 0, peaks / (amounts / counts), 1.0)
     ranks = (np.maximum(np.ceil(counts * share).astype(np.int64) - 1, 0) for share in _PERCENTILES)
-    columns = [
-        cells.rows[starts] + first,
+    return [
         *(rates[starts + rank] for rank in ranks),
         rates[starts + counts - 1],
         counts / seconds,
         bursts,
         throttled / counts,
     ]
-    return columns_table(columns, task_schema(USAGE_PROFILE))
+
+
+def _totals(cells: Cells) -> list[Any]:
+    """Return the columns of `TOTALS` for each bucket."""
+    sums = np.add.reduceat(cells.figures, cells.starts, axis=1)
+    return [sums[BYTES], sums[REQUESTS], sums[NANOS] / 1e6, sums[MUTATIONS], sums[THROTTLE_MS], sums[THROTTLED]]
 
 
 def _event_figures(events: pa.Table) -> Int64s:

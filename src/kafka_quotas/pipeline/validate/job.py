@@ -15,19 +15,22 @@ import pyarrow as pa
 
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.buckets.entities import NAMES
+from kafka_quotas.pipeline.buckets.entities import NAMES, bucket_schema
 from kafka_quotas.pipeline.engine.runner import OpenEvents
 from kafka_quotas.pipeline.replay.job import replay
 from kafka_quotas.pipeline.replay.outcomes import ReplayOutcomes
 from kafka_quotas.pipeline.replay.task import Model, ReplayPlan
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.schemas import METRICS
-from kafka_quotas.pipeline.usage.job import UsageTables, usage
+from kafka_quotas.pipeline.usage.job import usage
+from kafka_quotas.pipeline.usage.tables import UsageTables
 from kafka_quotas.pipeline.usage.task import UsagePlan
 from kafka_quotas.pipeline.validate.check import BucketCheck, RateCheck, ThrottleCheck, ValidatePlan, Verdict
 
 Row = dict[str, Any]
 _ANY: Final = object()
+_USED: Final = ("quota", "max", "active_share", "throttled", "throttle_ms")
+_BUCKET: Final = pa.schema([bucket_schema().field(name) for name in NAMES])
 _METRIC: Final = "byte_rate"
 _SCRAPED: Final = ("ts_ms", "cluster", "broker", "quota_type", "user", "client_id", "value")
 _TYPES: Final = frozenset({"produce", "fetch"})
@@ -118,13 +121,8 @@ def validate(events: OpenEvents, plan: ValidatePlan) -> Validation:
 
 def _rows(usage: UsageTables) -> list[Row]:
     """Return the charged entities with their profiles and sums of throttle times."""
-    profiles = {row["entity_id"]: row for row in usage.profiles.to_pylist()}
-    observed = _observed(usage.cells.totals())
-    return [
-        {**row, **profiles[row["entity_id"]], "observed": observed.get(row["entity_id"], Throttled())}
-        for row in usage.entities.to_pylist()
-        if row["entity_id"] in profiles
-    ]
+    rows = usage.buckets(_USED).to_pylist()
+    return [{**row, "observed": Throttled(requests=row["throttled"], total_ms=row["throttle_ms"])} for row in rows]
 
 
 def _throttle(row: Row, own: Throttled, others: Throttled, seconds: int) -> ThrottleCheck | None:
@@ -167,15 +165,6 @@ def _at_most(row: Row, simulated: Mapping[Bucket, Throttled]) -> Throttled:
     return found
 
 
-def _observed(totals: pa.Table) -> dict[int, Throttled]:
-    """Return the throttling in responses by entity."""
-    columns = totals.select(["entity_id", "throttled", "throttle_ms"]).to_pydict()
-    return {
-        entity_id: Throttled(requests=requests, total_ms=total_ms)
-        for entity_id, requests, total_ms in zip(*columns.values(), strict=True)
-    }
-
-
 def _simulated(outcomes: ReplayOutcomes) -> dict[Bucket, Throttled]:
     """Return the throttling in the replay by bucket, without buckets that it never throttles."""
     names = [_name(row) for row in outcomes.entities().to_pylist()]
@@ -201,16 +190,14 @@ def rate_checks(scrapes: pa.Table, usage: UsageTables, window: QuotaWindow) -> d
 
     Our rate is over the whole seconds of the quota window before the scrape, Kafka's over nearly the same time.
     """
-    entities = {_name(row): row["entity_id"] for row in usage.entities.to_pylist()}
-    scraped = [(row, bucket) for row in scrapes.to_pylist() if (bucket := _scraped_bucket(row)) in entities]
-    cells = _bytes_by_second(usage, (entities[bucket] for _, bucket in scraped if bucket is not None))
+    scraped = [(row, bucket) for row in scrapes.to_pylist() if (bucket := _scraped_bucket(row)) is not None]
+    cells = _bytes_by_second(usage, {bucket for _, bucket in scraped})
     pairs: dict[Bucket, list[tuple[float, float]]] = defaultdict(list)
     length_s = window.samples * window.window_s
     for row, bucket in scraped:
-        if bucket is None or row["value"] != row["value"]:
+        if bucket not in cells or row["value"] != row["value"]:
             continue
-        second = row["ts_ms"] // 1000
-        own = cells[entities[bucket]]
+        second, own = row["ts_ms"] // 1000, cells[bucket]
         if min(own) + length_s <= second <= max(own):  # before that the window is not full, and later there is no log
             amount = sum(own.get(each, 0) for each in range(second - length_s, second))
             pairs[bucket].append((row["value"], amount / length_s))
@@ -224,12 +211,12 @@ def rate_checks(scrapes: pa.Table, usage: UsageTables, window: QuotaWindow) -> d
     }
 
 
-def _bytes_by_second(usage: UsageTables, entity_ids: Iterable[int]) -> dict[int, dict[int, int]]:
-    cells: dict[int, dict[int, int]] = defaultdict(dict)
-    own = usage.cells.of(sorted(set(entity_ids)), window_s=1)
-    columns = own.select(["entity_id", "window_start_ms", "bytes"]).to_pydict()
-    for entity_id, start_ms, amount in zip(*columns.values(), strict=True):
-        cells[entity_id][start_ms // 1000] = amount
+def _bytes_by_second(usage: UsageTables, buckets: Iterable[Bucket]) -> dict[Bucket, dict[int, int]]:
+    """Return the bytes of each of these buckets that was used."""
+    cells: dict[Bucket, dict[int, int]] = defaultdict(dict)
+    wanted = pa.Table.from_pylist([dict(zip(NAMES, each, strict=True)) for each in sorted(buckets)], _BUCKET)
+    for row in usage.bytes_of(wanted, window_s=1).to_pylist() if wanted.num_rows else ():
+        cells[_name(row)][row["window_start_ms"] // 1000] = row["bytes"]
     return cells
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kafka_quotas.pipeline.usage.demand import HeldTime, demand_table
+from kafka_quotas.pipeline.tables.schemas import USAGE_DEMAND
+from kafka_quotas.pipeline.usage.demand import HeldTime, demand_columns
 
 MONDAY_S = 1_795_392_000  # 2026-11-23 0:00 UTC
 DAY_S = 86_400
@@ -18,17 +19,10 @@ def row(**columns: NDArray[Any]) -> dict[str, Any]:
     horizon_days = columns.pop("horizon_days", 0.0)
     seconds = columns["seconds"]
     rows = np.zeros(seconds.size, np.int64)
-    found = demand_table(
-        rows,
-        seconds,
-        columns["rates"],
-        held if isinstance(held, HeldTime) else HeldTime(),
-        places=rows,
-        horizon_days=float(horizon_days),
-        first=0,
-    )
-    (only,) = found.to_pylist()
-    return only
+    known = held if isinstance(held, HeldTime) else HeldTime()
+    found = demand_columns(rows, seconds, columns["rates"], known, horizon_days=float(horizon_days))
+    names = USAGE_DEMAND.column_names[1:]
+    return {name: column[0].as_py() for name, column in zip(names, found, strict=True)}
 
 
 def days(values: list[float]) -> dict[str, NDArray[Any]]:

@@ -14,14 +14,15 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.charges import ChargedClient
 from kafka_quotas.pipeline.buckets.proposal import BucketRows, ProposedQuotas, partition_columns
 from kafka_quotas.pipeline.kernels import seconds as seconds_meter
-from kafka_quotas.pipeline.usage.job import UsageTables, usage_job, usage_tables
+from kafka_quotas.pipeline.usage.job import usage_job, usage_tables
+from kafka_quotas.pipeline.usage.tables import LocalUsage
 from kafka_quotas.pipeline.usage.task import UsagePlan, usage_task
 
 NOTHING = proposal("nothing")
 USERS = proposal("users", (Entity.of(user=None), {"producer_byte_rate": 20_000.0}))
 
 
-def used(folder: Path, quotas=NOTHING, *, seconds: int = 120) -> UsageTables:
+def used(folder: Path, quotas=NOTHING, *, seconds: int = 120) -> LocalUsage:
     plan = UsagePlan(quotas=quotas, seconds=seconds)
     return usage_tables(run_here(usage_job(plan), folder))
 
@@ -48,11 +49,11 @@ def test_cells_and_rates_are_those_of_plain_sums_and_of_core(tmp_path: Path, mon
         )
     rows = random_events(2_000, seed=6)
     tables = used(events_folder(tmp_path / "data", rows, ingests=2))
-    entities = tables.entities.to_pylist()
-    assert [row["entity_id"] for row in entities] == list(range(tables.profiles.num_rows))
-    cells = {(row["entity_id"], row["window_s"], row["window_start_ms"]): row for row in tables.cells.table.to_pylist()}
+    entities = tables.all_buckets.to_pylist()
+    assert [row["entity_id"] for row in entities] == list(range(tables.count()))
+    cells = {(row["entity_id"], row["window_s"], row["window_start_ms"]): row for row in tables.usage.to_pylist()}
     expected_count = 0
-    for entity, profile in zip(entities, tables.profiles.to_pylist(), strict=True):
+    for entity in entities:
         own = [
             row
             for row in charged(rows, entity["quota_type"])
@@ -60,7 +61,8 @@ def test_cells_and_rates_are_those_of_plain_sums_and_of_core(tmp_path: Path, mon
             == (entity["broker_id"], entity["user"], entity["client_id"])
         ]
         expected_count += _cells_agree(cells, entity["entity_id"], own)
-        _profile_agrees(profile, own)
+        _profile_agrees(entity, own)
+        _totals_agree(entity, own)
     assert len(cells) == expected_count
 
 
@@ -108,16 +110,23 @@ def _profile_agrees(profile: dict, own: list[dict]) -> None:
     assert profile["burst_ratio"] == pytest.approx(max(amounts.values()) / mean)
 
 
+def _totals_agree(bucket: dict, own: list[dict]) -> None:
+    for name in ("bytes", "mutations", "throttle_ms"):
+        assert bucket[name] == sum(row[name] for row in own)
+    assert bucket["thread_ms"] == pytest.approx(sum(row["thread_ms"] or 0.0 for row in own))
+    assert (bucket["requests"], bucket["throttled"]) == (len(own), sum(row["throttle_ms"] > 0 for row in own))
+
+
 def test_quotas_in_force_tell_buckets_and_limits(tmp_path: Path) -> None:
     rows = random_events(800)
     tables = used(events_folder(tmp_path / "data", rows), USERS)
-    produce = [row for row in tables.entities.to_pylist() if row["quota_type"] == "produce"]
+    produce = [row for row in tables.all_buckets.to_pylist() if row["quota_type"] == "produce"]
     assert {row["client_id"] for row in produce} == {None}
     assert {(row["matched_level"], row["quota"]) for row in produce} == {(6, 20_000.0)}
-    fetch = [row for row in tables.entities.to_pylist() if row["quota_type"] == "fetch"]
+    fetch = [row for row in tables.all_buckets.to_pylist() if row["quota_type"] == "fetch"]
     assert {row["quota"] for row in fetch} == {None}
     assert {row["client_id"] for row in fetch} > {"client-0", "client-1"}
-    whole = [row for row in tables.cells.table.to_pylist() if row["window_s"] == 3600]
+    whole = [row for row in tables.usage.to_pylist() if row["window_s"] == 3600]
     assert sum(row["bytes"] for row in whole if row["entity_id"] in {each["entity_id"] for each in produce}) == sum(
         row["bytes"] for row in charged(rows, "produce")
     )
@@ -125,14 +134,14 @@ def test_quotas_in_force_tell_buckets_and_limits(tmp_path: Path) -> None:
 
 def test_no_events_give_empty_tables(tmp_path: Path) -> None:
     tables = used(events_folder(tmp_path / "none", []))
-    assert [table.num_rows for table in (tables.entities, tables.cells.table, tables.profiles)] == [0, 0, 0]
+    assert (tables.count(), tables.usage.num_rows, tables.ranked(5).num_rows) == (0, 0, 0)
     exempt = [{"is_exempt": True, "bytes": 5}, {"quota_type": "request", "thread_ms": None}]
     assert usage_task([events_table(exempt)], UsagePlan(quotas=NOTHING, seconds=1))["buckets"].num_rows == 0
 
 
 def test_an_event_of_nothing_bursts_like_its_mean() -> None:
     rows = [{"ts_ms": BASE_MS, "bytes": 0}]
-    (profile,) = usage_task([events_table(rows)], UsagePlan(quotas=NOTHING, seconds=1))["profiles"].to_pylist()
+    (profile,) = usage_task([events_table(rows)], UsagePlan(quotas=NOTHING, seconds=1))["buckets"].to_pylist()
     assert (profile["burst_ratio"], profile["max"], profile["active_share"]) == (1.0, 0.0, 1.0)
 
 

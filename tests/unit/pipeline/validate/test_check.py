@@ -15,8 +15,7 @@ from kafka_quotas.cli.demos.pipeline import steps
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.report.traffic import slots_of
-from kafka_quotas.pipeline.usage.cells import LocalCells
-from kafka_quotas.pipeline.usage.job import UsageTables
+from kafka_quotas.pipeline.usage.tables import LocalUsage
 from kafka_quotas.pipeline.validate.check import BucketCheck, RateCheck, ThrottleCheck, Verdict
 from kafka_quotas.pipeline.validate.job import SharedRequests, Throttled, rate_checks
 
@@ -131,7 +130,7 @@ def test_scraped_rates_are_compared_where_the_window_is_full() -> None:
         {
             "entity_id": [0],
             "cluster": ["c"],
-            "broker_id": [1],
+            "broker_id": pa.array([1], pa.int32()),
             "quota_type": ["produce"],
             "user": ["alice"],
             "client_id": pa.array([None], pa.string()),
@@ -158,13 +157,7 @@ def test_scraped_rates_are_compared_where_the_window_is_full() -> None:
             "value": [value for _, _, value in rows],
         }
     )
-    tables = UsageTables(
-        entities=entities,
-        cells=LocalCells(usage),
-        profiles=pa.table({}),
-        demands=pa.table({}),
-        replication=pa.table({}),
-    )
+    tables = LocalUsage(entities, usage, pa.table({}))
     found = rate_checks(scrapes, tables, QuotaWindow(samples=11, window_s=1))
     assert found == {("c", 1, "produce", "alice", ""): RateCheck(scrapes=2, scraped=500.0, reckoned=500.0)}
 

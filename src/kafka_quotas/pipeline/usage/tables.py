@@ -1,0 +1,180 @@
+"""The tables `entities`, `usage` and `usage_profile`, where their rows are: in this process, or with Spark's executors.
+
+Contract: only counts, sums and as many rows as are asked for come to the process that asks. The process that holds the
+rows writes them.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+import pyarrow as pa
+
+from kafka_quotas.pipeline.buckets.entities import NAMES, nulls_for_shared, with_nulls
+from kafka_quotas.pipeline.tables.arrow import compute as pc
+from kafka_quotas.pipeline.tables.arrow import write_frame, write_tables
+from kafka_quotas.pipeline.tables.schemas import ENTITIES, USAGE, USAGE_PROFILE
+from kafka_quotas.pipeline.usage.task import BUCKETS, REPLICATION
+
+if TYPE_CHECKING:
+    from kafka_quotas.pipeline.engine.spark import LeftTables
+
+_ORDER: Final = ("entity_id", "window_s", "window_start_ms")
+_SHARED: Final = ("user", "client_id")
+_FOLLOWERS: Final = ("cluster", "broker_id", "follower")
+
+
+class UsageTables(Protocol):
+    """The buckets that were used, with all that `BUCKETS` has of them, and their rows of `usage`."""
+
+    def count(self) -> int:
+        """Return the number of buckets."""
+        ...
+
+    def clusters(self) -> list[str]:
+        """Return the clusters of the buckets, sorted."""
+
+    def ranked(self, limit: int | None) -> pa.Table:
+        """Return the first buckets: those nearest to their limits, then the largest of each type without a limit."""
+
+    def buckets(self, columns: Sequence[str], *, cluster: str | None = None) -> pa.Table:
+        """Return names and other columns of all buckets or a cluster's, by name."""
+
+    def bytes_of(self, names: pa.Table, *, window_s: int) -> pa.Table:
+        """Sum up the bytes of some buckets in windows of one length.
+
+        Args:
+            names: Some of the columns `NAMES`, null where buckets are shared, no row twice. Buckets that are equal in
+                these columns are added up.
+            window_s: Length of the windows in s: 1, 60 or 3600.
+
+        Returns:
+            These columns, `window_start_ms` and `bytes`, in any order.
+        """
+
+    def replication(self) -> pa.Table:
+        """Return the bytes that followers fetched, by the schema `REPLICATION`."""
+
+    def write(self, out: str) -> None:
+        """Write the tables below a path or URL, in place of earlier ones.
+
+        Raises:
+            KafkaQuotasError: A table can't be written.
+        """
+
+
+class LocalUsage:
+    """The rows in memory: buckets by entity, `usage` by entity, length of the window and time."""
+
+    def __init__(self, buckets: pa.Table, usage: pa.Table, replication: pa.Table) -> None:
+        self.all_buckets = buckets
+        self.usage = usage
+        self._replication = replication
+
+    def count(self) -> int:
+        """Count the rows."""
+        return len(self.all_buckets)
+
+    def clusters(self) -> list[str]:
+        """Pick the distinct ones."""
+        return sorted(self.all_buckets["cluster"].unique().to_pylist())
+
+    def ranked(self, limit: int | None) -> pa.Table:
+        """Sort the rows."""
+        found, quota = self.all_buckets, self.all_buckets["quota"]
+        is_limited = pc.and_kleene(pc.is_valid(quota), pc.greater(quota, 0.0))
+        kind = pc.if_else(is_limited, "", found["quota_type"])
+        size = pc.if_else(is_limited, pc.divide(found["p99"], quota), found["max"])
+        ranks = pa.table({"is_free": pc.invert(is_limited), "kind": kind, "size": size, "place": found["entity_id"]})
+        keys = [(name, "descending" if name == "size" else "ascending") for name in ranks.column_names]
+        return found.take(pc.sort_indices(ranks, sort_keys=keys).slice(0, limit))
+
+    def buckets(self, columns: Sequence[str], *, cluster: str | None = None) -> pa.Table:
+        """Filter the rows."""
+        found = self.all_buckets.select([*NAMES, *columns])
+        return found if cluster is None else found.filter(pc.equal(found["cluster"], cluster))
+
+    def bytes_of(self, names: pa.Table, *, window_s: int) -> pa.Table:
+        """Join the rows."""
+        keys = names.column_names
+        own = _without_nulls(self.all_buckets.select(["entity_id", *keys])).join(
+            _without_nulls(names), keys, None, "inner"
+        )
+        rows = self.usage.filter(pc.equal(self.usage["window_s"], window_s)).select(
+            ["entity_id", "window_start_ms", "bytes"]
+        )
+        by = [*keys, "window_start_ms"]
+        found = rows.join(own, "entity_id", None, "inner").group_by(by).aggregate([("bytes", "sum")])
+        return with_nulls(found.rename_columns([*by, "bytes"]))
+
+    def replication(self) -> pa.Table:
+        """Return the rows of all tasks."""
+        return self._replication
+
+    def write(self, out: str) -> None:
+        """Write the rows from this process."""
+        known = {each.name: self.all_buckets.select(each.column_names) for each in (ENTITIES, USAGE_PROFILE)}
+        write_tables(out, {**known, USAGE.name: self.usage})
+
+
+class SparkUsage:
+    """The rows as a job left them with Spark's executors."""
+
+    def __init__(self, left: "LeftTables") -> None:
+        self._left = left
+
+    def count(self) -> int:
+        """Count the rows on the executors."""
+        return self._left.rows("buckets").count()
+
+    def clusters(self) -> list[str]:
+        """Pick the distinct ones on the executors."""
+        return sorted(self._left.rows("buckets").select("cluster").distinct().toArrow()["cluster"].to_pylist())
+
+    def ranked(self, limit: int | None) -> pa.Table:
+        """Sort the rows on the executors."""
+        from pyspark.sql import functions  # noqa: PLC0415 - only Spark's engine has it
+
+        is_limited = functions.expr("coalesce(quota > 0, false)")
+        kind = functions.when(~is_limited, functions.col("quota_type"))
+        size = functions.when(is_limited, functions.expr("p99 / quota")).otherwise(functions.col("max"))
+        rows = self._left.rows("buckets").orderBy(~is_limited, kind, functions.desc(size), *NAMES)
+        return with_nulls((rows if limit is None else rows.limit(limit)).select(*BUCKETS.names[:-1]).toArrow())
+
+    def buckets(self, columns: Sequence[str], *, cluster: str | None = None) -> pa.Table:
+        """Filter the rows on the executors."""
+        only = None if cluster is None else pc.field("cluster") == cluster
+        found = self._left.collected("buckets", [*NAMES, *columns], only=only)
+        return with_nulls(found.sort_by([(name, "ascending") for name in NAMES]))
+
+    def bytes_of(self, names: pa.Table, *, window_s: int) -> pa.Table:
+        """Join the rows on the executors."""
+        from pyspark.sql import functions  # noqa: PLC0415 - as above
+
+        keys, buckets = names.column_names, self._left.rows("buckets")
+        wanted = buckets.sparkSession.createDataFrame(_without_nulls(names))
+        own, by = buckets.join(functions.broadcast(wanted), keys), [*keys, "window_start_ms"]
+        only = pc.field("window_s") == window_s
+        rows = self._left.with_buckets("usage", own, [*by, "bytes"], only=only)
+        return with_nulls(rows.groupBy(*by).agg(functions.sum("bytes").alias("bytes")).toArrow())
+
+    def replication(self) -> pa.Table:
+        """Sum up the rows on the executors."""
+        from pyspark.sql import functions  # noqa: PLC0415 - as above
+
+        summed = self._left.rows("replication").groupBy(*_FOLLOWERS).agg(functions.sum("bytes").alias("bytes"))
+        return summed.toArrow().cast(REPLICATION)
+
+    def write(self, out: str) -> None:
+        """Let the executors write the rows, each range of entities in a file of its own."""
+        known = nulls_for_shared(self._left.numbered("buckets", by=NAMES))
+        for table in (ENTITIES, USAGE_PROFILE):
+            write_frame(known.repartitionByRange("entity_id").sortWithinPartitions("entity_id"), out, table)
+        rows = self._left.with_buckets("usage", known, USAGE.column_names)
+        write_frame(rows.repartitionByRange("entity_id").sortWithinPartitions(*_ORDER), out, USAGE)
+
+
+def _without_nulls(names: pa.Table) -> pa.Table:
+    """Return names with empty ones in place of null, by which rows can be joined."""
+    return pa.table(
+        {each: pc.fill_null(names[each], "") if each in _SHARED else names[each] for each in names.column_names}
+    )
