@@ -183,21 +183,18 @@ class LeftTables:
         self._frame = frame.persist(StorageLevel.DISK_ONLY)
         self._schemas = schemas
         self._bulky = bulky
-        # Spark reads all that a partition has to find one table: without this each query would read the bulky one
-        small = self._frame if bulky is None else self._frame.where(functions.col(FOUND) != bulky)
-        self._small = small.persist(StorageLevel.DISK_ONLY)
         self._numbered: dict[str, DataFrame] = {}
         self._unpacked: dict[str, DataFrame] = {}
 
     def forget(self) -> None:
         """Let the executors delete the rows."""
-        for frame in (*self._unpacked.values(), *self._numbered.values(), self._small, self._frame):
+        for frame in (*self._unpacked.values(), *self._numbered.values(), self._frame):
             frame.unpersist()
 
     def others(self) -> "DataFrame":
-        """Return the rows of all tables but the bulky one, without the contents of those that are left."""
+        """Return all rows, but without the contents of the tables that are left."""
         is_left = functions.col(FOUND).isin(list(self._schemas))
-        return self._small.withColumn(CONTENT, functions.when(~is_left, functions.col(CONTENT)))
+        return self._frame.withColumn(CONTENT, functions.when(~is_left, functions.col(CONTENT)))
 
     def numbered(self, name: str, *, by: Sequence[str]) -> "DataFrame":
         """Return the rows of a table with their place in an order, from 0, as `entity_id`.
@@ -238,7 +235,7 @@ class LeftTables:
         if self._bulky is None or name == self._bulky or only is not None:
             return self._unpack(self._frame, name, only)
         if name not in self._unpacked:
-            found = self._unpack(self._small.coalesce(_TASKS_OF_SMALL), name, None)
+            found = self._unpack(self._frame.coalesce(_TASKS_OF_SMALL), name, None)
             self._unpacked[name] = found.persist(StorageLevel.DISK_ONLY)
         return self._unpacked[name]
 
@@ -250,7 +247,7 @@ class LeftTables:
                 rows = unpacked(content)
                 yield content_row({}, packed((rows if only is None else rows.filter(only)).select(columns)))
 
-        streams = self._small.where(functions.col(FOUND) == name).select(CONTENT).coalesce(_TASKS_OF_SMALL)
+        streams = self._frame.where(functions.col(FOUND) == name).select(CONTENT).coalesce(_TASKS_OF_SMALL)
         found = streams.mapInArrow(pick, f"{CONTENT} binary").toArrow().to_batches()
         none = pa.schema([self._schemas[name].field(each) for each in columns]).empty_table()
         return pa.concat_tables([none, *(unpacked(content) for batch in found for (content,) in rows_of(batch))])
