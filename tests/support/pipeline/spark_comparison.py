@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import functions
 from tests.support.pipeline.events import (
@@ -46,6 +47,7 @@ from kafka_quotas.pipeline.replay.job import replay_job, replay_tables
 from kafka_quotas.pipeline.replay.outcomes import BUCKETS, OUTCOMES, LocalOutcomes, SparkOutcomes
 from kafka_quotas.pipeline.replay.task import ReplayPlan
 from kafka_quotas.pipeline.report.what_if import what_if
+from kafka_quotas.pipeline.tables.arrow import arrow_frame
 from kafka_quotas.pipeline.tables.client_ranges import EventTable
 from kafka_quotas.pipeline.tables.event_files import client_order, sorted_by_client, write_events
 from kafka_quotas.pipeline.tables.lake import Lake
@@ -96,6 +98,7 @@ def compare(folder: Path) -> None:
         def found(job: Job) -> list[Tables]:
             return tables_by_task(run_job(session, events, job).toArrow(), job)
 
+        require_whole_tables(session)
         require_equal_figures(session, events)
         plans = (ReplayPlan(proposals=(PAIRS, TIGHTER)), ReplayPlan(proposals=(USERS, PAIRS), throttle_spans=True))
         for plan, largest in zip(plans, (spark._LARGEST_FILE, 0), strict=True):  # 0: as rows
@@ -113,6 +116,12 @@ def compare(folder: Path) -> None:
         require_equal_compaction(session, folder)
         require_equal_large_logs(session, folder / "large logs")
     sys.stderr.write(f"{cells} cells and {throttled} throttles are equal\n")
+
+
+def require_whole_tables(session: "SparkSession") -> None:
+    """Check that no empty chunk of a table hides the rows behind it."""
+    one, none = pa.table({"n": [1]}), pa.table({"n": pa.array([], pa.int64())})
+    assert arrow_frame(session, pa.concat_tables([one, none, one, none, none, one] * 3)).toArrow().num_rows == 9
 
 
 def require_equal_usage(session: "SparkSession", data: Path) -> int:

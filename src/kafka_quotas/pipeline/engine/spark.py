@@ -35,6 +35,7 @@ from kafka_quotas.pipeline.engine.event_pieces import (
 )
 from kafka_quotas.pipeline.engine.job import Job, Tables, without_events
 from kafka_quotas.pipeline.kernels.compiled import BACKEND
+from kafka_quotas.pipeline.tables.arrow import arrow_frame
 from kafka_quotas.pipeline.tables.client_ranges import EventTable, stored_columns
 from kafka_quotas.pipeline.tables.lake import hadoop_url
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS
@@ -109,7 +110,7 @@ def _counted(session: "SparkSession", job: Job, left: Sequence[pa.Table], *, fir
     count = job.counted
     contents = [pa.array([packed(each).to_pybytes()], pa.binary()) for each in left]
     numbers = pa.array(range(first, first + len(left)), pa.int32())
-    rows = session.createDataFrame(pa.table({PART: numbers, CONTENT: pa.chunked_array(contents)}))
+    rows = arrow_frame(session, pa.table({PART: numbers, CONTENT: pa.chunked_array(contents)}))
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task()
@@ -130,7 +131,7 @@ def _whole_pieces(session: "SparkSession", wanted: list[tuple[int, str]]) -> "Da
     """Return files as pieces, once for each part that wants one."""
     parts, places = zip(*wanted, strict=True)
     names = pa.array(map(_name, places))
-    known = session.createDataFrame(pa.table({"name": names, PART: pa.array(parts, pa.int32())}))
+    known = arrow_frame(session, pa.table({"name": names, PART: pa.array(parts, pa.int32())}))
     files = session.read.format("binaryFile").load([glob_escaped(place) for place in sorted(set(places))])
     named = files.select(functions.substring_index("path", "/", -1).alias("name"), CONTENT)
     return named.join(functions.broadcast(known), "name").select(PART, functions.lit(0).alias("window"), CONTENT)

@@ -47,12 +47,15 @@ class RemoteFiles(Protocol):
 
     def listed(self, folder: str) -> Iterable[RemoteFile]:
         """Return the files below a folder, in no order."""
+        ...
 
     def opened(self, file: RemoteFile) -> io.BufferedReader:
         """Open a file for reading."""
+        ...
 
     def digest(self, file: RemoteFile) -> str:
         """Return the SHA-256 digest of a file."""
+        ...
 
 
 def open_file(file: SourceFile, remote: RemoteFiles | None = None) -> io.BufferedReader:

@@ -28,6 +28,7 @@ from kafka_quotas.core.formats.metric_names import MetricNames
 from kafka_quotas.pipeline.engine.spark import glob_escaped
 from kafka_quotas.pipeline.formats.lines import LARGE_BLOCK, LONGEST_LINE, TOO_LONG, Block
 from kafka_quotas.pipeline.formats.task import IngestTask, LargeLog, TaskCounts
+from kafka_quotas.pipeline.tables.arrow import arrow_frame
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.lake import hadoop_url
 from kafka_quotas.pipeline.tables.schemas import EVENTS, QUARANTINE
@@ -66,9 +67,8 @@ def lines_of(session: "SparkSession", tasks: Sequence[IngestTask]) -> "DataFrame
         frames.append(_text(session, split))
     if ordered := [task for task in tasks if task.large is not None and task.large.is_in_order]:
         frames += [_text_in_order(session, ordered)]
-    known = session.createDataFrame(
-        task_rows([replace(task, names=_NO_NAMES) for task in tasks], [_spark_name(task) for task in tasks])
-    )
+    named = [replace(task, names=_NO_NAMES) for task in tasks]
+    known = arrow_frame(session, task_rows(named, [_spark_name(task) for task in tasks]))
     lines = reduce(lambda one, other: one.unionByName(other), frames)
     return lines.join(functions.broadcast(known), "path").select("task", "start", "value")
 
@@ -169,7 +169,7 @@ def placed(rows: "DataFrame", table: TableSchema, splits: pa.Table) -> "DataFram
     if not splits.num_rows or table not in _PLACES:
         return rows
     column = _PLACES[table]
-    known = rows.sparkSession.createDataFrame(splits.select([SPLIT, column]).rename_columns([SPLIT, "before"]))
+    known = arrow_frame(rows.sparkSession, splits.select([SPLIT, column]).rename_columns([SPLIT, "before"]))
     place = functions.col(column) + functions.coalesce(functions.col("before"), functions.lit(0))
     return rows.join(functions.broadcast(known), SPLIT, "left").withColumn(
         column, place.cast(table.spark_schema()[column].dataType)

@@ -32,6 +32,7 @@ from kafka_quotas.pipeline.ingest.large_logs import (
 )
 from kafka_quotas.pipeline.ingest.parse import no_collection, parse_lines, parse_task
 from kafka_quotas.pipeline.ingest.plan import PIECE_BYTES
+from kafka_quotas.pipeline.tables.arrow import arrow_frame
 from kafka_quotas.pipeline.tables.lake import PARTITION, Lake, hadoop_url
 from kafka_quotas.pipeline.tables.schemas import CHARGED_TYPES, CLIENTS, EVENTS, INGESTED_TABLES, QUARANTINE
 from kafka_quotas.pipeline.tables.table import TableSchema
@@ -176,10 +177,10 @@ def described_tasks(session: "SparkSession", tasks: Sequence[IngestTask]) -> "Da
     by_url = {hadoop_url(task.path.url): task for task in tasks if isinstance(task.path, RemoteFile)}
     frames = []
     if own:
-        here = session.createDataFrame(task_rows(own, [str(task.path) for task in own])).repartition(partitions(own))
+        here = arrow_frame(session, task_rows(own, [str(task.path) for task in own])).repartition(partitions(own))
         frames.append(here.select("task", functions.lit(None).cast("binary").alias("content")))
     if by_url:
-        known = session.createDataFrame(task_rows(by_url.values(), by_url))
+        known = arrow_frame(session, task_rows(by_url.values(), by_url))
         files = session.read.format("binaryFile").load([glob_escaped(url) for url in by_url])
         frames.append(files.select("path", "content").join(functions.broadcast(known), "path").select(*_TASK_COLUMNS))
     return reduce(lambda one, other: one.unionByName(other), frames)

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_quotas.pipeline.buckets.entities import NAMES, nulls_for_shared
+from kafka_quotas.pipeline.tables.arrow import arrow_frame, write_frame, write_tables
 from kafka_quotas.pipeline.tables.arrow import compute as pc
-from kafka_quotas.pipeline.tables.arrow import write_frame, write_tables
 from kafka_quotas.pipeline.tables.schemas import ENTITIES, THROTTLE_SPANS, WHATIF
 from kafka_quotas.pipeline.tables.table import TableSchema
 
@@ -173,7 +173,7 @@ class SparkOutcomes:
         from pyspark.sql import Window, functions  # noqa: PLC0415 - as above
 
         rows = self._frame(OUTCOMES, WHATIF).where("quota is not null").select(*_TRIAL)
-        known = functions.broadcast(rows.sparkSession.createDataFrame(active_s))
+        known = functions.broadcast(arrow_frame(rows.sparkSession, active_s))
         held_share = functions.col("throttle_ms") / 1000 / functions.col("active_s")
         own = Window.partitionBy("entity_id")
         highest = functions.max(functions.when(held_share > tolerated_share, functions.col("quota"))).over(own)

@@ -14,7 +14,7 @@ from kafka_quotas.pipeline.tables.lake import hadoop_url, lake_errors, lake_url
 from kafka_quotas.pipeline.tables.table import TableSchema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 compute: Final[Any] = pyarrow.compute
 
@@ -30,6 +30,15 @@ def write_tables(out: str, tables: Mapping[str, pa.Table]) -> None:
     for name, table in tables.items():
         with lake_errors(f"writing the table {name} to {out}"):
             write_deltalake(f"{lake_url(out)}/{name}", table, mode="overwrite", schema_mode="overwrite")
+
+
+def arrow_frame(session: "SparkSession", table: pa.Table) -> "DataFrame":
+    """Return a table as rows of Spark.
+
+    A table that was joined from others, or collected, may have empty chunks, and Spark 4.0 leaves out all rows behind
+    the first of them (`ArrowConverters` reads a partition's batches only up to an empty one).
+    """
+    return session.createDataFrame(table.combine_chunks())
 
 
 def write_frame(rows: "DataFrame", out: str, table: TableSchema) -> None:

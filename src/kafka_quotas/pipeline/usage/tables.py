@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pyarrow as pa
 
 from kafka_quotas.pipeline.buckets.entities import NAMES, nulls_for_shared, with_nulls
+from kafka_quotas.pipeline.tables.arrow import arrow_frame, write_frame, write_tables
 from kafka_quotas.pipeline.tables.arrow import compute as pc
-from kafka_quotas.pipeline.tables.arrow import write_frame, write_tables
 from kafka_quotas.pipeline.tables.schemas import ENTITIES, USAGE, USAGE_PROFILE
 from kafka_quotas.pipeline.usage.task import BUCKETS, REPLICATION
 
@@ -32,9 +32,10 @@ class UsageTables(Protocol):
 
     def clusters(self) -> list[str]:
         """Return the clusters of the buckets, sorted."""
+        ...
 
     def ranked(self, limit: int | None) -> pa.Table:
-        """Return the first buckets: those nearest to their limits, then the largest of each type without a limit."""
+        """Return the first buckets: by nearness to their limits, then the largest without one."""
 
     def buckets(self, columns: Sequence[str], *, cluster: str | None = None) -> pa.Table:
         """Return names and other columns of all buckets or a cluster's, by name."""
@@ -151,7 +152,7 @@ class SparkUsage:
         from pyspark.sql import functions  # noqa: PLC0415 - as above
 
         keys, buckets = names.column_names, self._left.rows("buckets")
-        wanted = buckets.sparkSession.createDataFrame(_without_nulls(names))
+        wanted = arrow_frame(buckets.sparkSession, _without_nulls(names))
         own, by = buckets.join(functions.broadcast(wanted), keys), [*keys, "window_start_ms"]
         only = pc.field("window_s") == window_s
         rows = self._left.with_buckets("usage", own, [*by, "bytes"], only=only)
