@@ -10,7 +10,7 @@ would: beside it stand the processor seconds of the case (children included) and
 import argparse
 import json
 import os
-import resource
+import re
 import subprocess
 import sys
 import tempfile
@@ -351,8 +351,9 @@ def machine_seconds() -> float:
 
 
 def peak_mib() -> float:
-    """Return the largest resident size of this process, without Spark's Java and workers."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Of this process alone: `ru_maxrss` would have what the parent held, which made the events."""
+    found = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
+    return int(found[1]) / 1024 if found else float("nan")
 
 
 if __name__ == "__main__":
