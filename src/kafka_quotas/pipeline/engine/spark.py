@@ -53,8 +53,8 @@ CONTENT: Final = "content"
 
 _WORKERS: Final = 8
 """Tasks of a small table suffice for about as many workers; in a large one a task has a slice's events."""
-_LARGEST_FILE: Final = 1 << 28
-"""Largest file in bytes that a worker takes whole. Ours have tenths of it, those of Delta's OPTIMIZE may have more."""
+_LARGEST_FILE: Final = 1 << 26
+"""Largest file in bytes that a worker takes whole: Java holds it several times over, where an executor has 1 GiB."""
 _ROWS_IN_STREAM: Final = 1 << 18
 """Most rows of a table in one value of `content`."""
 _ROWS_IN_BATCH: Final = 1 << 16
