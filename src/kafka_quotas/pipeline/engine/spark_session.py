@@ -14,7 +14,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -41,6 +41,7 @@ _CONNECT_PORT: Final = 15002
 _PY4J: Final = "An error occurred while calling"
 _JAVA_ENDED: Final = 'Exception in thread "main" '
 _PROBE_TIMEOUT_S: Final = 5.0
+_NETWORK: Final = "Py4JNetworkError"
 _FULL: Final = "No space left on device"
 _MARKS: Final = ("Error: ", "Exception: ")
 _CAUSED: Final = "Caused by: "
@@ -72,7 +73,8 @@ def spark_session(settings: SparkSettings) -> "Iterator[SparkSession]":
         try:
             yield session
         finally:
-            session.stop()
+            with suppress(Exception):  # Java may be gone, and whoever needed it has said so
+                session.stop()
 
 
 class LazySession:
@@ -251,7 +253,9 @@ def spark_errors(doing: str, *, log_file: Path) -> Iterator[None]:
             raise KafkaQuotasError(
                 f"no room left while {doing}", hint="nothing was changed; make room, also for Spark's spark.local.dir"
             ) from error
-        raise KafkaQuotasError(f"Spark failed while {doing}: {_cause(text, error)}", hint=f"see {log_file}") from error
+        is_gone = isinstance(error, ConnectionError) or type(error).__name__ == _NETWORK
+        why = "its Java ended" if is_gone else _cause(text, error)
+        raise KafkaQuotasError(f"Spark failed while {doing}: {why}", hint=f"see {log_file}") from error
 
 
 def _cause(text: str, error: Exception) -> str:

@@ -9,6 +9,7 @@ import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from tests.support.brokers.java_process import free_port, java
@@ -111,6 +112,19 @@ def test_a_java_that_ends_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert "--jars" in str(caught.value.hint)
     del caught
     gc.collect()
+
+
+def test_a_java_that_is_gone_is_one_line_and_hides_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    gone = mock.Mock(side_effect=ConnectionRefusedError(111, "Connection refused"))
+    monkeypatch.setattr("kafka_quotas.pipeline.engine.spark_session._start", lambda *_: mock.Mock(stop=gone, run=gone))
+    settings = SparkSettings(log_file=tmp_path / "log", master="local[2]")
+    with (
+        pytest.raises(KafkaQuotasError, match=r"^Spark failed while reading: its Java ended$"),
+        spark_session(settings) as session,
+        spark_errors("reading", log_file=LOG),
+    ):
+        session.run()
+    assert gone.call_count == 2
 
 
 @pytest.mark.parametrize(
