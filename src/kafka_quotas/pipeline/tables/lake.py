@@ -13,18 +13,19 @@ by Delta's transaction identifier `TRANSACTIONS` with the number of the change.
 """
 
 import errno
-import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.pipeline.tables.default_filesystem import default_host
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, INGESTED_TABLES, INGESTS
+from kafka_quotas.pipeline.tables.store_errors import cause_of, hint_of
 from kafka_quotas.pipeline.tables.table import TableSchema
 
 if TYPE_CHECKING:
@@ -43,11 +44,13 @@ INDEXED: Final = ("broker_id", "ts_ms", "client", "ingest")
 _INDEXED: Final = "delta.dataSkippingStatsColumns"
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FULL_TEXT: Final = ("No space left on device", "Disk quota exceeded", "File too large")
-_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_SLASHES: Final = re.compile("/{2,}")
 _REFUSED: Final = re.compile(r"[\[\]^|\\]|%[0-9A-Fa-f]{2}")
 _COMPACTED: Final = "was this change made before the --retention-hours of a compaction? Its files are deleted then"
 _HINT: Final = "kafka-quotas pipeline ingest writes it"
+_UNKNOWN_SCHEME: Final = "Unknown scheme"
+_SCHEMES: Final = "s3a:, hdfs:, abfss: and gs: are known; a path without a scheme is local"
 
 
 class ConflictError(Exception):
@@ -71,12 +74,14 @@ def lake_url(text: str) -> str:
         if refused := _REFUSED.search(path := str(Path(path).absolute())):
             raise UsageError(f"{path} can hold no Delta tables: {refused[0]} is in its name", hint="rename the folder")
         return path
-    if not parts.netloc:
+    if not (host := parts.netloc or default_host(parts.scheme)):
         raise UsageError(
-            f"{text} names no bucket or host", hint="for example s3a://bucket/traffic, hdfs://host:8020/traffic"
+            f"{text} names no bucket or host, and fs.defaultFS in core-site.xml of HADOOP_CONF_DIR none for it",
+            hint="for example s3a://bucket/traffic, hdfs://host:8020/traffic",
         )
     scheme = "s3" if parts.scheme in ("s3a", "s3n") else parts.scheme
-    return f"{scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+    path = _SLASHES.sub("/", parts.path)  # Hadoop takes several as one, and says so of every file
+    return f"{scheme}://{host}{path.rstrip('/')}"
 
 
 def hadoop_url(url: str) -> str:
@@ -147,6 +152,8 @@ class Lake:
             try:
                 return DeltaTable(self.place(table), version=version)
             except TableNotFoundError as error:
+                if _UNKNOWN_SCHEME in str(error):
+                    raise
                 raise UsageError(f"{self.url} holds no ingested data", hint=_HINT) from error
 
     def filesystem(self, table: TableSchema) -> "fs.FileSystem":
@@ -264,25 +271,18 @@ def lake_errors(doing: str) -> Iterator[None]:
         yield
     except CommitFailedError as error:
         if "oncurrent" not in str(error):
-            raise KafkaQuotasError(f"{doing} failed: {_cause(error)}") from error
+            raise KafkaQuotasError(f"{doing} failed: {cause_of(error)}", hint=hint_of(str(error))) from error
         raise ConflictError(str(error)) from error
     except (DeltaError, OSError, pa.ArrowException) as error:
         if is_full(error):
             hint = "nothing was changed; make room there"
             raise KafkaQuotasError(f"no room left while {doing}", hint=hint) from error
-        hint = _COMPACTED if isinstance(error, FileNotFoundError) else "nothing was changed"
-        raise KafkaQuotasError(f"{doing} failed: {_cause(error)}", hint=hint) from error
+        if _UNKNOWN_SCHEME in str(error):
+            raise UsageError(f"{doing} failed: the scheme of the URL is unknown", hint=_SCHEMES) from error
+        hint = _COMPACTED if isinstance(error, FileNotFoundError) else hint_of(str(error)) or "nothing was changed"
+        raise KafkaQuotasError(f"{doing} failed: {cause_of(error)}", hint=hint) from error
 
 
 def is_full(error: Exception) -> bool:
     """Check whether an error is about a disk without room."""
     return (isinstance(error, OSError) and error.errno in _FULL) or any(text in str(error) for text in _FULL_TEXT)
-
-
-def _cause(error: Exception) -> str:
-    """Return the innermost line of an error that delta-rs shows as a tree."""
-    if isinstance(error, OSError) and error.strerror:
-        where = f" ({os.fsdecode(error.filename)})" if error.filename else ""
-        return f"{error.strerror}{where}"
-    lines: list[Any] = [line.strip(" ↳") for line in _COLOURS.sub("", str(error)).splitlines()]
-    return next((line for line in reversed(lines) if line), type(error).__name__)
