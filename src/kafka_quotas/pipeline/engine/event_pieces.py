@@ -191,10 +191,17 @@ def packed(table: pa.Table) -> pa.Buffer:
     return sink.getvalue()
 
 
-def unpacked(content: pa.Buffer) -> pa.Table:
-    """Return the table of an Arrow stream in bytes."""
+def unpacked(content: pa.Buffer, *, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return the table of an Arrow stream in bytes.
+
+    `columns` are those to uncompress, None for all.
+    """
     with pa.ipc.open_stream(content) as stream:
-        return stream.read_all()
+        if columns is None:
+            return stream.read_all()
+        fields = [stream.schema.get_field_index(name) for name in columns]
+    with pa.ipc.open_stream(content, options=pa.ipc.IpcReadOptions(included_fields=fields)) as stream:
+        return stream.read_all().select(columns)
 
 
 def _schema(table: TableSchema, columns: Sequence[str]) -> pa.Schema:

@@ -162,5 +162,8 @@ def open_events(request: EventsRequest, watcher: EventsWatcher) -> Iterator[Open
         UsageError: No ingest wrote the folder.
     """
     require_libraries("pyarrow", "numpy", "deltalake")
+    from kafka_quotas.pipeline.engine.kept_memory import keep_memory  # noqa: PLC0415 - loads Arrow
+
+    keep_memory()
     with ExitStack() as stack:
         yield OpenEvents(request, watcher, stack)

@@ -20,7 +20,7 @@ from zipimport import zipimporter
 
 import numpy as np
 import pyarrow as pa
-from pyspark import StorageLevel
+from pyspark import StorageLevel, TaskContext
 from pyspark.sql import functions, types
 
 from kafka_quotas.pipeline.engine.event_pieces import (
@@ -34,8 +34,11 @@ from kafka_quotas.pipeline.engine.event_pieces import (
     unpacked,
 )
 from kafka_quotas.pipeline.engine.job import Job, Tables, without_events
+from kafka_quotas.pipeline.engine.kept_memory import keep_memory
 from kafka_quotas.pipeline.kernels.compiled import BACKEND
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
+from kafka_quotas.pipeline.tables.arrow import compute as pc
+from kafka_quotas.pipeline.tables.client_figures import STORED, merged_figures
 from kafka_quotas.pipeline.tables.client_ranges import EventTable, stored_columns
 from kafka_quotas.pipeline.tables.lake import hadoop_url
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS
@@ -53,15 +56,24 @@ CONTENT: Final = "content"
 
 _WORKERS: Final = 8
 """Tasks of a small table suffice for about as many workers; in a large one a task has a slice's events."""
-_LARGEST_FILE: Final = 1 << 26
-"""Largest file in bytes that a worker takes whole: Java holds it several times over, where an executor has 1 GiB."""
+_LARGEST_FILE: Final = 1 << 25
+"""Largest file in bytes that a worker takes whole: Java has several copies of it, and ran out of 1 GiB at 42 MiB."""
 _ROWS_IN_STREAM: Final = 1 << 18
 """Most rows of a table in one value of `content`."""
 _ROWS_IN_BATCH: Final = 1 << 16
 _TASKS_OF_SMALL: Final = 4
 """Tasks that unpack a small table, for each costs a tenth of a second of a worker's processor time."""
+_MOST_FIGURES: Final = 1 << 18
+"""Most rows of `clients` that come to the driver for their figures, at 220 bytes each."""
+_CLIENTS_IN_PART: Final = 1 << 16
+"""About how many rows of `clients` a worker judges at a time."""
+_COUNTED_FROM: Final = 1 << 30
+"""Number of the first part of clients without events, above those of all ranges."""
+_NEEDED: Final = "needed"
 _PLACE_IN_PARTITION: Final = (1 << 33) - 1
 """The bits of Spark's `monotonically_increasing_id` that count the rows of a partition."""
+_MANY_OBJECTS: Final = 10_000
+"""More objects than a task's own, which are arrays above all: there are libraries among them."""
 _GLOB: Final = re.compile(r"[\\*?\[\]{}]")
 _PIECE_COLUMNS: Final = f"{PART} int, window int, {CONTENT} binary"
 _FRAME_COLUMNS: Final = f"{PART} int, {FOUND} string, {KERNEL} string, {CONTENT} binary"
@@ -70,13 +82,12 @@ _SPARK_TYPES: Final = {getattr(pa, each.arrow)(): getattr(types, each.spark)() f
 
 def run_job(session: "SparkSession", events: EventTable, job: Job) -> "DataFrame":
     """Run a job's task over each range of clients that may share a bucket."""
-    events, left = without_events(job, events)
+    events, counted = _without_events(session, job, events)
     snapshot, columns = events.snapshot, stored_columns(job.columns)
     ranges, files = events.ranges(shift=job.shift, workers=_WORKERS), snapshot.files(EVENTS)
     places, sizes = _places(snapshot, EVENTS, files), files["size_bytes"].to_pylist()
     is_movable = max(sizes, default=0) <= _LARGEST_FILE and len({_name(place) for place in places}) == len(places)
     parts = Parts.of(ranges, events.time_spread(), files if is_movable else None, chosen=events.chosen)
-    counted = _counted(session, job, left, first=len(ranges)) if left else None
     if counted is not None and not ranges:
         return counted
     needed = snapshot.needed(EVENTS)
@@ -96,29 +107,61 @@ def run_job(session: "SparkSession", events: EventTable, job: Job) -> "DataFrame
     placed = pieces.repartition(len(ranges), PART).sortWithinPartitions(PART, "window")
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin_task()
         arrived = (Piece(*row) for batch in batches for row in rows_of(batch))
         for part, slices in slices_of_parts(arrived, parts, columns=columns, ingests=needed):
             yield from _found_rows(part, job.task(slices))
 
-    found = placed.mapInArrow(run, _FRAME_COLUMNS)
+    found = in_tasks(placed, run, _FRAME_COLUMNS)
     return found if counted is None else found.union(counted)
 
 
-def _counted(session: "SparkSession", job: Job, left: Sequence[pa.Table], *, first: int) -> "DataFrame":
-    """Return the tables of clients whose figures suffice, for parts numbered from a first one on."""
+def _without_events(session: "SparkSession", job: Job, events: EventTable) -> "tuple[EventTable, DataFrame | None]":
+    """Return the events that a job needs, and the tables of the other clients, None where there are none.
+
+    The figures of few clients come here. Executors judge those of many, of which only the numbers come.
+    """
+    rows = pc.sum(events.snapshot.files(CLIENTS)["num_records"]).as_py() or 0
+    if job.suffices is None or rows <= _MOST_FIGURES:
+        events, left = without_events(job, events)
+        return events, _counted(session, job, left) if left else None
+    judged = _judged(events.snapshot.rows_on_spark(session, CLIENTS), job, parts=rows // _CLIENTS_IN_PART + 1)
+    contents = judged.where(functions.col(FOUND) == _NEEDED).select(CONTENT).toArrow().to_batches()
+    needed = [unpacked(content)["client"].to_numpy() for batch in contents for (content,) in rows_of(batch)]
+    return events.of(np.sort(np.concatenate(needed))), judged.where(functions.col(FOUND) != _NEEDED)
+
+
+def _judged(clients: "DataFrame", job: Job, *, parts: int) -> "DataFrame":
+    """Return the numbers of clients whose events a job needs, and the tables of the others."""
+    suffices, count = job.suffices, job.counted
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        given, context = list(batches), TaskContext.get()
+        if given and suffices is not None and count is not None and context is not None:
+            figures = merged_figures(pa.Table.from_batches(given))
+            is_enough = pa.array(suffices(figures))
+            part, left = _COUNTED_FROM + context.partitionId(), figures.filter(is_enough)
+            needed = packed(figures.select(["client"]).filter(pc.invert(is_enough)))
+            yield content_row({PART: part, FOUND: _NEEDED, KERNEL: BACKEND}, needed)
+            if left.num_rows:
+                yield from _found_rows(part, count(left))
+
+    group = functions.shiftright("client", job.shift)
+    return in_tasks(clients.select(*STORED).repartition(parts, group), run, _FRAME_COLUMNS)
+
+
+def _counted(session: "SparkSession", job: Job, left: Sequence[pa.Table]) -> "DataFrame":
+    """Return the tables of clients whose figures suffice."""
     count = job.counted
     contents = [pa.array([packed(each).to_pybytes()], pa.binary()) for each in left]
-    numbers = pa.array(range(first, first + len(left)), pa.int32())
+    numbers = pa.array(range(_COUNTED_FROM, _COUNTED_FROM + len(left)), pa.int32())
     rows = arrow_frame(session, pa.table({PART: numbers, CONTENT: pa.chunked_array(contents)}))
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin_task()
         for part, content in (row for batch in batches for row in rows_of(batch)):
             if count is not None:
                 yield from _found_rows(part, count(unpacked(content)))
 
-    return rows.repartition(min(len(left), _WORKERS), PART).mapInArrow(run, _FRAME_COLUMNS)
+    return in_tasks(rows.repartition(min(len(left), _WORKERS), PART), run, _FRAME_COLUMNS)
 
 
 def _places(snapshot: FolderSnapshot, table: TableSchema, files: pa.Table) -> list[str]:
@@ -156,13 +199,12 @@ def _cut(frame: "DataFrame", cut: "Callable[[Any], Iterator[Piece]]") -> "DataFr
     is_files = frame.columns == [CONTENT]
 
     def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin_task()
         for batch in batches:
             for given in [row[0] for row in rows_of(batch)] if is_files else [pa.Table.from_batches([batch])]:
                 for piece in cut(given):
                     yield content_row({PART: piece.part, "window": piece.window}, piece.content)
 
-    return frame.mapInArrow(pieces, _PIECE_COLUMNS)
+    return in_tasks(frame, pieces, _PIECE_COLUMNS)
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
@@ -248,16 +290,23 @@ class LeftTables:
                 rows = unpacked(content)
                 yield content_row({}, packed((rows if only is None else rows.filter(only)).select(columns)))
 
-        streams = self._frame.where(functions.col(FOUND) == name).select(CONTENT).coalesce(_TASKS_OF_SMALL)
-        found = streams.mapInArrow(pick, f"{CONTENT} binary").toArrow().to_batches()
-        none = pa.schema([self._schemas[name].field(each) for each in columns]).empty_table()
+        streams = self.streams(name).coalesce(_TASKS_OF_SMALL)
+        found = in_tasks(streams, pick, f"{CONTENT} binary").toArrow().to_batches()
+        none = self.empty(name).select(columns)
         return pa.concat_tables([none, *(unpacked(content) for batch in found for (content,) in rows_of(batch))])
+
+    def streams(self, name: str) -> "DataFrame":
+        """Return the rows of a table as Arrow streams in bytes."""
+        return self._frame.where(functions.col(FOUND) == name).select(CONTENT)
+
+    def empty(self, name: str) -> pa.Table:
+        """Return a table without its rows."""
+        return self._schemas[name].empty_table()
 
     def _unpack(self, frame: "DataFrame", name: str, only: Any | None) -> "DataFrame":
         schema = pa.schema([pa.field(PART, pa.int32()), *self._schemas[name]])
 
         def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            begin_task()
             for part, content in (row for batch in batches for row in rows_of(batch)):
                 rows = unpacked(content)
                 found = rows if only is None else rows.filter(only)
@@ -265,7 +314,7 @@ class LeftTables:
                 yield from numbered.cast(schema).to_batches(max_chunksize=_ROWS_IN_BATCH)
 
         streams = frame.where(functions.col(FOUND) == name).select(PART, CONTENT)
-        return streams.mapInArrow(unpack, spark_schema(schema))
+        return in_tasks(streams, unpack, spark_schema(schema))
 
 
 def tables_by_task(found: pa.Table, job: Job) -> list[Tables]:
@@ -281,16 +330,33 @@ def tables_by_task(found: pa.Table, job: Job) -> list[Tables]:
     ]
 
 
+def in_tasks(
+    rows: "DataFrame", run: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], columns: Any
+) -> "DataFrame":
+    """Return the rows that a function makes of each partition's batches, in workers made ready for it.
+
+    `columns` is their schema, as Spark's own type or in SQL.
+    """
+
+    def run_spared(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task()
+        yield from run(batches)
+
+    return rows.mapInArrow(run_spared, columns)
+
+
 def begin_task() -> None:
     """Spare this worker what PySpark does around each task, which costs more than most tasks.
 
     At the start of each PySpark has Python look at its archives anew, whose directories Python before 3.13 then reads:
     a quarter of a second of processor time, unless it forgets the archives. At the end PySpark collects garbage among
-    all objects of all libraries, 0.05 s, unless those that are there at the first task are left out of it.
+    all objects of all libraries, 0.05 s, unless those that are there when a task begins are left out of it. Kernels,
+    which the first job's tasks load, are half of them.
     """
+    keep_memory()
     for path in [path for path, finder in sys.path_importer_cache.items() if isinstance(finder, zipimporter)]:
         del sys.path_importer_cache[path]
-    if not gc.get_freeze_count():  # later it would keep what tasks leave in cycles
+    if len(gc.get_objects()) > _MANY_OBJECTS:  # doing it always would keep what tasks leave in cycles
         gc.freeze()
 
 

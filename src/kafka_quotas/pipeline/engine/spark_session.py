@@ -31,6 +31,8 @@ from kafka_quotas.pipeline.engine.spark_settings import (
     spark_properties,
     worker_environment,
 )
+from kafka_quotas.pipeline.tables.lake import ConflictError
+from kafka_quotas.pipeline.tables.store_errors import hint_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,11 +44,13 @@ _PY4J: Final = "An error occurred while calling"
 _JAVA_ENDED: Final = 'Exception in thread "main" '
 _PROBE_TIMEOUT_S: Final = 5.0
 _NETWORK: Final = "Py4JNetworkError"
+_CONFLICT: Final = "DELTA_CONCURRENT"
 _FULL: Final = "No space left on device"
 _MARKS: Final = ("Error: ", "Exception: ")
 _CAUSED: Final = "Caused by: "
 _OF_JAVA: Final = ("org.", "java.", "scala.", "software.", "com.", "io.", _CAUSED, _PY4J)
 _LONGEST: Final = 300
+_JARS: Final = "where its jars can't be fetched, --jars names those that are there, --packages other versions"
 OLDEST_JAVA: Final = 17
 _HINT: Final = (
     f"install Java {OLDEST_JAVA} or 21 (apt install openjdk-{OLDEST_JAVA}-jre-headless) or set JAVA_HOME; "
@@ -157,8 +161,7 @@ def _start(settings: SparkSettings, archive: Path) -> "SparkSession":
         why = _why_java_ended(settings.log_file, begin) or _first_line(error)
         raise KafkaQuotasError(
             f"Spark did not start on {settings.master}: {why}",
-            hint=f"see {settings.log_file}; where its jars can't be fetched, --jars names those that are there, "
-            "--packages other versions",
+            hint=f"see {settings.log_file}; {hint_of(why) or _JARS}",
         ) from error
     java_session: Any = session._jsparkSession  # noqa: SLF001 - has no other door
     for name, value in object_store_variables(java_session.sessionState().newHadoopConf().get).items():
@@ -241,11 +244,22 @@ def _first_line(error: Exception) -> str:
 
 
 @contextmanager
+def delta_conflicts() -> Iterator[None]:
+    """Convert Spark's error about a change of a Delta table that came first to a `ConflictError`."""
+    try:
+        yield
+    except Exception as error:  # py4j's and gRPC's
+        if _CONFLICT in str(error):
+            raise ConflictError(str(error)) from error
+        raise
+
+
+@contextmanager
 def spark_errors(doing: str, *, log_file: Path) -> Iterator[None]:
     """Convert Spark's errors in the block to a `KafkaQuotasError` that names the operation."""
     try:
         yield
-    except (KafkaQuotasError, KeyboardInterrupt):
+    except (KafkaQuotasError, ConflictError, KeyboardInterrupt):
         raise
     except Exception as error:  # py4j's, gRPC's and Spark's own, of many classes
         text = str(error)
@@ -255,7 +269,8 @@ def spark_errors(doing: str, *, log_file: Path) -> Iterator[None]:
             ) from error
         is_gone = isinstance(error, ConnectionError) or type(error).__name__ == _NETWORK
         why = "its Java ended" if is_gone else _cause(text, error)
-        raise KafkaQuotasError(f"Spark failed while {doing}: {why}", hint=f"see {log_file}") from error
+        hint = "; ".join(filter(None, (hint_of(why), f"see {log_file}")))
+        raise KafkaQuotasError(f"Spark failed while {doing}: {why}", hint=hint) from error
 
 
 def _cause(text: str, error: Exception) -> str:

@@ -58,6 +58,21 @@ class LargeLog:
     """Whether one task reads all lines in their order, since a line depends on those before it."""
     is_damaged: bool = False
     """Whether Spark could not read all of it, so that its lines count up to there."""
+    first_split: "FirstSplit | None" = None
+    """Where the new lines of a log begin that has grown, None where all lines are new or one task reads them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstSplit:
+    """The split of a grown log in which its new lines begin."""
+
+    start: int
+    """Offset of the split, or a lower bound of it where all its lines are new."""
+    offset: int
+    """Offset of its first line."""
+    lines_before: int
+    lines: int
+    """Its lines, old and new, 0 where all are new."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,12 +7,11 @@ writes them.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-import numpy as np
 import pyarrow as pa
 
-from kafka_quotas.pipeline.buckets.entities import NAMES, nulls_for_shared
-from kafka_quotas.pipeline.tables.arrow import arrow_frame, write_frame, write_tables
+from kafka_quotas.pipeline.buckets.entities import NAMES, nulls_for_shared, with_nulls
 from kafka_quotas.pipeline.tables.arrow import compute as pc
+from kafka_quotas.pipeline.tables.arrow import write_frame, write_tables
 from kafka_quotas.pipeline.tables.schemas import ENTITIES, THROTTLE_SPANS, WHATIF
 from kafka_quotas.pipeline.tables.table import TableSchema
 
@@ -25,8 +24,7 @@ OUTCOMES: Final = "outcomes"
 """What tasks call the rows of `whatif`."""
 BUCKETS: Final = "buckets"
 """What tasks call the rows of `entities`."""
-_HELD: Final = ("scenario", "entity_id", "throttled_n", "throttle_ms")
-_TRIAL: Final = ("entity_id", "quota", "throttle_ms")
+_HELD: Final = ("throttled_n", "throttle_ms")
 
 
 class ReplayOutcomes(Protocol):
@@ -44,19 +42,9 @@ class ReplayOutcomes(Protocol):
         """Return the first rows of `whatif` by proposal and model, those throttled longest first."""
 
     def held(self) -> pa.Table:
-        """Return the rows of `whatif` with a throttle time, in the columns of `_HELD`."""
+        """Return the names of the buckets with a throttle time, and how many and how long these are.
 
-    def of(self, entity_ids: Sequence[int]) -> pa.Table:
-        """Return the limited rows of some entities, in the columns of `_TRIAL`."""
-
-    def deciding(self, active_s: pa.Table, *, tolerated_share: float) -> pa.Table:
-        """Return the limits of a sweep that decide what each entity needs, in the columns of `_TRIAL`.
-
-        They are the highest limit that holds it back for longer than tolerated, if any does, and the next one above.
-
-        Args:
-            active_s: Columns `entity_id` and `active_s`, the seconds with traffic; other entities are left out.
-            tolerated_share: Tolerated share of the active time, 0 to 1.
+        Of several proposals and models there is a row for each.
         """
 
     def write(self, out: str, *, has_spans: bool) -> None:
@@ -98,25 +86,9 @@ class LocalOutcomes:
 
     def held(self) -> pa.Table:
         """Filter the rows."""
-        return self._whatif.filter(pc.greater(self._whatif["throttled_n"], 0)).select(list(_HELD))
-
-    def of(self, entity_ids: Sequence[int]) -> pa.Table:
-        """Filter the rows."""
-        own = pc.is_in(self._whatif["entity_id"], pa.array(entity_ids, pa.int32()))
-        return self._whatif.filter(pc.and_(own, pc.is_valid(self._whatif["quota"]))).select(list(_TRIAL))
-
-    def deciding(self, active_s: pa.Table, *, tolerated_share: float) -> pa.Table:
-        """Compare the rows of each entity, by limit."""
-        rows = self._whatif.select(list(_TRIAL)).join(active_s, "entity_id", join_type="inner")
-        rows = rows.filter(pc.is_valid(rows["quota"])).sort_by([("entity_id", "ascending"), ("quota", "ascending")])
-        if not rows.num_rows:
-            return rows.select(list(_TRIAL))
-        _, starts = np.unique(rows["entity_id"].to_numpy(), return_index=True)
-        is_held = rows["throttle_ms"].to_numpy() / 1000 / rows["active_s"].to_numpy() > tolerated_share
-        highest = np.maximum.reduceat(np.where(is_held, np.arange(is_held.size), 0), starts)
-        firsts, ends = np.maximum(highest, starts), np.append(starts[1:], is_held.size)
-        above = firsts[firsts + 1 < ends] + 1
-        return rows.take(pa.array(np.concatenate([firsts, above]))).select(list(_TRIAL))
+        held = self._whatif.filter(pc.greater(self._whatif["throttled_n"], 0))
+        names = self._entities.select(NAMES).take(held["entity_id"])  # which are by number
+        return pa.table([*names.columns, *held.select(_HELD).columns], [*NAMES, *_HELD])
 
     def write(self, out: str, *, has_spans: bool) -> None:
         """Write the rows from this process."""
@@ -159,37 +131,15 @@ class SparkOutcomes:
 
     def held(self) -> pa.Table:
         """Filter the rows on the executors."""
-        return self._frame(OUTCOMES, WHATIF).where("throttled_n > 0").select(*_HELD).toArrow()
-
-    def of(self, entity_ids: Sequence[int]) -> pa.Table:
-        """Filter the rows on the executors."""
-        from pyspark.sql import functions  # noqa: PLC0415 - as above
-
-        is_own = functions.col("entity_id").isin(list(entity_ids))
-        return self._frame(OUTCOMES, WHATIF).where(is_own).where("quota is not null").select(*_TRIAL).toArrow()
-
-    def deciding(self, active_s: pa.Table, *, tolerated_share: float) -> pa.Table:
-        """Compare the rows of each entity on the executors."""
-        from pyspark.sql import Window, functions  # noqa: PLC0415 - as above
-
-        rows = self._frame(OUTCOMES, WHATIF).where("quota is not null").select(*_TRIAL)
-        known = functions.broadcast(arrow_frame(rows.sparkSession, active_s))
-        held_share = functions.col("throttle_ms") / 1000 / functions.col("active_s")
-        own = Window.partitionBy("entity_id")
-        highest = functions.max(functions.when(held_share > tolerated_share, functions.col("quota"))).over(own)
-        number = functions.row_number().over(own.orderBy("quota"))
-        above = (
-            rows.join(known, "entity_id").withColumn("highest", highest).where("highest is null or quota >= highest")
-        )
-        return above.withColumn("number", number).where("number <= 2").select(*_TRIAL).toArrow()
+        rows = self._left.with_buckets(OUTCOMES, self._left.rows(BUCKETS), [*NAMES, *_HELD])
+        return with_nulls(rows.where("throttled_n > 0").toArrow())
 
     def write(self, out: str, *, has_spans: bool) -> None:
-        """Let the executors write the rows, each range of entities in a file of its own."""
-        write_frame(self._named().repartitionByRange("entity_id").sortWithinPartitions("entity_id"), out, ENTITIES)
+        """Let the executors write the rows."""
+        write_frame(self._named(), out, ENTITIES, order=["entity_id"])
         for name, table in ((OUTCOMES, WHATIF), *(((THROTTLE_SPANS.name, THROTTLE_SPANS),) if has_spans else ())):
-            ordered = self._frame(name, table).repartitionByRange("entity_id")
             times = ("start_ms",) if table is THROTTLE_SPANS else ()
-            write_frame(ordered.sortWithinPartitions("proposal", "model", "entity_id", *times), out, table)
+            write_frame(self._frame(name, table), out, table, order=["proposal", "model", "entity_id", *times])
 
     def _named(self) -> "DataFrame":
         return nulls_for_shared(self._left.numbered(BUCKETS, by=NAMES)).select(*ENTITIES.column_names)

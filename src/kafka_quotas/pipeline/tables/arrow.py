@@ -4,7 +4,7 @@ Arrow creates its functions over columns when it is loaded, where no type checke
 that reason.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -41,7 +41,11 @@ def arrow_frame(session: "SparkSession", table: pa.Table) -> "DataFrame":
     return session.createDataFrame(table.combine_chunks())
 
 
-def write_frame(rows: "DataFrame", out: str, table: TableSchema) -> None:
-    """Let Spark's executors write a Delta table below a path or URL, replacing the rows of an earlier run."""
+def write_frame(rows: "DataFrame", out: str, table: TableSchema, *, order: Sequence[str]) -> None:
+    """Let Spark's executors write a Delta table below a path or URL, replacing the rows of an earlier run.
+
+    Each range of entities is in a file of its own, in an order.
+    """
+    rows = rows.repartitionByRange("entity_id").sortWithinPartitions(*order)
     writer = rows.select(*table.column_names).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
     writer.save(f"{hadoop_url(lake_url(out))}/{table.name}")

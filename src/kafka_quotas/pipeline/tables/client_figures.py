@@ -11,13 +11,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafka_quotas.pipeline.tables.arrow import compute as pc
+from kafka_quotas.pipeline.tables.client_ranges import NAMES
 from kafka_quotas.pipeline.tables.schemas import CHARGED_TYPES, CLIENTS
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 
 Int64s = NDArray[np.int64]
 
 FIGURES: Final = ("events", "amount", "peak", "first_ms", "last_ms")
-_CLIENT: Final = ("client", "cluster", "broker_id", "user", "client_id")
+_CLIENT: Final = ("client", *NAMES)
+STORED: Final = (*_CLIENT, *(f"{kind}_{figure}" for kind in CHARGED_TYPES for figure in FIGURES))
+"""Columns of `clients` that figures are made of, and their own."""
 _SECOND_MS: Final = 1000
 _MERGED: Final = {"events": "sum", "amount": "sum", "first_ms": "min", "last_ms": "max"}
 
@@ -28,8 +31,12 @@ def client_figures(snapshot: FolderSnapshot) -> pa.Table:
     Raises:
         KafkaQuotasError: The table can't be read.
     """
-    names = [f"{kind}_{figure}" for kind in CHARGED_TYPES for figure in FIGURES]
-    rows = snapshot.read(CLIENTS, columns=[*_CLIENT, *names]).sort_by("client")
+    return merged_figures(snapshot.read(CLIENTS, columns=STORED))
+
+
+def merged_figures(rows: pa.Table) -> pa.Table:
+    """Return the figures of clients, by number, from `STORED` columns of all their ingests."""
+    names, rows = STORED[len(_CLIENT) :], rows.sort_by("client")
     sums = [(name, _MERGED[name.removeprefix(f"{kind}_")]) for kind in CHARGED_TYPES for name in _summed(kind)]
     merged = rows.group_by(list(_CLIENT)).aggregate(sums).sort_by("client")
     merged = merged.rename_columns([*_CLIENT, *(name for name, _ in sums)])

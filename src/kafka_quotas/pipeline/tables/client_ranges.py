@@ -36,6 +36,8 @@ _GAP_MS: Final = 30 * _MINUTE_MS
 """Time without any event from which on nothing was recorded: a cluster in use is never silent for as long."""
 NAMES: Final = ("cluster", "broker_id", "user", "client_id")
 """Columns of events that follow from the client's number."""
+_MERGED: Final = (("events", "sum"), ("first_ms", "min"), ("last_ms", "max"))
+"""Columns of `clients`, and how those of several ingests are merged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,21 +55,22 @@ class EventTable:
 
     def __init__(self, snapshot: FolderSnapshot) -> None:
         self.snapshot = snapshot
-        clients = snapshot.read(CLIENTS, columns=["client", *NAMES, "events", "first_ms", "last_ms"])
-        grouped = clients.group_by(["client", *NAMES]).aggregate([("events", "sum")]).sort_by("client")
-        self._names = grouped.select(["client", *NAMES]).combine_chunks()
-        self._clients: NDArray[np.int64] = grouped["client"].to_numpy()
-        self._events: NDArray[np.int64] = grouped["events_sum"].to_numpy()
-        self.first_ms: int | None = pc.min(clients["first_ms"]).as_py()
-        self.last_ms: int | None = pc.max(clients["last_ms"]).as_py()
+        clients = _clients(snapshot)
+        self._names = clients.drop_columns([f"{name}_{kind}" for name, kind in _MERGED]).combine_chunks()
+        self._clients: NDArray[np.int64] = clients["client"].to_numpy()
+        self._events: NDArray[np.int64] = clients["events_sum"].to_numpy()
+        self.first_ms: int | None = pc.min(clients["first_ms_min"]).as_py()
+        self.last_ms: int | None = pc.max(clients["last_ms_max"]).as_py()
         self._dataset: ds.Dataset | None = None
         self.chosen: NDArray[np.int64] | None = None
         """Numbers of the clients whose events count, ascending, None for all."""
 
     def of(self, clients: NDArray[np.int64]) -> "EventTable":
         """Return the events of some clients alone, given by number and ascending."""
-        found = copy(self)
         is_own = np.isin(self._clients, clients)
+        if is_own.all():
+            return self
+        found = copy(self)
         found._clients, found._events = self._clients[is_own], self._events[is_own]  # noqa: SLF001 - its own class
         found.chosen = clients
         return found
@@ -209,6 +212,21 @@ class TimeSpread:
             before += np.clip((times - begin) / (end - begin), 0, 1) * count
         found = np.interp(np.arange(1, windows) / windows * before[-1], before, times)
         return np.unique(found.astype(np.int64) // _SECOND_MS * _SECOND_MS)
+
+
+def _clients(snapshot: FolderSnapshot) -> pa.Table:
+    """Return each client, by number, with its events and times over all ingests.
+
+    They have names where this machine has the tasks. Spark's tasks get them otherwise.
+    """
+    if snapshot.session is None:
+        rows = snapshot.read(CLIENTS, columns=["client", *NAMES, *(name for name, _ in _MERGED)])
+        return rows.group_by(["client", *NAMES]).aggregate(list(_MERGED)).sort_by("client")
+    from pyspark.sql import functions  # noqa: PLC0415 - jobs on this machine need none of it
+
+    by_client = snapshot.rows_on_spark(snapshot.session, CLIENTS).groupBy("client")
+    merged = by_client.agg(*(functions.expr(f"{kind}({name}) as {name}_{kind}") for name, kind in _MERGED))
+    return merged.toArrow().sort_by("client")
 
 
 def stored_columns(columns: Iterable[str]) -> list[str]:

@@ -59,13 +59,15 @@ def write_events(lake: Lake, events: pa.Table) -> "list[AddAction]":
     """
     with lake_errors(f"writing {lake.place(EVENTS)}"):
         filesystem = lake.filesystem(EVENTS)
-        return [_write_day(filesystem, day, part) for day, part in _by_day(events)]
+        return [_write_day(filesystem, day, part) for day, part in by_day(events)]
 
 
-def _by_day(events: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    days = events[PARTITION]
-    for day in sorted(pc.unique(days).to_pylist()):
-        yield day.isoformat(), events.filter(pc.equal(days, pa.scalar(day, pa.date32())))
+def by_day(events: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the events of each day in their order, with the day as a text."""
+    found = pc.unique(events[PARTITION])
+    for day in sorted(found.to_pylist()):
+        is_own = None if len(found) == 1 else pc.equal(events[PARTITION], pa.scalar(day, pa.date32()))
+        yield day.isoformat(), events if is_own is None else events.filter(is_own)
 
 
 def _write_day(filesystem: fs.FileSystem, day: str, events: pa.Table) -> "AddAction":

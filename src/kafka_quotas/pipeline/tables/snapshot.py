@@ -1,6 +1,6 @@
 """A data folder at one point of its history: the changes so far, and the tables as they belong to them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # executors load this module without it
     from pyspark.sql import DataFrame, SparkSession
 
 FIRST_VERSION: Final = 0
+_BATCH_ROWS: Final = 1 << 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,27 +106,37 @@ class FolderSnapshot:
         return found if needed is None else found.filter(ds.field("ingest").isin(pa.array(needed, pa.int64())))
 
     def rows_on_spark(self, session: "SparkSession", table: TableSchema) -> "DataFrame":
-        """Return the rows of a table, which Spark reads."""
+        """Return the rows of a table, which Spark reads, with all its columns."""
         reader = session.read.format("delta").option("versionAsOf", self.version(table))
         rows, needed = reader.load(hadoop_url(self.lake.place(table))), self.needed(table)
-        return rows if needed is None else rows.where(rows["ingest"].isin(needed))
+        own = rows if needed is None else rows.where(rows["ingest"].isin(needed))
+        # tables of earlier versions lack the columns that are new
+        known = {each.name: each.dataType.simpleString() for each in table.spark_schema().fields}
+        missing = {name: f"cast(null as {kind}) as {name}" for name, kind in known.items() if name not in rows.columns}
+        return own.selectExpr(*(missing.get(name, name) for name in known))
 
-    def read(self, table: TableSchema, *, columns: Sequence[str] | None = None, ingest: int | None = None) -> pa.Table:
-        """Read a small table, or the rows of one ingest.
+    def read(self, table: TableSchema, *, columns: Sequence[str] | None = None) -> pa.Table:
+        """Read a small table.
 
         Raises:
             KafkaQuotasError: The table can't be read.
         """
         if self.session is not None:
             found, names = self.rows_on_spark(self.session, table), columns or table.column_names
-            own = found if ingest is None else found.where(found["ingest"] == ingest)
-            # tables of earlier versions lack the columns that are new
-            stored = own.selectExpr(*(name if name in found.columns else f"null as {name}" for name in names))
-            return stored.toArrow().cast(pa.schema([table.arrow_schema().field(name) for name in names]))
+            return found.select(*names).toArrow().cast(pa.schema([table.arrow_schema().field(name) for name in names]))
         rows = self.dataset(table)
         with lake_errors(f"reading {self.lake.place(table)}"):
-            only = None if ingest is None else ds.field("ingest") == ingest
-            return rows.to_table(columns=list(columns or table.column_names), filter=only)
+            return rows.to_table(columns=list(columns or table.column_names))
+
+    def batches(self, table: TableSchema, columns: Sequence[str], *, ingest: int) -> Iterator[pa.RecordBatch]:
+        """Yield columns of the rows of one ingest, some at a time.
+
+        Raises:
+            KafkaQuotasError: The table can't be read.
+        """
+        with lake_errors(f"reading {self.lake.place(table)}"):
+            only = ds.field("ingest") == ingest
+            yield from self.dataset(table).to_batches(columns=list(columns), filter=only, batch_size=_BATCH_ROWS)
 
     def files(self, table: TableSchema) -> pa.Table:
         """Return the files of a table with what Delta knows of them.

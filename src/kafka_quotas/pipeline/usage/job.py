@@ -10,10 +10,10 @@ from kafka_quotas.pipeline.buckets.entities import SortKey, entities_of, joined,
 from kafka_quotas.pipeline.engine.job import Job, Tables
 from kafka_quotas.pipeline.engine.runner import OpenEvents
 from kafka_quotas.pipeline.tables.schemas import USAGE
-from kafka_quotas.pipeline.usage.tables import LocalUsage, SparkUsage, UsageTables
+from kafka_quotas.pipeline.usage.tables import ORDER, LocalUsage, SparkUsage, UsageTables
 from kafka_quotas.pipeline.usage.task import BUCKETS, REPLICATION, UsagePlan, usage_task
 
-_ORDER: Final[tuple[SortKey, ...]] = tuple((name, "ascending") for name in ("entity_id", "window_s", "window_start_ms"))
+_ORDER: Final[tuple[SortKey, ...]] = tuple((name, "ascending") for name in ORDER)
 
 
 def usage(events: OpenEvents, plan: UsagePlan) -> UsageTables:

@@ -5,11 +5,12 @@ rows writes them.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
 
 from kafka_quotas.pipeline.buckets.entities import NAMES, nulls_for_shared, with_nulls
+from kafka_quotas.pipeline.engine.client_parts import ClientParts, LocalParts, Pick
 from kafka_quotas.pipeline.tables.arrow import arrow_frame, write_frame, write_tables
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.schemas import ENTITIES, USAGE, USAGE_PROFILE
@@ -18,7 +19,8 @@ from kafka_quotas.pipeline.usage.task import BUCKETS, REPLICATION
 if TYPE_CHECKING:
     from kafka_quotas.pipeline.engine.spark import LeftTables
 
-_ORDER: Final = ("entity_id", "window_s", "window_start_ms")
+ORDER: Final = ("entity_id", "window_s", "window_start_ms")
+"""Columns by which the rows of `usage` are sorted."""
 _SHARED: Final = ("user", "client_id")
 _FOLLOWERS: Final = ("cluster", "broker_id", "follower")
 
@@ -37,8 +39,8 @@ class UsageTables(Protocol):
     def ranked(self, limit: int | None) -> pa.Table:
         """Return the first buckets: by nearness to their limits, then the largest without one."""
 
-    def buckets(self, columns: Sequence[str], *, cluster: str | None = None) -> pa.Table:
-        """Return names and other columns of all buckets or a cluster's, by name."""
+    def buckets(self, columns: Sequence[str], *, only: Any | None = None) -> pa.Table:
+        """Return names and other columns of the buckets that an expression picks, or of all, by name."""
 
     def bytes_of(self, names: pa.Table, *, window_s: int) -> pa.Table:
         """Sum up the bytes of some buckets in windows of one length.
@@ -51,6 +53,10 @@ class UsageTables(Protocol):
         Returns:
             These columns, `window_start_ms` and `bytes`, in any order.
         """
+
+    def by_client(self, pick: Pick) -> ClientParts:
+        """Return the rows that a function leaves of the buckets, with empty names where clients share them."""
+        ...
 
     def replication(self) -> pa.Table:
         """Return the bytes that followers fetched, by the schema `REPLICATION`."""
@@ -89,10 +95,10 @@ class LocalUsage:
         keys = [(name, "descending" if name == "size" else "ascending") for name in ranks.column_names]
         return found.take(pc.sort_indices(ranks, sort_keys=keys).slice(0, limit))
 
-    def buckets(self, columns: Sequence[str], *, cluster: str | None = None) -> pa.Table:
+    def buckets(self, columns: Sequence[str], *, only: Any | None = None) -> pa.Table:
         """Filter the rows."""
-        found = self.all_buckets.select([*NAMES, *columns])
-        return found if cluster is None else found.filter(pc.equal(found["cluster"], cluster))
+        found = self.all_buckets if only is None else self.all_buckets.filter(only)
+        return found.select([*NAMES, *columns])
 
     def bytes_of(self, names: pa.Table, *, window_s: int) -> pa.Table:
         """Join the rows."""
@@ -106,6 +112,12 @@ class LocalUsage:
         by = [*keys, "window_start_ms"]
         found = rows.join(own, "entity_id", None, "inner").group_by(by).aggregate([("bytes", "sum")])
         return with_nulls(found.rename_columns([*by, "bytes"]))
+
+    def by_client(self, pick: Pick) -> LocalParts:
+        """Take all rows."""
+        names = _without_nulls(self.all_buckets.select(NAMES))
+        others = self.all_buckets.drop_columns(NAMES)
+        return LocalParts(pick(pa.table([*names.columns, *others.columns], [*NAMES, *others.column_names])))
 
     def replication(self) -> pa.Table:
         """Return the rows of all tasks."""
@@ -141,9 +153,8 @@ class SparkUsage:
         rows = self._left.rows("buckets").orderBy(~is_limited, kind, functions.desc(size), *NAMES)
         return with_nulls((rows if limit is None else rows.limit(limit)).select(*BUCKETS.names[:-1]).toArrow())
 
-    def buckets(self, columns: Sequence[str], *, cluster: str | None = None) -> pa.Table:
+    def buckets(self, columns: Sequence[str], *, only: Any | None = None) -> pa.Table:
         """Filter the rows on the executors."""
-        only = None if cluster is None else pc.field("cluster") == cluster
         found = self._left.collected("buckets", [*NAMES, *columns], only=only)
         return with_nulls(found.sort_by([(name, "ascending") for name in NAMES]))
 
@@ -158,6 +169,12 @@ class SparkUsage:
         rows = self._left.with_buckets("usage", own, [*by, "bytes"], only=only)
         return with_nulls(rows.groupBy(*by).agg(functions.sum("bytes").alias("bytes")).toArrow())
 
+    def by_client(self, pick: Pick) -> ClientParts:
+        """Take the rows on the executors."""
+        from kafka_quotas.pipeline.engine.spark_parts import SparkParts  # noqa: PLC0415 - as above
+
+        return SparkParts.of(self._left, "buckets", pick)
+
     def replication(self) -> pa.Table:
         """Sum up the rows on the executors."""
         from pyspark.sql import functions  # noqa: PLC0415 - as above
@@ -166,12 +183,12 @@ class SparkUsage:
         return summed.toArrow().cast(REPLICATION)
 
     def write(self, out: str) -> None:
-        """Let the executors write the rows, each range of entities in a file of its own."""
+        """Let the executors write the rows."""
         known = nulls_for_shared(self._left.numbered("buckets", by=NAMES))
         for table in (ENTITIES, USAGE_PROFILE):
-            write_frame(known.repartitionByRange("entity_id").sortWithinPartitions("entity_id"), out, table)
+            write_frame(known, out, table, order=["entity_id"])
         rows = self._left.with_buckets("usage", known, USAGE.column_names)
-        write_frame(rows.repartitionByRange("entity_id").sortWithinPartitions(*_ORDER), out, USAGE)
+        write_frame(rows, out, USAGE, order=ORDER)
 
 
 def _without_nulls(names: pa.Table) -> pa.Table:

@@ -107,7 +107,7 @@ def validate(events: OpenEvents, plan: ValidatePlan) -> Validation:
     )
     simulated = _simulated(outcomes)
     rates = rate_checks(scrapes, used, plan.window)
-    rows = _rows(used)
+    rows = compared_rows(used, rates)
     shared = SharedRequests({_name(row): _at_most(row, simulated) for row in rows if row["quota"] is not None})
     checks = []
     for row in rows:
@@ -119,9 +119,15 @@ def validate(events: OpenEvents, plan: ValidatePlan) -> Validation:
     return Validation(plan=plan, seconds=seconds, buckets=tuple(checks))
 
 
-def _rows(usage: UsageTables) -> list[Row]:
-    """Return the charged entities with their profiles and sums of throttle times."""
-    rows = usage.buckets(_USED).to_pylist()
+def compared_rows(usage: UsageTables, scraped: Iterable[Bucket]) -> list[Row]:
+    """Return profiles and sums of throttle times of the buckets that may be compared.
+
+    They have a quota, were throttled, or share a name with one that was scraped.
+    """
+    names = {name for (*_, user, client_id) in scraped for name in (user, client_id) if name}
+    is_scraped = pc.field("user").isin(names) | pc.field("client_id").isin(names) if names else False
+    is_used = pc.is_valid(pc.field("quota")) | (pc.field("throttle_ms") > 0) | is_scraped
+    rows = usage.buckets(_USED, only=is_used).to_pylist()
     return [{**row, "observed": Throttled(requests=row["throttled"], total_ms=row["throttle_ms"])} for row in rows]
 
 
@@ -167,11 +173,9 @@ def _at_most(row: Row, simulated: Mapping[Bucket, Throttled]) -> Throttled:
 
 def _simulated(outcomes: ReplayOutcomes) -> dict[Bucket, Throttled]:
     """Return the throttling in the replay by bucket, without buckets that it never throttles."""
-    names = [_name(row) for row in outcomes.entities().to_pylist()]
-    columns = outcomes.held().select(["entity_id", "throttled_n", "throttle_ms"]).to_pydict()
     return {
-        names[entity_id]: Throttled(requests=requests, total_ms=total_ms)
-        for entity_id, requests, total_ms in zip(*columns.values(), strict=True)
+        _name(row): Throttled(requests=row["throttled_n"], total_ms=row["throttle_ms"])
+        for row in outcomes.held().to_pylist()
     }
 
 

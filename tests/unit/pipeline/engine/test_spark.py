@@ -11,17 +11,19 @@ import pytest
 from kafka_quotas.pipeline.engine.spark import begin_task
 
 
-def test_a_worker_forgets_its_archives_and_leaves_its_libraries_out_of_collections_once(
+def test_a_worker_forgets_its_archives_and_leaves_libraries_out_of_collections_whenever_it_has_loaded_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = tmp_path / "modules.zip"
     with ZipFile(archive, "w") as file:
         file.writestr("module.py", "")
     frozen: list[int] = []
-    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(1))
-    monkeypatch.setattr(gc, "get_freeze_count", lambda: len(frozen))
-    for _ in range(2):
+    tracked: list[list[str]] = []
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(len(tracked)))
+    monkeypatch.setattr(gc, "get_objects", lambda: tracked[-1])
+    for count in (100_000, 100, 50_000, 100):
+        tracked.append(["library"] * count)
         monkeypatch.setitem(sys.path_importer_cache, str(archive), zipimporter(str(archive)))
         begin_task()
         assert str(archive) not in sys.path_importer_cache
-    assert frozen == [1]
+    assert frozen == [1, 3]

@@ -20,7 +20,13 @@ from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.engine import choice as engine_choice
 from kafka_quotas.pipeline.engine import spark_settings
 from kafka_quotas.pipeline.engine.choice import Engine, choose_engine, require_libraries
-from kafka_quotas.pipeline.engine.spark_session import find_java, spark_errors, spark_session, write_package_archive
+from kafka_quotas.pipeline.engine.spark_session import (
+    delta_conflicts,
+    find_java,
+    spark_errors,
+    spark_session,
+    write_package_archive,
+)
 from kafka_quotas.pipeline.engine.spark_settings import (
     SparkSettings,
     connect_properties,
@@ -31,7 +37,7 @@ from kafka_quotas.pipeline.engine.spark_settings import (
 )
 from kafka_quotas.pipeline.stream.source import connector_packages
 from kafka_quotas.pipeline.tables import schemas
-from kafka_quotas.pipeline.tables.lake import Lake, lake_url
+from kafka_quotas.pipeline.tables.lake import ConflictError, Lake, lake_url
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 from kafka_quotas.pipeline.tables.table import TableSchema
 
@@ -180,6 +186,13 @@ def test_a_session_of_either_kind_lists_a_tables_files_in_few_tasks_and_packs_it
     assert [each["spark.sql.parquet.compression.codec"] for each in (here, at_connect)] == ["zstd", "zstd"]
 
 
+def test_java_optimises_later_where_it_ends_with_the_command() -> None:
+    name = "spark.driver.defaultJavaOptions"
+    here = spark_properties(SparkSettings(log_file=LOG, master="local[2]"))
+    assert "-XX:Tier4InvocationThreshold=50000" in here[name]
+    assert name not in spark_properties(SparkSettings(log_file=LOG, master="yarn"))
+
+
 def test_the_users_properties_win(tmp_path: Path) -> None:
     given = {"spark.sql.shuffle.partitions": "7", "spark.driver.memory": "9g"}
     found = spark_properties(SparkSettings(log_file=LOG, properties=given))
@@ -212,6 +225,11 @@ def test_sparks_errors_say_what_was_the_matter_not_through_which_layers() -> Non
     with pytest.raises(KafkaQuotasError, match=r"while reading: java\.lang\.ClassCastException: cannot assign x$"):  # noqa: SIM117
         with spark_errors("reading", log_file=LOG):
             raise RuntimeError(suppressed)
+    missing = "An error occurred while calling o1.x.\n: software.amazon.awssdk.NoSuchBucketException: there is none"
+    with pytest.raises(KafkaQuotasError, match="NoSuchBucketException: there is none") as caught:  # noqa: SIM117
+        with spark_errors("reading", log_file=LOG):
+            raise RuntimeError(missing)
+    assert (caught.value.hint or "").startswith("make the bucket, or check its name")
     with pytest.raises(KafkaQuotasError, match="no room left while reading"):  # noqa: SIM117
         with spark_errors("reading", log_file=LOG):
             raise RuntimeError("java.io.IOException: No space left on device\n at x")
@@ -279,6 +297,13 @@ def test_a_place_in_s3_brings_the_package_of_the_hadoop_that_pyspark_has() -> No
     on_path = SparkSettings(log_file=LOG, properties={"spark.executor.extraClassPath": "/opt/hadoop-aws/*"})
     assert [each.for_place("s3://bucket/traffic") for each in (given, on_path)] == [given, on_path]
     assert "spark.jars.excludes" not in spark_properties(given)
+
+
+def test_two_changes_of_a_delta_table_that_meet_are_a_conflict_on_spark_too() -> None:
+    with pytest.raises(ConflictError), spark_errors("replacing", log_file=LOG), delta_conflicts():
+        raise RuntimeError("[DELTA_CONCURRENT_DELETE_READ] ConcurrentDeleteReadException: a file was deleted")
+    with pytest.raises(KafkaQuotasError), spark_errors("replacing", log_file=LOG), delta_conflicts():
+        raise RuntimeError("another error")
 
 
 @pytest.mark.parametrize("name", ["spark.jars", "spark.jars.packages"])

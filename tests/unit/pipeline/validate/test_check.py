@@ -17,7 +17,7 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.report.traffic import slots_of
 from kafka_quotas.pipeline.usage.tables import LocalUsage
 from kafka_quotas.pipeline.validate.check import BucketCheck, RateCheck, ThrottleCheck, Verdict
-from kafka_quotas.pipeline.validate.job import SharedRequests, Throttled, rate_checks
+from kafka_quotas.pipeline.validate.job import SharedRequests, Throttled, compared_rows, rate_checks
 
 IN_FORCE = str(ROOT / "examples/request-log/quotas.yaml")
 WINDOW = ("--quota-window-num", "3")
@@ -160,6 +160,26 @@ def test_scraped_rates_are_compared_where_the_window_is_full() -> None:
     tables = LocalUsage(entities, usage, pa.table({}))
     found = rate_checks(scrapes, tables, QuotaWindow(samples=11, window_s=1))
     assert found == {("c", 1, "produce", "alice", ""): RateCheck(scrapes=2, scraped=500.0, reckoned=500.0)}
+
+
+def test_of_many_buckets_those_are_collected_that_may_be_compared() -> None:
+    names = ("limited", "throttled", "scraped", "other", "another")
+    known = {
+        "cluster": ["c"] * 5,
+        "broker_id": [1] * 5,
+        "quota_type": ["produce"] * 5,
+        "user": [*names[:4], None],
+        "client_id": pa.array([None] * 5, pa.string()),
+        "quota": [1.0, None, None, None, None],
+        "max": [1.0] * 5,
+        "active_share": [1.0] * 5,
+        "throttled": [0, 1, 0, 0, 0],
+        "throttle_ms": [0, 7, 0, 0, 0],
+    }
+    tables = LocalUsage(pa.table(known), pa.table({}), pa.table({}))
+    assert [row["user"] for row in compared_rows(tables, [])] == ["limited", "throttled"]
+    scraped = [("c", 1, "produce", "scraped", ""), ("c", 1, "fetch", "", "app")]
+    assert [row["user"] for row in compared_rows(tables, scraped)] == ["limited", "throttled", "scraped"]
 
 
 def added_ms(shared: SharedRequests, kind: str, user: str, client_id: str) -> list[int]:
