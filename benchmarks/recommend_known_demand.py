@@ -113,7 +113,7 @@ def show(folder: Path, days: int, minutes: int, share: float | None) -> None:
     found = {each.user: each for advice in result.recommendation.advices for each in advice.demands}
     for client in CLIENTS:
         demand, wants = found[client.name], client.true_demand(days)
-        needed, implied = demand.needed(plan.tolerance.time_share), demand.implied
+        needed, implied = demand.needed, demand.implied
         assert implied is not None
         note = "unknown, at least" if implied.is_unknown else "at least" if implied.is_held else ""
         quota = "none" if share is None else f"{share:.0%}"

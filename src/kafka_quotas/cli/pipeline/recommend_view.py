@@ -15,7 +15,6 @@ from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand
 from kafka_quotas.pipeline.recommend.quota_file import is_nameable, override_reason, recommendation_rows
 
 _COLUMNS = columns("entity, quota!, value>!, peak>!, demand>!, broker>!, skew>!, held>!, default>!")
-_SHOWN_HELD = 5
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _TRIED_COLUMNS = columns("broker>!, quota!, limit>!, held back>!, note")
 
@@ -27,7 +26,6 @@ def advice_listing(result: RecommendResult) -> Listing:
         {**row, "evidence": json.loads(row["evidence"])}
         for row in recommendation_rows(found.cluster, found.advices, found.plan.scope)
     ]
-    clients = {(each.user, each.client_id) for advice in found.advices for each in advice.demands}
     return Listing(
         noun="pipeline-recommend",
         data={
@@ -42,7 +40,7 @@ def advice_listing(result: RecommendResult) -> Listing:
         table=Table(
             columns=_COLUMNS,
             rows=[row for advice in found.advices for row in _advice_rows(advice, found.plan.scope)],
-            caption=f"from {result.events.count:,} events in {result.events.seconds:,} s, {len(clients):,} clients, "
+            caption=f"from {result.events.count:,} events in {result.events.seconds:,} s, {found.clients:,} clients, "
             f"cluster {found.cluster}; every value is per broker\n"
             "demand: with growth, and its interval over days where three or more were recorded; >=: a lower bound\n"
             "held: share of active time held back; default: under the default alone",
@@ -51,18 +49,17 @@ def advice_listing(result: RecommendResult) -> Listing:
 
 
 def _advice_rows(advice: Advice, per: DefaultScope) -> Iterator[list[Cell]]:
-    kind, share = advice.quota_type.value, advice.tolerance.time_share
-    satisfied = len(advice.without_override)
+    kind = advice.quota_type.value
     yield [
         str(per.default_entity),
         kind,
         format_typed_rate(kind, advice.default),
-        format_typed_rate(kind, max((each.peak for each in advice.without_override), default=0.0)),
+        format_typed_rate(kind, advice.peak or 0.0),
         "",
         "",
         "",
         f"{advice.largest_tolerated_share:.1%}",
-        f"{satisfied} of {len(advice.demands)} fit",
+        f"{advice.without_override} of {advice.clients} fit",
     ]
     for each in advice.overrides:
         name = str(per.entity(each.demand.user, each.demand.client_id)) if is_nameable(each, per) else "(no name)"
@@ -71,17 +68,17 @@ def _advice_rows(advice: Advice, per: DefaultScope) -> Iterator[list[Cell]]:
             kind,
             format_typed_rate(kind, each.limit),
             format_typed_rate(kind, each.demand.peak),
-            _demand_text(each.demand, share),
-            str(each.demand.busiest(share).broker_id),
+            _demand_text(each.demand),
+            str(each.demand.busiest.broker_id),
             f"{each.demand.skew(len(advice.loads)):.2f}",
             f"{each.throttled_share:.1%}",
             f"{each.throttled_share_at_default:.1%}",
         ]
 
 
-def _demand_text(demand: Demand, share: float) -> str:
+def _demand_text(demand: Demand) -> str:
     kind, implied = demand.quota_type.value, demand.implied
-    text = format_typed_rate(kind, demand.needed(share))
+    text = format_typed_rate(kind, demand.needed)
     if implied is None:
         return text
     if implied.is_held:
@@ -98,9 +95,7 @@ def demand_listing(result: RecommendResult, name: str) -> Listing:
         UsageError: The client has no events.
     """
     found = result.recommendation
-    demands = [
-        (advice, each) for advice in found.advices for each in advice.demands if found.plan.name_of(each) == name
-    ]
+    demands = [(advice, advice.explained) for advice in found.advices if advice.explained is not None]
     if not demands:
         raise UsageError(
             f"no events of {found.plan.scope.value} {name} in cluster {found.cluster}",
@@ -123,7 +118,7 @@ def demand_listing(result: RecommendResult, name: str) -> Listing:
 
 def _why(advice: Advice, demand: Demand) -> str:
     kind = advice.quota_type.value
-    override = next((each for each in advice.overrides if each.demand is demand), None)
+    override = next((each for each in advice.overrides if each.demand.name == demand.name), None)
     if override is not None:
         return (
             f"{format_typed_rate(kind, override.limit)} of its own: {override_reason(advice, override)}"
@@ -169,7 +164,7 @@ def _tried(advice: Advice, broker: BrokerDemand, limit: float | None) -> list[tu
 
     They lie around the points that matter, which have a note.
     """
-    needed = broker.needed(advice.tolerance.time_share)
+    needed = broker.needed
     own = limit if limit is not None else advice.default
     points = [
         (broker.p50, "median rate"),
@@ -192,7 +187,7 @@ def _document(advice: Advice, demand: Demand) -> dict[str, Json]:
         "default": advice.default,
         "override": limit,
         "why": _why(advice, demand),
-        "needed_most": demand.needed(advice.tolerance.time_share),
+        "needed_most": demand.needed,
         "brokers": [
             {
                 "broker_id": each.broker_id,
@@ -200,7 +195,7 @@ def _document(advice: Advice, demand: Demand) -> dict[str, Json]:
                 "p99": each.p99,
                 "peak": each.peak,
                 "active_s": each.active_s,
-                "needed": each.needed(advice.tolerance.time_share),
+                "needed": each.needed,
                 "tried": [{"limit": trial.limit, "held_back_share": trial.throttled_share} for trial in each.trials],
             }
             for each in demand.brokers
@@ -222,11 +217,8 @@ def warnings(result: RecommendResult) -> Iterator[str]:
             )
         if not all(is_nameable(each, found.plan.scope) for each in advice.overrides):
             yield f"warning: {kind}: a client without a name needs more than the default, and can have no other quota"
-    for demand in found.exceeding:
-        yield (
-            f"warning: {demand.quota_type.value}: {bucket_text(demand.user, demand.client_id)} would be held back for "
-            "longer than tolerated under these quotas; a larger --headroom or a smaller --clients-share avoids it"
-        )
+    for advice in found.advices:
+        yield from _exceeding(advice)
     if result.is_short:
         yield (
             f"warning: not enough data: {result.events.seconds:,} s are recorded, {found.plan.min_recorded_s:,} s are "
@@ -252,27 +244,41 @@ def _short_capacities(advice: Advice, plan: RecommendPlan) -> Iterator[str]:
         )
     if advice.default < advice.wanted_default:
         yield (
-            f"warning: {kind}: {format_count(len(advice.without_override), 'client')} under the default pay: "
+            f"warning: {kind}: {format_count(advice.without_override, 'client')} under the default pay: "
             f"{format_typed_rate(kind, advice.default)} instead of {format_typed_rate(kind, advice.wanted_default)}"
         )
     for each in advice.overrides:
-        if each.limit < each.wanted:
+        if each.pays:
             yield (
                 f"warning: {kind}: {plan.scope.value} {plan.name_of(each.demand)} pays: "
                 f"{format_typed_rate(kind, each.limit)} instead of {format_typed_rate(kind, each.wanted)}"
             )
 
 
+def _exceeding(advice: Advice) -> Iterator[str]:
+    """Yield for each client that the quotas would hold back for longer than tolerated that they do."""
+    kind = advice.quota_type.value
+    if advice.exceeding_clients > len(advice.exceeding):
+        yield (
+            f"warning: {kind}: {advice.exceeding_clients:,} clients would be held back for longer than tolerated under "
+            f"these quotas; the {len(advice.exceeding)} that need most:"
+        )
+    for demand in advice.exceeding:
+        yield (
+            f"warning: {kind}: {bucket_text(demand.user, demand.client_id)} would be held back for longer than "
+            "tolerated under these quotas; a larger --headroom or a smaller --clients-share avoids it"
+        )
+
+
 def _held_back(advice: Advice, plan: RecommendPlan) -> Iterator[str]:
     """Yield for each client that was held back while it was recorded what is known of its demand."""
-    kind, held = advice.quota_type.value, [each for each in advice.demands if each.is_lower_bound]
-    held.sort(key=lambda each: -each.needed(advice.tolerance.time_share))
-    if len(held) > _SHOWN_HELD:
+    kind = advice.quota_type.value
+    if advice.held > len(advice.most_held):
         yield (
-            f"warning: {kind}: {len(held)} clients were held back while they were recorded, and their demands are "
-            f"lower bounds; the largest {_SHOWN_HELD}:"
+            f"warning: {kind}: {advice.held} clients were held back while they were recorded, and their demands are "
+            f"lower bounds; the largest {len(advice.most_held)}:"
         )
-    for demand in held[:_SHOWN_HELD]:
+    for demand in advice.most_held:
         implied = demand.implied
         assert implied is not None
         name, rate = f"{plan.scope.value} {plan.name_of(demand)}", format_typed_rate(kind, implied.rate)

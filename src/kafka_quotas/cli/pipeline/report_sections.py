@@ -242,10 +242,8 @@ def _recommended(result: ReportResult) -> ReportSection:
 
 def _advice_rows(advice: Advice, per: DefaultScope) -> Iterator[tuple[str, ...]]:
     kind, doing = advice.quota_type.value, _DOINGS[advice.quota_type]
-    satisfied = advice.without_override
-    peak = max((each.peak for each in satisfied), default=0.0)
-    total = len(advice.demands)
-    count = f"{len(satisfied)} of {total} clients" if advice.overrides else f"all {total} clients"
+    peak, total = advice.peak or 0.0, advice.clients
+    count = f"{advice.without_override} of {total} clients" if advice.overrides else f"all {total} clients"
     reason = f"is enough for {count if total > 1 else 'the only client'}"
     if peak > advice.default:
         reason += f", who would wait in at most {advice.tolerance.time_share:.0%} of their time"
@@ -266,11 +264,11 @@ def _advice_rows(advice: Advice, per: DefaultScope) -> Iterator[tuple[str, ...]]
 
 def _why(override: Override, advice: Advice) -> str:
     demand = override.demand
-    if override.limit < override.wanted:
+    if override.pays:
         return f"{format_typed_rate(advice.quota_type.value, override.wanted)} would be enough; this is its fair share"
     if demand.is_lower_bound:
         return "at least this much: it was slowed down while it was recorded, and may want more"
-    busiest = demand.busiest(advice.tolerance.time_share).broker_id
+    busiest = demand.busiest.broker_id
     where = f", most of all at broker {busiest}" if len(demand.brokers) > 1 else ""
     share = override.throttled_share_at_default
     return f"the default would slow it down in {share:.{0 if share >= _WHOLE_FROM else 1}%} of its time{where}"

@@ -1,16 +1,13 @@
-"""The default and the overrides to set for a quota type, and their evidence.
+"""What is asked of a recommendation, and the default and overrides that it advises.
 
-The default is the lowest limit that throttles at most a tolerated share of the clients (of fewer than twenty: one) for
-more than a tolerated share of their active time, with headroom. A client that needs more than it gets an override: its
-need, with headroom. Both are rounded up to two digits. Every limit is per broker, from each client's busiest broker.
-Where capacities are known, limits that would add up to more than a broker has are cut to fair shares.
+Every limit is per broker, from each client's busiest broker.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import FETCH_BYTES, QuotaKey, ValueType
@@ -19,10 +16,10 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.recommend.capacity import Capacities
 from kafka_quotas.pipeline.recommend.demand import Demand
-from kafka_quotas.pipeline.recommend.shares import Want, fair_level
 
-NEEDIEST_SHOWN: Final = 4
-"""Clients of each quota type that a report shows with all that was tried."""
+if TYPE_CHECKING:  # help texts of the commands need this module, and no Arrow
+    from kafka_quotas.pipeline.recommend.part_figures import OwnLimits
+
 _LONGEST_HORIZON_DAYS: Final = 3660
 
 
@@ -135,10 +132,15 @@ class Override:
     limit: float
     wanted: float
     """The limit before it was cut to a share of a broker's capacity."""
-    throttled_share_at_default: float
-    """Share of active time that the default would throttle, 0 to 1."""
-    throttled_share: float
-    """Share of active time that the override would throttle, 0 to 1."""
+    throttled_share_at_default: float = 0.0
+    """Share of active time that the default would throttle, 0 to 1; 0 before a replay."""
+    throttled_share: float = 0.0
+    """Share of active time that the override would throttle, 0 to 1; 0 before a replay."""
+
+    @property
+    def pays(self) -> bool:
+        """Whether the limit is below what was recommended before the capacity was shared."""
+        return self.limit < self.wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,16 +178,34 @@ class Advice:
     default: float
     overrides: tuple[Override, ...]
     """Overrides for the neediest clients, the neediest first."""
-    demands: tuple[Demand, ...]
-    """All clients, the least needy first."""
+    clients: int
+    """Clients that used the quota type."""
     tolerance: Tolerance
     lowest_default: float
     """The default before headroom, its lower bound and rounding up."""
     wanted_default: float
     """The default before it was cut to a share of a broker's capacity."""
+    own: "OwnLimits"
+    """Which clients get an override, from what is known where their rows are."""
+    loads: tuple[BrokerLoad, ...] = ()
+    held: int = 0
+    """Clients that were held back while they were recorded."""
+    most_held: tuple[Demand, ...] = ()
+    """The neediest of these, the neediest first."""
+    neediest: tuple[Demand, ...] = ()
+    """The neediest of all clients, with all that was tried on them, the neediest first."""
+    explained: Demand | None = None
+    """The client to explain, with all that was tried on it."""
+    curve: tuple[tuple[float, int], ...] = ()
+    """Each tried limit, with the clients that it would hold back for longer than tolerated."""
     largest_tolerated_share: float = 0.0
     """Largest share of active time that the default throttles, over clients without an override; 0 before a replay."""
-    loads: tuple[BrokerLoad, ...] = ()
+    peak: float | None = None
+    """Largest rate of a client without an override, None where there is none, and before a replay."""
+    exceeding: tuple[Demand, ...] = ()
+    """The neediest clients that the quotas would throttle for longer than tolerated, though they pay nothing."""
+    exceeding_clients: int = 0
+    """How many such clients there are."""
 
     @property
     def is_raised(self) -> bool:
@@ -194,128 +214,15 @@ class Advice:
         return self.lowest_default * self.tolerance.headroom < least <= self.default
 
     @property
-    def without_override(self) -> tuple[Demand, ...]:
-        """The clients under the default, the least needy first."""
-        own = {id(each.demand) for each in self.overrides}
-        return tuple(each for each in self.demands if id(each) not in own)
+    def without_override(self) -> int:
+        """The number of clients under the default."""
+        return self.clients - len(self.overrides)
 
     @property
     def is_cut(self) -> bool:
         """Whether a broker has less than the limits would add up to, and clients pay for it."""
         return any(load.fits is False for load in self.loads)
 
-    def pays(self, demand: Demand) -> bool:
-        """Check whether a client's limit is below what was recommended before the capacity was shared."""
-        own = next((each for each in self.overrides if each.demand is demand), None)
-        return self.default < self.wanted_default if own is None else own.limit < own.wanted
-
     def limits(self) -> dict[tuple[str | None, str | None], float]:
         """Return the overrides by user and client-id, without the default of all other clients."""
         return {(each.demand.user, each.demand.client_id): each.limit for each in self.overrides}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Supply:
-    """What the brokers have for one quota type, and who comes first where that is short."""
-
-    capacities: Capacities | None = None
-    replication: Mapping[int, tuple[float, float]] = field(default_factory=dict)
-    """What followers fetch from a broker, and what it fetches as one, in bytes/s."""
-    priority: Callable[[Demand], float] = lambda _: 1.0
-    """By which factor a client's share exceeds that of others."""
-
-    def capacity(self, quota_type: QuotaType, broker_id: int) -> float | None:
-        """Return a broker's capacity in the unit of the quota key, None where unknown."""
-        found = None if self.capacities is None else self.capacities.of(broker_id)
-        return None if found is None else found.of(quota_type)
-
-    def replicated(self, quota_type: QuotaType, broker_id: int) -> float:
-        """Return what replication takes of a broker's capacity, in the unit of the quota key."""
-        sent, received = self.replication.get(broker_id, (0.0, 0.0))
-        return {QuotaType.FETCH: sent, QuotaType.PRODUCE: received}.get(quota_type, 0.0)
-
-
-def advise(
-    quota_type: QuotaType, demands: Sequence[Demand], *, tolerance: Tolerance, supply: Supply | None = None
-) -> Advice | None:
-    """Recommend the quotas of one quota type, None where no client used it."""
-    active = [demand for demand in demands if demand.quota_type is quota_type and demand.peak > 0]
-    if not active:
-        return None
-    share = tolerance.time_share
-    ranked = sorted(active, key=lambda each: (each.needed(share), each.user or "", each.client_id or ""))
-    lowest = ranked[len(ranked) - 1 - tolerance.outliers(len(ranked))].needed(share)
-    default = neat_limit(quota_type.key, max(lowest * tolerance.headroom, tolerance.least(quota_type)))
-    overrides = [
-        _override(demand, neat_limit(quota_type.key, demand.needed(share) * tolerance.headroom), default)
-        for demand in reversed(ranked)
-        if demand.needed(share) > default
-    ]
-    advice = Advice(
-        quota_type=quota_type,
-        default=default,
-        overrides=tuple(overrides),
-        demands=tuple(ranked),
-        tolerance=tolerance,
-        lowest_default=lowest,
-        wanted_default=default,
-    )
-    return _shared(advice, supply or Supply())
-
-
-def _override(demand: Demand, limit: float, default: float, *, wanted: float | None = None) -> Override:
-    return Override(
-        demand=demand,
-        limit=limit,
-        wanted=limit if wanted is None else wanted,
-        throttled_share_at_default=demand.throttled_share(default),
-        throttled_share=demand.throttled_share(limit),
-    )
-
-
-def _shared(advice: Advice, supply: Supply) -> Advice:
-    """Cut the limits to fair shares where they add up to more than a broker has."""
-    key, own = advice.quota_type.key, {id(each.demand): each.limit for each in advice.overrides}
-    wanted = {id(each): own.get(id(each), advice.default) for each in advice.demands}
-    brokers = sorted({each.broker_id for demand in advice.demands for each in demand.brokers})
-    at_broker = {
-        broker_id: [each for each in advice.demands if any(at.broker_id == broker_id for at in each.brokers)]
-        for broker_id in brokers
-    }
-    loads = {
-        broker_id: BrokerLoad(
-            broker_id=broker_id,
-            wanted=sum(wanted[id(each)] for each in clients),
-            allowed=0.0,
-            replication=supply.replicated(advice.quota_type, broker_id),
-            capacity=supply.capacity(advice.quota_type, broker_id),
-            capacity_share=advice.tolerance.capacity_share,
-        )
-        for broker_id, clients in at_broker.items()
-    }
-    levels = {
-        broker_id: fair_level(
-            (Want(wanted[id(each)], supply.priority(each)) for each in clients), loads[broker_id].available
-        )
-        for broker_id, clients in at_broker.items()
-    }
-
-    def share(demand: Demand) -> float:
-        level = min(levels[each.broker_id] for each in demand.brokers)
-        limit = wanted[id(demand)]
-        return limit if level * supply.priority(demand) >= limit else cut_limit(key, level * supply.priority(demand))
-
-    shares = {id(each): share(each) for each in advice.demands}
-    plain = [shares[id(each)] for each in advice.demands if id(each) not in own and supply.priority(each) <= 1]
-    default = min(plain, default=advice.default)
-    overrides = tuple(
-        _override(each, shares[id(each)], default, wanted=wanted[id(each)])
-        for each in reversed(advice.demands)
-        if id(each) in own or shares[id(each)] > default
-    )
-    limits = {id(each.demand): each.limit for each in overrides}
-    summed = tuple(
-        replace(loads[broker_id], allowed=sum(limits.get(id(each), default) for each in clients))
-        for broker_id, clients in at_broker.items()
-    )
-    return replace(advice, default=default, overrides=overrides, loads=summed)

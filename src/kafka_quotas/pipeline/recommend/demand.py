@@ -9,6 +9,8 @@ from typing import Final
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 
+ClientName = tuple[str, str]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
@@ -19,7 +21,8 @@ class Trial:
     """Share of its active time for which the client was throttled, 0 to 1."""
 
 
-_HELD_SHARE: Final = 0.01
+HELD_SHARE: Final = 0.01
+"""Share of its time up to which a client that was held back while it was recorded shows what it wants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +49,7 @@ class ImpliedDemand:
     @property
     def is_held(self) -> bool:
         """Whether the client was held back for so long that its demand is a lower bound."""
-        return self.held_share > _HELD_SHARE
+        return self.held_share > HELD_SHARE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,31 +62,12 @@ class BrokerDemand:
     peak: float
     active_s: int
     """Seconds with traffic."""
+    needed: float
+    """Limit that the client needs there (`demand_table`)."""
     implied: "ImpliedDemand | None" = None
     """Demand by hour of the week, None where only the rates above are known."""
     trials: tuple[Trial, ...] = ()
-    """Trials, the lowest limit first."""
-
-    def needed(self, tolerated_share: float) -> float:
-        """Return the lowest limit that throttles the client for at most a share of its active time.
-
-        No higher trial throttles it for longer either. Growth is in it, and the busiest hour of the week.
-
-        Returns:
-            The peak where every trial throttles it for longer, or there is none: at its peak rate a client is not
-            throttled. The implied demand where the client was held back while it was recorded.
-        """
-        implied = self.implied
-        if implied is not None and implied.is_held:
-            # what was replayed is what the client was let through: no limit would have held that back much
-            return implied.rate
-        needed = self.peak
-        for trial in reversed(self.trials):
-            if trial.throttled_share > tolerated_share:
-                break
-            needed = trial.limit
-        needed = min(needed, self.peak)
-        return needed if implied is None else max(needed * implied.growth, implied.rate)
+    """Trials of a client that is shown with all of them, the lowest limit first."""
 
     def throttled_share(self, limit: float) -> float:
         """Return the share of active time that a limit throttles, by the highest trial not above it.
@@ -108,13 +92,25 @@ class Demand:
     """Client-id, None where clients of all client-ids count as one."""
     brokers: tuple[BrokerDemand, ...]
 
-    def busiest(self, tolerated_share: float) -> BrokerDemand:
-        """Return the broker where the client needs most, the first of equals."""
-        return max(self.brokers, key=lambda each: (each.needed(tolerated_share), each.peak, -each.broker_id))
+    @property
+    def busiest(self) -> BrokerDemand:
+        """The broker where the client needs most, the first of equals."""
+        return max(self.brokers, key=lambda each: (each.needed, each.peak, -each.broker_id))
 
-    def needed(self, tolerated_share: float) -> float:
-        """Return the limit that the client needs at its busiest broker."""
-        return self.busiest(tolerated_share).needed(tolerated_share)
+    @property
+    def needed(self) -> float:
+        """The limit that the client needs at its busiest broker."""
+        return self.busiest.needed
+
+    @property
+    def name(self) -> ClientName:
+        """User and client-id, empty where clients of all count as one."""
+        return self.user or "", self.client_id or ""
+
+    @property
+    def rank(self) -> tuple[float, ClientName]:
+        """The key that sorts clients of one quota type, the least needy first."""
+        return self.needed, self.name
 
     def throttled_share(self, limit: float) -> float:
         """Return the largest share of active time that a limit throttles, over the brokers."""

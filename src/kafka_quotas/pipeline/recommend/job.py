@@ -1,42 +1,42 @@
 """The recommendation from recorded events: usage, two sweeps of limits, advice, and its replay.
 
-Every step is a job of its own, `usage` or `replay`, over the same open events. What was tried stays where the jobs ran:
-of each client only the trials that decide come here, and all trials of the few that are shown.
+Every step is a job of its own, `usage` or `replay`, over the same open events. What was used and tried stays where the
+jobs ran: counts and bounds come here, and the clients that are named.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import Proposal
+from kafka_quotas.pipeline.engine.client_parts import ClientParts
 from kafka_quotas.pipeline.engine.runner import OpenEvents, RecordedEvents
-from kafka_quotas.pipeline.recommend.advice import NEEDIEST_SHOWN, Advice, RecommendPlan, Supply, advise
-from kafka_quotas.pipeline.recommend.demand import Demand
-from kafka_quotas.pipeline.recommend.observed import (
-    demands_of,
-    replication_of,
-    throttled_shares,
+from kafka_quotas.pipeline.recommend.advice import Advice, RecommendPlan
+from kafka_quotas.pipeline.recommend.all_clients import (
+    advised,
+    lowest_defaults,
+    outcomes,
+    used_by_clients,
     with_all_trials,
-    with_deciding_trials,
 )
+from kafka_quotas.pipeline.recommend.demand_table import Limits, demand_rows, with_sweep
+from kafka_quotas.pipeline.recommend.limits import Supply
+from kafka_quotas.pipeline.recommend.part_figures import with_outcomes
 from kafka_quotas.pipeline.recommend.quota_file import recommended_limits, recommended_text
+from kafka_quotas.pipeline.recommend.replication import replication_of
 from kafka_quotas.pipeline.recommend.trials import (
-    RECOMMENDED,
     defaults,
     finer_limits,
     first_limits,
     sweep,
+    tried,
     unlimited_clients,
 )
-from kafka_quotas.pipeline.replay.job import replay
-from kafka_quotas.pipeline.replay.outcomes import ReplayOutcomes
 from kafka_quotas.pipeline.replay.task import Model, ReplayPlan
 from kafka_quotas.pipeline.usage.job import usage
 from kafka_quotas.pipeline.usage.tables import UsageTables
 from kafka_quotas.pipeline.usage.task import UsagePlan
-
-Demands = tuple[Demand, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,15 +47,10 @@ class Recommendation:
     cluster: str
     observed: UsageTables
     """Recorded usage, with a bucket for every client."""
-    advices: tuple[Advice, ...]
+    advices: tuple[Advice, ...] = ()
     """Advice for every quota type that was used."""
-    exceeding: tuple[Demand, ...]
-    """Clients that the advised quotas together would throttle for longer than tolerated, though they pay nothing."""
-
-    @property
-    def lower_bounds(self) -> tuple[Demand, ...]:
-        """The clients that were held back while they were recorded."""
-        return tuple(each for advice in self.advices for each in advice.demands if each.is_lower_bound)
+    clients: int = 0
+    """Clients that used any of these quota types."""
 
 
 def recommend(events: OpenEvents, plan: RecommendPlan, *, step: Callable[[str], None]) -> Recommendation:
@@ -78,24 +73,24 @@ def recommend(events: OpenEvents, plan: RecommendPlan, *, step: Callable[[str], 
         ),
     )
     cluster = _cluster(plan.cluster, observed.clusters())
-    demands = demands_of(observed, cluster=cluster, seconds=seconds)
-    supply = _supply(plan, demands, replication_of(observed, cluster=cluster, seconds=seconds))
+    clients = observed.by_client(partial(demand_rows, cluster=cluster, seconds=seconds))
+    used = used_by_clients(clients, plan)
+    found = Recommendation(plan=plan, cluster=cluster, observed=observed)
+    if not used:
+        return found
+    supply = _supply(plan, replication_of(observed, cluster=cluster, seconds=seconds))
     step("a sweep over all limits")
-    limits = first_limits(demands)
-    sweeps = [_tried(events, plan, limits)]
-    share = plan.tolerance.time_share
-    demands = with_deciding_trials(demands, sweeps[0], cluster=cluster, tolerated_share=share)
+    limits = first_limits(used)
+    sweeps = [(limits, _tried(events, plan, cluster, limits))]
+    clients = _with_sweep(clients, sweeps[0], plan)
     step("a sweep around the default")
-    lowest = {each.quota_type: each.lowest_default for each in _advices(demands, plan, supply)}
-    sweeps.append(_tried(events, plan, finer_limits(limits, lowest)))
-    demands = with_deciding_trials(demands, sweeps[1], cluster=cluster, tolerated_share=share)
-    for each in sweeps:
-        demands = with_all_trials(demands, each, cluster=cluster, chosen=_shown(demands, plan))
+    finer = finer_limits(limits, lowest_defaults(clients, list(limits), plan.tolerance))
+    sweeps.append((finer, _tried(events, plan, cluster, finer)))
+    clients = _with_sweep(clients, sweeps[1], plan)
+    count, advices = advised(clients, [each for each, _ in sweeps], plan, supply)
     step("a replay of the recommendation")
-    unverified = Recommendation(
-        plan=plan, cluster=cluster, observed=observed, advices=_advices(demands, plan, supply), exceeding=()
-    )
-    return _verified(events, unverified)
+    advices = with_all_trials(advices, sweeps)
+    return _verified(events, clients, replace(found, clients=count, advices=advices))
 
 
 def recommended_file(found: Recommendation, events: RecordedEvents) -> str:
@@ -108,7 +103,11 @@ def recommended_file(found: Recommendation, events: RecordedEvents) -> str:
         f"Nobody is held back for more than {tolerance.time_share:.2%} of its active time{paying}.",
         "Every limit holds at each broker for itself.",
         *([f"They suffice for {plan.horizon_days:g} days of growth."] if plan.horizon_days else []),
-        *(["A limit that says 'at least' is of a client whose demand was held back."] if found.lower_bounds else []),
+        *(
+            ["A limit that says 'at least' is of a client whose demand was held back."]
+            if any(each.held for each in found.advices)
+            else []
+        ),
         "First in shadow: kafka-quotas daemon run --mode shadow with these quotas; then kafka-quotas apply.",
     ]
     return "".join(recommended_text(found.advices, plan.scope, heading=heading))
@@ -125,18 +124,13 @@ def _cluster(named: str | None, known: Sequence[str]) -> str:
     return named or known[0]
 
 
-def _tried(events: OpenEvents, plan: RecommendPlan, limits: Mapping[QuotaType, Sequence[float]]) -> ReplayOutcomes:
-    return replay(events, _replay_plan(plan, sweep(plan.scope, limits)))
+def _tried(events: OpenEvents, plan: RecommendPlan, cluster: str, limits: Limits) -> ClientParts:
+    return tried(events, _replay_plan(plan, sweep(plan.scope, limits)), cluster=cluster)
 
 
-def _shown(demands: Demands, plan: RecommendPlan) -> list[Demand]:
-    """Return the clients that are shown with all that was tried: the neediest, and the one to explain."""
-    share = plan.tolerance.time_share
-    ranked = sorted(demands, key=lambda each: (each.needed(share), each.user or "", each.client_id or ""))
-    found = [each for each in demands if plan.name_of(each) == plan.explained]
-    for kind in RECOMMENDED:
-        found += [each for each in ranked if each.quota_type is kind][-NEEDIEST_SHOWN:]
-    return found
+def _with_sweep(clients: ClientParts, tried_limits: tuple[Limits, ClientParts], plan: RecommendPlan) -> ClientParts:
+    limits, found = tried_limits
+    return clients.joined(found, partial(with_sweep, limits=limits, tolerated_share=plan.tolerance.time_share))
 
 
 def _replay_plan(plan: RecommendPlan, proposals: tuple[Proposal, ...]) -> ReplayPlan:
@@ -145,14 +139,7 @@ def _replay_plan(plan: RecommendPlan, proposals: tuple[Proposal, ...]) -> Replay
     )
 
 
-def _supply(plan: RecommendPlan, demands: Demands, replication: Mapping[int, tuple[float, float]]) -> Supply:
-    """Return what brokers have, and refuse priorities of clients without events."""
-    known = {plan.name_of(each) for each in demands}
-    if unknown := sorted(set(plan.priorities) - known):
-        raise UsageError(
-            f"no events of {plan.scope.value} {unknown[0]}, who was given a priority",
-            hint="kafka-quotas pipeline usage lists the clients",
-        )
+def _supply(plan: RecommendPlan, replication: Mapping[int, tuple[float, float]]) -> Supply:
     return Supply(
         capacities=plan.capacities,
         replication=replication,
@@ -160,40 +147,10 @@ def _supply(plan: RecommendPlan, demands: Demands, replication: Mapping[int, tup
     )
 
 
-def _advices(demands: Demands, plan: RecommendPlan, supply: Supply) -> tuple[Advice, ...]:
-    found = (advise(kind, demands, tolerance=plan.tolerance, supply=supply) for kind in RECOMMENDED)
-    return tuple(each for each in found if each is not None)
-
-
-def _verified(events: OpenEvents, found: Recommendation) -> Recommendation:
+def _verified(events: OpenEvents, clients: ClientParts, found: Recommendation) -> Recommendation:
     """Replay the whole recommendation, and its defaults alone, and put the resulting shares into it."""
-    if not found.advices:
-        return found
     plan = found.plan
     proposal = Proposal(name="recommended", entries=tuple(recommended_limits(found.advices, plan.scope).items()))
     alone = defaults("defaults", plan.scope, {each.quota_type: each.default for each in found.advices})
-    replayed = replay(events, _replay_plan(plan, (proposal, alone)))
-    demands = [demand for advice in found.advices for demand in advice.demands]
-    by_proposal = throttled_shares(demands, replayed, cluster=found.cluster)
-    shares, at_default = by_proposal[proposal.name], by_proposal[alone.name]
-    paying = {id(each) for advice in found.advices for each in advice.demands if advice.pays(each)}
-    exceeding = tuple(
-        each for each in demands if shares.get(id(each), 0.0) > plan.tolerance.time_share and id(each) not in paying
-    )
-    return replace(
-        found, advices=tuple(_with_shares(each, shares, at_default) for each in found.advices), exceeding=exceeding
-    )
-
-
-def _with_shares(advice: Advice, shares: Mapping[int, float], at_default: Mapping[int, float]) -> Advice:
-    """Return the advice with the shares of active time that it throttles, and that its default alone does."""
-    overrides = tuple(
-        replace(
-            each,
-            throttled_share=shares.get(id(each.demand), 0.0),
-            throttled_share_at_default=at_default.get(id(each.demand), 0.0),
-        )
-        for each in advice.overrides
-    )
-    largest = max((shares.get(id(each), 0.0) for each in advice.without_override), default=0.0)
-    return replace(advice, overrides=overrides, largest_tolerated_share=largest)
+    replayed = tried(events, _replay_plan(plan, (proposal, alone)), cluster=found.cluster)
+    return replace(found, advices=outcomes(clients.joined(replayed, with_outcomes), found.advices, plan.tolerance))

@@ -62,7 +62,7 @@ def recommended_text(advices: Sequence[Advice], scope: DefaultScope, *, heading:
 
 def default_reason(advice: Advice) -> str:
     """Return the reason for the default in one line."""
-    tolerance, clients = advice.tolerance, len(advice.demands)
+    tolerance = advice.tolerance
     if advice.default < advice.wanted_default:
         return (
             f"{advice.quota_type.key.name}: {format_rate(advice.quota_type.key.name, advice.wanted_default)} would "
@@ -75,17 +75,17 @@ def default_reason(advice: Advice) -> str:
             "it is one whole fetch per second, for under less a consumer may get nothing at all"
         )
     return (
-        f"{advice.quota_type.key.name}: suffices for {len(advice.without_override)} of {clients} clients, who would "
-        f"be held back for at most {tolerance.time_share:.2%} of their active time"
+        f"{advice.quota_type.key.name}: suffices for {advice.without_override} of {advice.clients} clients, who "
+        f"would be held back for at most {tolerance.time_share:.2%} of their active time"
     )
 
 
 def override_reason(advice: Advice, override: Override) -> str:
     """Return the reason for a client's override in one line."""
     demand, key = override.demand, advice.quota_type.key
-    busiest = demand.busiest(advice.tolerance.time_share)
-    needed = busiest.needed(advice.tolerance.time_share)
-    if override.limit < override.wanted:
+    busiest = demand.busiest
+    needed = busiest.needed
+    if override.pays:
         return (
             f"{key.name}: {format_rate(key.name, override.wanted)} would suffice; a broker's capacity is shared, "
             "and this is the client's share"
@@ -119,7 +119,7 @@ def recommendation_rows(cluster: str, advices: Sequence[Advice], scope: DefaultS
     rows = []
     for advice in advices:
         common = {"cluster": cluster, "quota_type": advice.quota_type.value}
-        peak = max((each.peak for each in advice.without_override), default=advice.default)
+        peak = advice.default if advice.peak is None else advice.peak
         rows.append(
             {
                 **common,
@@ -152,13 +152,13 @@ def recommendation_rows(cluster: str, advices: Sequence[Advice], scope: DefaultS
 def _default_evidence(advice: Advice) -> dict[str, Any]:
     tolerance = advice.tolerance
     return {
-        "clients": len(advice.demands),
+        "clients": advice.clients,
         "clients_with_overrides": len(advice.overrides),
         "tolerated_clients_share": tolerance.clients_share,
         "tolerated_time_share": tolerance.time_share,
         "headroom": tolerance.headroom,
         "wanted": advice.wanted_default,
-        "clients_held_back_while_recorded": sum(each.is_lower_bound for each in advice.demands),
+        "clients_held_back_while_recorded": advice.held,
         "brokers": [
             {
                 "broker_id": each.broker_id,
@@ -174,10 +174,10 @@ def _default_evidence(advice: Advice) -> dict[str, Any]:
 
 
 def _override_evidence(advice: Advice, override: Override) -> dict[str, Any]:
-    demand, share = override.demand, advice.tolerance.time_share
+    demand = override.demand
     return {
-        "busiest_broker": demand.busiest(share).broker_id,
-        "needed": demand.needed(share),
+        "busiest_broker": demand.busiest.broker_id,
+        "needed": demand.needed,
         "wanted": override.wanted,
         "is_lower_bound": demand.is_lower_bound,
         "implied": None if demand.implied is None else asdict(demand.implied),
@@ -186,7 +186,7 @@ def _override_evidence(advice: Advice, override: Override) -> dict[str, Any]:
         "skew": demand.skew(len(advice.loads)),
         "throttled_share_at_default": override.throttled_share_at_default,
         "brokers": [
-            {"broker_id": each.broker_id, "needed": each.needed(share), "p99": each.p99, "peak": each.peak}
+            {"broker_id": each.broker_id, "needed": each.needed, "p99": each.p99, "peak": each.peak}
             for each in demand.brokers
         ],
     }

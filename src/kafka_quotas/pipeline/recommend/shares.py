@@ -12,12 +12,14 @@ from typing import NamedTuple
 
 
 class Want(NamedTuple):
-    """What a client would be allowed at a broker."""
+    """What clients would be allowed at a broker."""
 
     limit: float
-    """In the unit of the quota key."""
+    """What one of them would be allowed, in the unit of the quota key."""
     priority: float = 1.0
     """By which factor its share exceeds that of others, above 0."""
+    clients: int = 1
+    """Clients of whom each wants that much."""
 
 
 def fair_level(wants: Iterable[Want], capacity: float) -> float:
@@ -31,14 +33,16 @@ def fair_level(wants: Iterable[Want], capacity: float) -> float:
         Infinity where all wants fit.
     """
     left = max(capacity, 0.0)
-    ranked = sorted((each for each in wants if each.limit > 0), key=lambda each: each.limit / each.priority)
-    if sum(each.limit for each in ranked) <= left:
+    ranked = sorted(
+        (each for each in wants if each.limit * each.clients > 0), key=lambda each: each.limit / each.priority
+    )
+    if sum(each.limit * each.clients for each in ranked) <= left:
         return math.inf
-    priorities = sum(each.priority for each in ranked)
+    priorities = sum(each.priority * each.clients for each in ranked)
     for each in ranked:
         level = left / priorities
         if each.limit / each.priority > level:
             return level
-        left -= each.limit
-        priorities -= each.priority
+        left -= each.limit * each.clients
+        priorities -= each.priority * each.clients
     return math.inf

@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.usage.tables import UsageTables
 from kafka_quotas.pipeline.usage.task import TOTALS
 
@@ -126,8 +127,9 @@ def traffic_of(tables: UsageTables, *, cluster: str, seconds: int) -> tuple[Traf
 
     `seconds` is the length of the recording.
     """
+    columns = ("quota", "p99", "throttled_share", *TOTALS)
     rows: dict[tuple[str, Name], list[dict[str, Any]]] = {}
-    for row in tables.buckets(("quota", "p99", "throttled_share", *TOTALS), cluster=cluster).to_pylist():
+    for row in tables.buckets(columns, only=pc.field("cluster") == cluster).to_pylist():
         rows.setdefault((row["quota_type"], (row["user"], row["client_id"])), []).append(row)
     found = [_traffic(QuotaType(kind), name, each, seconds) for (kind, name), each in rows.items()]
     order = list(QuotaType)

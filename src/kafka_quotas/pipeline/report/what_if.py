@@ -6,7 +6,7 @@ The neediest clients have curves of their own.
 from dataclasses import dataclass
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.recommend.advice import NEEDIEST_SHOWN, Advice
+from kafka_quotas.pipeline.recommend.advice import Advice
 
 Points = tuple[tuple[float, float], ...]
 
@@ -38,22 +38,18 @@ class WhatIf:
 
 def what_if(advice: Advice) -> WhatIf:
     """Compute the curves through all limits that were tried."""
-    demands = advice.demands
-    limits = sorted({trial.limit for each in demands for broker in each.brokers for trial in broker.trials})
-    share = advice.tolerance.time_share
+    limits = [limit for limit, _ in advice.curve]
     return WhatIf(
         quota_type=advice.quota_type,
         default=advice.default,
-        time_share=share,
-        throttled_clients=tuple(
-            (limit, sum(each.throttled_share(limit) > share for each in demands) / len(demands)) for limit in limits
-        ),
+        time_share=advice.tolerance.time_share,
+        throttled_clients=tuple((limit, clients / advice.clients) for limit, clients in advice.curve),
         neediest=tuple(
             ClientCurve(
                 user=each.user,
                 client_id=each.client_id,
                 points=tuple((limit, each.throttled_share(limit)) for limit in limits),
             )
-            for each in demands[: -NEEDIEST_SHOWN - 1 : -1]
+            for each in advice.neediest
         ),
     )

@@ -1,52 +1,108 @@
 """Which default and overrides are advised, by hand-made demands."""
 
+import pickle
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.recommend.advice import Supply, Tolerance, advise, neat_limit
+from kafka_quotas.pipeline.buckets.proposal import DefaultScope
+from kafka_quotas.pipeline.engine.client_parts import LocalParts
+from kafka_quotas.pipeline.recommend.advice import Advice, RecommendPlan, Tolerance, neat_limit
+from kafka_quotas.pipeline.recommend.all_clients import advised, outcomes, used_by_clients
 from kafka_quotas.pipeline.recommend.capacity import parse_capacities
-from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand, ImpliedDemand, Trial
+from kafka_quotas.pipeline.recommend.demand import Demand
+from kafka_quotas.pipeline.recommend.demand_table import KEYS, TRIED, demand_rows, demands_of, with_sweep
+from kafka_quotas.pipeline.recommend.limits import Supply
+from kafka_quotas.pipeline.recommend.part_figures import (
+    NEEDIEST_SHOWN,
+    need_samples,
+    part_figures,
+    used_figures,
+    with_outcomes,
+)
 from kafka_quotas.pipeline.recommend.quota_file import default_reason
+from kafka_quotas.pipeline.recommend.ranking import Bracket
+from kafka_quotas.pipeline.usage.task import BUCKETS
 
 NO_OUTLIERS = Tolerance(clients_share=0.0, time_share=0.0, headroom=1.0)
+ACTIVE_S = 100
+Row = dict[str, Any]
 
 
-def broker(peak: float, *trials: tuple[float, float], broker_id: int = 1) -> BrokerDemand:
-    tried = tuple(Trial(limit=limit, throttled_share=share) for limit, share in trials)
-    return BrokerDemand(broker_id=broker_id, p50=peak / 2, p99=peak, peak=peak, active_s=100, trials=tried)
+def broker(peak: float, *trials: tuple[float, float], broker_id: int = 1, **implied: Any) -> Row:
+    """What a client did at a broker, with the limits that were tried and the shares that they throttle."""
+    rates = {"p50": peak / 2, "p99": peak, "max": peak, "active_share": 1.0, "held_share": 0.0}
+    return {"broker_id": broker_id, **rates, **implied, "trials": trials}
 
 
-def demand(user: str, *brokers: BrokerDemand) -> Demand:
-    return Demand(quota_type=QuotaType.PRODUCE, user=user, client_id=None, brokers=brokers)
+def demand(user: str, *brokers: Row, kind: QuotaType = QuotaType.PRODUCE) -> list[Row]:
+    names = {"cluster": "c", "quota_type": kind.value, "user": user, "client_id": ""}
+    return [names | each for each in brokers]
 
 
-def even(count: int) -> list[Demand]:
+def even(count: int, kind: QuotaType = QuotaType.PRODUCE) -> list[Row]:
     """Users who need 1,000, 2,000, ... bytes/s and were tried with nothing less."""
-    return [demand(f"user-{index:03}", broker(1000.0 * index)) for index in range(1, count + 1)]
+    return [
+        row for index in range(1, count + 1) for row in demand(f"user-{index:03}", broker(1000.0 * index), kind=kind)
+    ]
+
+
+def table(rows: Sequence[Row], tolerated_share: float = 0.0) -> pa.Table:
+    """The demands, each of which was tried with limits of its own."""
+    schema = pa.schema([field.with_nullable(True) for field in BUCKETS])
+    found = []
+    for row in rows:
+        buckets = pa.Table.from_pylist([row], schema=schema)
+        limits = [limit for limit, _ in row["trials"]]
+        tried = [row | {TRIED: [round(share * ACTIVE_S * 1000) for _, share in row["trials"]]}]
+        kinds = [*(buckets.schema.field(name) for name in KEYS), (TRIED, pa.list_(pa.int64(), len(limits)))]
+        own = demand_rows(buckets, cluster="c", seconds=ACTIVE_S)
+        if limits:
+            trials = pa.Table.from_pylist(tried, schema=pa.schema(kinds))
+            own = with_sweep(
+                own, trials, limits={QuotaType(row["quota_type"]): limits}, tolerated_share=tolerated_share
+            )
+        found.append(own)
+    return pa.concat_tables(found).sort_by([(name, "ascending") for name in KEYS])
+
+
+def needed(tolerated_share: float, *brokers: Row) -> Demand:
+    (found,) = demands_of(table(demand("a", *brokers), tolerated_share))
+    return found
+
+
+def advise(
+    kind: QuotaType, rows: Sequence[Row], *, tolerance: Tolerance, supply: Supply | None = None, explained: str = ""
+) -> Advice:
+    plan = RecommendPlan(scope=DefaultScope.USER, tolerance=tolerance, explained=explained)
+    parts = LocalParts(table(rows, tolerance.time_share))
+    _, (found,) = advised(parts, [{kind: [1000.0]}], plan, supply or Supply())
+    return found
 
 
 class TestNeeded:
     def test_it_is_the_lowest_trial_from_which_on_all_are_within_the_tolerance(self) -> None:
         one = broker(1000.0, (200.0, 0.5), (400.0, 0.1), (600.0, 0.02), (800.0, 0.0))
 
-        assert one.needed(0.1) == 400.0
-        assert one.needed(0.05) == 600.0
-        assert one.needed(0.0) == 800.0
+        assert [needed(share, one).needed for share in (0.1, 0.05, 0.0)] == [400.0, 600.0, 800.0]
 
     def test_a_lucky_low_trial_below_a_failed_one_does_not_count(self) -> None:
-        assert broker(1000.0, (200.0, 0.0), (400.0, 0.1), (600.0, 0.0)).needed(0.05) == 600.0
+        assert needed(0.05, broker(1000.0, (200.0, 0.0), (400.0, 0.1), (600.0, 0.0))).needed == 600.0
 
     def test_the_peak_suffices_where_nothing_lower_does(self) -> None:
-        assert broker(1000.0, (400.0, 0.5)).needed(0.01) == 1000.0
-        assert broker(1000.0).needed(0.01) == 1000.0
+        assert needed(0.01, broker(1000.0, (400.0, 0.5))).needed == 1000.0
+        assert needed(0.01, broker(1000.0)).needed == 1000.0
 
     def test_it_is_that_of_the_busiest_broker(self) -> None:
-        one = demand("a", broker(100.0, broker_id=1), broker(300.0, broker_id=2))
+        one = needed(0.0, broker(100.0, broker_id=1), broker(300.0, broker_id=2))
 
-        assert (one.needed(0.0), one.busiest(0.0).broker_id) == (300.0, 2)
+        assert (one.needed, one.busiest.broker_id) == (300.0, 2)
         assert one.skew(broker_count=3) == pytest.approx(2.25)
 
 
@@ -56,7 +112,6 @@ class TestDefault:
             QuotaType.PRODUCE, even(100), tolerance=Tolerance(clients_share=0.05, time_share=0.0, headroom=1.0)
         )
 
-        assert advice is not None
         assert advice.default == 95_000.0
         assert [each.demand.user for each in advice.overrides] == [f"user-{n:03}" for n in (100, 99, 98, 97, 96)]
 
@@ -66,18 +121,18 @@ class TestDefault:
             QuotaType.PRODUCE, demands, tolerance=Tolerance(clients_share=0.05, time_share=0.0, headroom=1.0)
         )
 
-        assert advice is not None
-        assert sum(each.needed(0.0) > advice.default - 1 for each in demands) > 5
+        assert sum(each["max"] > advice.default - 1 for each in demands) > 5
 
     def test_without_tolerance_nobody_gets_an_override(self) -> None:
         advice = advise(QuotaType.PRODUCE, even(7), tolerance=NO_OUTLIERS)
 
-        assert advice is not None
         assert (advice.default, advice.overrides) == (7000.0, ())
 
     def test_nothing_is_advised_where_nobody_used_the_type(self) -> None:
-        assert advise(QuotaType.FETCH, even(3), tolerance=NO_OUTLIERS) is None
-        assert advise(QuotaType.PRODUCE, [demand("idle", broker(0.0))], tolerance=NO_OUTLIERS) is None
+        plan = RecommendPlan(scope=DefaultScope.USER, tolerance=NO_OUTLIERS)
+
+        assert used_by_clients(LocalParts(table(even(3))), plan) == {QuotaType.PRODUCE: (500.0, 3000.0)}
+        assert used_by_clients(LocalParts(table(demand("idle", broker(0.0)))), plan) == {}
 
 
 @pytest.mark.parametrize(("clients", "outliers"), [(1, 0), (2, 1), (5, 1), (19, 1), (20, 1), (39, 1), (40, 2)])
@@ -86,34 +141,83 @@ def test_one_client_of_a_small_cluster_may_need_more_than_the_default(clients: i
     assert Tolerance(clients_share=0.0).outliers(clients) == 0
 
 
-def held(rate: float, *, is_unknown: bool = False) -> ImpliedDemand:
-    return ImpliedDemand(
-        rate=rate, low=None, high=None, growth=1.0, busiest_hour=0, days=1, held_share=0.5, is_unknown=is_unknown
-    )
+def held(rate: float, *, growth: float = 1.0, held_share: float = 0.5) -> Row:
+    own = {"demand": rate, "growth": growth, "held_share": held_share}
+    return own | {"low": None, "high": None, "busiest_hour": 0, "days": 1, "is_unknown": False}
 
 
 def test_a_client_that_was_held_back_needs_what_its_throttle_times_imply_and_at_least_that() -> None:
-    throttled = demand("a", replace(broker(1000.0, (900.0, 0.0)), implied=held(3000.0)))
-    advice = advise(QuotaType.PRODUCE, [throttled], tolerance=Tolerance())
-    assert advice is not None
-    assert (throttled.is_lower_bound, advice.default) == (True, 3600.0)
+    throttled = demand("a", broker(1000.0, (900.0, 0.0), **held(3000.0)))
+    advice = advise(QuotaType.PRODUCE, throttled, tolerance=Tolerance())
+    assert (advice.held, [each.is_lower_bound for each in advice.most_held], advice.default) == (1, [True], 3600.0)
     assert "1 of 1 clients" in default_reason(advice)
 
 
 def test_growth_raises_what_is_needed_and_the_busiest_hour_counts() -> None:
-    growing = replace(held(500.0), growth=1.5, held_share=0.0)
-    assert replace(broker(1000.0, (800.0, 0.0)), implied=growing).needed(0.01) == 1200.0
-    assert replace(broker(1000.0, (800.0, 0.0)), implied=replace(growing, rate=1900.0)).needed(0.01) == 1900.0
+    for rate, expected in ((500.0, 1200.0), (1900.0, 1900.0)):
+        growing = broker(1000.0, (800.0, 0.0), **held(rate, growth=1.5, held_share=0.0))
+        assert needed(0.01, growing).needed == expected
 
 
 def test_default_and_override_have_headroom_and_say_what_the_default_would_do() -> None:
     whale = demand("whale", broker(1_000_000.0, (10_000.0, 0.9), (500_000.0, 0.2)))
-    advice = advise(QuotaType.PRODUCE, [*even(19), whale], tolerance=Tolerance(clients_share=0.05, headroom=1.25))
+    tolerance = Tolerance(clients_share=0.05, headroom=1.25)
+    rows = [*even(19), *whale]
+    advice = advise(QuotaType.PRODUCE, rows, tolerance=tolerance)
+    demands = table(rows, tolerance.time_share)
+    tried = [[0, 90_000] if user == "whale" else [400, 400] for user in demands["user"].to_pylist()]
+    replayed = demands.select(list(KEYS)).append_column(TRIED, pa.array(tried, pa.list_(pa.int64(), 2)))
+    (found,) = outcomes(LocalParts(with_outcomes(demands, replayed)), [advice], tolerance)
 
-    assert advice is not None
-    assert advice.default == 24_000.0
-    (override,) = advice.overrides
+    assert (advice.default, advice.clients, advice.without_override) == (24_000.0, 20, 19)
+    (override,) = found.overrides
     assert (override.limit, override.throttled_share_at_default, override.throttled_share) == (1_300_000.0, 0.9, 0.0)
+    assert (found.largest_tolerated_share, found.peak, found.exceeding_clients) == (0.004, 19_000.0, 0)
+
+
+def test_who_would_be_held_back_for_longer_than_tolerated_is_counted_and_the_neediest_are_named() -> None:
+    tolerance = replace(NO_OUTLIERS, time_share=0.01)
+    demands = table(even(50), tolerance.time_share)
+    replayed = demands.select(list(KEYS)).append_column(TRIED, pa.array([[1100, 0]] * 50, pa.list_(pa.int64(), 2)))
+    advice = advise(QuotaType.PRODUCE, even(50), tolerance=tolerance)
+    (found,) = outcomes(LocalParts(with_outcomes(demands, replayed)), [advice], tolerance)
+    assert found.exceeding_clients == 50
+    assert [each.user for each in found.exceeding] == [f"user-{n:03}" for n in range(31, 51)]
+    (paying,) = outcomes(LocalParts(with_outcomes(demands, replayed)), [replace(advice, default=1.0)], tolerance)
+    assert paying.exceeding == ()
+
+
+def test_what_comes_of_many_clients_does_not_grow_with_them() -> None:
+    sizes = []
+    for count in (2_000, 20_000):
+        peaks = np.random.default_rng(1).uniform(1000.0, 2000.0, count)
+        (one,) = table(even(1)).to_pylist()
+        columns = {name: pa.repeat(pa.scalar(value), count) for name, value in one.items()}
+        columns |= {"user": pa.array([f"user-{n:06}" for n in range(count)]), "max": pa.array(peaks)}
+        rows = pa.table(columns, schema=table(even(1)).schema)
+        limits = {QuotaType.PRODUCE: [1000.0, 1500.0]}
+        found = (
+            used_figures(rows, scope=DefaultScope.USER, names=()),
+            need_samples(rows, brackets={QuotaType.PRODUCE: Bracket()}),
+            part_figures(
+                rows,
+                defaults={QuotaType.PRODUCE: 2000.0},
+                limits=limits,
+                scope=DefaultScope.USER,
+                names=("user-000007",),
+            ),
+        )
+        assert found[2].kinds[QuotaType.PRODUCE].clients == count
+        assert found[2].kinds[QuotaType.PRODUCE].named.num_rows == NEEDIEST_SHOWN + 1
+        sizes.append(len(pickle.dumps(found)))
+    assert sizes[1] < 1.02 * sizes[0] < 20_000
+
+
+def test_the_client_to_explain_is_named_though_it_needs_little() -> None:
+    advice = advise(QuotaType.PRODUCE, even(30), tolerance=NO_OUTLIERS, explained="user-002")
+    assert advice.explained is not None
+    assert (advice.explained.user, advice.explained.needed) == ("user-002", 2000.0)
+    assert advice.curve == ((1000.0, 29),)
 
 
 class TestCapacity:
@@ -132,8 +236,8 @@ class TestCapacity:
 
     def test_the_sum_at_each_broker_is_held_against_it(self) -> None:
         demands = [
-            demand("a", broker(8000.0, broker_id=1), broker(1000.0, broker_id=2)),
-            demand("b", broker(1000.0, broker_id=1)),
+            *demand("a", broker(8000.0, broker_id=1), broker(1000.0, broker_id=2)),
+            *demand("b", broker(1000.0, broker_id=1)),
         ]
         advice = advise(
             QuotaType.PRODUCE,
@@ -142,36 +246,48 @@ class TestCapacity:
             supply=Supply(capacities=parse_capacities(self.FILE, "capacity.json")),
         )
 
-        assert advice is not None
         assert [(each.broker_id, each.wanted, each.allowed, each.fits) for each in advice.loads] == [
             (1, 16_000.0, 8_200.0 - 200.0, False),
             (2, 8000.0, 4000.0, True),
         ]
         assert (advice.default, advice.wanted_default) == (4000.0, 8000.0)
-        assert all(map(advice.pays, advice.demands))
+        assert advice.overrides == ()
 
     def test_who_has_priority_pays_less(self) -> None:
         capacities = parse_capacities(self.FILE, "capacity.json")
         supply = Supply(capacities=capacities, priority=lambda each: 3.0 if each.user == "b" else 1.0)
-        demands = [demand("a", broker(8000.0)), demand("b", broker(8000.0)), demand("c", broker(1000.0))]
+        demands = [
+            row for user, peak in (("a", 8000.0), ("b", 8000.0), ("c", 1000.0)) for row in demand(user, broker(peak))
+        ]
         advice = advise(QuotaType.PRODUCE, demands, tolerance=replace(NO_OUTLIERS, clients_share=0.7), supply=supply)
 
-        assert advice is not None
         assert advice.default == 1000.0
         assert {each.demand.user: each.limit for each in advice.overrides} == {"a": 1700.0, "b": 5300.0}
-        assert [advice.pays(each) for each in advice.demands] == [False, True, True]
+        assert all(each.pays for each in advice.overrides)
+        assert advice.default == advice.wanted_default
+
+    def test_who_is_at_no_short_broker_keeps_its_limit(self) -> None:
+        capacities = parse_capacities(self.FILE, "capacity.json")
+        demands = [
+            *demand("a", broker(8000.0)),
+            *demand("b", broker(8000.0)),
+            *demand("c", broker(8000.0, broker_id=2)),
+        ]
+        advice = advise(QuotaType.PRODUCE, demands, tolerance=NO_OUTLIERS, supply=Supply(capacities=capacities))
+
+        assert (advice.default, advice.wanted_default) == (4000.0, 8000.0)
+        assert [(each.demand.user, each.limit, each.pays) for each in advice.overrides] == [("c", 8000.0, False)]
+        assert [(each.broker_id, each.allowed) for each in advice.loads] == [(1, 8000.0), (2, 8000.0)]
 
     def test_replication_is_taken_off_first(self) -> None:
         supply = Supply(capacities=parse_capacities(self.FILE, "capacity.json"), replication={1: (9000.0, 4192.0)})
-        advice = advise(QuotaType.PRODUCE, [demand("a", broker(8000.0))], tolerance=NO_OUTLIERS, supply=supply)
+        advice = advise(QuotaType.PRODUCE, demand("a", broker(8000.0)), tolerance=NO_OUTLIERS, supply=supply)
 
-        assert advice is not None
         assert (advice.loads[0].available, advice.default) == (4000.0, 4000.0)
 
     def test_a_load_without_a_capacity_is_not_judged(self) -> None:
         advice = advise(QuotaType.PRODUCE, even(2), tolerance=NO_OUTLIERS)
 
-        assert advice is not None
         assert [each.fits for each in advice.loads] == [None]
 
     @pytest.mark.parametrize(
@@ -219,16 +335,14 @@ def test_a_tolerance_out_of_range_is_refused(wrong: dict[str, float]) -> None:
 
 
 def test_the_least_default_for_reading_is_an_option() -> None:
-    readers = [replace(each, quota_type=QuotaType.FETCH) for each in even(4)]
+    readers = even(4, QuotaType.FETCH)
     advice = advise(QuotaType.FETCH, readers, tolerance=replace(NO_OUTLIERS, fetch_floor=0.0))
-    assert advice is not None
     assert (advice.default, advice.is_raised) == (4000.0, False)
 
 
 def test_the_default_for_reading_lets_a_whole_fetch_through() -> None:
-    readers = [replace(each, quota_type=QuotaType.FETCH) for each in even(4)]
+    readers = even(4, QuotaType.FETCH)
     advice = advise(QuotaType.FETCH, readers, tolerance=NO_OUTLIERS)
-    assert advice is not None
     assert advice.lowest_default < 1_048_576
     assert advice.is_raised
     assert advice.default == 1_100_000.0
