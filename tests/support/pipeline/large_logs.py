@@ -13,10 +13,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
+from urllib.parse import unquote
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from tests.support.pipeline.logs import log_text, request_line
 
+from kafka_quotas.pipeline.engine import event_ranges
 from kafka_quotas.pipeline.engine.progress import ignore_progress
 from kafka_quotas.pipeline.formats import lines
 from kafka_quotas.pipeline.formats.detect import InputFormat
@@ -29,8 +33,9 @@ from kafka_quotas.pipeline.ingest.local_engine import ingest_locally
 from kafka_quotas.pipeline.ingest.plan import IngestSettings, plan_ingest
 from kafka_quotas.pipeline.ingest.source_pattern import FoundFile
 from kafka_quotas.pipeline.ingest.spark_engine import ingest_on_spark
+from kafka_quotas.pipeline.tables.event_files import client_order
 from kafka_quotas.pipeline.tables.lake import Lake
-from kafka_quotas.pipeline.tables.schemas import EVENTS, QUARANTINE
+from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, QUARANTINE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +57,10 @@ _LOGS = {
         for number, (hour, minute) in enumerate(_TWICE)
     ).encode(),
     "5/damaged.log.gz": gzip.compress(_TEXT)[:-100],
+    "6/grown.log": _TEXT * 2,
+    "7/grown at once.log": _TEXT * 2,
 }
+_READ_TO = {"6": len(_TEXT + log_text(5).encode()), "7": len(_TEXT[:15_000].rpartition(b"\n")[0]) + 1}
 _DAMAGE = "the packed file is damaged: "
 
 
@@ -65,7 +73,8 @@ def require_equal_large_logs(session: "SparkSession", folder: Path) -> None:
     before = session.conf.get("spark.sql.files.maxPartitionBytes")
     session.conf.set("spark.sql.files.maxPartitionBytes", _SPLIT_BYTES)
     with ExitStack() as stack:
-        for module, name, value in (*bound, (inspection, "LARGEST_CONTENT_BYTES", 0)):
+        few = ((event_ranges, "_SMALLEST_RANGE", 10), (inspection, "LARGEST_CONTENT_BYTES", 0))
+        for module, name, value in (*bound, *few):
             stack.enter_context(mock.patch.object(module, name, value))
         known = _ingested(None, folder / "here", _tasks(folder / "logs"))
         found = _ingested(session, folder / "there", _tasks(folder / "logs", HadoopFiles(session)))
@@ -88,6 +97,9 @@ def _tasks(logs: Path, remote: HadoopFiles | None = None) -> tuple[IngestTask, .
     assert digests == [sha256(content).hexdigest() for content in _LOGS.values()]
     settings = IngestSettings(cluster="c", zone="Europe/Berlin")
     planned = plan_ingest(inspected, settings=settings, known=KnownFiles(()))
+    described = [each.described for each in planned.files if str(each.described.broker_id) in _READ_TO]
+    before = KnownFiles(replace(each, size=1, read_to=_READ_TO[str(each.broker_id)]) for each in described)
+    planned = plan_ingest(inspected, settings=settings, known=before)
     tasks = planned.tasks(is_spark=is_remote)
     in_order = {each.broker_id for each in tasks if each.large is not None and each.large.is_in_order}
     assert in_order == ({2, 3, 4, 5} if is_remote else set())
@@ -113,4 +125,18 @@ def _ingested(
                 row["reason"] = _DAMAGE  # each has words of its own for it
         rows[table.name] = sorted(found, key=repr)
         assert len(rows[table.name]) > len(_LOGS)
+    files = [pq.read_table(unquote(each)) for each in DeltaTable(lake.place(EVENTS)).file_uris()]
+    assert all(client_order(each) is None for each in files)
+    assert len(files) > 4 or session is None
+    rows[CLIENTS.name] = _clients(DeltaTable(lake.place(CLIENTS)).to_pyarrow_table())
     return rows, {task.broker_id: replace(each, number=0) for task, each in zip(tasks, counts, strict=True)}
+
+
+def _clients(stored: pa.Table) -> list[Any]:
+    """Return the figures of each client, of which a giant one has several rows."""
+    names = ["client", "cluster", "broker_id", "user", "client_id"]
+    kinds = {"first_ms": "min", "last_ms": "max", "peak": "max", "peak_bytes": "max"}
+    figures = [name for name in stored.column_names if name not in (*names, "ingest")]
+    functions = [next((kinds[end] for end in kinds if name.endswith(end)), "sum") for name in figures]
+    merged = stored.group_by(names).aggregate(list(zip(figures, functions, strict=True)))
+    return sorted(merged.to_pylist(), key=repr)

@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
@@ -135,7 +135,7 @@ def _ingest(
 ) -> IngestResult | None:
     """Write the rows of a plan and commit them, None where another ingest read one of the files meanwhile."""
     from kafka_quotas.pipeline.ingest.change import Change, ingest_id, remove_rows, require_stored  # noqa: PLC0415
-    from kafka_quotas.pipeline.ingest.ingested_tables import count_faults  # noqa: PLC0415 - loads Arrow
+    from kafka_quotas.pipeline.ingest.ingested_tables import FAULT_COLUMNS, count_faults  # noqa: PLC0415 - loads Arrow
 
     lake, at_ms = snapshot.lake, round(time.time() * 1000)
     choice = choose_engine(
@@ -157,7 +157,9 @@ def _ingest(
         return _result(request, plan, number=None, choice=choice, counts=counts)
     totals = _totals(counts)
     require_stored(lake, ingest, {EVENTS: totals.events, METRICS: totals.metrics, QUARANTINE: totals.quarantined})
-    if plan.replaced:
+    if plan.replaced and choice.engine is Engine.SPARK:
+        _remove_on_spark(session, snapshot, plan.replaced, request)
+    elif plan.replaced:
         remove_rows(snapshot, plan.replaced, ingest=ingest)
     change = Change(
         ingest=ingest,
@@ -169,9 +171,9 @@ def _ingest(
     committed = change.commit_unless_read(snapshot)
     if committed is None:
         return None
-    faults = count_faults(committed.read(QUARANTINE, ingest=ingest)) if totals.quarantined else ()
+    bad = committed.batches(QUARANTINE, FAULT_COLUMNS, ingest=ingest) if totals.quarantined else ()
     result = _result(request, plan, number=committed.number, choice=choice, counts=counts)
-    return replace(result, faults=faults, elapsed_s=time.monotonic() - started_s)
+    return replace(result, faults=count_faults(bad), elapsed_s=time.monotonic() - started_s)
 
 
 def _sources(request: IngestRequest) -> tuple[str, ...]:
@@ -236,6 +238,15 @@ def _run_on_spark(
 
     with spark_errors(f"ingesting into {request.out}", log_file=request.spark.log_file):
         return ingest_on_spark(session(), tasks, lake=lake, ingest=ingest, watch=watch)
+
+
+def _remove_on_spark(
+    session: LazySession, before: "FolderSnapshot", names: Iterable[str], request: IngestRequest
+) -> None:
+    from kafka_quotas.pipeline.ingest.spark_removal import remove_rows_on_spark  # noqa: PLC0415 - loads PySpark
+
+    with spark_errors(f"replacing rows in {request.out}", log_file=request.spark.log_file):
+        remove_rows_on_spark(session(), before, names)
 
 
 def _read_files(plan: IngestPlan, tasks: Sequence[IngestTask], counts: Sequence[TaskCounts]) -> list[ReadFile]:

@@ -100,7 +100,7 @@ def read_blocks(
         offset = start
         try:
             offset = _seek_line(file, start)
-            for block in _blocks(file, offset, block_bytes):
+            for block in _blocks(file, offset, block_bytes, end):
                 offset = block.end
                 kept = block if end is None or offset <= end else block_before(block, end)
                 if kept.content:
@@ -153,11 +153,17 @@ def _seek_line(file: _File, start: int) -> int:
     return start - 1 + _skip_line(file)
 
 
-def _blocks(file: _File, offset: int, block_bytes: int) -> Iterator[Block]:
-    """Yield the lines of the rest of the file, each block in the same buffer."""
+def _blocks(file: _File, offset: int, block_bytes: int, end_wanted: int | None) -> Iterator[Block]:
+    """Yield the lines of the rest of the file, each block in the same buffer.
+
+    Not much is read after the offset before which the wanted lines begin, None for the end of the file.
+    """
     buffer, filled = bytearray(block_bytes), 0
     while True:
-        size, damage = _fill(file, memoryview(buffer)[filled:])
+        room = memoryview(buffer)[filled:]
+        if end_wanted is not None:
+            room = room[: max(end_wanted - offset - filled, 0) + BUFFER_BYTES]
+        size, damage = _fill(file, room)
         end = buffer.rfind(b"\n", filled, filled + size) + 1
         filled += size
         if end > 0:

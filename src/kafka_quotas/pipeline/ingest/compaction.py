@@ -5,6 +5,7 @@ older than the retention.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 import pyarrow as pa
@@ -47,6 +48,8 @@ def compact(
         raise KafkaQuotasError(
             f"another change of {lake.url} came in between", hint="nothing is lost; compact again"
         ) from error
+    with suppress(ConflictError), lake_errors(f"compacting {lake.place(INGESTS)}"):  # another compaction did it
+        lake.table(INGESTS).optimize.compact()
     removed = clean()
     return count, _files(lake), removed
 

@@ -3,7 +3,8 @@
 A line of a split does not know its offset in the file, nor its number: rows count from the first line of their split
 (`SPLIT`), and the sizes and numbers of lines of all splits before it are added once these are known. Where a line
 depends on the lines before it, or the log is gzip, one task reads the log in its order, and knows the places itself.
-Each line comes with the description of its task.
+Of a log that has grown, the splits that were read before are counted first (`with_first_splits`). Each line comes with
+the description of its task.
 
 Invariants: the bytes of a line are those of the file, valid text or not. No task has more of a log in memory than a
 batch of lines.
@@ -16,7 +17,7 @@ from dataclasses import fields, replace
 from functools import reduce
 from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import numpy as np
@@ -25,9 +26,10 @@ from pyspark.sql import functions
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.formats.metric_names import MetricNames
+from kafka_quotas.pipeline.engine.progress import Watch, run_watched
 from kafka_quotas.pipeline.engine.spark import glob_escaped
 from kafka_quotas.pipeline.formats.lines import LARGE_BLOCK, LONGEST_LINE, TOO_LONG, Block
-from kafka_quotas.pipeline.formats.task import IngestTask, LargeLog, TaskCounts
+from kafka_quotas.pipeline.formats.task import FirstSplit, IngestTask, TaskCounts
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.lake import hadoop_url
@@ -41,8 +43,8 @@ SPLIT: Final = "split"
 """Column with the task and the split whose first line a row's places count from, null where they are right."""
 _OFFSET_BITS: Final = 43
 """Bits of a split's number for its offset: a file has at most 8 TiB."""
-_PLACES: Final = {EVENTS: "src_offset", QUARANTINE: "line_no"}
-"""Columns that say where in a file a row comes from."""
+PLACES: Final = {EVENTS: "src_offset", QUARANTINE: "line_no"}
+"""Columns that say where in a file a row of a table comes from."""
 _SPLITS: Final = pa.schema([(name, pa.int64()) for name in (SPLIT, "src_offset", "line_no")])
 _ESCAPED: Final = re.compile(r'[\s\x00-\x20\x7f-\x9f"#%<>?\[\\\]^`{|}]')
 """What Java escapes in the path of a URL: Spark names the file of a line so."""
@@ -68,9 +70,49 @@ def lines_of(session: "SparkSession", tasks: Sequence[IngestTask]) -> "DataFrame
     if ordered := [task for task in tasks if task.large is not None and task.large.is_in_order]:
         frames += [_text_in_order(session, ordered)]
     named = [replace(task, names=_NO_NAMES) for task in tasks]
-    known = arrow_frame(session, task_rows(named, [_spark_name(task) for task in tasks]))
+    first = [task.large.first_split.start if task.large and task.large.first_split else 0 for task in tasks]
+    known = task_rows(named, [_spark_name(task) for task in tasks]).append_column("first", pa.array(first, pa.int64()))
     lines = reduce(lambda one, other: one.unionByName(other), frames)
-    return lines.join(functions.broadcast(known), "path").select("task", "start", "value")
+    new = lines.join(functions.broadcast(arrow_frame(session, known)), "path").where("start is null or start >= first")
+    return new.select("task", "start", "value")
+
+
+def with_first_splits(session: "SparkSession", tasks: Sequence[IngestTask], *, watch: Watch) -> list[IngestTask]:
+    """Return the tasks, those of large logs that have grown with the split in which their new lines begin.
+
+    Raises:
+        KafkaQuotasError: A log is shorter than it was.
+    """
+    grown = [task for task in tasks if task.start and task.large is not None and not task.large.is_in_order]
+    if not grown:
+        return list(tasks)
+    names, starts = [_spark_name(task) for task in grown], [task.start for task in grown]
+    known = arrow_frame(session, pa.table({"path": names, "read_to": pa.array(starts, pa.int64())}))
+    before = _text(session, grown).join(functions.broadcast(known), "path").where("start < read_to")
+    counted = before.groupBy("path", "start").agg(
+        functions.expr("sum(octet_length(value) + 1)").alias("bytes"), functions.count("*").alias("lines")
+    )
+    splits = run_watched(session, counted.toArrow, stage="find new lines", watch=watch).sort_by("start").to_pylist()
+    of_log = {name: [split for split in splits if split["path"] == name] for name in names}
+    return [
+        replace(task, large=replace(task.large, first_split=_first_split(task, of_log[_spark_name(task)])))
+        if task in grown and task.large is not None
+        else task
+        for task in tasks
+    ]
+
+
+def _first_split(task: IngestTask, splits: Iterable[dict[str, Any]]) -> FirstSplit:
+    """Return the first split with new lines, of the splits that begin before them."""
+    start = offset = lines = 0
+    for split in splits:
+        start = split["start"]
+        if offset + split["bytes"] > task.start:
+            return FirstSplit(start=start, offset=offset, lines_before=lines, lines=split["lines"])
+        offset, lines = offset + split["bytes"], lines + split["lines"]
+    if offset < task.start:
+        raise _changed(task)
+    return FirstSplit(start=start + 1, offset=offset, lines_before=lines, lines=0)
 
 
 def task_rows(tasks: Iterable[IngestTask], paths: Iterable[str]) -> pa.Table:
@@ -94,7 +136,11 @@ def _text_in_order(session: "SparkSession", tasks: Sequence[IngestTask]) -> "Dat
 
 
 def _text(session: "SparkSession", tasks: Sequence[IngestTask], *, is_damaged: bool = False) -> "DataFrame":
-    """Return the lines of logs, of damaged ones as far as they can be read."""
+    """Return the lines of logs, of damaged ones as far as they can be read.
+
+    Returns:
+        `path`, `start` (offset of the split) and `value`.
+    """
     reader = session.read.option("lineSep", "\n").option("ignoreCorruptFiles", str(is_damaged).lower())
     lines = reader.text([glob_escaped(_url(task)) for task in tasks])
     path, start = functions.col("_metadata.file_path"), functions.col("_metadata.file_block_start")
@@ -129,7 +175,9 @@ def lines_by_split(
         task: IngestTask = pickle.loads(described)  # noqa: S301 - made by this very program
         blocks = _blocks(lines for _, lines in runs)
         if start is None and task.large is not None:
-            blocks = _with_open_line(blocks, task.large, str(task.path))
+            blocks = _with_open_line(blocks, task)
+        elif task.large is not None and (first := task.large.first_split) is not None:
+            task = replace(task, start=task.start - first.offset if start == first.start else 0)
         yield task, None if start is None else task.number << _OFFSET_BITS | start, blocks
 
 
@@ -149,31 +197,40 @@ def merged_counts(
         by_number[each[0].number].append(each)
     merged, places = [], []
     for task in tasks:
-        total = TaskCounts(number=0)
+        first = task.large.first_split if task.large is not None else None
+        total = TaskCounts(number=0, read_to=0 if first is None else first.offset)
+        lines = 0 if first is None else first.lines_before
         for counts, split in sorted(by_number[task.number], key=lambda each: each[1] or 0):
             if split is not None:
-                places.append({SPLIT: split, "src_offset": total.read_to, "line_no": total.lines})
+                places.append({SPLIT: split, "src_offset": total.read_to, "line_no": lines})
+                is_first = first is not None and start_of_split(split) == first.start
+                lines += first.lines if first is not None and is_first else counts.lines
             for field in fields(TaskCounts):
                 setattr(total, field.name, getattr(total, field.name) + getattr(counts, field.name))
         large = task.large
         is_changed = large is not None and not large.is_in_order and total.read_to != large.unpacked
         if is_changed or not by_number[task.number]:
-            raise KafkaQuotasError(_CHANGED.format(task.path), hint="nothing was changed")
+            raise _changed(task)
         total.number = task.number
         merged.append(total)
     return merged, pa.Table.from_pylist(places, _SPLITS)
 
 
 def placed(rows: "DataFrame", table: TableSchema, splits: pa.Table) -> "DataFrame":
-    """Return rows of a table with places in their files, instead of those in their splits."""
-    if not splits.num_rows or table not in _PLACES:
-        return rows
-    column = _PLACES[table]
-    known = arrow_frame(rows.sparkSession, splits.select([SPLIT, column]).rename_columns([SPLIT, "before"]))
-    place = functions.col(column) + functions.coalesce(functions.col("before"), functions.lit(0))
-    return rows.join(functions.broadcast(known), SPLIT, "left").withColumn(
-        column, place.cast(table.spark_schema()[column].dataType)
-    )
+    """Return rows of a table with what comes `before` their split in the file.
+
+    By this their places are too low.
+    """
+    if not splits.num_rows or table not in PLACES:
+        return rows.withColumn("before", functions.lit(0).cast("long"))
+    known = splits.select([SPLIT, PLACES[table]]).rename_columns([SPLIT, "before"])
+    joined = rows.join(functions.broadcast(arrow_frame(rows.sparkSession, known)), SPLIT, "left")
+    return joined.withColumn("before", functions.coalesce("before", functions.lit(0)))
+
+
+def start_of_split(split: int) -> int:
+    """Return the offset of a split in its file, by its number."""
+    return split & ((1 << _OFFSET_BITS) - 1)
 
 
 def _url(task: IngestTask) -> str:
@@ -218,17 +275,22 @@ def _blocks(parts: Iterable[pa.Array]) -> Iterator[Block]:
             offset += size
 
 
-def _with_open_line(blocks: Iterable[Block], large: LargeLog, name: str) -> Iterator[Block]:
+def _changed(task: IngestTask) -> KafkaQuotasError:
+    """Return the error about a log that has another size than when it was found."""
+    return KafkaQuotasError(_CHANGED.format(task.path), hint="nothing was changed")
+
+
+def _with_open_line(blocks: Iterable[Block], task: IngestTask) -> Iterator[Block]:
     """Yield the blocks of a whole log, its last line as an open one where it lacks its line feed.
 
     A damaged log ends with a line that has a fault, as `read_blocks` has it.
     """
-    last = None
+    last, large = None, task.large
     for block in blocks:
         if last is not None:
             yield last
         last = block
-    if last is None:
+    if last is None or large is None:
         return
     is_open = (last.end - 1 - large.unpacked) % 2**32 == 0
     if large.is_damaged and not is_open and (last.end - large.unpacked) % 2**32:
@@ -236,7 +298,7 @@ def _with_open_line(blocks: Iterable[Block], large: LargeLog, name: str) -> Iter
         yield Block(last.end, b"", last.end, fault=_DAMAGED)
         return
     if not (is_open or large.is_packed or last.end == large.unpacked):
-        raise KafkaQuotasError(_CHANGED.format(name), hint="nothing was changed")
+        raise _changed(task)
     if not is_open or last.fault is not None:
         yield last
         return

@@ -196,20 +196,20 @@ def _plan_file(
         names=settings.names,
         ts_ms=file.modified_ms if found.time_ms is None else found.time_ms,
         start=0 if before is None else before.read_to,
-        large=_large_log(file, input_format, 0 if before is None else before.read_to, settings.zone),
+        large=_large_log(file, input_format, settings.zone),
     )
     replaced = known.paths(described, file.head) if found.is_replacing else set()
     return PlannedFile(inspected=file, described=described, task=task, replaced=frozenset(replaced))
 
 
-def _large_log(file: InspectedFile, input_format: InputFormat, start: int, zone: str | None) -> LargeLog | None:
+def _large_log(file: InspectedFile, input_format: InputFormat, zone: str | None) -> LargeLog | None:
     """Return how Spark reads a large log at a URL, None where it takes the content of the whole file."""
     name = str(file.found.place)
     is_named_so = name.endswith(".gz") if file.is_packed else not name.endswith(_CODECS)
     if not (file.is_large and input_format.grows and is_named_so) or file.head.startswith(codecs.BOM_UTF8):
         return None
     repeats = zone is not None and file.needs_zone and _repeats_hour(file, zone)
-    is_in_order = file.is_packed or start > 0 or repeats or file.is_open_ended
+    is_in_order = file.is_packed or repeats or file.is_open_ended
     return LargeLog(unpacked=file.unpacked, is_packed=file.is_packed, is_in_order=is_in_order)
 
 

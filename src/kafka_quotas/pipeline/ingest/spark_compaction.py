@@ -4,6 +4,7 @@ Contract: the outcome is that of `compaction` on this machine, but that a day wi
 under way is left for the next time. Spark's own errors pass through.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -11,8 +12,8 @@ import pyarrow as pa
 from pyspark.sql import functions
 
 from kafka_quotas.pipeline.engine.progress import Watch, run_watched
+from kafka_quotas.pipeline.engine.spark_session import delta_conflicts
 from kafka_quotas.pipeline.ingest.compaction import dead_ingests
-from kafka_quotas.pipeline.ingest.spark_engine import by_client
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.lake import DATA_TABLES, PARTITION, Lake, hadoop_url
 from kafka_quotas.pipeline.tables.schemas import EVENTS, INGESTS
@@ -22,6 +23,7 @@ from kafka_quotas.pipeline.tables.table import TableSchema
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_ORDER: Final = (PARTITION, "client", "ts_ms", "src_file", "src_offset")
 _CLEANING: Final = {
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     "spark.databricks.delta.vacuum.logging.enabled": "true",
@@ -32,16 +34,25 @@ _CLEANING: Final = {
 
 
 def merge_on_spark(session: "SparkSession", before: FolderSnapshot, *, at_ms: int, watch: Watch) -> None:
-    """Merge the files of all tables by the executors, and drop rows of killed ingests."""
-    for table in DATA_TABLES:
-        name, files = _name(before.lake, table), _files(before.lake, table)
-        bounds = [files[bound].drop_null() for bound in ("min.ingest", "max.ingest") if files.num_rows]
-        if dead := dead_ingests(before, (each for bound in bounds for each in bound.to_pylist()), at_ms):
-            session.sql(f"DELETE FROM {name} WHERE ingest IN ({', '.join(map(str, sorted(dead)))})").collect()  # noqa: S608 - numbers
-        if table is not EVENTS and files.num_rows > 1:
-            merge = session.sql(f"OPTIMIZE {name}").collect
-            run_watched(session, merge, stage=f"merge {table.name}", watch=watch)
-    _merge_days(session, before, watch)
+    """Merge the files of all tables by the executors, and drop rows of killed ingests.
+
+    Raises:
+        ConflictError: Another change came in between.
+    """
+    with delta_conflicts():
+        for table in DATA_TABLES:
+            _merge(session, before, table, at_ms=at_ms, watch=watch)
+        _merge_days(session, before, watch)
+
+
+def _merge(session: "SparkSession", before: FolderSnapshot, table: TableSchema, *, at_ms: int, watch: Watch) -> None:
+    """Drop the rows of killed ingests from a table, and merge its files unless they are of days."""
+    name, files = sql_name(before.lake, table), _files(before.lake, table)
+    bounds = [files[bound].drop_null() for bound in ("min.ingest", "max.ingest") if files.num_rows]
+    if dead := dead_ingests(before, (each for bound in bounds for each in bound.to_pylist()), at_ms):
+        delete_rows(session, before.lake, table, sorted(dead))
+    if table is not EVENTS and files.num_rows > 1:
+        run_watched(session, session.sql(f"OPTIMIZE {name}").collect, stage=f"merge {table.name}", watch=watch)
 
 
 def clean_on_spark(session: "SparkSession", lake: Lake, *, retention_hours: int) -> int:
@@ -50,13 +61,21 @@ def clean_on_spark(session: "SparkSession", lake: Lake, *, retention_hours: int)
         session.conf.set(setting, value)
     removed = 0
     for table in (*DATA_TABLES, INGESTS):
-        session.sql(f"VACUUM {_name(lake, table)} RETAIN {retention_hours} HOURS").collect()
+        session.sql(f"VACUUM {sql_name(lake, table)} RETAIN {retention_hours} HOURS").collect()
         (latest,) = lake.table(table).history(1)
         removed += int(latest.get("operationMetrics", {}).get("numDeletedFiles", 0))
     return removed
 
 
-def _name(lake: Lake, table: TableSchema) -> str:
+def delete_rows(
+    session: "SparkSession", lake: Lake, table: TableSchema, ingests: Sequence[int], more: str = ""
+) -> None:
+    """Let executors delete rows of some ingests, those for which `more`, in SQL, holds as well."""
+    numbers = ", ".join(map(str, ingests))
+    session.sql(f"DELETE FROM {sql_name(lake, table)} WHERE ingest IN ({numbers}){more}").collect()  # noqa: S608 - ours
+
+
+def sql_name(lake: Lake, table: TableSchema) -> str:
     """Return a table as Spark's SQL names it."""
     place = hadoop_url(lake.place(table)).replace("`", "``")
     return f"delta.`{place}`"
@@ -78,7 +97,8 @@ def _merge_days(session: "SparkSession", before: FolderSnapshot, watch: Watch) -
     days = [row[f"partition.{PARTITION}"] for row in counted if row["path_count"] > 1 and row["is_known_all"]]
     if not days:
         return
-    rows = by_client(session.read.format("delta").load(place).where(functions.col(PARTITION).isin(days)))
+    found = session.read.format("delta").load(place).where(functions.col(PARTITION).isin(days))
+    rows = found.repartitionByRange(*_ORDER[:3]).sortWithinPartitions(*_ORDER)
     texts = ", ".join(f"'{day.isoformat()}'" for day in sorted(days))
     writer = rows.write.format("delta").mode("overwrite").option("dataChange", "false")
     write = partial(writer.option("replaceWhere", f"{PARTITION} IN ({texts})").save, place)

@@ -1,50 +1,72 @@
-"""An ingest on Spark: a row per task, the parser in Python workers, and a sort by day, client and time.
+"""An ingest on Spark: a row per task, the parser in Python workers, and files by day, client and time.
 
 Contract: transforms are `DataFrame -> DataFrame` with the declared schemas. Spark reads logs at URLs, with its own file
 systems and credentials: each whole, and large ones by line (`large_logs`). Logs at paths are read by the workers, which
-must see them there. Executors write the tables, at any URL that Spark writes.
+must see them there. What these parse are few rows of many events each (`parsed_rows`), which executors keep on their
+disks: Java handles an event once, where it writes the tables, at any URL that Spark writes.
 """
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import partial, reduce
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import functions, types
+from pyspark.sql import functions
 
+from kafka_quotas.pipeline.engine.event_pieces import packed, unpacked
+from kafka_quotas.pipeline.engine.event_ranges import (
+    CLIENT_COLUMNS,
+    EventRanges,
+    event_chunks,
+    merged,
+    sample_of,
+    shifted,
+)
 from kafka_quotas.pipeline.engine.progress import Watch, row_counter, run_watched
-from kafka_quotas.pipeline.engine.spark import begin_task, glob_escaped
+from kafka_quotas.pipeline.engine.spark import CONTENT, FOUND, PART, content_row, glob_escaped, in_tasks, rows_of
 from kafka_quotas.pipeline.formats.source_file import RemoteFile, file_size
 from kafka_quotas.pipeline.formats.task import IngestTask, ParsedBatch, TaskCounts
-from kafka_quotas.pipeline.ingest.ingested_tables import arrow_batches
+from kafka_quotas.pipeline.ingest.ingested_tables import arrow_batches, clients_of
 from kafka_quotas.pipeline.ingest.large_logs import (
+    PLACES,
     SPLIT,
     lines_by_split,
     lines_of,
     merged_counts,
     placed,
+    start_of_split,
     task_rows,
     with_damage,
+    with_first_splits,
 )
 from kafka_quotas.pipeline.ingest.parse import no_collection, parse_lines, parse_task
-from kafka_quotas.pipeline.ingest.plan import PIECE_BYTES
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
-from kafka_quotas.pipeline.tables.lake import PARTITION, Lake, hadoop_url
-from kafka_quotas.pipeline.tables.schemas import CHARGED_TYPES, CLIENTS, EVENTS, INGESTED_TABLES, QUARANTINE
+from kafka_quotas.pipeline.tables.lake import Lake, hadoop_url
+from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, INGESTED_TABLES, QUARANTINE
 from kafka_quotas.pipeline.tables.table import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _COUNTS: Final = "counts"
+_SAMPLE: Final = "sample"
 _COUNT_NAMES: Final = tuple(each.name for each in fields(TaskCounts))
-_ORDER: Final = ("ts_ms", "src_file", "src_offset")
 _TASK_COLUMNS: Final = ("task", "content")
-_FEW_PARTITIONS: Final = 64
+_PLACE: Final = ("file", "start", "number")
+"""Columns of parsed rows by which those of equal events are in the order of their files."""
+_PARSED_COLUMNS: Final = f"{FOUND} string, file string, start long, number int, {SPLIT} long, {CONTENT} binary"
+_PIECE_COLUMNS: Final = f"{PART} int, day int, file string, start long, number int, before long, {CONTENT} binary"
+_PACKED_BYTES: Final = 1 << 26
+"""Bytes of a table's rows that a task has in memory before it packs them."""
+_PARTITION_BYTES: Final = 1 << 27
+"""Bytes of tasks in a partition, as in one of Spark's own sources: each costs as much as thousands of lines."""
+_FEW_PARTITIONS: Final = 8
 _MOST_PARTITIONS: Final = 1 << 15
 """Partitions of tasks, each of which Spark's driver keeps account of."""
 
@@ -59,27 +81,26 @@ def ingest_on_spark(
     Returns:
         The counts of each task, by number.
     """
-    rows = row_counter(session)
+    tasks, rows = with_first_splits(session, tasks, watch=watch), row_counter(session)
     row_count = (lambda: int(rows.value)) if rows is not None else int
     parsed = parsed_rows(session, tasks, ingest=ingest, rows=rows).persist(StorageLevel.DISK_ONLY)
     try:
-        count = parsed.where(f"{_COUNTS} is not null").select(_COUNTS, SPLIT).collect
+        collect = parsed.where(functions.col(FOUND).isin(_COUNTS, _SAMPLE)).select(FOUND, SPLIT, CONTENT).toArrow
         try:
-            collected = run_watched(session, count, stage="read", watch=watch, rows=row_count)
+            collected = run_watched(session, collect, stage="read", watch=watch, rows=row_count)
         except Exception as error:  # py4j's, gRPC's and Spark's own, of many classes
             if (known := with_damage(tasks, str(error))) == list(tasks):
                 raise
             return ingest_on_spark(session, known, lake=lake, ingest=ingest, watch=watch)
-        counts, splits = merged_counts(tasks, [(TaskCounts(**row[_COUNTS].asDict()), row[SPLIT]) for row in collected])
+        found, samples = _collected(collected)
+        counts, splits = merged_counts(tasks, found)
         for table in INGESTED_TABLES:
             if any(getattr(each, "quarantined" if table is QUARANTINE else table.name) for each in counts):
-                found = placed(
-                    parsed.where(f"{table.name} is not null").select(SPLIT, f"{table.name}.*"), table, splits
-                )
+                own = placed(parsed.where(functions.col(FOUND) == table.name), table, splits)
                 frames = (
-                    [(table, found)]
+                    [(table, rows_of_table(own, table))]
                     if table is not EVENTS
-                    else [(EVENTS, by_client(found)), (CLIENTS, clients_of(found))]
+                    else [(EVENTS, events_of(own, samples)), (CLIENTS, clients_of_events(own, samples))]
                 )
                 for target, frame in frames:
                     write = partial(append, frame, lake, target)
@@ -97,74 +118,89 @@ def append(rows: "DataFrame", lake: Lake, table: TableSchema) -> None:
     ).save(hadoop_url(lake.place(table)))
 
 
-def by_client(events: "DataFrame") -> "DataFrame":
-    """Sort events as the files of their table are, in partitions by day, client and time."""
-    return events.repartitionByRange(PARTITION, "client", "ts_ms").sortWithinPartitions(PARTITION, "client", *_ORDER)
+def rows_of_table(parsed: "DataFrame", table: TableSchema) -> "DataFrame":
+    """Return the rows of a table that needs no order."""
+
+    def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for content, before in (row for batch in batches for row in rows_of(batch)):
+            yield from shifted(unpacked(content), PLACES.get(table, ""), before).to_batches()
+
+    return in_tasks(parsed.select(CONTENT, "before"), unpack, table.spark_schema())
 
 
-def clients_of(events: "DataFrame") -> "DataFrame":
-    """Return the rows of `clients` for events of one ingest."""
-    client = ["client", "cluster", "broker_id", "user", "client_id", "ingest"]
-    seconds = events.groupBy(*client, functions.expr("ts_ms div 1000").alias("second")).agg(
-        functions.count("*").alias("events"),
-        functions.min("ts_ms").alias("first_ms"),
-        functions.max("ts_ms").alias("last_ms"),
-        functions.sum("bytes").alias("bytes"),
-        *(functions.expr(f"{text} as {name}") for kind in CHARGED_TYPES for name, text in _charges_of(kind).items()),
-    )
-    merged = {"events": "sum", "amount": "sum", "peak": "max", "first_ms": "min", "last_ms": "max"}
-    return seconds.groupBy(*client).agg(
-        functions.sum("events").alias("events"),
-        functions.min("first_ms").alias("first_ms"),
-        functions.max("last_ms").alias("last_ms"),
-        functions.max("bytes").alias("peak_bytes"),
-        *(
-            functions.expr(f"{function}({kind}_{name}) as {kind}_{name}")
-            for kind in CHARGED_TYPES
-            for name, function in merged.items()
-        ),
-    )
+def events_of(parsed: "DataFrame", samples: pa.Table) -> "DataFrame":
+    """Return the events in partitions of about equal size by day, client and time, sorted so."""
+
+    def merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for pieces in _by_range(batches):
+            for events in merged(pieces):
+                yield from events.to_batches()
+
+    return in_tasks(_ranged(parsed, EventRanges.for_files(samples)), merge, EVENTS.spark_schema())
 
 
-def _charges_of(kind: str) -> dict[str, str]:
-    """Return the figures of a quota type's charges in a group of events, in SQL, by column."""
-    column = {"request": "thread_ms * 0.1D * 1e7D", "controller_mutation": "mutations"}.get(kind, "bytes")
-    is_own = "thread_ms is not null" if kind == "request" else f"quota_type = '{kind}'"
-    is_charged = f"not is_exempt and {is_own}"
-    return {
-        f"{kind}_events": f"count_if({is_charged})",
-        f"{kind}_amount": f"sum(if({is_charged}, cast(rint({column}) as bigint), 0L))",
-        f"{kind}_peak": f"sum(if({is_charged}, greatest(ceil({column}), 0L), 0L))",
-        f"{kind}_first_ms": f"min(if({is_charged}, ts_ms, null))",
-        f"{kind}_last_ms": f"max(if({is_charged}, ts_ms, null))",
-    }
+def clients_of_events(parsed: "DataFrame", samples: pa.Table) -> "DataFrame":
+    """Return the rows of `clients` for the events."""
+
+    def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for pieces in _by_range(batches):
+            yield from clients_of(pa.concat_tables(merged(pieces))).to_batches()
+
+    ranged = _ranged(parsed, EventRanges.for_clients(samples), CLIENT_COLUMNS)
+    return in_tasks(ranged, count, CLIENTS.spark_schema())
+
+
+def _ranged(parsed: "DataFrame", ranges: EventRanges, columns: Sequence[str] | None = None) -> "DataFrame":
+    """Return the events in pieces, in partitions by range, each in the order of files."""
+
+    def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            place = batch.select([*_PLACE, "before"])
+            for row, content in enumerate(each.as_buffer() for each in batch.column(CONTENT)):
+                for part, day, piece in ranges.pieces(content, columns):
+                    own = content_row({PART: part, "day": day}, piece)
+                    arrays = [*own.columns[:2], *place.slice(row, 1).columns, own.column(CONTENT)]
+                    yield pa.record_batch(arrays, names=[PART, "day", *place.schema.names, CONTENT])
+
+    few = parsed.select(*_PLACE, "before", CONTENT).coalesce(ranges.count)
+    pieces = in_tasks(few, cut, _PIECE_COLUMNS)
+    return pieces.repartition(ranges.count, PART).sortWithinPartitions(PART, "day", *_PLACE)
+
+
+def _by_range(batches: Iterable[pa.RecordBatch]) -> Iterator[Iterator[tuple[pa.Buffer, int]]]:
+    """Yield the pieces of each range and day, with the bytes before the place from which offsets count."""
+    pieces = (row for batch in batches for row in rows_of(batch.select([PART, "day", "before", CONTENT])))
+    for _, own in groupby(pieces, key=itemgetter(0, 1)):
+        yield ((content, before) for _, _, before, content in own)
 
 
 def parsed_rows(session: "SparkSession", tasks: Sequence[IngestTask], *, ingest: int, rows: Any = None) -> "DataFrame":
-    """Return one row per row of any table and per task's counts, in a column per table.
+    """Return rows with many rows of a table each, as an Arrow stream, and with the counts of each task.
 
-    One column of each row is not null. `rows` is an accumulator for the number of rows, None for none.
+    `rows` is an accumulator for the number of rows, None for none.
+
+    Returns:
+        `found` (the table, or what else it is), `file`, `start` (where the task's or the split's part of it begins),
+        `number` (of the row in that part), `split` (null where places are those in the file) and `content`.
     """
 
     def parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin_task()
         with no_collection():
             for batch in batches:
                 for described, content in zip(*batch.columns, strict=True):
                     task = _with_content(pickle.loads(described.as_buffer()), content)  # noqa: S301 - made by this very program
-                    yield from _wide_batches(task.number, parse_task(task), ingest, rows)
+                    yield from _placed_rows(task, None, _packed_rows(task, parse_task(task), ingest, rows))
 
     def parse_large(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin_task()
         with no_collection():
             for task, split, blocks in lines_by_split(batches):
-                yield from _wide_batches(task.number, parse_lines(task, blocks), ingest, rows, split)
+                yield from _placed_rows(task, split, _packed_rows(task, parse_lines(task, blocks), ingest, rows))
 
     frames = []
     if small := [task for task in tasks if task.large is None]:
-        frames.append(described_tasks(session, small).mapInArrow(parse, wide_schema()))
+        frames.append(in_tasks(described_tasks(session, small), parse, _PARSED_COLUMNS))
     if large := [task for task in tasks if task.large is not None]:
-        frames.append(lines_of(session, large).mapInArrow(parse_large, wide_schema()))
+        frames.append(in_tasks(lines_of(session, large), parse_large, _PARSED_COLUMNS))
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
@@ -187,9 +223,9 @@ def described_tasks(session: "SparkSession", tasks: Sequence[IngestTask]) -> "Da
 
 
 def partitions(tasks: Sequence[IngestTask]) -> int:
-    """Return the number of partitions for tasks: one per large task, a few for thousands of small files."""
+    """Return the number of partitions for tasks, of which several small ones share one."""
     size = sum((file_size(task.path) if task.end is None else task.end) - task.start for task in tasks)
-    return min(len(tasks), _FEW_PARTITIONS + max(size, 0) // PIECE_BYTES, _MOST_PARTITIONS)
+    return min(len(tasks), _FEW_PARTITIONS + max(size, 0) // _PARTITION_BYTES, _MOST_PARTITIONS)
 
 
 def _with_content(task: IngestTask, content: pa.Scalar) -> IngestTask:
@@ -198,34 +234,58 @@ def _with_content(task: IngestTask, content: pa.Scalar) -> IngestTask:
     return replace(task, path=replace(task.path, content=content.as_buffer()))
 
 
-def wide_schema() -> types.StructType:
-    """Return the schema of `parsed_rows`."""
-    columns = [types.StructField(table.name, table.spark_schema()) for table in INGESTED_TABLES]
-    counts = types.StructType([types.StructField(name, types.LongType()) for name in _COUNT_NAMES])
-    return types.StructType([*columns, types.StructField(_COUNTS, counts), types.StructField(SPLIT, types.LongType())])
-
-
-def _wide_batches(
-    number: int, batches: Iterable[ParsedBatch], ingest: int, rows: Any, split: int | None = None
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a task or a split, each batch in the column of its table, and the counts last."""
-    counts = TaskCounts(number=number)
+def _packed_rows(
+    task: IngestTask, batches: Iterable[ParsedBatch], ingest: int, rows: Any
+) -> Iterator[tuple[str, pa.Buffer]]:
+    """Yield the rows of a task or a split, packed by table, samples of the events, and the counts last."""
+    waiting: dict[TableSchema, list[pa.RecordBatch]] = {table: [] for table in INGESTED_TABLES}
+    sizes = dict.fromkeys(INGESTED_TABLES, 0)
+    counts = TaskCounts(number=task.number)
     for parsed in batches:
         for table, batch in arrow_batches(parsed, ingest=ingest):
-            yield _widened({table.name: batch.to_struct_array()}, batch.num_rows, split)
+            waiting[table].append(batch)
+            sizes[table] += batch.nbytes
+            if sizes[table] > _PACKED_BYTES:
+                yield from _packed(table, waiting[table], task.number)
+                waiting[table].clear()
+                sizes[table] = 0
         if rows is not None:
             rows.add(parsed.size)
         counts = parsed.counts
-    found = pa.array([{name: getattr(counts, name) for name in _COUNT_NAMES}], _counts_type())
-    yield _widened({_COUNTS: found}, 1, split)
+    for table, own in waiting.items():
+        if own:
+            yield from _packed(table, own, task.number)
+    yield _COUNTS, packed(pa.table({name: [getattr(counts, name)] for name in _COUNT_NAMES}))
 
 
-def _widened(given: dict[str, pa.Array], length: int, split: int | None) -> pa.RecordBatch:
-    kinds = {table.name: pa.struct(list(table.arrow_schema())) for table in INGESTED_TABLES} | {_COUNTS: _counts_type()}
-    arrays = [given[name] if name in given else pa.nulls(length, kind) for name, kind in kinds.items()]
-    splits = pa.repeat(pa.scalar(split, pa.int64()), length)
-    return pa.RecordBatch.from_arrays([*arrays, splits], names=[*kinds, SPLIT])
+def _packed(table: TableSchema, batches: Sequence[pa.RecordBatch], seed: int) -> Iterator[tuple[str, pa.Buffer]]:
+    if table is not EVENTS:
+        yield table.name, packed(pa.Table.from_batches(batches))
+        return
+    for chunk in event_chunks(batches):
+        yield _SAMPLE, packed(sample_of(chunk, seed=seed))
+        yield EVENTS.name, packed(chunk)
 
 
-def _counts_type() -> pa.StructType:
-    return pa.struct([pa.field(name, pa.int64()) for name in _COUNT_NAMES])
+def _placed_rows(
+    task: IngestTask, split: int | None, packed_rows: Iterable[tuple[str, pa.Buffer]]
+) -> Iterator[pa.RecordBatch]:
+    """Yield packed rows with where they are from, the columns of `parsed_rows`."""
+    start = task.start if split is None else start_of_split(split)
+    for number, (found, content) in enumerate(packed_rows):
+        own = content_row({FOUND: found, "file": str(task.path), "number": number}, content)
+        places = [pa.array([each], pa.int64()) for each in (start, split)]
+        arrays = [*own.columns[:2], places[0], own.column("number"), places[1], own.column(CONTENT)]
+        yield pa.record_batch(arrays, names=[FOUND, *_PLACE, SPLIT, CONTENT])
+
+
+def _collected(rows: pa.Table) -> tuple[list[tuple[TaskCounts, int | None]], pa.Table]:
+    """Return the counts of tasks and splits, and the samples of all events."""
+    counts: list[tuple[TaskCounts, int | None]] = []
+    samples = []
+    for found, split, content in (row for batch in rows.to_batches() for row in rows_of(batch)):
+        if found == _COUNTS:
+            counts += [(TaskCounts(**row), split) for row in unpacked(content).to_pylist()]
+        else:
+            samples.append(unpacked(content))
+    return counts, pa.concat_tables(samples) if samples else pa.table({})

@@ -1,13 +1,16 @@
 """Files at URLs, by their bytes: read as files of this machine are."""
 
 import gzip
+import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.pipeline.logs import SAMPLES, log_text
 
-from kafka_quotas.pipeline.formats.lines import count_lines_before, read_beginning, read_blocks
-from kafka_quotas.pipeline.formats.source_file import RemoteFile, SourceFile
+from kafka_quotas.pipeline.formats import lines, source_file
+from kafka_quotas.pipeline.formats.lines import LARGE_BLOCK, count_lines_before, read_beginning, read_blocks
+from kafka_quotas.pipeline.formats.source_file import BUFFER_BYTES, RemoteFile, SourceFile
 
 
 def remote(content: bytes) -> RemoteFile:
@@ -26,6 +29,21 @@ def test_bytes_are_read_as_a_file_is(content: bytes, tmp_path: Path) -> None:
     assert read(file) == read(path)
     assert read_beginning(file, 100) == read_beginning(path, 100)
     assert count_lines_before(file, 60) == count_lines_before(path, 60)
+
+
+def test_a_piece_of_a_file_is_read_to_its_end_and_not_far_beyond(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, opened = tmp_path / "log", []
+    path.write_bytes(log_text(9_000).encode())
+
+    def open_file(*arguments: Any) -> io.BufferedReader:
+        opened.append(source_file.open_file(*arguments))
+        return opened[-1]
+
+    monkeypatch.setattr(lines, "open_file", open_file)
+    for block in read_blocks(path, start=100_000, end=2_000_000, block_bytes=LARGE_BLOCK):
+        assert 2_000_000 <= block.end < opened[0].tell() < 2_000_000 + 2 * BUFFER_BYTES
 
 
 def test_a_damaged_file_yields_what_is_before_the_damage() -> None:

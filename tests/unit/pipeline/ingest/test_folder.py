@@ -12,7 +12,7 @@ from tests.support.pipeline.ingested_folder import broker_log, ingest, source, t
 from tests.support.pipeline.logs import SAMPLE_LINES, log_text, request_line, sample_entries, table_rows
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.pipeline.ingest import plan
+from kafka_quotas.pipeline.ingest import ingested_tables, plan
 from kafka_quotas.pipeline.tables.lake import INDEXED, Lake
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, QUARANTINE
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
@@ -150,6 +150,20 @@ def test_lines_that_cannot_be_read_are_kept_with_file_line_and_reason(tmp_path: 
     assert {row["src_file"] for row in rows} == {str(log)}
     assert all(row["reason"] for row in rows)
     assert next(row["raw"] for row in rows if row["line_no"] == 4) == r"\xff\xfe"
+
+
+def test_faults_are_counted_over_batches_and_of_very_many_reasons_the_most_frequent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ingested_tables, "_MOST_FAULTS", 10)
+    lines = [("log", "broken JSON", number) for number in range(9, 2, -1)]
+    lines += [("log", f"the request has a field of another kind: {number}", number) for number in range(10, 400)]
+    lines += [("other", "broken JSON", 7)] * 2
+    columns = zip(*lines, strict=True)
+    rows = pa.table(dict(zip(ingested_tables.FAULT_COLUMNS, map(list, columns), strict=True)))
+    faults = ingested_tables.count_faults(rows.to_batches(max_chunksize=5))
+    assert [(each.src_file, each.lines, each.first_line_no) for each in faults[:2]] == [("log", 7, 3), ("other", 2, 7)]
+    assert len(faults) <= 25
 
 
 def test_forwarded_requests_count_once(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from kafka_quotas.pipeline.ingest import local_engine
 from kafka_quotas.pipeline.ingest.change import NO_FILE, Change, ingest_id
 from kafka_quotas.pipeline.tables.event_files import write_events
 from kafka_quotas.pipeline.tables.lake import ConflictError, Lake
-from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, QUARANTINE
+from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, INGESTS, QUARANTINE
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 
 
@@ -143,7 +143,7 @@ def test_compact_merges_days_and_keeps_what_an_ingest_is_writing(tmp_path: Path)
     killed_ingest(data, events, began_ms=2**42)  # in the future: still under way
     assert len(Lake(url=str(data)).table(EVENTS).file_uris()) == 4
     assert run_cli("pipeline", "compact", str(data))[0] == 0
-    assert len(Lake(url=str(data)).table(EVENTS).file_uris()) == 2
+    assert [len(Lake(url=str(data)).table(each).file_uris()) for each in (EVENTS, INGESTS)] == [2, 1]
     assert table_rows(data, EVENTS) == before
     _, told, _ = run_cli("pipeline", "history", str(data), "--output", "json")
     changes = json.loads(told)["changes"]

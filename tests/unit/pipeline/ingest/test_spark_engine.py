@@ -24,8 +24,8 @@ def task(size: int, *, start: int = 0, end: int | None = None) -> IngestTask:
     )
 
 
-def test_thousands_of_small_files_share_partitions_and_large_pieces_do_not() -> None:
+def test_small_files_and_pieces_share_partitions_of_the_size_of_sparks_own() -> None:
     assert partitions([task(1_000)] * 3) == 3
-    assert partitions([task(1_000)] * 3_000) == 64
+    assert partitions([task(1_000)] * 3_000) == 8
     pieces = [task(0, start=number * PIECE_BYTES, end=(number + 1) * PIECE_BYTES) for number in range(500)]
-    assert partitions(pieces) == 500
+    assert partitions(pieces) == 8 + 500 // 4
