@@ -76,7 +76,7 @@ class BatchOptions:
     batch_size: int | None = option(
         "--batch-size N",
         min=1,
-        help="At most so many records (of a folder: files) per batch; 2,000,000 records or 100 files by default.",
+        help="At most so many records (of a folder: files) per batch; 5,000,000 records or 100 files by default.",
     )
     lateness: str = option(
         "--lateness TIME",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafka_quotas.pipeline.stream.job import BatchReport
     from kafka_quotas.pipeline.stream.sink import Sink
 
-_BATCH_RECORDS: Final = 2_000_000
+_BATCH_RECORDS: Final = 5_000_000
 _BATCH_FILES: Final = 100
 """Largest batches unless the user says otherwise: executors hold some 30 bytes of an event."""
 

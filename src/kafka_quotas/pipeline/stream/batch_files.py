@@ -1,14 +1,19 @@
 """The batches of a stream as files beside Spark's checkpoint, which Spark writes and reads on any file system.
 
-    CHECKPOINT/kafka-quotas-state/batch-0/found=state/...     batches 0, 3, 6 ... by turns, and the rest likewise
-    CHECKPOINT/kafka-quotas-state/commit-0/...                one row, once all of the above is there
+    CHECKPOINT/kafka-quotas-state/1/RUN/batch-0/found=state/...   batches 0, 3, 6 ... by turns, and the rest likewise
+    CHECKPOINT/kafka-quotas-state/1/RUN/commit-0/...              one row, once all of the above is there
 
-Invariant: a batch counts once its commit is there. What a killed stream left of a batch is written over.
+A Connect server completes what it executes for a command that was killed, while the next one runs already. Each run of
+the command therefore writes to a folder of its own. Runs have the folders 0 and 1 by turns, and begin by emptying
+theirs, which is never that of the commit from which they continue.
+
+Invariant: a batch counts once its commit is there, that of the last run where several have one.
 """
 
 import json
+import uuid
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -35,6 +40,10 @@ class Commit:
     """Number of parts of the state, fixed at the stream's start."""
     window: tuple[int, int]
     """Samples and seconds of the quota window."""
+    run: int = 0
+    """Number of the run that kept the batch, 0 before the first."""
+    folder: str = ""
+    """Folder of that run."""
     clocks: tuple[tuple[str, int, int], ...] = ()
     """Cluster, broker and latest time in ms of its events."""
     events: int = 0
@@ -50,26 +59,23 @@ class Commit:
             latest[cluster, broker] = max(at_ms, latest.get((cluster, broker), LONG_AGO_MS))
         figures = {name: sum(each[name] for each in found) for name in ("events", "late", "unreadable", "buckets")}
         clocks = tuple((*broker, at_ms) for broker, at_ms in latest.items())
-        return Commit(
-            batch_id=batch_id, stream=self.stream, parts=self.parts, window=self.window, clocks=clocks, **figures
-        )
+        return replace(self, batch_id=batch_id, clocks=clocks, **figures)
 
 
 class BatchFiles:
-    """The files of the last batches."""
+    """The files of the last batches, of this run and of those before it."""
 
     def __init__(self, place: str) -> None:
         self._place = place
+        self._run = 0
+        self._folder = ""
 
     def commit(self, session: "SparkSession", batch_id: int) -> Commit | None:
-        """Return the commit of a batch, None where there is none."""
-        rows = _existing(session, f"{self._place}/commit-{batch_id % _KEPT}", _COLUMNS)
+        """Return the commit of a batch by the last run whose files are there, None where there is none."""
+        rows = _existing(session, f"{self._place}/*/*/commit-{batch_id % _KEPT}", _COLUMNS)
         kept = [] if rows is None else rows.where(f"batch = {batch_id}").collect()
-        if not kept:
-            return None
-        about = json.loads(kept[0]["content"])
-        clocks = tuple((cluster, broker, at_ms) for cluster, broker, at_ms in about.pop("clocks"))
-        return Commit(**about | {"window": tuple(about["window"]), "clocks": clocks})
+        found = sorted((_commit_of(row["content"]) for row in kept), key=lambda each: each.run, reverse=True)
+        return next((each for each in found if self.found(session, SUMMARY, each) is not None), None)
 
     def keep(self, rows: "DataFrame", before: Commit) -> Commit:
         """Write the rows of the batch after a commit, and its own commit last.
@@ -78,19 +84,29 @@ class BatchFiles:
             KafkaQuotasError: What executors wrote isn't there.
         """
         session, batch_id = rows.sparkSession, before.batch_id + 1
+        own = self._of_this_run(session, before)
         writer = rows.write.mode("overwrite").option("partitionOverwriteMode", "static").partitionBy("found")
-        writer.parquet(f"{self._place}/batch-{batch_id % _KEPT}")
-        written = self.found(session, SUMMARY, batch_id)
+        writer.parquet(f"{self._place}/{own.folder}/batch-{batch_id % _KEPT}")
+        written = self.found(session, SUMMARY, replace(own, batch_id=batch_id))
         summaries = [] if written is None else [bytes(row["content"]).decode() for row in written.collect()]
         if len(summaries) != before.parts:
             raise KafkaQuotasError(
                 f"executors don't write to the {self._place} that this machine reads",
                 hint="on a cluster --checkpoint and --out are URLs or on a file system that all machines share",
             )
-        commit = before.after(batch_id, summaries)
+        commit = own.after(batch_id, summaries)
         row = session.createDataFrame([(batch_id, json.dumps(asdict(commit)))], _COLUMNS)
-        row.coalesce(1).write.mode("overwrite").parquet(f"{self._place}/commit-{batch_id % _KEPT}")
+        row.coalesce(1).write.mode("overwrite").parquet(f"{self._place}/{own.folder}/commit-{batch_id % _KEPT}")
         return commit
+
+    def _of_this_run(self, session: "SparkSession", before: Commit) -> Commit:
+        """Return a commit as one of this run, whose folder is made with its first batch."""
+        if not self._folder:
+            self._run = before.run + 1
+            turn = str(self._run % 2)
+            session.range(0).write.mode("overwrite").parquet(f"{self._place}/{turn}")
+            self._folder = f"{turn}/{uuid.uuid4().hex}"
+        return replace(before, run=self._run, folder=self._folder)
 
     def state(self, session: "SparkSession", before: Commit) -> "DataFrame":
         """Return the state after a commit in the columns part, found and content, empty before any.
@@ -101,16 +117,22 @@ class BatchFiles:
         if before.batch_id < 0:
             parts = session.range(before.parts)
             return parts.selectExpr("cast(id as int) part", f"'{STATE}' found", "cast('' as binary) content")
-        rows = self.found(session, STATE, before.batch_id)
+        rows = self.found(session, STATE, before)
         if rows is None:
             raise KafkaQuotasError(f"{self._place} lacks the state of batch {before.batch_id}", hint=HINT)
         return rows.selectExpr("part", f"'{STATE}' found", "content")
 
-    def found(self, session: "SparkSession", kind: str, batch_id: int) -> "DataFrame | None":
+    def found(self, session: "SparkSession", kind: str, commit: Commit) -> "DataFrame | None":
         """Return what a batch found of one kind in the columns part and content, None for nothing."""
-        place = f"{self._place}/batch-{batch_id % _KEPT}/found={kind}"
+        place = f"{self._place}/{commit.folder}/batch-{commit.batch_id % _KEPT}/found={kind}"
         rows = _existing(session, place, FILE_COLUMNS.replace(" found string,", ""))
-        return None if rows is None else rows.where(f"batch = {batch_id}").select("part", "content")
+        return None if rows is None else rows.where(f"batch = {commit.batch_id}").select("part", "content")
+
+
+def _commit_of(content: str) -> Commit:
+    about = json.loads(content)
+    clocks = tuple((cluster, broker, at_ms) for cluster, broker, at_ms in about.pop("clocks"))
+    return Commit(**about | {"window": tuple(about["window"]), "clocks": clocks})
 
 
 def _existing(session: "SparkSession", place: str, columns: str) -> "DataFrame | None":

@@ -7,12 +7,14 @@ the view. So the command does on either kind of session the same.
 Contract: a function that sees no sign of life of the command fails, and ends the query with it.
 """
 
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
+from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.engine.progress import run_watched
 
 if TYPE_CHECKING:
@@ -28,9 +30,10 @@ OFFERED, TAKEN, SIGN = "kafka-quotas.offered", "kafka-quotas.taken", "kafka-quot
 _SILENCE_S: Final = 120.0
 """How long a command may be silent, on a machine that is busy."""
 _POLL_S: Final = 0.1
-_STARTS: Final = 5
-_LATE: Final = "Python worker failed to connect back"
-"""What a server says whose Python needs more than ten seconds to load PySpark, as on a machine that is busy."""
+_PATIENCE_S: Final = 600.0
+"""How long a server may be too busy to start Python."""
+_LATE: Final = ("Python worker failed to connect back", "waiting for the Python worker to connect back")
+"""What a server says whose Python needs more than ten seconds to load PySpark, a time that no setting changes."""
 
 
 def offering(silence_s: float = _SILENCE_S) -> TakeBatch:
@@ -55,15 +58,26 @@ def offering(silence_s: float = _SILENCE_S) -> TakeBatch:
     return offer
 
 
-def start_again(start: "Callable[[], StreamingQuery]") -> "StreamingQuery":
-    """Start a stream, again where the process for its function was too slow for the server."""
-    for _ in range(_STARTS - 1):
+def start_again(
+    start: "Callable[[], StreamingQuery]", stop: threading.Event, patience_s: float = _PATIENCE_S
+) -> "StreamingQuery":
+    """Start a stream, again for as long as the server is too slow to start the process for its function.
+
+    Raises:
+        KafkaQuotasError: It is too slow for longer than `patience_s` seconds, or until `stop` is set.
+    """
+    begun_s = time.monotonic()
+    while True:
         try:
             return start()
         except Exception as error:  # gRPC's and Spark's own, of many classes
-            if _LATE not in str(error):
+            if not any(late in str(error) for late in _LATE):
                 raise
-    return start()
+            if stop.is_set() or time.monotonic() - begun_s > patience_s:
+                raise KafkaQuotasError(
+                    "the Connect server was too busy to start Python, which Spark gives ten seconds",
+                    hint="start the stream again when the server's machine has less to do",
+                ) from error
 
 
 class OfferedBatches:

@@ -100,7 +100,7 @@ def run_stream(
             if plan.interval_s is None
             else writer.trigger(processingTime=f"{round(plan.interval_s * 1000)} milliseconds")
         )
-        query = start_again(trigger.start) if offered else trigger.start()
+        query = start_again(trigger.start, stop) if offered else trigger.start()
         try:
             while query.isActive and not stop.wait(_POLL_S):
                 if offered:
@@ -142,7 +142,7 @@ class _Batches:
             raise
         targets = ((SET_ASIDE, self._unreadable, commit.unreadable), (LIVE_ROWS, self._sink, commit.buckets))
         for kind, sink, count in targets:
-            rows = self._files.found(frame.sparkSession, kind, batch_id) if count else None
+            rows = self._files.found(frame.sparkSession, kind, commit) if count else None
             if rows is not None:
                 sink.write(rows, commit)
         self._last = commit

@@ -5,7 +5,7 @@ counted and kept. A broker's clock follows its latest event: believed, one from 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -39,6 +39,10 @@ AHEAD_MS: Final = 60_000
 """How far the clocks of brokers may be ahead of this machine's."""
 UNREADABLE: Final = pa.schema([("raw", pa.string()), ("reason", pa.string())])
 """Columns of what is set aside."""
+_MOST_TEXTS: Final = 1 << 15
+"""Different texts of a kind that are kept: their table of slots fits a processor's cache."""
+_END: Final = np.array([ord("\n")], np.uint8)
+"""What no step of the scan passes over."""
 _CODED: Final = pa.dictionary(pa.int32(), pa.string())
 CHARGES: Final = pa.schema(
     [
@@ -60,33 +64,74 @@ class ReadEvents(NamedTuple):
     """Rows by the schema `UNREADABLE`."""
 
 
-def read_lines(lines: pa.Array) -> ReadEvents:
-    """Read lines of the daemon's event log, given as bytes."""
-    if not NUMBA:
-        return _parse(lines.to_pylist())
-    starts = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset : lines.offset + len(lines) + 1]
-    size = int(starts[-1] - starts[0])
-    buf = np.empty(size + 1, np.uint8)
-    buf[:size] = np.frombuffer(lines.buffers()[2] or b"", np.uint8, size, int(starts[0]))
-    buf[size] = ord("\n")  # no step of the scan passes over it
-    figures, threads = np.empty((FIGURES, len(lines)), np.int64), np.empty(len(lines))
-    spans = np.empty((len(lines) * TEXTS, 2), np.int64)
-    slots = np.full(1 << (2 * TEXTS * len(lines)).bit_length(), -1, np.int32)
-    odd = np.empty(len(lines), np.int64)
-    taken, odds, texts = scan_events(buf, starts - starts[0], figures, threads, spans, slots, odd)
-    content = buf.tobytes()
-    names = [str(content[start:stop], "ascii") for start, stop in spans[:texts].tolist()]
-    scanned = _scanned(figures[:, :taken], threads[:taken], names)
-    if not odds:
-        return ReadEvents(scanned, UNREADABLE.empty_table())
-    parsed = _parse(lines.take(pa.array(odd[:odds])).to_pylist())
-    return ReadEvents(pa.concat_tables([scanned, parsed.charges]), parsed.unreadable)
+def read_lines(columns: Iterable[pa.Array]) -> Iterator[ReadEvents]:
+    """Read columns of lines of the daemon's event log, given as bytes."""
+    known = KnownTexts()
+    for lines in columns:
+        if NUMBA:
+            yield from known.scanned(lines)
+        else:
+            yield _parse(lines.to_pylist())
 
 
-def read_files(contents: pa.Array) -> ReadEvents:
-    """Read Parquet files of events, given as bytes, where a file of another table has none."""
-    tables = [_parquet(each.as_buffer()) for each in contents]
-    return ReadEvents(pa.concat_tables([CHARGES.empty_table(), *tables]), UNREADABLE.empty_table())
+def read_files(columns: Iterable[pa.Array]) -> Iterator[ReadEvents]:
+    """Read columns of Parquet files of events, given as bytes, where a file of another table has none."""
+    for content in (each for contents in columns for each in contents):
+        yield ReadEvents(_parquet(content.as_buffer()), UNREADABLE.empty_table())
+
+
+class KnownTexts:
+    """The different texts of lines that were scanned, by kind, with their numbers.
+
+    Brokers name the same few thousand clients in every batch of lines, so that few texts are new.
+    """
+
+    def __init__(self, most: int = _MOST_TEXTS) -> None:
+        self._spans = np.empty((TEXTS, most, 2), np.int64)
+        self._slots = np.empty((TEXTS, 2 * most), np.int32)
+        self._counts = np.empty(TEXTS, np.int64)
+        self._forget()
+
+    def scanned(self, lines: pa.Array) -> Iterator[ReadEvents]:
+        """Scan lines, and yield their events, in parts where there are more texts than are kept."""
+        starts = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset : lines.offset + len(lines) + 1]
+        content = np.frombuffer(lines.buffers()[2] or b"", np.uint8, int(starts[-1] - starts[0]), int(starts[0]))
+        before = np.frombuffer(b"".join(self._texts), np.uint8)
+        buf = np.concatenate([before, content, _END])
+        ends = starts.astype(np.int64) + (before.size - int(starts[0]))
+        odd, begin = np.empty(len(lines), np.int64), 0
+        while begin < len(lines):
+            left = len(lines) - begin
+            figures, threads = np.empty((FIGURES, left), np.int64), np.empty(left)  # tables keep them
+            begin, taken, odds = scan_events(
+                buf, ends, begin, figures, threads, self._spans, self._slots, self._counts, odd
+            )
+            self._learn(buf)
+            names = [pa.array(each, pa.string()) for each in self._names]
+            yield ReadEvents(_scanned(figures[:, :taken], threads[:taken], names), UNREADABLE.empty_table())
+            if odds:
+                yield _parse(lines.take(pa.array(odd[:odds])).to_pylist())
+            if int(self._counts.max()) == self._spans.shape[1]:
+                self._forget()
+
+    def _learn(self, buf: NDArray[np.uint8]) -> None:
+        """Keep the texts that are new in some bytes."""
+        for kind, names in enumerate(self._names):
+            first = len(names)
+            spans = self._spans[kind, first : int(self._counts[kind])]
+            for number, (start, stop) in enumerate(spans.tolist(), first):
+                text = buf[start:stop].tobytes()
+                names.append(str(text, "ascii"))
+                self._texts.append(text)
+                self._spans[kind, number] = self._size, self._size + len(text)
+                self._size += len(text)
+
+    def _forget(self) -> None:
+        self._slots[:] = -1
+        self._counts[:] = 0
+        self._names: list[list[str]] = [[] for _ in range(TEXTS)]
+        self._texts: list[bytes] = []
+        self._size = 0
 
 
 def _parquet(content: pa.Buffer) -> pa.Table:
@@ -110,14 +155,13 @@ def without_future(read: ReadEvents, now_ms: int) -> ReadEvents:
     return ReadEvents(read.charges.filter(pc.invert(is_future)), pa.concat_tables([read.unreadable, set_aside]))
 
 
-def _scanned(figures: NDArray[np.int64], threads: NDArray[np.float64], names: Sequence[str]) -> pa.Table:
-    texts = pa.array(names, pa.string())
+def _scanned(figures: NDArray[np.int64], threads: NDArray[np.float64], names: Sequence[pa.Array]) -> pa.Table:
     columns = {
-        "cluster": _coded(figures[CLUSTER], texts),
+        "cluster": _coded(figures[CLUSTER], names[CLUSTER]),
         "broker_id": figures[BROKER_ID].astype(np.int32),
         "ts_ms": figures[TS_MS],
-        "user": _coded(figures[USER], texts),
-        "client_id": _coded(figures[CLIENT_ID], texts),
+        "user": _coded(figures[USER], names[USER]),
+        "client_id": _coded(figures[CLIENT_ID], names[CLIENT_ID]),
         "quota_type": _coded(figures[QUOTA_TYPE], pa.array(QUOTA_TYPES)),
         "bytes": figures[BYTES],
         "thread_ms": pa.array(threads, from_pandas=True),

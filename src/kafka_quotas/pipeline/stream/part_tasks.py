@@ -21,7 +21,7 @@ import pyarrow as pa
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.event_pieces import packed, unpacked
-from kafka_quotas.pipeline.engine.spark import begin_task, content_row, rows_of
+from kafka_quotas.pipeline.engine.spark import content_row, in_tasks, rows_of
 from kafka_quotas.pipeline.stream.bucket_charges import Partitioner, unpacked_charges
 from kafka_quotas.pipeline.stream.lines import UNREADABLE, ReadEvents, without_future
 from kafka_quotas.pipeline.stream.state import PartState
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 FILE_COLUMNS: Final = "batch int, part int, found string, content binary"
 _PIECE_COLUMNS: Final = "part int, found string, content binary"
+ReadColumns = Callable[[Iterable[pa.Array]], Iterator[ReadEvents]]
 STATE, CHARGES, EVENTS, LIVE_ROWS, SET_ASIDE, SUMMARY = "state", "charges", "events", "live", "unreadable", "summary"
 
 
@@ -51,44 +52,38 @@ class BatchPlan:
     """Time at which the batch is reckoned, in ms since 1970."""
 
 
-def moved_on(
-    values: "DataFrame", before: "DataFrame", read: Callable[[Any], ReadEvents], plan: BatchPlan
-) -> "DataFrame":
+def moved_on(values: "DataFrame", before: "DataFrame", read: ReadColumns, plan: BatchPlan) -> "DataFrame":
     """Return the rows of a batch, to be written.
 
     Args:
         values: One column of lines or of the bytes of files.
         before: Rows of the state before the batch, with the columns part, found and content.
-        read: Reads an Arrow column of values.
+        read: Reads Arrow columns of values.
         plan: What the tasks need to know.
     """
-    pieces = values.mapInArrow(partial(_pieces, read=read, plan=plan), _PIECE_COLUMNS)
+    pieces = in_tasks(values, partial(_pieces, read=read, plan=plan), _PIECE_COLUMNS)
     placed = before.union(pieces).repartition(plan.parts, "part").sortWithinPartitions("part")
-    return placed.mapInArrow(partial(_moved_on, plan=plan), FILE_COLUMNS)
+    return in_tasks(placed, partial(_moved_on, plan=plan), FILE_COLUMNS)
 
 
 def unpacked_rows(contents: "DataFrame", columns: Any) -> "DataFrame":
     """Return the rows of tables in a column of Arrow streams."""
 
     def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin_task()
         for (content,) in (row for batch in batches for row in rows_of(batch)):
             yield from unpacked(content).to_batches()
 
-    return contents.mapInArrow(unpack, columns)
+    return in_tasks(contents, unpack, columns)
 
 
-def _pieces(
-    batches: Iterable[pa.RecordBatch], *, read: Callable[[Any], ReadEvents], plan: BatchPlan
-) -> Iterator[pa.RecordBatch]:
+def _pieces(batches: Iterable[pa.RecordBatch], *, read: ReadColumns, plan: BatchPlan) -> Iterator[pa.RecordBatch]:
     """Yield the charges of values by part, and to the first part what was counted."""
-    begin_task()
     events, set_aside = 0, [UNREADABLE.empty_table()]
 
     def tables() -> Iterator[pa.Table]:
         nonlocal events
-        for batch in batches:
-            found = without_future(read(batch.column(0)), plan.now_ms)
+        for each in read(batch.column(0) for batch in batches):
+            found = without_future(each, plan.now_ms)
             events += found.charges.num_rows
             set_aside.append(found.unreadable)
             yield found.charges
@@ -103,7 +98,6 @@ def _pieces(
 
 
 def _moved_on(batches: Iterable[pa.RecordBatch], *, plan: BatchPlan) -> Iterator[pa.RecordBatch]:
-    begin_task()
     rows = (row for batch in batches for row in rows_of(batch))
     for part, own in groupby(rows, key=lambda row: row[0]):
         found: dict[str, list[pa.Buffer]] = {each: [] for each in (STATE, CHARGES, EVENTS, SET_ASIDE)}

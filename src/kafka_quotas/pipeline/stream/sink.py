@@ -14,7 +14,7 @@ import pyarrow as pa
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.buckets.entities import NAMES
 from kafka_quotas.pipeline.engine.event_pieces import packed, unpacked
-from kafka_quotas.pipeline.engine.spark import begin_task, content_row, rows_of
+from kafka_quotas.pipeline.engine.spark import content_row, in_tasks, rows_of
 from kafka_quotas.pipeline.stream.batch_files import Commit
 from kafka_quotas.pipeline.stream.part_tasks import unpacked_rows
 from kafka_quotas.pipeline.stream.source import TopicSource
@@ -65,7 +65,7 @@ class ShowSink:
 
     def write(self, rows: "DataFrame", commit: Commit) -> None:
         """Show the rows of the nearest buckets, and how many there are in all."""
-        found = rows.mapInArrow(_nearest_of_parts, _CONTENT).collect()
+        found = in_tasks(rows, _nearest_of_parts, _CONTENT).collect()
         tables = [unpacked(pa.py_buffer(row["content"])) for row in found]
         if tables:
             self._show(nearest(pa.concat_tables(tables)), commit.buckets)
@@ -81,7 +81,7 @@ class TopicsSink:
         """Write each part in a transaction."""
         name = f"kafka-quotas-stream-{commit.stream}"
         send = partial(_send_parts, topic=self._topic, name=name, batch_id=commit.batch_id)
-        rows.mapInArrow(send, "part int").collect()
+        in_tasks(rows, send, "part int").collect()
 
 
 def nearest(live: pa.Table) -> pa.Table:
@@ -101,7 +101,6 @@ def used_share(rate: float, quota: float | None) -> float:
 
 
 def _nearest_of_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    begin_task()
     for part, content in (row for batch in batches for row in rows_of(batch)):
         yield content_row({"part": part}, packed(nearest(unpacked(content))))
 
@@ -109,7 +108,6 @@ def _nearest_of_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
 def _send_parts(
     batches: Iterable[pa.RecordBatch], *, topic: TopicSource, name: str, batch_id: int
 ) -> Iterator[pa.RecordBatch]:
-    begin_task()
     for part, content in (row for batch in batches for row in rows_of(batch)):
         sink = TopicSink(topic, name=f"{name}-{part}")
         try:

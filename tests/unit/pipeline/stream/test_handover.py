@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pyspark import cloudpickle
 
+from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.stream.handover import OfferedBatches, offering, start_again
 
 
@@ -91,8 +92,9 @@ def test_a_batch_that_fails_stays_offered() -> None:
     assert "kafka-quotas.taken" not in session.properties
 
 
-def test_a_stream_starts_again_only_where_the_servers_python_was_slow() -> None:
-    outcomes: list[Any] = [RuntimeError("[X] Python worker failed to connect back. SQLSTATE: 1"), "query"]
+def test_a_stream_starts_again_while_the_servers_python_is_slow() -> None:
+    late = RuntimeError("[X] Python worker failed to connect back. SQLSTATE: 1")
+    outcomes: list[Any] = [*[late] * 20, "query"]
 
     def start() -> Any:
         outcome = outcomes.pop(0)
@@ -100,8 +102,16 @@ def test_a_stream_starts_again_only_where_the_servers_python_was_slow() -> None:
             raise outcome
         return outcome
 
-    assert start_again(start) == "query"
+    stop = threading.Event()
+    assert start_again(start, stop) == "query"
     outcomes += [RuntimeError("no such source"), "query"]
     with pytest.raises(RuntimeError, match="no such source"):
-        start_again(start)
+        start_again(start, stop)
+    assert outcomes == ["query"]
+    outcomes[:0] = [late, late]
+    with pytest.raises(KafkaQuotasError, match="too busy to start Python"):
+        start_again(start, stop, patience_s=-1.0)
+    stop.set()
+    with pytest.raises(KafkaQuotasError, match="too busy to start Python"):
+        start_again(start, stop)
     assert outcomes == ["query"]

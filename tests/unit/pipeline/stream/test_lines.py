@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Iterable
 from io import BytesIO
 from typing import Any
 from unittest import mock
@@ -12,7 +13,15 @@ import pytest
 from tests.support.pipeline.events import BASE_MS, events_table
 
 from kafka_quotas.pipeline.stream import lines
-from kafka_quotas.pipeline.stream.lines import AHEAD_MS, CHARGES, UNREADABLE, ReadEvents, read_files, read_lines
+from kafka_quotas.pipeline.stream.lines import (
+    AHEAD_MS,
+    CHARGES,
+    UNREADABLE,
+    KnownTexts,
+    ReadEvents,
+    read_files,
+    read_lines,
+)
 
 LINE: dict[str, Any] = {
     "v": 1,
@@ -70,29 +79,50 @@ def made_up(seed: int) -> list[bytes | None]:
     return found
 
 
-def parsed(given: list[bytes | None]) -> ReadEvents:
+def joined(parts: Iterable[ReadEvents]) -> ReadEvents:
+    """All that was read, as one."""
+    none = ReadEvents(CHARGES.empty_table(), UNREADABLE.empty_table())
+    return ReadEvents(*(pa.concat_tables(each) for each in zip(none, *parts, strict=True)))
+
+
+def read(*columns: list[bytes | None]) -> ReadEvents:
+    return joined(read_lines(pa.array(each, pa.binary()) for each in columns))
+
+
+def parsed(*columns: list[bytes | None]) -> ReadEvents:
     with mock.patch.object(lines, "NUMBA", new=False):
-        return read_lines(pa.array(given, pa.binary()))
+        return read(*columns)
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_scan_gives_what_the_parser_gives(seed: int) -> None:
     given = made_up(seed)
-    expected, found = parsed(given), read_lines(pa.array(given, pa.binary()))
+    require_equal(read(given, given[::-1]), parsed(given, given[::-1]))
+    assert 60 < read(given, given).charges.num_rows < 2 * len(given) - 60
+
+
+def require_equal(found: ReadEvents, expected: ReadEvents) -> None:
     assert found.unreadable.equals(expected.unreadable)
     assert sorted(found.charges.to_pylist(), key=repr) == sorted(expected.charges.to_pylist(), key=repr)
     assert found.charges.schema == CHARGES
-    assert 30 < found.charges.num_rows < len(given) - 30
 
 
 def test_part_of_an_array_is_read_as_it_is() -> None:
     given = made_up(9)
-    assert read_lines(pa.array(given, pa.binary()).slice(7, 40)).unreadable.equals(parsed(given[7:47]).unreadable)
-    assert read_lines(pa.array([], pa.binary())).charges.num_rows == 0
+    require_equal(joined(read_lines([pa.array(given, pa.binary()).slice(7, 40)])), parsed(given[7:47]))
+    assert read([]).charges.num_rows == 0
+
+
+@pytest.mark.parametrize("most", [1, 2, 4, 16])
+def test_more_texts_than_are_kept_are_read_in_parts(most: int) -> None:
+    columns = [made_up(seed) for seed in (11, 11, 12)]
+    known = KnownTexts(most)
+    found = joined(part for each in columns for part in known.scanned(pa.array(each, pa.binary())))
+    require_equal(found, parsed(*columns))
 
 
 def charges(*times_ms: int) -> ReadEvents:
-    return read_lines(pa.array([as_bytes(LINE | {"ts_ms": each}) for each in times_ms], pa.binary()))
+    return read([as_bytes(LINE | {"ts_ms": each}) for each in times_ms])
 
 
 def test_an_event_from_the_future_is_set_aside() -> None:
@@ -115,7 +145,7 @@ def test_files_of_events_are_read_in_any_order_of_columns_and_others_left_out() 
     events = events_table([{"bytes": 5}, {"bytes": 6, "user": "bob"}])
     reverse = events.select(list(reversed(events.column_names)))
     stray = pa.table({"raw": ["rubbish"], "reason": ["it is"]})
-    found = read_files(pa.array([file_of(reverse), file_of(stray)], pa.binary()))
+    found = joined(read_files([pa.array([file_of(reverse), file_of(stray)], pa.binary())]))
     assert found.charges.to_pylist() == events.select(CHARGES.names).to_pylist()
     assert found.charges.schema == CHARGES
     assert found.unreadable.equals(UNREADABLE.empty_table())
