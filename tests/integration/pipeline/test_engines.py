@@ -6,8 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,19 @@ import pytest
 from deltalake import DeltaTable
 from tests.support.brokers.java_process import java
 from tests.support.brokers.maven import HADOOP_AWS, MissingServerError, jars
-from tests.support.pipeline.logs import ROOT, SAMPLE_LINES, SAMPLES, log_text, table_rows
+from tests.support.pipeline.command_process import TIMEOUT_S, started, told_by
+from tests.support.pipeline.hdfs import hdfs
+from tests.support.pipeline.logs import SAMPLE_LINES, SAMPLES, log_text, table_rows
 from tests.support.pipeline.packed_environment import packed_environment
 from tests.support.pipeline.s3_gateway import BUCKET, s3_gateway, upload
-from tests.support.pipeline.spark_servers import QUICK_EXECUTORS, SMALL, executor_pids, spark_cluster, spark_connect
+from tests.support.pipeline.spark_servers import (
+    QUICK_EXECUTORS,
+    SMALL,
+    executor_pids,
+    spark_cluster,
+    spark_connect,
+    worker_pids,
+)
 from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.cli.pipeline.proposals import proposal_of_file
@@ -35,7 +43,6 @@ pytestmark = [
     pytest.mark.skipif(java() is None, reason="Spark needs Java, and there is none here"),
     pytest.mark.timeout(2700),
 ]
-_TIMEOUT_S = 1200
 _SPLIT_BYTES = 10_000
 """Size of the splits of logs in a bucket, several in the largest of them."""
 _WINDOW = ("--quota-window-num", "3")
@@ -54,43 +61,17 @@ class Recorded:
     tables: Path
 
 
-def commands(logs: str | Path, quotas: Path, out: str | Path, engine: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """An ingest, and the usage and a replay of its events, on one engine."""
-    sources = ("--source", f"{logs}/{{broker_id}}/*")
-    data, table = f"{out}/data", ("--output", "json")
+def commands(
+    logs: Sequence[str | Path], quotas: Path, out: str | Path, engine: tuple[str, ...], *, replayed: str | Path = ""
+) -> list[tuple[str, ...]]:
+    """An ingest, and the usage and a replay of its events, on one engine, the replay to a place of its own if asked."""
+    sources = [option for each in logs for option in ("--source", f"{each}/{{broker_id}}/*")]
+    data, table, outcomes = f"{out}/data", ("--output", "json"), f"{replayed or out}/replay"
     return [
         ("pipeline", "ingest", *sources, "--timezone", "UTC", "--out", data, *engine),
         ("pipeline", "usage", data, *_WINDOW, "--quotas", str(quotas), "--out", f"{out}/usage", *table, *engine),
-        ("pipeline", "replay", data, *_WINDOW, str(quotas), "--out", f"{out}/replay", "--spans", *table, *engine),
+        ("pipeline", "replay", data, *_WINDOW, str(quotas), "--out", outcomes, "--spans", *table, *engine),
     ]
-
-
-def environment() -> dict[str, str]:
-    """The variables of a user who has none of a store's, and of Spark's those by which a test's Java starts quickly."""
-    kept, none = {"SPARK_SUBMIT_OPTS"}, ("PYSPARK", "SPARK", "AWS_")
-    return {key: value for key, value in os.environ.items() if key in kept or not key.startswith(none)}
-
-
-def started(series: list[tuple[str, ...]]) -> "subprocess.Popen[str]":
-    """The process of commands that run one after the other."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.support.processes.command_series", *(json.dumps(each) for each in series)],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
-
-
-def told_by(process: "subprocess.Popen[str]") -> str:
-    """What a process says on standard error, which must end well."""
-    try:
-        _, told = process.communicate(timeout=_TIMEOUT_S)
-    finally:
-        process.kill()
-    assert process.returncode == 0, told
-    return told
 
 
 def rows(folder: str | Path, table: str) -> list[dict[str, Any]]:
@@ -127,7 +108,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     quotas.write_text(
         "entries:\n  - {entity: {user: null}, quotas: {producer_byte_rate: 60k, request_percentage: 1}}\n"
     )
-    told_by(started(commands(logs.parent, quotas, folder / "local", ("--engine", "local"))))
+    told_by(started(commands([logs.parent], quotas, folder / "local", ("--engine", "local"))))
     return Recorded(logs=logs.parent, quotas=quotas, tables=folder / "local")
 
 
@@ -140,14 +121,17 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
 
 
 @pytest.fixture(scope="module")
-def store(recorded: Recorded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The variables by which programs find an S3 gateway, whose bucket has the recorded logs."""
+def stores(recorded: Recorded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, str], str]]:
+    """The variables of an S3 gateway, whose bucket has the logs of real brokers, and the URL of HDFS, with the rest."""
     try:
         jars(HADOOP_AWS)
-        with s3_gateway(tmp_path_factory.mktemp("s3")) as variables:
+        with s3_gateway(tmp_path_factory.mktemp("s3")) as variables, hdfs(tmp_path_factory.mktemp("hdfs")) as system:
             for log in sorted(recorded.logs.glob("*/*")):
-                upload(variables, log, f"logs/{log.parent.name}/{log.name}")
-            yield variables
+                if int(log.parent.name) in SAMPLES:
+                    upload(variables, log, f"logs/{log.parent.name}/{log.name}")
+            others = [each for each in recorded.logs.iterdir() if int(each.name) not in SAMPLES]
+            system.upload(*others)
+            yield variables, system.url
     except MissingServerError as error:
         pytest.skip(str(error))
 
@@ -160,34 +144,55 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
         yield master, folder
 
 
-def test_a_connect_server_gives_the_rows_of_the_local_engine(
+def test_a_connect_server_gives_the_rows_of_the_local_engine_through_a_kill_of_its_command(
     tmp_path: Path, recorded: Recorded, connect: tuple[str, Path]
 ) -> None:
-    master, _ = connect
-    # First of all: its one worker process compiles the kernels, which two executors would do side by side.
+    master, folder = connect
+    # First of all: its worker processes compile the kernels, which executors would do side by side.
     engine = ("--master", master, "--spark-log", str(tmp_path / "spark.log"), *SMALL)
-    stream = (
-        "pipeline",
-        "stream",
-        str(tmp_path / "log"),
-        "--once",
-        "--batch-size",
-        "1",
-        "--out",
-        str(tmp_path / "live"),
-    )
-    batches = event_logs(tmp_path / "log")
-    jobs = [
-        *commands(recorded.logs, recorded.quotas, tmp_path, engine),
-        (*stream, "--quotas", str(recorded.quotas), *engine),
-    ]
-    told = told_by(started(jobs))
+    told = told_by(started(commands([recorded.logs], recorded.quotas, tmp_path, engine)))
     require_equal(tmp_path, recorded, ("usage", "replay"), master, told)
-    live = rows(tmp_path / "live", "")
+    batches = event_logs(tmp_path / "log")
+    source, out = str(tmp_path / "log"), tmp_path / "live"
+    stream = ("stream", source, "--once", "--batch-size", "1", "--quotas", str(recorded.quotas), "--out", str(out))
+    told = told_after_a_kill(("pipeline", *stream, *engine), out, folder)
+    live = rows(out, "")
     assert live == sorted(streamed(batches, recorded.quotas), key=repr)
     assert {row["batch_id"] for row in live} == {0, 1}
     assert sum(row["late_events"] for row in live) == 1
     assert "batch 1: 41 events, 4 buckets, 1 charges too late, 1 that can't be read" in told
+
+
+def told_after_a_kill(stream: tuple[str, ...], out: Path, server: Path) -> str:
+    """What a stream says that is killed and started again while the server works for the killed one.
+
+    The workers of the first stand still in its second batch until the other one writes the same batch.
+    """
+
+    def places() -> list[Path]:
+        return list(out.glob("_checkpoint/kafka-quotas-state/**/batch-1"))
+
+    def await_in(process: "subprocess.Popen[str]", condition: Callable[[], bool], what: str) -> None:
+        await_true(lambda: condition() or process.poll() is not None, what, timeout_s=TIMEOUT_S)
+        assert process.poll() is None, process.communicate()[1]
+
+    first = started([stream])
+    stopped: list[int] = []
+    try:
+        await_in(first, lambda: any(out.glob("_delta_log/*0.json")), "the first batch")
+        stopped = worker_pids(server)
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        await_in(first, lambda: len(places()) == 1, "the second batch")
+        first.kill()
+        first.communicate()
+        second = started([stream])
+        await_in(second, lambda: len(places()) == 2, "the second batch of the other command")
+    finally:
+        first.kill()
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+    return told_by(second)
 
 
 def event_logs(folder: Path) -> list[list[bytes]]:
@@ -215,18 +220,19 @@ def streamed(batches: list[list[bytes]], quotas: Path) -> Iterator[dict[str, Any
     state = PartState(proposal)
     for number, lines in enumerate(batches):
         horizons = {broker: at_ms - 10_000 for broker, at_ms in state.clocks_ms().items()}
-        pieces = Partitioner(proposal, parts=1).pieces([read_lines(pa.array(lines)).charges])
+        pieces = Partitioner(proposal, parts=1).pieces(each.charges for each in read_lines([pa.array(lines)]))
         yield from state.take([unpacked_charges(each) for _, each in pieces], horizons, batch_id=number).to_pylist()
 
 
-def test_a_cluster_reads_logs_in_a_bucket_and_writes_its_tables_there(
+def test_a_cluster_reads_logs_in_a_bucket_and_on_hdfs_and_writes_its_tables_there(
     tmp_path: Path,
     recorded: Recorded,
     standalone: tuple[str, Path],
-    store: dict[str, str],
+    stores: tuple[dict[str, str], str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     master, _ = standalone
+    store, hdfs_url = stores
     known_to_spark = {
         "endpoint": store["AWS_ENDPOINT_URL"],
         "endpoint.region": store["AWS_REGION"],
@@ -244,20 +250,24 @@ def test_a_cluster_reads_logs_in_a_bucket_and_writes_its_tables_there(
         *("--spark-conf", f"spark.sql.files.maxPartitionBytes={_SPLIT_BYTES}"),
     )
     out = f"s3a://{BUCKET}/out"
-    ingest, _, _ = commands(f"s3a://{BUCKET}/logs", recorded.quotas, out, engine)  # usage is in the test above
+    logs = [f"s3a://{BUCKET}/logs", hdfs_url]
+    ingest, _, _ = commands(logs, recorded.quotas, out, engine)  # usage is in the test above
     # One executor replays: two have ingested, and two do a job in the test below.
-    _, _, replay = commands("", recorded.quotas, out, (*engine, "--spark-conf", "spark.cores.max=1"))
-    told = told_by(started([("large", "0"), ingest, replay, ("compare", str(tmp_path / "compared"))]))
-    compared = re.search(r"(\d+) cells and (\d+) throttles are equal", told)  # Java runs already
-    assert compared is not None
-    assert min(int(compared[1]), int(compared[2])) > 1_000
+    alone = (*engine, "--spark-conf", "spark.cores.max=1")
+    _, _, replay = commands([], recorded.quotas, out, alone, replayed=hdfs_url)
+    told = told_by(started([("large", "0"), ingest, replay]))
     for name, value in store.items():
         monkeypatch.setenv(name, value)
-    require_equal(out, recorded, ("replay",), master, told)
+    require_equal(out, recorded, ("replay",), master, told, tables=hdfs_url)
 
 
-def require_equal(out: str | Path, recorded: Recorded, jobs: tuple[str, ...], master: str, told: str) -> None:
-    """Compare the tables of an ingest and some jobs on Spark with those of the local engine."""
+def require_equal(
+    out: str | Path, recorded: Recorded, jobs: tuple[str, ...], master: str, told: str, *, tables: str | Path = ""
+) -> None:
+    """Compare the tables of an ingest and some jobs on Spark with those of the local engine.
+
+    `tables` is where those of the jobs are, if elsewhere.
+    """
     assert told.count(f"note: using the spark engine (--master {master} was given)") == 1 + len(jobs)
     assert "WARN" not in told  # Spark's own noise is in the log
     for table, least in ((EVENTS, 2 * SAMPLE_LINES + 119), (QUARANTINE, 2), (METRICS, 1), (CLIENT_THROTTLE, 1)):
@@ -268,7 +278,7 @@ def require_equal(out: str | Path, recorded: Recorded, jobs: tuple[str, ...], ma
         for name in TABLES[job]:
             expected = rows(recorded.tables / job, name)
             assert expected
-            assert rows(f"{out}/{job}", name) == expected, name
+            assert rows(f"{tables or out}/{job}", name) == expected, name
 
 
 def test_a_killed_executor_and_one_without_numba_change_no_row(
@@ -311,7 +321,7 @@ def running_executor(folder: Path, before: set[Path], process: "subprocess.Popen
         begun.extend(log.parent for each in applications for log in each.glob("*/stderr") if _runs_a_task(log))
         return bool(begun) or process.poll() is not None
 
-    await_true(has_begun, "an executor begins with a task", timeout_s=_TIMEOUT_S)
+    await_true(has_begun, "an executor begins with a task", timeout_s=TIMEOUT_S)
     assert begun, f"no executor began with a task: {process.communicate()[1]}"
     return executor_pids(begun[0])[0]
 

@@ -18,6 +18,10 @@ from tests.support.brokers.maven import MissingServerError
 from tests.support.pipeline.logs import ROOT, SAMPLES
 from tests.support.pipeline.s3_gateway import BUCKET, s3_gateway, upload
 
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.pipeline.tables.lake import Lake
+from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
+
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 _TIMEOUT_S = 900
 _URL = f"s3a://{BUCKET}"
@@ -98,3 +102,26 @@ def test_the_local_engine_reads_and_writes_a_bucket(store: dict[str, str], inges
             expected = rows(ingested / job / table, store)
             assert expected
             assert rows(f"s3://{BUCKET}/here/{job}/{table}", store) == expected, table
+
+
+@pytest.mark.parametrize(
+    ("changed", "bucket", "said", "hint"),
+    [
+        ({}, "none", r"The specified bucket does not exist \(NoSuchBucket\)", "make the bucket"),
+        (
+            {"AWS_SECRET_ACCESS_KEY": "no"},
+            BUCKET,
+            r"does not match .* \(SignatureDoesNotMatch\)",
+            "check AWS_ACCESS_KEY",
+        ),
+        ({"AWS_ALLOW_HTTP": "false"}, BUCKET, "URL scheme is not allowed", "AWS_ALLOW_HTTP=true"),
+    ],
+)
+def test_what_a_store_refuses_is_said_in_one_line(
+    store: dict[str, str], monkeypatch: pytest.MonkeyPatch, changed: dict[str, str], bucket: str, said: str, hint: str
+) -> None:
+    for name, value in (store | changed).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(KafkaQuotasError, match=f"^reading s3://{bucket}/lake/ingests failed: .*{said}$") as caught:
+        FolderSnapshot.of(Lake(url=f"s3://{bucket}/lake"))
+    assert (caught.value.hint or "").startswith(hint)

@@ -56,12 +56,17 @@ def java_command(jars: Path, main_class: str, arguments: Sequence[str], *, optio
 
 
 def run_tool(
-    jars: Path, main_class: str, arguments: Sequence[str], *, timeout_s: float = 300, stdin: str | None = None
+    jars: Path,
+    main_class: str,
+    arguments: Sequence[str],
+    *,
+    timeout_s: float = 300,
+    stdin: str | None = None,
+    options: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
-    """What one of Kafka's own tools answered: exit code, standard output and standard error."""
-    options = ["-Xmx256m", *QUICK_START]
+    """What one of a server's own tools answered: exit code, standard output and standard error."""
     return subprocess.run(
-        java_command(jars, main_class, arguments, options=options),
+        java_command(jars, main_class, arguments, options=["-Xmx256m", *QUICK_START, *options]),
         capture_output=True,
         text=True,
         input=stdin or "",

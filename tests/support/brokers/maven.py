@@ -72,6 +72,17 @@ HADOOP_AWS = Release(
 """What Spark's `s3a:` needs."""
 
 
+HDFS = Release(
+    name="hdfs",
+    version="3.4.1",
+    coordinates=(
+        "org.apache.hadoop:hadoop-hdfs:3.4.1",
+        "org.apache.hadoop:hadoop-hdfs-client:3.4.1",
+        "org.apache.hadoop:hadoop-common:3.4.1",
+    ),
+)
+
+
 class MissingServerError(RuntimeError):
     """A server that the tests need could not be fetched or started.
 

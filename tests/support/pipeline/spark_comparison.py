@@ -6,6 +6,8 @@ not. It says on standard error how many rows were equal.
 
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -37,21 +39,22 @@ from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, op
 from kafka_quotas.pipeline.engine.spark import LeftTables, run_job, tables_by_task
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
+from kafka_quotas.pipeline.ingest.change import remove_rows
 from kafka_quotas.pipeline.ingest.compaction import clean_locally, compact, merge_locally
 from kafka_quotas.pipeline.ingest.spark_compaction import clean_on_spark, merge_on_spark
-from kafka_quotas.pipeline.ingest.spark_engine import clients_of
+from kafka_quotas.pipeline.ingest.spark_removal import clients_of, remove_rows_on_spark
 from kafka_quotas.pipeline.recommend.advice import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.recommend.job import recommend
-from kafka_quotas.pipeline.recommend.quota_file import recommendation_rows
 from kafka_quotas.pipeline.replay.job import replay_job, replay_tables
 from kafka_quotas.pipeline.replay.outcomes import BUCKETS, OUTCOMES, LocalOutcomes, SparkOutcomes
 from kafka_quotas.pipeline.replay.task import ReplayPlan
 from kafka_quotas.pipeline.report.what_if import what_if
-from kafka_quotas.pipeline.tables.arrow import arrow_frame
+from kafka_quotas.pipeline.tables.arrow import arrow_frame, compute
+from kafka_quotas.pipeline.tables.client_number import USER_SHIFT
 from kafka_quotas.pipeline.tables.client_ranges import EventTable
 from kafka_quotas.pipeline.tables.event_files import client_order, sorted_by_client, write_events
 from kafka_quotas.pipeline.tables.lake import Lake
-from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS
+from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, QUARANTINE
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 from kafka_quotas.pipeline.usage.job import usage_job, usage_tables
 from kafka_quotas.pipeline.usage.tables import SparkUsage
@@ -67,6 +70,8 @@ MOST_COLLECTED_BYTES = 512 * 1024
 """What Spark's driver may collect of a job."""
 LEAST_COLLECTED_BYTES = 4 * 1024
 """What it collects of a replay at most, whose tables all stay with the executors."""
+MOST_OF_ADVICE_BYTES = 96 * 1024
+"""What it collects of all steps of a recommendation for 3,000 clients, some of whom get a limit of their own."""
 PAIRS = proposal("pairs", (Entity.of(user=None, client_id=None), {"producer_byte_rate": 9_000.0}))
 TIGHTER = proposal("tighter", (Entity.of(user=None, client_id=None), {"producer_byte_rate": 2_000.0}))
 USERS = proposal(
@@ -114,6 +119,7 @@ def compare(folder: Path) -> None:
         require_equal_outcomes(session, folder)
         require_equal_advice(session, folder)
         require_equal_compaction(session, folder)
+        require_equal_removal(session, folder)
         require_equal_large_logs(session, folder / "large logs")
     sys.stderr.write(f"{cells} cells and {throttled} throttles are equal\n")
 
@@ -135,7 +141,7 @@ def require_equal_usage(session: "SparkSession", data: Path) -> int:
     assert used.ranked(7).to_pylist() == known.ranked(7).select(used.ranked(7).column_names).to_pylist()
     columns = [name for name in USED.names if name not in (*NAMES, "bucket")]
     assert used.buckets(columns).to_pylist() == known.buckets(columns).to_pylist()
-    assert used.buckets([], cluster="none").num_rows == 0
+    assert used.buckets([], only=compute.field("cluster") == "none").num_rows == 0
     names = known.buckets([])
     cells = [each.bytes_of(names, window_s=1).to_pylist() for each in (known, used)]
     alone = names.group_by(["user"]).aggregate([])
@@ -161,10 +167,11 @@ def require_equal_figures(session: "SparkSession", events: EventTable) -> None:
     there = replace(events.snapshot, session=session)
     known, found = [each.read(CLIENTS).to_pylist() for each in (events.snapshot, there)]
     assert sorted(found, key=repr) == sorted(known, key=repr)
-    (ingest, *_) = there.ingests
-    own = there.read(CLIENTS, columns=["client", "ingest"], ingest=ingest).to_pylist()
-    assert len(own) == len([row for row in known if row["ingest"] == ingest])
-    assert EventTable(there).recorded_s() == events.recorded_s()
+    other = EventTable(there)
+    assert other.recorded_s() == events.recorded_s()
+    assert (other.count, other.first_ms, other.last_ms) == (events.count, events.first_ms, events.last_ms)
+    for shift in (0, USER_SHIFT):
+        assert other.ranges(shift=shift, workers=2) == events.ranges(shift=shift, workers=2)
 
 
 def require_equal_outcomes(session: "SparkSession", folder: Path) -> None:
@@ -189,6 +196,11 @@ def require_equal_outcomes(session: "SparkSession", folder: Path) -> None:
     with mock.patch.object(event_pieces, "_MOST_COPIES", 0):  # cut into pieces
         frame = run_job(session, open_table(data), job)
     left = LeftTables(frame, {name: job.schemas[name] for name in (BUCKETS, OUTCOMES)})
+    with mock.patch.multiple(spark, _MOST_FIGURES=0, _CLIENTS_IN_PART=1_000):  # executors judge all clients
+        few_limits = replace(plan, proposals=plan.proposals[::3])  # for all tables are collected here
+        judged = tables_by_task(run_job(session, open_table(data), replay_job(few_limits)).toArrow(), job)
+    here = run_here(replace(replay_job(few_limits), suffices=None), data)
+    assert replay_tables(judged, few_limits) == replay_tables(here, few_limits)
     collected = left.others().toArrow()
     assert collected.nbytes < LEAST_COLLECTED_BYTES
     outcomes = SparkOutcomes(left, [each.name for each in plan.proposals])
@@ -216,16 +228,35 @@ def require_equal_advice(session: "SparkSession", folder: Path) -> None:
         watcher = EventsWatcher(progress=ignore_progress, chosen=lambda _: None)
         with open_events(request, watcher) as events:
             events._session._session = session
-            advised, checked = recommend(events, plan, step=lambda _: None), validate(events, validated)
-        explained = next(each for each in advised.advices[0].demands if plan.name_of(each) == plan.explained)
+            with collected_bytes(session) as collected:
+                advised = recommend(events, plan, step=lambda _: None)
+            checked = validate(events, validated)
         what_ifs = [what_if(each) for each in advised.advices]
-        found.append((recommendation_rows("", advised.advices, plan.scope), explained, what_ifs, checked.buckets))
+        found.append((advised.clients, advised.advices, what_ifs, checked.buckets))
     for local, on_spark in zip(*found, strict=True):
         assert local == on_spark
-    rows, explained, _, buckets = found[0]
-    assert len(explained.brokers[0].trials) > 24
-    assert len(rows) > 10
+    clients, advices, _, buckets = found[0]
+    assert sum(collected) < MOST_OF_ADVICE_BYTES
+    assert clients > 1_000
+    assert advices[0].explained is not None
+    assert len(advices[0].explained.brokers[0].trials) > 24
+    assert sum(len(each.overrides) for each in advices) > 10
     assert any(each.throttle is not None and each.throttle.low_ms for each in buckets)
+
+
+@contextmanager
+def collected_bytes(session: "SparkSession") -> Iterator[list[int]]:
+    """The bytes of each table that comes to the driver in the block."""
+    frames, found = type(session.range(1)), []
+    collect = frames.toArrow
+
+    def counted(frame: Any) -> pa.Table:
+        table = collect(frame)
+        found.append(table.nbytes)
+        return table
+
+    with mock.patch.object(frames, "toArrow", counted):
+        yield found
 
 
 def require_equal_compaction(session: "SparkSession", folder: Path) -> None:
@@ -251,3 +282,26 @@ def require_equal_compaction(session: "SparkSession", folder: Path) -> None:
     here, there = found
     assert here == there
     assert (len(here[1][0]), here[3]) == (900, 900)
+
+
+def require_equal_removal(session: "SparkSession", folder: Path) -> None:
+    """Compare what is left where an ingest replaces a file: the rows of other files, its own, and counts of clients."""
+    names = ("one of ${spark.master}, 'a\\b'", "two", "three")
+    rows = [{**row, "src_file": names[number % 3]} for number, row in enumerate(random_events(600, seed=14))]
+    faults = [{"src_file": each, "line_no": 1, "reason": "rubbish", "raw": "", "ingest": 1} for each in names]
+    unread = pa.Table.from_pylist(faults, schema=QUARANTINE.arrow_schema())
+    found = []
+    for is_local in (True, False):
+        lake = Lake(url=str(events_folder(folder / f"replaced {is_local}", rows, ingests=2)))
+        lake.append(QUARANTINE, unread)
+        before = FolderSnapshot.of(lake)
+        lake.commit_files(EVENTS, write_events(lake, sorted_by_client(events_table(rows[:30], ingest=3))))
+        if is_local:
+            remove_rows(before, names[:1], ingest=3)
+        else:
+            remove_rows_on_spark(session, before, names[:1])
+        tables = [lake.table(each).to_pyarrow_table().to_pylist() for each in (EVENTS, CLIENTS, QUARANTINE)]
+        found.append([sorted(each, key=repr) for each in tables])
+    assert found[0] == found[1]
+    events, clients, quarantine = found[0]
+    assert (len(events), sum(row["events"] for row in clients), len(quarantine)) == (430, 400, 2)

@@ -4,7 +4,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from unittest import mock
@@ -30,6 +30,7 @@ _OPTIONS = [
     "-Dio.netty.tryReflectionSetAccessible=true",
 ]
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
+_PYTHON = b"pyspark.daemon"
 _ENVIRONMENT = {
     "SPARK_HOME": str(SPARK_HOME),
     "SPARK_LOCAL_IP": "127.0.0.1",
@@ -76,7 +77,7 @@ def spark_connect(folder: Path) -> Iterator[str]:
     port = free_port()
     settings = {
         **{name: spark_properties(SparkSettings(log_file=folder))[name] for name in DELTA},
-        "spark.master": "local[1]",  # each Python worker of a session compiles the kernels anew
+        "spark.master": "local[2]",  # one for a command, and one for what a killed command left
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
         "spark.ui.enabled": "false",
@@ -104,15 +105,32 @@ def _start(stack: ExitStack, folder: Path, name: str, main_class: str, arguments
 def executor_pids(folder: Path) -> list[int]:
     """The process ids of the executors that run in a folder or below it, as those of a cluster do in its own."""
     found = []
-    for each in Path("/proc").glob("[0-9]*"):
-        try:
-            if (each / "cwd").resolve().is_relative_to(folder.resolve()) and _EXECUTOR in (
-                each / "cmdline"
-            ).read_bytes():
-                found.append(int(each.name))
-        except OSError:
-            continue  # it has ended meanwhile
+    for each, command in _processes():
+        with suppress(OSError):  # it has ended meanwhile
+            if _EXECUTOR in command and Path(f"/proc/{each}/cwd").resolve().is_relative_to(folder.resolve()):
+                found.append(each)
     return found
+
+
+def worker_pids(folder: Path) -> list[int]:
+    """The process ids of the Python workers of the server in a folder, and of those that start them."""
+    return [pid for pid, command in _processes() if _PYTHON in command and _is_below(pid, folder)]
+
+
+def _is_below(pid: int, folder: Path) -> bool:
+    """Whether a process, or one that it descends from, runs in a folder."""
+    with suppress(OSError):
+        while pid > 1:
+            if Path(f"/proc/{pid}/cwd").resolve() == folder.resolve():
+                return True
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return False
+
+
+def _processes() -> Iterator[tuple[int, bytes]]:
+    for each in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            yield int(each.name), (each / "cmdline").read_bytes()
 
 
 def listens(port: int) -> bool:
