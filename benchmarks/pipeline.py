@@ -8,6 +8,7 @@ would: beside it stand the processor seconds of the case (children included) and
 """
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -30,6 +31,7 @@ from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation
 from kafka_quotas.core.quotas.simulation import replay as replay_in_core
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.job import Job, run_tasks
+from kafka_quotas.pipeline.engine.kept_memory import keep_memory
 from kafka_quotas.pipeline.engine.progress import ignore_progress
 from kafka_quotas.pipeline.engine.spark import LeftTables, run_job, tables_by_task
 from kafka_quotas.pipeline.engine.spark_session import spark_session
@@ -53,16 +55,16 @@ from kafka_quotas.pipeline.usage.task import UsagePlan
 Timed = Callable[[Callable[[], int]], None]
 """Runs something that tells how many events, or events by limits, it did, and remembers what that took."""
 FILE_EVENTS = 1 << 20
+SLICE_EVENTS = 1 << 23
+"""Events that are made at once: of more of one client each has a part of the time."""
 BASE_MS = 1_795_262_400_000
 PYTHON_EVENTS = 300_000
 AIMS = {
-    "usage": 3e6,
+    "usage": 8e6,
     "usage-spark": 3e6,
-    "replay": 10e6,
-    "replay-spark": 10e6,
-    "replay-shared": 2e6,
-    "replay-shared-spark": 2e6,
-    "sweep": 40e6,
+    "replay": 15e6,
+    "replay-spark": 6e6,
+    "sweep": 60e6,
 }
 LIMIT = 20_000.0
 """A quota in bytes/s that the busy clients exceed."""
@@ -267,7 +269,7 @@ def session():  # type: ignore[no-untyped-def]
 
 
 def make_events(path: Path, count: int, clients: int, giant: float, *, hours: float = 1.0) -> None:
-    """Write a folder of produce events as an ingest leaves it, some clients at a time to need little memory."""
+    """Write a folder of produce events as an ingest leaves it, a part at a time to need little memory."""
     random = np.random.default_rng(1)
     weights = 1 / np.arange(1, clients + 1) ** 1.1
     weights[0] = weights[0] if not giant else giant / (1 - giant) * weights[1:].sum()
@@ -277,12 +279,17 @@ def make_events(path: Path, count: int, clients: int, giant: float, *, hours: fl
     lake = Lake(url=str(path))
     lake.create()
     files, known = [], []
+    end_s = round(hours * 3600)
     for own in np.split(order, np.flatnonzero(np.diff(np.cumsum(counts[order]) // FILE_EVENTS)) + 1):
-        chosen = np.repeat(own, counts[own])
-        times = BASE_MS + random.integers(0, round(hours * 3_600_000), chosen.size)
-        events = sorted_by_client(events_of(chosen, numbers[chosen], times, random.integers(200, 20_000, chosen.size)))
-        files += write_events(lake, events)
-        known.append(clients_of(events))
+        slices = 1 + int(counts[own].sum()) // SLICE_EVENTS
+        bounds_ms = BASE_MS + np.arange(slices + 1) * end_s // slices * 1000
+        for number, (start_ms, stop_ms) in enumerate(itertools.pairwise(bounds_ms)):
+            chosen = np.repeat(own, counts[own] // slices + (number < counts[own] % slices))
+            times = random.integers(start_ms, stop_ms, chosen.size)
+            sizes = random.integers(200, 20_000, chosen.size)
+            events = sorted_by_client(events_of(chosen, numbers[chosen], times, sizes))
+            files += write_events(lake, events)
+            known.append(clients_of(events))
     lake.commit_files(EVENTS, files)
     lake.append(CLIENTS, pa.concat_tables(known))
     Change(ingest=1, operation="ingest", at_ms=BASE_MS, events=int(counts.sum())).commit(FolderSnapshot.of(lake))
@@ -321,6 +328,7 @@ def events_of(clients: np.ndarray, numbers: np.ndarray, times: np.ndarray, sizes
 
 
 def opened(path: Path) -> EventTable:
+    keep_memory()
     return EventTable(FolderSnapshot.of(Lake(url=str(path.absolute()))))
 
 

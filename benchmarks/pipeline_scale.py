@@ -1,6 +1,6 @@
 """How the pipeline's replay grows: with the events, with one giant client, with the number of clients.
 
-    python benchmarks/pipeline_scale.py [--cases doubling,giant,entities,largest,spark] [--events N]
+    python benchmarks/pipeline_scale.py [--cases doubling,giant,entities,largest,spark] [--events N] [--data DIR]
 
 doubling   1 M to 64 M events: processor seconds beside those of half as many, and peak memory
 giant      20 M events, 40 % of them of one client, beside the same without it
@@ -9,7 +9,8 @@ largest    200 M events; peak memory may be 4 GiB
 spark      50 M events through usage, replay and recommend on Spark, whose driver has 512 MB and may
            collect 64 MB: commands as users run them, cold; the memory is the driver's Java
 
-`--events` gives all cases but the first another number.
+`--events` gives all cases but the first another number. `--data` keeps the events of `spark`, or uses those that are
+there, and `--driver-memory` gives its Java another size.
 
 Events come at the same rate, 20 M an hour, so that twice as many last twice as long. The replay runs in a closed loop,
 in a process of its own, twice; the second run is told, and the largest memory of both. See `pipeline.py` for the rest.
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline import cpu_seconds, machine_seconds, make_events, measured
@@ -35,15 +37,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", default=",".join(CASES), help=f"of {', '.join(CASES)}")
     parser.add_argument("--events", type=float)
+    parser.add_argument("--data", type=Path, help="a folder of events that is kept and, if there, used again")
+    parser.add_argument("--driver-memory", default="512m")
     given = parser.parse_args()
     for case in given.cases.split(","):
         print(f"{case:32}{'M events/s':>11}{'wall s':>9}{'CPU s':>8}{'others':>8}{'peak MiB':>10}")
         job, usual = CASES[case]
-        job(int(given.events or usual))
+        job(Asked(count=int(given.events or usual), data=given.data, driver_memory=given.driver_memory))
         print()
 
 
-def doubling(_: int) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a case is to measure."""
+
+    count: int
+    """How many events."""
+    data: Path | None
+    """Where `spark` keeps its events, None for nowhere."""
+    driver_memory: str
+    """Heap of the Java of `spark`, as Spark takes it."""
+
+
+def doubling(_: Asked) -> None:
     """Measure the sizes from 1 M to 64 M events."""
     before_s = None
     for millions in (1, 2, 4, 8, 16, 32, 64):
@@ -53,46 +69,58 @@ def doubling(_: int) -> None:
         before_s = cpu_s
 
 
-def giant(count: int) -> None:
+def giant(asked: Asked) -> None:
     """One client that has two fifths of the events, and none such."""
-    even = tell("the largest has 15 %", count)
-    uneven = tell("the largest has 40 %", count, share=0.4)
+    even = tell("the largest has 15 %", asked.count)
+    uneven = tell("the largest has 40 %", asked.count, share=0.4)
     print(f"{'':32}{uneven['wall_s'] / even['wall_s']:.2f} times as long")
 
 
-def entities(count: int) -> None:
+def entities(asked: Asked) -> None:
     """Measure a million clients."""
     for case in ("replay", "usage"):
-        tell(f"1 M clients, {case}", count, clients=1_000_000, case=case)
+        tell(f"1 M clients, {case}", asked.count, clients=1_000_000, case=case)
 
 
-def largest(count: int) -> None:
+def largest(asked: Asked) -> None:
     """Measure what fits into 4 GiB."""
-    peak_mib = tell(f"{count / 1e6:g} M", count)["peak_mib"]
+    peak_mib = tell(f"{asked.count / 1e6:g} M", asked.count)["peak_mib"]
     print(f"{'':32}{'within' if peak_mib <= MOST_MIB else 'MORE THAN'} {MOST_MIB} MiB")
 
 
-def on_spark(count: int) -> None:
+def on_spark(asked: Asked) -> None:
     """Measure commands whose driver is too small for their events."""
-    small = ("--engine", "spark", "--driver-memory", "512m", "--spark-conf", "spark.driver.maxResultSize=64m")
+    heap = ("--driver-memory", asked.driver_memory, "--spark-conf", "spark.driver.maxResultSize=64m")
     with tempfile.TemporaryDirectory() as folder:
-        data, quotas = Path(folder) / "events", Path(folder) / "quotas.yaml"
+        data, quotas = asked.data or Path(folder) / "events", Path(folder) / "quotas.yaml"
         quotas.write_text("entries:\n  - {entity: {user: null}, quotas: {producer_byte_rate: 20k}}\n")
-        make_events(data, count, CLIENTS, 0.0, hours=count / EVENTS_PER_HOUR)
-        for job, asked in (
+        if not data.exists():
+            make_events(data, asked.count, CLIENTS, 0.0, hours=asked.count / EVENTS_PER_HOUR)
+        for job, options in (
             ("usage", ("--quotas", str(quotas), "--out", f"{folder}/usage")),
             ("replay", ("--quotas", str(quotas), "--out", f"{folder}/replay", "--spans")),
             ("recommend", ("--min-recorded", "1h")),
         ):
             before_s, all_s = time.monotonic(), machine_seconds()
-            command = [sys.executable, "-m", "kafka_quotas", "pipeline", job, str(data), *asked, *small]
+            command = [
+                sys.executable,
+                "-m",
+                "kafka_quotas",
+                "pipeline",
+                job,
+                str(data),
+                *options,
+                "--engine",
+                "spark",
+                *heap,
+            ]
             with (Path(folder) / "printed").open("w+") as printed:
                 process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=printed)
                 own_s, peak_mib = used_by(process, cpu_seconds())
                 wall_s, others_s = time.monotonic() - before_s, machine_seconds() - all_s - own_s
                 printed.seek(0)
                 failure = f"  FAILED: {printed.read()[-300:]}" if process.returncode else ""
-            speed = count / wall_s / 1e6
+            speed = asked.count / wall_s / 1e6
             print(f"{job:32}{speed:11.2f}{wall_s:9.1f}{own_s:8.1f}{others_s:8.1f}{peak_mib:10.0f}{failure}", flush=True)
 
 
@@ -117,7 +145,7 @@ def peak_of_java(process: Path) -> int:
         return 0
 
 
-CASES: dict[str, tuple[Callable[[int], None], float]] = {
+CASES: dict[str, tuple[Callable[[Asked], None], float]] = {
     "doubling": (doubling, 64e6),
     "giant": (giant, 20e6),
     "entities": (entities, 20e6),
