@@ -31,21 +31,31 @@ the others spare collections that only the loading of classes causes, and thread
 """
 
 
+_RESERVATIONS: list[socket.socket] = []
+
+
 def java() -> str | None:
     """The `java` command, None where there is none on the path."""
     return shutil.which("java")
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nothing listens on, below those that outgoing connections take."""
+    """A port of 127.0.0.1 that nothing listens on, below those that outgoing connections take.
+
+    No process that asks gets it again while this one lives: the servers of one cluster begin to listen seconds later,
+    and fifteen random ports held two equal ones in one of two hundred clusters.
+    """
     for _ in range(200):
-        port = random.randint(11000, 32000)
-        with socket.socket() as probe:
-            try:
+        port, reservation = random.randint(11000, 32000), socket.socket(socket.AF_UNIX)
+        try:
+            reservation.bind(f"\0kafka-quotas-port-{port}")  # a name without a file, gone with the process
+            with socket.socket() as probe:
                 probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+        except OSError:
+            reservation.close()
+            continue
+        _RESERVATIONS.append(reservation)
+        return port
     raise MissingServerError("no free port between 11000 and 32000")
 
 
@@ -111,19 +121,25 @@ class JavaServer:
         """The process id."""
         return self._process.pid
 
-    def wait_ready(self, probe: Callable[[], bool]) -> None:
+    def wait_ready(self, probe: Callable[[], bool], *, beside: "Sequence[JavaServer]" = ()) -> None:
         """Wait until `probe` says yes.
 
-        Raises `MissingServerError` with the end of the log where the process died or the time is up.
+        Raises `MissingServerError` with the end of the log where the process, or one beside it that has to live for
+        this one to be ready, died or the time is up.
         """
         deadline = time.monotonic() + READY_TIMEOUT_S
         while not _answers(probe):
-            if self._process.poll() is not None:
-                raise MissingServerError(f"{self.name} ended with {self._process.returncode}:\n{self.log_tail()}")
+            for server in (self, *beside):
+                server.check_alive()
             if time.monotonic() > deadline:
                 self.stop()
                 raise MissingServerError(f"{self.name} was not ready in {READY_TIMEOUT_S} s:\n{self.log_tail()}")
             time.sleep(PROBE_INTERVAL_S)
+
+    def check_alive(self) -> None:
+        """Raise `MissingServerError` with the end of the log where the process ended."""
+        if self._process.poll() is not None:
+            raise MissingServerError(f"{self.name} ended with {self._process.returncode}:\n{self.log_tail()}")
 
     def log_tail(self) -> str:
         """The last lines of the log."""

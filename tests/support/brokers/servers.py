@@ -129,7 +129,10 @@ def kafka_4(
             for node_id, configuration in zip(nodes, configurations, strict=True)
         ]
         for server, ports in zip(servers, nodes.values(), strict=True):
-            server.wait_ready(lambda port=ports.plain: kafka_brokers(f"127.0.0.1:{port}") == brokers)  # type: ignore[misc]
+            server.wait_ready(
+                lambda port=ports.plain: kafka_brokers(f"127.0.0.1:{port}") == brokers,  # type: ignore[misc]
+                beside=servers,
+            )
         archive.keep(servers[0].pid)
         yield Kafka(
             bootstrap=",".join(f"127.0.0.1:{ports.plain}" for ports in nodes.values()),
