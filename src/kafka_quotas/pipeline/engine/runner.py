@@ -134,7 +134,7 @@ class OpenEvents:
 
     def _run_on_spark(self, job: Job, left: Sequence[str]) -> "tuple[list[Tables], LeftTables | None]":
         require_libraries("pyspark")
-        from kafka_quotas.pipeline.engine import spark  # noqa: PLC0415 - loads PySpark
+        from kafka_quotas.pipeline.engine import spark, spark_tasks  # noqa: PLC0415 - loads PySpark
 
         session = self._session()
         with spark_errors(f"running {job.name} over {self._request.data}", log_file=self._request.spark.log_file):
@@ -143,7 +143,7 @@ class OpenEvents:
             kept = spark.LeftTables(frame, known, bulky=job.bulky) if left else None
             rows = frame if kept is None else kept.others()
             found = run_watched(session, rows.toArrow, stage=job.name, watch=self._watcher.progress)
-        if "numpy" in found[spark.KERNEL].unique().to_pylist():
+        if "numpy" in found[spark_tasks.KERNEL].unique().to_pylist():
             self._watcher.chosen(EngineChoice(engine=Engine.SPARK, reason=_IN_NUMPY))
         return spark.tables_by_task(found, job), kept
 

@@ -3,25 +3,18 @@
 Spark reads the files, with its own file systems and credentials, and moves them to the tasks that need them, or pieces
 into which workers cut them before (`event_pieces`). Workers run the tasks.
 
-Contract: the tables of all tasks are one frame: rows with a `part` (the task), a `found` (which of its tables), the
-`kernel` and the rows of that table as an Arrow stream (`content`).
-
 Invariants: events of clients that may share a bucket are in one partition. A partition is read window by window, so
 that its size takes no memory.
 """
 
-import gc
-import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-from zipimport import zipimporter
 
 import numpy as np
 import pyarrow as pa
 from pyspark import StorageLevel, TaskContext
-from pyspark.sql import functions, types
+from pyspark.sql import functions
 
 from kafka_quotas.pipeline.engine.event_pieces import (
     Parts,
@@ -34,7 +27,20 @@ from kafka_quotas.pipeline.engine.event_pieces import (
     unpacked,
 )
 from kafka_quotas.pipeline.engine.job import Job, Tables, without_events
-from kafka_quotas.pipeline.engine.kept_memory import keep_memory
+from kafka_quotas.pipeline.engine.spark_tasks import (
+    CONTENT,
+    FOUND,
+    FRAME_COLUMNS,
+    KERNEL,
+    PART,
+    content_row,
+    contents_of,
+    found_rows,
+    glob_escaped,
+    in_tasks,
+    rows_of,
+    spark_schema,
+)
 from kafka_quotas.pipeline.kernels.compiled import BACKEND
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
 from kafka_quotas.pipeline.tables.arrow import compute as pc
@@ -43,23 +49,15 @@ from kafka_quotas.pipeline.tables.client_ranges import EventTable, stored_column
 from kafka_quotas.pipeline.tables.lake import hadoop_url
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
-from kafka_quotas.pipeline.tables.table import ColumnType, TableSchema
+from kafka_quotas.pipeline.tables.table import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-PART: Final = "part"
-FOUND: Final = "found"
-KERNEL: Final = "kernel"
-"""The backend of the kernels in that task: `numba`, or `numpy`, which is slower and gives the same."""
-CONTENT: Final = "content"
 
 _WORKERS: Final = 8
 """Tasks of a small table suffice for about as many workers; in a large one a task has a slice's events."""
 _LARGEST_FILE: Final = 1 << 25
 """Largest file in bytes that a worker takes whole: Java has several copies of it, and ran out of 1 GiB at 42 MiB."""
-_ROWS_IN_STREAM: Final = 1 << 18
-"""Most rows of a table in one value of `content`."""
 _ROWS_IN_BATCH: Final = 1 << 16
 _TASKS_OF_SMALL: Final = 4
 """Tasks that unpack a small table, for each costs a tenth of a second of a worker's processor time."""
@@ -72,12 +70,7 @@ _COUNTED_FROM: Final = 1 << 30
 _NEEDED: Final = "needed"
 _PLACE_IN_PARTITION: Final = (1 << 33) - 1
 """The bits of Spark's `monotonically_increasing_id` that count the rows of a partition."""
-_MANY_OBJECTS: Final = 10_000
-"""More objects than a task's own, which are arrays above all: there are libraries among them."""
-_GLOB: Final = re.compile(r"[\\*?\[\]{}]")
 _PIECE_COLUMNS: Final = f"{PART} int, window int, {CONTENT} binary"
-_FRAME_COLUMNS: Final = f"{PART} int, {FOUND} string, {KERNEL} string, {CONTENT} binary"
-_SPARK_TYPES: Final = {getattr(pa, each.arrow)(): getattr(types, each.spark)() for each in ColumnType}
 
 
 def run_job(session: "SparkSession", events: EventTable, job: Job) -> "DataFrame":
@@ -109,9 +102,9 @@ def run_job(session: "SparkSession", events: EventTable, job: Job) -> "DataFrame
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         arrived = (Piece(*row) for batch in batches for row in rows_of(batch))
         for part, slices in slices_of_parts(arrived, parts, columns=columns, ingests=needed):
-            yield from _found_rows(part, job.task(slices))
+            yield from found_rows(part, job.task(slices))
 
-    found = in_tasks(placed, run, _FRAME_COLUMNS)
+    found = in_tasks(placed, run, FRAME_COLUMNS)
     return found if counted is None else found.union(counted)
 
 
@@ -143,10 +136,10 @@ def _judged(clients: "DataFrame", job: Job, *, parts: int) -> "DataFrame":
             needed = packed(figures.select(["client"]).filter(pc.invert(is_enough)))
             yield content_row({PART: part, FOUND: _NEEDED, KERNEL: BACKEND}, needed)
             if left.num_rows:
-                yield from _found_rows(part, count(left))
+                yield from found_rows(part, count(left))
 
     group = functions.shiftright("client", job.shift)
-    return in_tasks(clients.select(*STORED).repartition(parts, group), run, _FRAME_COLUMNS)
+    return in_tasks(clients.select(*STORED).repartition(parts, group), run, FRAME_COLUMNS)
 
 
 def _counted(session: "SparkSession", job: Job, left: Sequence[pa.Table]) -> "DataFrame":
@@ -159,9 +152,9 @@ def _counted(session: "SparkSession", job: Job, left: Sequence[pa.Table]) -> "Da
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for part, content in (row for batch in batches for row in rows_of(batch)):
             if count is not None:
-                yield from _found_rows(part, count(unpacked(content)))
+                yield from found_rows(part, count(unpacked(content)))
 
-    return in_tasks(rows.repartition(min(len(left), _WORKERS), PART), run, _FRAME_COLUMNS)
+    return in_tasks(rows.repartition(min(len(left), _WORKERS), PART), run, FRAME_COLUMNS)
 
 
 def _places(snapshot: FolderSnapshot, table: TableSchema, files: pa.Table) -> list[str]:
@@ -184,16 +177,6 @@ def _name(place: str) -> str:
     return place.rpartition("/")[2]
 
 
-def glob_escaped(place: str) -> str:
-    """Return a place as Spark takes it, which would read brackets and stars in it as a pattern."""
-    return _GLOB.sub(r"\\\g<0>", place)
-
-
-def contents_of(session: "SparkSession", places: list[str]) -> "DataFrame":
-    """Return the bytes of files in rows."""
-    return session.read.format("binaryFile").load(places).select(CONTENT)
-
-
 def _cut(frame: "DataFrame", cut: "Callable[[Any], Iterator[Piece]]") -> "DataFrame":
     """Return the pieces of the files' bytes in a frame, or of its rows."""
     is_files = frame.columns == [CONTENT]
@@ -205,15 +188,6 @@ def _cut(frame: "DataFrame", cut: "Callable[[Any], Iterator[Piece]]") -> "DataFr
                     yield content_row({PART: piece.part, "window": piece.window}, piece.content)
 
     return in_tasks(frame, pieces, _PIECE_COLUMNS)
-
-
-def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """Yield the values of each row of a worker's batch, bytes without a copy."""
-    columns = [
-        [each.as_buffer() for each in column] if pa.types.is_binary(column.type) else column.to_pylist()
-        for column in batch.columns
-    ]
-    yield from zip(*columns, strict=True)
 
 
 class LeftTables:
@@ -328,54 +302,3 @@ def tables_by_task(found: pa.Table, job: Job) -> list[Tables]:
         {name: pa.concat_tables([schema.empty_table(), *own.get(name, ())]) for name, schema in job.schemas.items()}
         for own in tasks.values()
     ]
-
-
-def in_tasks(
-    rows: "DataFrame", run: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], columns: Any
-) -> "DataFrame":
-    """Return the rows that a function makes of each partition's batches, in workers made ready for it.
-
-    `columns` is their schema, as Spark's own type or in SQL.
-    """
-
-    def run_spared(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin_task()
-        yield from run(batches)
-
-    return rows.mapInArrow(run_spared, columns)
-
-
-def begin_task() -> None:
-    """Spare this worker what PySpark does around each task, which costs more than most tasks.
-
-    At the start of each PySpark has Python look at its archives anew, whose directories Python before 3.13 then reads:
-    a quarter of a second of processor time, unless it forgets the archives. At the end PySpark collects garbage among
-    all objects of all libraries, 0.05 s, unless those that are there when a task begins are left out of it. Kernels,
-    which the first job's tasks load, are half of them.
-    """
-    keep_memory()
-    for path in [path for path, finder in sys.path_importer_cache.items() if isinstance(finder, zipimporter)]:
-        del sys.path_importer_cache[path]
-    if len(gc.get_objects()) > _MANY_OBJECTS:  # doing it always would keep what tasks leave in cycles
-        gc.freeze()
-
-
-def spark_schema(schema: pa.Schema) -> types.StructType:
-    """Return the schema for Spark, with every column nullable."""
-    return types.StructType([types.StructField(field.name, _SPARK_TYPES[field.type]) for field in schema])
-
-
-def _found_rows(part: int, tables: Tables) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a task's tables, at least one, which says that the part had events."""
-    for name, table in tables.items():
-        for start in range(0, max(table.num_rows, 1), _ROWS_IN_STREAM):
-            content = packed(table.slice(start, _ROWS_IN_STREAM))
-            yield content_row({PART: part, FOUND: name, KERNEL: BACKEND}, content)
-
-
-def content_row(values: dict[str, Any], content: pa.Buffer) -> pa.RecordBatch:
-    """Return one row of whole numbers and texts, and of bytes that are not copied."""
-    offsets = pa.py_buffer(np.array([0, content.size], dtype=np.int32))
-    streams = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, content])
-    fixed = [pa.array([value], pa.string() if isinstance(value, str) else pa.int32()) for value in values.values()]
-    return pa.record_batch([*fixed, streams], names=[*values, CONTENT])

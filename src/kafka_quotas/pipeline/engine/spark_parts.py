@@ -17,7 +17,8 @@ from pyspark.sql import functions
 
 from kafka_quotas.pipeline.engine.client_parts import ClientParts, Found, Pick
 from kafka_quotas.pipeline.engine.event_pieces import packed, unpacked
-from kafka_quotas.pipeline.engine.spark import CONTENT, PART, LeftTables, content_row, in_tasks, rows_of
+from kafka_quotas.pipeline.engine.spark import LeftTables
+from kafka_quotas.pipeline.engine.spark_tasks import CONTENT, PART, content_row, in_tasks, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -21,7 +21,7 @@ import pyarrow as pa
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.event_pieces import packed, unpacked
-from kafka_quotas.pipeline.engine.spark import content_row, in_tasks, rows_of
+from kafka_quotas.pipeline.engine.spark_tasks import content_row, in_tasks, rows_of
 from kafka_quotas.pipeline.stream.bucket_charges import Partitioner, unpacked_charges
 from kafka_quotas.pipeline.stream.lines import UNREADABLE, ReadEvents, without_future
 from kafka_quotas.pipeline.stream.state import PartState

@@ -14,7 +14,7 @@ import pyarrow as pa
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.buckets.entities import NAMES
 from kafka_quotas.pipeline.engine.event_pieces import packed, unpacked
-from kafka_quotas.pipeline.engine.spark import content_row, in_tasks, rows_of
+from kafka_quotas.pipeline.engine.spark_tasks import content_row, in_tasks, rows_of
 from kafka_quotas.pipeline.stream.batch_files import Commit
 from kafka_quotas.pipeline.stream.part_tasks import unpacked_rows
 from kafka_quotas.pipeline.stream.source import TopicSource
@@ -50,7 +50,7 @@ class TableSink:
 
     def write(self, rows: "DataFrame", commit: Commit) -> None:
         """Append the rows in one commit, which Delta leaves out where it has the batch."""
-        from kafka_quotas.pipeline.engine.spark import spark_schema  # noqa: PLC0415 - loads PySpark
+        from kafka_quotas.pipeline.engine.spark_tasks import spark_schema  # noqa: PLC0415 - loads PySpark
 
         writer = unpacked_rows(rows.select("content"), spark_schema(self._columns)).write.format("delta")
         writer = writer.option("txnAppId", f"kafka-quotas-stream-{commit.stream}").option("txnVersion", commit.batch_id)

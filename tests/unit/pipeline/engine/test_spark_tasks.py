@@ -8,7 +8,7 @@ from zipimport import zipimporter
 
 import pytest
 
-from kafka_quotas.pipeline.engine.spark import begin_task
+from kafka_quotas.pipeline.engine.spark_tasks import begin_task
 
 
 def test_a_worker_forgets_its_archives_and_leaves_libraries_out_of_collections_whenever_it_has_loaded_some(

@@ -1,0 +1,109 @@
+"""Tasks of Spark's workers: functions over batches of rows, most of which are tables as Arrow streams in bytes.
+
+Contract: the tables of all tasks of a job are one frame: rows with a `part` (the task), a `found` (which of its
+tables), the `kernel` and the rows of that table as an Arrow stream (`content`).
+"""
+
+import gc
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+from zipimport import zipimporter
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import types
+
+from kafka_quotas.pipeline.engine.event_pieces import packed
+from kafka_quotas.pipeline.engine.job import Tables
+from kafka_quotas.pipeline.engine.kept_memory import keep_memory
+from kafka_quotas.pipeline.kernels.compiled import BACKEND
+from kafka_quotas.pipeline.tables.table import ColumnType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PART: Final = "part"
+FOUND: Final = "found"
+KERNEL: Final = "kernel"
+"""The backend of the kernels in that task: `numba`, or `numpy`, which is slower and gives the same."""
+CONTENT: Final = "content"
+
+_ROWS_IN_STREAM: Final = 1 << 18
+"""Most rows of a table in one value of `content`."""
+_MANY_OBJECTS: Final = 10_000
+"""More objects than a task's own, which are arrays above all: there are libraries among them."""
+_GLOB: Final = re.compile(r"[\\*?\[\]{}]")
+FRAME_COLUMNS: Final = f"{PART} int, {FOUND} string, {KERNEL} string, {CONTENT} binary"
+_SPARK_TYPES: Final = {getattr(pa, each.arrow)(): getattr(types, each.spark)() for each in ColumnType}
+
+
+def in_tasks(
+    rows: "DataFrame", run: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], columns: Any
+) -> "DataFrame":
+    """Return the rows that a function makes of each partition's batches, in workers made ready for it.
+
+    `columns` is their schema, as Spark's own type or in SQL.
+    """
+
+    def run_spared(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task()
+        yield from run(batches)
+
+    return rows.mapInArrow(run_spared, columns)
+
+
+def begin_task() -> None:
+    """Spare this worker what PySpark does around each task, which costs more than most tasks.
+
+    At the start of each PySpark has Python look at its archives anew, whose directories Python before 3.13 then reads:
+    a quarter of a second of processor time, unless it forgets the archives. At the end PySpark collects garbage among
+    all objects of all libraries, 0.05 s, unless those that are there when a task begins are left out of it. Kernels,
+    which the first job's tasks load, are half of them.
+    """
+    keep_memory()
+    for path in [path for path, finder in sys.path_importer_cache.items() if isinstance(finder, zipimporter)]:
+        del sys.path_importer_cache[path]
+    if len(gc.get_objects()) > _MANY_OBJECTS:  # doing it always would keep what tasks leave in cycles
+        gc.freeze()
+
+
+def found_rows(part: int, tables: Tables) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task's tables, at least one, which says that the part had events."""
+    for name, table in tables.items():
+        for start in range(0, max(table.num_rows, 1), _ROWS_IN_STREAM):
+            content = packed(table.slice(start, _ROWS_IN_STREAM))
+            yield content_row({PART: part, FOUND: name, KERNEL: BACKEND}, content)
+
+
+def content_row(values: dict[str, Any], content: pa.Buffer) -> pa.RecordBatch:
+    """Return one row of whole numbers and texts, and of bytes that are not copied."""
+    offsets = pa.py_buffer(np.array([0, content.size], dtype=np.int32))
+    streams = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, content])
+    fixed = [pa.array([value], pa.string() if isinstance(value, str) else pa.int32()) for value in values.values()]
+    return pa.record_batch([*fixed, streams], names=[*values, CONTENT])
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of each row of a worker's batch, bytes without a copy."""
+    columns = [
+        [each.as_buffer() for each in column] if pa.types.is_binary(column.type) else column.to_pylist()
+        for column in batch.columns
+    ]
+    yield from zip(*columns, strict=True)
+
+
+def spark_schema(schema: pa.Schema) -> types.StructType:
+    """Return the schema for Spark, with every column nullable."""
+    return types.StructType([types.StructField(field.name, _SPARK_TYPES[field.type]) for field in schema])
+
+
+def contents_of(session: "SparkSession", places: list[str]) -> "DataFrame":
+    """Return the bytes of files in rows."""
+    return session.read.format("binaryFile").load(places).select(CONTENT)
+
+
+def glob_escaped(place: str) -> str:
+    """Return a place as Spark takes it, which would read brackets and stars in it as a pattern."""
+    return _GLOB.sub(r"\\\g<0>", place)
