@@ -112,18 +112,35 @@ def joined(
     *,
     order: Sequence[SortKey],
     proposals: Sequence[str] = (),
+    in_runs: bool = False,
 ) -> pa.Table:
     """Join a table's parts from all tasks, sorted, with numbers of entities and names of proposals.
 
     `ids` are the entity numbers of each task's buckets. In `order`, the columns to sort by, `proposal` is the plan's.
+    `in_runs` says that all columns of it are whole numbers and ascend, and that rows which differ in the last one alone
+    come together and in order: then only such runs are sorted.
     """
     parts = [task_schema(table).empty_table(), *tasks]
     found = pa.concat_tables(
         part.append_column("entity_id", pa.array(own[part["bucket"].to_numpy()], pa.int32()))
         for part, own in zip(parts, [np.empty(0, dtype=np.int64), *ids], strict=True)
-    ).sort_by(list(order))
+    )
+    found = found.take(_order_of_runs(found, order)) if in_runs else found.sort_by(list(order))
     if proposals:
         names = pa.array(proposals, pa.string())
         found = found.append_column("scenario", names.take(found["proposal"].combine_chunks()))
     schema = table.arrow_schema()
     return pa.table([found[name] for name in schema.names], schema=schema)
+
+
+def _order_of_runs(rows: pa.Table, order: Sequence[SortKey]) -> pa.Array:
+    """Return the positions of rows in an order, given runs of them as `joined` wants."""
+    keys = [rows[name].to_numpy() for name, _ in order[:-1]]
+    is_first = np.zeros(max(rows.num_rows - 1, 0), dtype=bool)
+    for key in keys:
+        is_first |= key[1:] != key[:-1]
+    starts = np.flatnonzero(np.append(np.ones(min(rows.num_rows, 1), dtype=bool), is_first))
+    runs = np.lexsort([key[starts] for key in reversed(keys)])
+    counts = np.diff(np.append(starts, rows.num_rows))[runs]
+    moved = starts[runs] - (np.cumsum(counts) - counts)
+    return pa.array(np.repeat(moved, counts) + np.arange(rows.num_rows))

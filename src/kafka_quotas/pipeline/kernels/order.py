@@ -58,6 +58,14 @@ def is_ordered(times_ms: Int64s) -> bool:
     return bool((times_ms[1:] >= times_ms[:-1]).all())
 
 
+def is_ordered_by_key(keys: Int64s, times_ms: Int64s) -> bool:
+    """Check whether keys never go back, and times not within a key."""
+    if NUMBA:
+        return bool(_is_ordered_by_key(keys, times_ms))
+    is_same = keys[1:] == keys[:-1]
+    return is_ordered(keys) and bool((~is_same | (times_ms[1:] >= times_ms[:-1])).all())
+
+
 def order_within_rows(rows: NDArray[np.int32], times_ms: Int64s, *, row_count: int) -> Int64s | None:
     """Return the positions of the events by time, in their order at equal times.
 
@@ -71,6 +79,15 @@ def order_within_rows(rows: NDArray[np.int32], times_ms: Int64s, *, row_count: i
         own, own_ms = rows[by_row], times_ms[by_row]
         is_in_order = bool(((own[1:] != own[:-1]) | (own_ms[1:] >= own_ms[:-1])).all())
     return None if is_in_order else np.argsort(times_ms, kind="stable")
+
+
+@compiled
+def _is_ordered_by_key(keys, times_ms):
+    for place in range(1, keys.shape[0]):
+        key, before = keys[place], keys[place - 1]
+        if key < before or (key == before and times_ms[place] < times_ms[place - 1]):
+            return False
+    return True
 
 
 @compiled

@@ -145,7 +145,8 @@ class EventTable:
             for within in self._windows(own, clients.events, slice_events):
                 rows = self.dataset.to_table(columns=stored, filter=within)
                 if rows.num_rows:
-                    yield with_names(sorted_by_client(rows), self._names)
+                    # a column in pieces would be joined by everyone who takes it as an array
+                    yield with_names(sorted_by_client(rows.combine_chunks()), self._names)
 
     def time_spread(self) -> "TimeSpread":
         """Return how the events spread over time.
@@ -243,11 +244,14 @@ def _figures(files: pa.Table, name: str, otherwise: int) -> NDArray[np.int64]:
 
 
 def with_names(events: pa.Table, names: pa.Table) -> pa.Table:
-    """Add the names of clients to events that have their numbers alone.
+    """Add the names of clients to events that are sorted by client and have their numbers alone.
 
     `names` has a row for each client, by number: a name is stored once and read once, however many events it has.
     """
-    places = pa.array(np.searchsorted(names["client"].to_numpy(), events["client"].to_numpy()).astype(np.int32))
+    clients = events["client"].to_numpy()
+    starts = np.flatnonzero(np.append(True, clients[1:] != clients[:-1])[: clients.size])
+    found = np.searchsorted(names["client"].to_numpy(), clients[starts]).astype(np.int32)
+    places = pa.array(np.repeat(found, np.diff(np.append(starts, clients.size))))
     for name in NAMES:
         column = names[name].combine_chunks()
         values = (

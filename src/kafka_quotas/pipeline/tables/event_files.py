@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyarrow import fs
 
-from kafka_quotas.pipeline.kernels.order import is_ordered
+from kafka_quotas.pipeline.kernels.order import is_ordered_by_key
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.lake import INDEXED, PARTITION, Lake, lake_errors
 from kafka_quotas.pipeline.tables.schemas import EVENTS
@@ -38,8 +38,7 @@ def client_order(events: pa.Table) -> NDArray[np.int64] | None:
         None where the events are in order already.
     """
     clients, times_ms = events["client"].to_numpy(), events["ts_ms"].to_numpy()
-    is_same = clients[1:] == clients[:-1]
-    if is_ordered(clients) and bool((~is_same | (times_ms[1:] >= times_ms[:-1])).all()):
+    if is_ordered_by_key(clients, times_ms):
         return None
     order: NDArray[np.int64] = np.lexsort((times_ms, clients))
     return order

@@ -43,6 +43,6 @@ def usage_tables(tasks: Sequence[Tables]) -> LocalUsage:
     buckets, ids = entities_of([each["buckets"] for each in tasks], BUCKETS)
     return LocalUsage(
         buckets,
-        joined([each["usage"] for each in tasks], ids, USAGE, order=_ORDER),
+        joined([each["usage"] for each in tasks], ids, USAGE, order=_ORDER, in_runs=True),
         pa.concat_tables([REPLICATION.empty_table(), *(each["replication"] for each in tasks)]),
     )

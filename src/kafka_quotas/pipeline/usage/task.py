@@ -7,7 +7,7 @@ Invariants: cells are sorted by row, then by time, each once. Bytes, requests, t
 throttle times are whole numbers, which add up alike in any order.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -107,7 +107,7 @@ def usage_task(slices: Iterable[pa.Table], plan: UsagePlan) -> Tables:
     for meter in meters.values():
         if meter.is_used:
             cells, own = meter.cells_and_buckets()
-            usage += [_usage_table(_widened(cells, window_s), window_s, first) for window_s in WINDOWS_S]
+            usage += _usage_tables(cells, first)
             known = [*own.columns, *_profile_columns(cells, plan.seconds), *_totals(cells), *meter.demands(cells)]
             buckets.append(pa.table(known, schema=buckets[0].schema))
             first += own.num_rows
@@ -221,26 +221,36 @@ def _replication(events: pa.Table) -> pa.Table:
     return summed.rename_columns(REPLICATION.names).cast(REPLICATION)
 
 
-def _usage_table(cells: Cells, window_s: int, first: int) -> pa.Table:
-    columns = [
-        cells.rows + first,
-        cells.windows * window_s * 1000,
-        np.full(cells.rows.size, window_s, dtype=np.int32),
-        cells.figures[BYTES],
-        cells.figures[REQUESTS],
-        cells.figures[NANOS] / 1e6,
-        cells.figures[MUTATIONS],
-        cells.peaks,
-        cells.figures[THROTTLE_MS],
-        cells.figures[THROTTLED],
-    ]
-    return columns_table(columns, task_schema(USAGE))
+def _usage_tables(cells: Cells, first: int) -> Iterator[pa.Table]:
+    """Yield a table for each length of windows, the shortest first: hours are summed from minutes."""
+    rows, windows, figures, peaks, length_s = cells.rows, cells.windows, cells.figures, cells.peaks, 1
+    for window_s in WINDOWS_S:
+        windows = windows // (window_s // length_s)
+        starts, length_s = _starts(rows, windows), window_s
+        if starts.size < rows.size:
+            rows, windows = rows[starts], windows[starts]
+            figures, peaks = np.add.reduceat(figures, starts, axis=1), np.maximum.reduceat(peaks, starts)
+        columns = [
+            rows + first,
+            windows * window_s * 1000,
+            np.full(rows.size, window_s, dtype=np.int32),
+            figures[BYTES],
+            figures[REQUESTS],
+            figures[NANOS] / 1e6,
+            figures[MUTATIONS],
+            peaks,
+            figures[THROTTLE_MS],
+            figures[THROTTLED],
+        ]
+        yield columns_table(columns, task_schema(USAGE))
 
 
 def _profile_columns(cells: Cells, seconds: int) -> list[Any]:
     starts = cells.starts
     counts = np.diff(np.append(starts, cells.rows.size))
-    rates = cells.rates[np.lexsort((cells.rates, cells.rows))]
+    rates = cells.rates.copy()
+    for begin, count in zip(starts.tolist(), counts.tolist(), strict=True):
+        rates[begin : begin + count].sort()  # a tenth of the time of sorting by row and rate
     amounts, peaks = np.add.reduceat(cells.amounts, starts), np.maximum.reduceat(cells.peaks, starts)
     throttled = np.add.reduceat((cells.figures[THROTTLED] > 0).astype(np.int64), starts)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -274,20 +284,6 @@ def _cells_by_second(parts: Sequence[SecondCells]) -> Cells:
     order = np.lexsort((found.seconds, found.rows)) if len(parts) > 1 else slice(None)
     rows, seconds, figures, amounts, rates = SecondCells._make(column[..., order] for column in found)
     return Cells(rows=rows, windows=seconds, figures=figures, amounts=amounts, peaks=amounts, rates=rates)
-
-
-def _widened(cells: Cells, factor: int) -> Cells:
-    """Sum cells over windows that are `factor` times as long."""
-    windows = cells.windows // factor
-    starts = _starts(cells.rows, windows)
-    return Cells(
-        rows=cells.rows[starts],
-        windows=windows[starts],
-        figures=np.add.reduceat(cells.figures, starts, axis=1),
-        amounts=np.add.reduceat(cells.amounts, starts),
-        peaks=np.maximum.reduceat(cells.peaks, starts),
-        rates=np.maximum.reduceat(cells.rates, starts),
-    )
 
 
 def _starts(rows: NDArray[Any], windows: Int64s | None = None) -> Int64s:

@@ -52,6 +52,7 @@ def test_cells_and_rates_are_those_of_plain_sums_and_of_core(tmp_path: Path, mon
     entities = tables.all_buckets.to_pylist()
     assert [row["entity_id"] for row in entities] == list(range(tables.count()))
     cells = {(row["entity_id"], row["window_s"], row["window_start_ms"]): row for row in tables.usage.to_pylist()}
+    assert list(cells) == sorted(cells)
     expected_count = 0
     for entity in entities:
         own = [
