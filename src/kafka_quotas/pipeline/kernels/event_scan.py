@@ -51,6 +51,8 @@ _FIELDS: Final = (
 _NAME_WIDTH: Final = max(map(len, _FIELDS))
 _NAME_LENGTHS: Final = np.array([len(each) for each in _FIELDS])
 _NAMES: Final = np.array([list(each.ljust(_NAME_WIDTH).encode()) for each in _FIELDS], dtype=np.uint8)
+_MEMBERS: Final = np.array([list(f'"{each}":'.ljust(_NAME_WIDTH + 3).encode()) for each in _FIELDS], dtype=np.uint8)
+"""Beginnings of members, each to be compared with in one step where it is expected."""
 _V, _AT, _CLUSTER, _BROKER, _CONNECTION, _USER, _CLIENT_ID, _IP, _TYPE, _API = range(10)
 _BYTES, _THREAD, _MUTATIONS, _THROTTLE, _EXEMPT = range(10, 15)
 _ALL_SEEN: Final = (1 << len(_FIELDS)) - 1
@@ -94,6 +96,8 @@ def scan_events(
         is_full = False
         for place in range(TEXTS):
             start, stop = places[place, 0], places[place, 1]
+            if taken > 0 and _is_same(buf, start, stop, spans[place, row[place]]):
+                continue
             number = text_number(buf, start, stop, spans[place], slots[place], counts[place])
             if number == counts[place]:
                 counts[place] += 1
@@ -109,16 +113,26 @@ def scan_events(
 
 
 @compiled
+def _is_same(buf: Any, start: int, stop: int, span: Any) -> bool:
+    """Check whether two texts are equal, as those of neighbouring lines often are."""
+    if span[1] - span[0] != stop - start:
+        return False
+    for place in range(stop - start):  # noqa: SIM110 - compiled
+        if buf[start + place] != buf[span[0] + place]:
+            return False
+    return True
+
+
+@compiled
 def _event(buf: Any, at: int, row: Any, places: Any) -> tuple[int, float]:
     """Read the JSON of a line, and return the place after it and its thread time."""
     if buf[at] != OPEN or buf[at + 1] == CLOSE:
         return -1, 0.0
     seen, thread_ms, expected = 0, 0.0, 0
     while buf[at] != CLOSE:
-        start, stop, at = read_key(buf, at + 1)
+        field, at = _member(buf, at + 1, expected)
         if at < 0:
             return -1, 0.0
-        field = _field(buf, start, stop, expected)
         if field == _UNKNOWN:
             at = skip_value(buf, at)
         else:
@@ -137,6 +151,19 @@ def _event(buf: Any, at: int, row: Any, places: Any) -> tuple[int, float]:
         if at < 0 or (buf[at] != COMMA and buf[at] != CLOSE):
             return -1, 0.0
     return (at + 1 if seen == _ALL_SEEN else -1), thread_ms
+
+
+@compiled
+def _member(buf: Any, at: int, expected: int) -> tuple[int, int]:
+    """Return the number of the member that begins here, and the place after its colon."""
+    if expected < _UNKNOWN:
+        size, place = _NAME_LENGTHS[expected] + 3, 0
+        while place < size and buf[at + place] == _MEMBERS[expected, place]:
+            place += 1
+        if place == size:
+            return expected, int(at + size)
+    start, stop, at = read_key(buf, at)
+    return (_field(buf, start, stop, expected) if at >= 0 else _UNKNOWN), at
 
 
 @compiled

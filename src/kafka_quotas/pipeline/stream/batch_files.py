@@ -16,9 +16,12 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.stream.part_tasks import FILE_COLUMNS, STATE, SUMMARY
 from kafka_quotas.pipeline.stream.type_state import LONG_AGO_MS, Broker
+from kafka_quotas.pipeline.tables.arrow import arrow_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -95,7 +98,8 @@ class BatchFiles:
                 hint="on a cluster --checkpoint and --out are URLs or on a file system that all machines share",
             )
         commit = own.after(batch_id, summaries)
-        row = session.createDataFrame([(batch_id, json.dumps(asdict(commit)))], _COLUMNS)
+        about = {"batch": pa.array([batch_id], pa.int32()), "content": [json.dumps(asdict(commit))]}
+        row = arrow_frame(session, pa.table(about))
         row.coalesce(1).write.mode("overwrite").parquet(f"{self._place}/{own.folder}/commit-{batch_id % _KEPT}")
         return commit
 

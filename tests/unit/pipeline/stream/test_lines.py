@@ -46,7 +46,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "cluster": ("c", "", "ü", 'quo"te', 7),
     "broker_id": (1, 0, None, 2**31 - 2, 2**31 - 1, -1, "1"),
     "connection": (0, "c-1", 1.5, None),
-    "user": ("alice", "", "User:CN=a\\b", None),
+    "user": ("alice", "alick", "ali", "", "User:CN=a\\b", None),
     "client_id": ("app", "a b", "\n", []),
     "ip": ("10.0.0.7", "", "::1", 4),
     "quota_type": ("produce", "fetch", "request", "controller_mutation", "request_rate", "product", ""),
@@ -57,7 +57,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "throttle_ms": (0, 1, 10**15, None),
     "is_exempt": (True, False, "true", 0, None),
 }
-EXTRA = ("", '"more":{"a":[1,"}"]},', '"user":"again",', " ")
+EXTRA = ("", '"vv":1,', '"more":{"a":[1,"}"]},', '"user":"again",', " ")
 
 
 def as_bytes(fields: dict[str, Any], *, extra: str = "") -> bytes:
