@@ -94,7 +94,7 @@ def _spark(request: StreamRequest) -> SparkSettings:
     settings = request.spark.for_place(*map(lake_url, places))
     if not isinstance(request.source, TopicSource):
         return settings
-    return replace(settings, packages=connector_packages(settings.packages))
+    return replace(settings, packages=connector_packages(settings.packages), reads_records=True)
 
 
 def _sink(request: StreamRequest, watcher: StreamWatcher) -> "Sink":

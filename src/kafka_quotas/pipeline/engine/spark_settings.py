@@ -1,6 +1,7 @@
 """The settings of a Spark session: the user's choices, and the configuration that follows from them."""
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -54,6 +55,11 @@ _RARER_OPTIMISATION: Final = (
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 """Calls after which Java optimises a method, ten times its own: a command ends before most of Spark's are worth it."""
+_FOR_RECORDS: Final = "-XX:+UseParallelGC"
+"""The collector for records, which are many and soon garbage: Java takes a tenth less processor time than with G1."""
+_COLLECTOR: Final = re.compile(r"-XX:[+-]Use\w+GC\b")
+"""A choice of the collector: Java does not start with two."""
+_JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +81,8 @@ class SparkSettings:
     """Jars that are there already: with any, none are fetched."""
     properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Spark's own properties, which override all derived ones."""
+    reads_records: bool = False
+    """Whether Java reads the records of a topic one by one."""
 
     def __post_init__(self) -> None:
         if self.env_archive is not None and not self.env_archive.is_file():
@@ -139,7 +147,7 @@ def spark_properties(settings: SparkSettings, environment: Mapping[str, str] = o
         "spark.driver.memory": settings.driver_memory,
     }
     if settings.is_local:  # which the user's extraJavaOptions come after
-        properties["spark.driver.defaultJavaOptions"] = _RARER_OPTIMISATION
+        properties["spark.driver.defaultJavaOptions"] = _java_options(settings, environment)
     if settings.is_on_loopback:
         properties |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
     if settings.jars:
@@ -152,6 +160,15 @@ def spark_properties(settings: SparkSettings, environment: Mapping[str, str] = o
     if settings.env_archive is not None:
         properties["spark.archives"] = shipped_environment(settings.env_archive)
     return properties | dict(settings.properties)
+
+
+def _java_options(settings: SparkSettings, environment: Mapping[str, str]) -> str:
+    """Return the options of a Java on this machine."""
+    given = [settings.properties.get("spark.driver.extraJavaOptions", "")]
+    given += [environment.get(name, "") for name in _JAVA_VARIABLES]
+    if settings.reads_records and not any(map(_COLLECTOR.search, given)):
+        return f"{_RARER_OPTIMISATION} {_FOR_RECORDS}"
+    return _RARER_OPTIMISATION
 
 
 def object_store_properties(environment: Mapping[str, str]) -> dict[str, str]:
