@@ -9,9 +9,18 @@ fetch is taken in pieces that fit the window, as a broker cuts its responses.
 **Source:** `core.quotas.simulation.replay`, `KafkaApis.handleFetchRequest`, `maxValueInQuotaWindow` (4.0) for fetches.
 """
 
+import math
+
 from kafka_quotas.core.model.quota_key import INT_MAX
 from kafka_quotas.core.quotas.simulation import MAX_ATTEMPTS, RETRY_BACKOFF_MS
-from kafka_quotas.pipeline.kernels.admission import CHECK, FETCH, admit_rate, admit_tokens, rate_throttle_ms
+from kafka_quotas.pipeline.kernels.admission import (
+    CHECK,
+    FETCH,
+    admit_rate,
+    admit_tokens,
+    quick_throttle_ms,
+    rate_throttle_ms,
+)
 from kafka_quotas.pipeline.kernels.compiled import compiled
 from kafka_quotas.pipeline.kernels.ring import (
     COMPLETE_MS,
@@ -124,6 +133,7 @@ def _wait_through(
     turn_ms = min(clocks[c + COMPLETE_MS], clocks[c + EXPIRED_MS])
     throttled, late_ms, begin_ms, end_ms = 0, 0, counts[t + BEGIN_MS], counts[t + END_MS]
     amount, peak = amounts[a + AMOUNT], amounts[a + PEAK]
+    ms_per_unit = 1000.0 / bound if bound > 0.0 else math.nan  # by which no delay is quick
     for step in range(first, end):
         due_ms, value = times_ms[step], values[step]
         now_ms = max(due_ms, free_ms)
@@ -138,13 +148,15 @@ def _wait_through(
             total += sums[s + 1 + slot]
         span_ms = spanned_ms(clocks, c, now_ms, samples, window_ms)
         rate, free_ms = total / (span_ms / 1000.0), now_ms
-        if not rate <= bound:
-            throttle_ms = rate_throttle_ms(rate, bound, span_ms, longest_ms)
-            if throttle_ms > 0:
-                throttled += 1
-                tally_throttle(counts, t, now_ms, throttle_ms)
-                count_delay(slots, pool, pool_used, lane, throttle_ms)
-                free_ms += min(throttle_ms, INT_MAX)
+        throttle_ms = quick_throttle_ms(total, span_ms, ms_per_unit)
+        if throttle_ms < 0:
+            throttle_ms = 0 if rate <= bound else rate_throttle_ms(rate, bound, span_ms, longest_ms)
+        if throttle_ms > 0:
+            throttle_ms = min(throttle_ms, longest_ms)
+            throttled += 1
+            tally_throttle(counts, t, now_ms, throttle_ms)
+            count_delay(slots, pool, pool_used, lane, throttle_ms)
+            free_ms += min(throttle_ms, INT_MAX)
         late_ms += now_ms - due_ms
         begin_ms, end_ms = min(begin_ms, now_ms), max(end_ms, free_ms)
         amount, peak = amount + value, max(peak, rate)

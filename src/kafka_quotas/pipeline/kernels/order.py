@@ -1,5 +1,7 @@
 """Events sorted as kernels need them: by time, or by row and then by time, with a stable order."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +29,17 @@ def order_by_row(rows: NDArray[np.int32], *, row_count: int) -> Int64s:
     return order[np.searchsorted(rows[order], 0) :]
 
 
+def by_row(rows: NDArray[np.int32], *columns: NDArray[Any], row_count: int) -> list[NDArray[Any]]:
+    """Return copies of rows and columns row by row, in their order within a row.
+
+    Events of row -1 are left out.
+    """
+    if rows.size and rows[0] >= 0 and is_ordered(rows):
+        return [each.copy() for each in (rows, *columns)]
+    order = order_by_row(rows, row_count=row_count)
+    return [each[order] for each in (rows, *columns)]
+
+
 def events_by_row(
     rows: NDArray[np.int32], times_ms: Int64s, values: NDArray[np.float64], *, row_count: int
 ) -> tuple[NDArray[np.int32], Int64s, NDArray[np.float64]]:
@@ -34,10 +47,9 @@ def events_by_row(
 
     Events of one row and one time come smallest first. Events of row -1 are left out.
     """
-    order = order_by_row(rows, row_count=row_count)
-    events = rows[order], times_ms[order], values[order]
-    sort_ties(*events)
-    return events
+    rows, times_ms, values = by_row(rows, times_ms, values, row_count=row_count)
+    sort_ties(rows, times_ms, values)
+    return rows, times_ms, values
 
 
 def sort_ties(rows: NDArray[np.int32], times_ms: Int64s, values: NDArray[np.float64]) -> None:
@@ -53,9 +65,9 @@ def sort_ties(rows: NDArray[np.int32], times_ms: Int64s, values: NDArray[np.floa
     values[:] = values[np.lexsort((values, group))]
 
 
-def is_ordered(times_ms: Int64s) -> bool:
-    """Check whether times never go back."""
-    return bool((times_ms[1:] >= times_ms[:-1]).all())
+def is_ordered(numbers: NDArray[np.integer[Any]]) -> bool:
+    """Check whether numbers never go back."""
+    return bool((numbers[1:] >= numbers[:-1]).all())
 
 
 def is_ordered_by_key(keys: Int64s, times_ms: Int64s) -> bool:

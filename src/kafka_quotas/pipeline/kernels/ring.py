@@ -147,17 +147,18 @@ def advance_slots(clocks, sums, c, s, now_ms, samples, window_ms):
         _reset(clocks, sums, c, s, index, now_ms)
     else:
         clocks[c + HEAD + 2 * index + 1] = now_ms
-    oldest_ms, first_ms, prefix, latest_ms = clocks[c + HEAD + 2 * index], FAR_MS, 0.0, 0
-    for slot in range(count):
-        if slot != index:
-            last_ms = clocks[c + HEAD + 2 * slot + 1]
-            if expired and now_ms - last_ms >= expire_ms:
+    if expired:
+        for slot in range(count):
+            if slot != index and now_ms - clocks[c + HEAD + 2 * slot + 1] >= expire_ms:
                 _reset(clocks, sums, c, s, slot, now_ms)
-                last_ms = now_ms
-            first_ms, latest_ms = min(first_ms, last_ms), max(latest_ms, last_ms)
-            oldest_ms = min(oldest_ms, clocks[c + HEAD + 2 * slot])
-            if slot < index:
-                prefix += sums[s + 1 + slot]
+    # without a branch: which slot is the current one changes too often to be foreseen
+    oldest_ms, first_ms, prefix, latest_ms = FAR_MS, FAR_MS, 0.0, 0
+    for slot in range(count):
+        start_ms, last_ms = clocks[c + HEAD + 2 * slot], clocks[c + HEAD + 2 * slot + 1]
+        oldest_ms = min(oldest_ms, start_ms)
+        first_ms = min(first_ms, FAR_MS if slot == index else last_ms)
+        latest_ms = max(latest_ms, 0 if slot == index else last_ms)
+        prefix += sums[s + 1 + slot] if slot < index else 0.0
     clocks[c + COMPLETE_MS] = clocks[c + HEAD + 2 * index] + window_ms
     clocks[c + EXPIRED_MS] = FAR_MS if first_ms == FAR_MS else first_ms + expire_ms
     clocks[c + OLDEST_MS], clocks[c + LATEST_MS] = oldest_ms, latest_ms

@@ -16,7 +16,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
 from kafka_quotas.pipeline.kernels.compiled import NUMBA, compiled
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
-from kafka_quotas.pipeline.kernels.order import order_by_row, sort_ties
+from kafka_quotas.pipeline.kernels.order import by_row, sort_ties
 from kafka_quotas.pipeline.kernels.ring import HEAD, record_and_sum, spanned_ms
 
 
@@ -91,12 +91,11 @@ class SecondsMeter(Limiters):
             figures: One line of whole numbers per kind.
         """
         self._require_fit(rows, times_ms, amounts, events)
-        order = order_by_row(rows, row_count=len(self.bounds))
-        charges, places = (rows[order], times_ms[order], amounts[order]), events[order]
+        *charges, places = by_row(rows, times_ms, amounts, events, row_count=len(self.bounds))
         sort_ties(*charges)  # figures are whole numbers, which add up alike in any order
         if not self._compiled:
             return self._add_in_numpy(*charges, events=places, figures=figures)
-        size, window = order.size, self.rule.window
+        size, window = places.size, self.rule.window
         out = SecondCells(
             rows=np.empty(size, dtype=np.int64),
             seconds=np.empty(size, dtype=np.int64),
