@@ -31,7 +31,7 @@ from tests.support.pipeline.large_logs import require_equal_large_logs
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.pipeline.buckets.entities import NAMES
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
-from kafka_quotas.pipeline.engine import event_pieces, spark
+from kafka_quotas.pipeline.engine import event_pieces, spark, spark_clients
 from kafka_quotas.pipeline.engine.choice import Engine
 from kafka_quotas.pipeline.engine.job import Job, Tables, without_events
 from kafka_quotas.pipeline.engine.progress import ignore_progress
@@ -49,6 +49,7 @@ from kafka_quotas.pipeline.replay.job import replay_job, replay_tables
 from kafka_quotas.pipeline.replay.outcomes import BUCKETS, OUTCOMES, LocalOutcomes, SparkOutcomes
 from kafka_quotas.pipeline.replay.task import ReplayPlan
 from kafka_quotas.pipeline.report.what_if import what_if
+from kafka_quotas.pipeline.tables import client_ranges
 from kafka_quotas.pipeline.tables.arrow import arrow_frame, compute
 from kafka_quotas.pipeline.tables.client_number import USER_SHIFT
 from kafka_quotas.pipeline.tables.client_ranges import EventTable
@@ -134,7 +135,8 @@ def require_equal_usage(session: "SparkSession", data: Path) -> int:
     """Compare what a job on usage leaves with executors, and return the number of cells."""
     job = usage_job(UsagePlan(quotas=PAIRS, seconds=120, horizon_days=0.0))
     known = usage_tables(run_here(job, data))
-    left = LeftTables(run_job(session, open_table(data), job), job.schemas, bulky=job.bulky)
+    with too_many_clients(10):
+        left = LeftTables(run_job(session, open_table(data), job), job.schemas, bulky=job.bulky)
     assert left.others().toArrow().nbytes < LEAST_COLLECTED_BYTES
     used = SparkUsage(left)
     assert (used.count(), used.clusters()) == (known.count(), known.clusters())
@@ -172,6 +174,20 @@ def require_equal_figures(session: "SparkSession", events: EventTable) -> None:
     assert (other.count, other.first_ms, other.last_ms) == (events.count, events.first_ms, events.last_ms)
     for shift in (0, USER_SHIFT):
         assert other.ranges(shift=shift, workers=2) == events.ranges(shift=shift, workers=2)
+    with too_many_clients(10), collected_bytes(session) as collected:
+        many = EventTable(there)
+    assert (many.count, many.first_ms, many.last_ms) == (events.count, events.first_ms, events.last_ms)
+    assert sum(collected) < 100  # three numbers
+
+
+@contextmanager
+def too_many_clients(in_part: int) -> Iterator[None]:
+    """Have executors judge and divide the clients in the block, some of them at a time."""
+    with (
+        mock.patch.object(client_ranges, "MOST_CLIENTS", 0),
+        mock.patch.object(spark_clients, "_CLIENTS_IN_PART", in_part),
+    ):
+        yield
 
 
 def require_equal_outcomes(session: "SparkSession", folder: Path) -> None:
@@ -196,7 +212,7 @@ def require_equal_outcomes(session: "SparkSession", folder: Path) -> None:
     with mock.patch.object(event_pieces, "_MOST_COPIES", 0):  # cut into pieces
         frame = run_job(session, open_table(data), job)
     left = LeftTables(frame, {name: job.schemas[name] for name in (BUCKETS, OUTCOMES)})
-    with mock.patch.multiple(spark, _MOST_FIGURES=0, _CLIENTS_IN_PART=1_000):  # executors judge all clients
+    with too_many_clients(1_000):
         few_limits = replace(plan, proposals=plan.proposals[::3])  # for all tables are collected here
         judged = tables_by_task(run_job(session, open_table(data), replay_job(few_limits)).toArrow(), job)
     here = run_here(replace(replay_job(few_limits), suffices=None), data)

@@ -61,7 +61,9 @@ class Parts:
     """Places of the files with events of each part in the table's list, empty where all files are to be cut."""
 
     chosen: Int64s | None = None
-    """Clients whose events count, ascending, None for all."""
+    """Clients whose events count, ascending, None for all, or for those that have a name among the pieces."""
+    has_names_of_chosen: bool = False
+    """Whether only clients with a name among the pieces count: they are too many for a list."""
 
     @classmethod
     def of(
@@ -71,6 +73,7 @@ class Parts:
         files: pa.Table | None = None,
         *,
         chosen: Int64s | None = None,
+        has_names_of_chosen: bool = False,
     ) -> "Parts":
         """Return a part for each range, in windows of about as many events as a slice.
 
@@ -79,12 +82,19 @@ class Parts:
             spread: How the events spread over time.
             files: Files of the table with what Delta knows of them, None where all are to be cut.
             chosen: Clients whose events count, ascending, None for all.
+            has_names_of_chosen: Whether only clients with a name among the pieces count.
         """
         windows = {part: -(-own.events // SLICE_EVENTS) for part, own in enumerate(ranges)}
         firsts = np.array([own.first for own in ranges], dtype=np.int64)
         lasts = np.array([own.last for own in ranges], dtype=np.int64)
         bounds_ms = {part: spread.bounds_ms(count) for part, count in windows.items() if count > 2}
-        found = cls(firsts=firsts, lasts=lasts, bounds_ms=bounds_ms, chosen=chosen)
+        found = cls(
+            firsts=firsts,
+            lasts=lasts,
+            bounds_ms=bounds_ms,
+            chosen=chosen,
+            has_names_of_chosen=has_names_of_chosen,
+        )
         return found if files is None else replace(found, files=_files_of_parts(found, files))
 
     def may_have(self, part: int, lowest: int, highest: int) -> bool:
@@ -101,8 +111,7 @@ class Parts:
         if part is not None:
             is_own = (clients >= self.firsts[part]) & (clients <= self.lasts[part])
         if self.chosen is not None:
-            places = np.minimum(np.searchsorted(self.chosen, clients), self.chosen.size - 1)
-            is_own &= self.chosen[places] == clients
+            is_own &= _are_in(clients, self.chosen)
         return events if is_own.all() else events.filter(pa.array(is_own))
 
     def gets_whole_files(self, part: int) -> bool:
@@ -137,7 +146,7 @@ def row_pieces(
 ) -> Iterator[Piece]:
     """Yield the pieces of some events, with the arguments of `event_pieces`."""
     counting = parts.counting(_counting(rows, _schema(EVENTS, columns), ingests))
-    for part, own in _by_part(sorted_by_client(counting), parts):
+    for part, own in by_part(sorted_by_client(counting), parts):
         if parts.gets_whole_files(part):
             continue
         for window, events in _by_window(own, parts.bounds_ms.get(part)):
@@ -154,7 +163,7 @@ def name_pieces(content: pa.Buffer, parts: Parts, *, ingests: Sequence[int]) -> 
     """
     schema = _schema(CLIENTS, _CLIENT_COLUMNS)
     for stored in _stored(content, schema, ingests):
-        for part, own in _by_part(_counting(stored, schema, ingests).sort_by("client"), parts):
+        for part, own in by_part(_counting(stored, schema, ingests).sort_by("client"), parts):
             yield Piece(part, NAMES_WINDOW, packed(own))
 
 
@@ -180,6 +189,9 @@ def slices_of_parts(
         first = next(windows, None)
         if first is not None:
             slices = (_joined(map(rows, each)) for _, each in chain([first], windows))
+            if parts.has_names_of_chosen:
+                known = names["client"].to_numpy()
+                slices = (own.filter(pa.array(_are_in(own["client"].to_numpy(), known))) for own in slices)
             yield part, (with_names(sorted_by_client(events), names) for events in slices)
 
 
@@ -274,7 +286,15 @@ def _grouped(counts: Mapping[int, int]) -> Iterator[list[int]]:
         yield own
 
 
-def _by_part(rows: pa.Table, parts: Parts) -> Iterator[tuple[int, pa.Table]]:
+def _are_in(clients: Int64s, chosen: Int64s) -> NDArray[np.bool_]:
+    """Check which clients are among the chosen ones, of which there is one at least, ascending."""
+    places = np.minimum(np.searchsorted(chosen, clients), chosen.size - 1)
+    found: NDArray[np.bool_] = chosen[places] == clients
+    return found
+
+
+def by_part(rows: pa.Table, parts: Parts) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the rows of each part that has some, from rows by client."""
     clients = rows["client"].to_numpy()
     begins, ends = np.searchsorted(clients, parts.firsts), np.searchsorted(clients, parts.lasts, side="right")
     for part in np.flatnonzero(begins < ends).tolist():

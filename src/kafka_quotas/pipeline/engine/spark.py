@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark import StorageLevel, TaskContext
+from pyspark import StorageLevel
 from pyspark.sql import functions
 
 from kafka_quotas.pipeline.engine.event_pieces import (
@@ -27,12 +27,13 @@ from kafka_quotas.pipeline.engine.event_pieces import (
     unpacked,
 )
 from kafka_quotas.pipeline.engine.job import Job, Tables, without_events
+from kafka_quotas.pipeline.engine.spark_clients import COUNTED_FROM, SparkClients
 from kafka_quotas.pipeline.engine.spark_tasks import (
     CONTENT,
     FOUND,
     FRAME_COLUMNS,
-    KERNEL,
     PART,
+    PIECE_COLUMNS,
     content_row,
     contents_of,
     found_rows,
@@ -41,10 +42,7 @@ from kafka_quotas.pipeline.engine.spark_tasks import (
     rows_of,
     spark_schema,
 )
-from kafka_quotas.pipeline.kernels.compiled import BACKEND
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
-from kafka_quotas.pipeline.tables.arrow import compute as pc
-from kafka_quotas.pipeline.tables.client_figures import STORED, merged_figures
 from kafka_quotas.pipeline.tables.client_ranges import EventTable, stored_columns
 from kafka_quotas.pipeline.tables.lake import hadoop_url
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS
@@ -61,35 +59,36 @@ _LARGEST_FILE: Final = 1 << 25
 _ROWS_IN_BATCH: Final = 1 << 16
 _TASKS_OF_SMALL: Final = 4
 """Tasks that unpack a small table, for each costs a tenth of a second of a worker's processor time."""
-_MOST_FIGURES: Final = 1 << 18
-"""Most rows of `clients` that come to the driver for their figures, at 220 bytes each."""
-_CLIENTS_IN_PART: Final = 1 << 16
-"""About how many rows of `clients` a worker judges at a time."""
-_COUNTED_FROM: Final = 1 << 30
-"""Number of the first part of clients without events, above those of all ranges."""
-_NEEDED: Final = "needed"
 _PLACE_IN_PARTITION: Final = (1 << 33) - 1
 """The bits of Spark's `monotonically_increasing_id` that count the rows of a partition."""
-_PIECE_COLUMNS: Final = f"{PART} int, window int, {CONTENT} binary"
 
 
 def run_job(session: "SparkSession", events: EventTable, job: Job) -> "DataFrame":
     """Run a job's task over each range of clients that may share a bucket."""
-    events, counted = _without_events(session, job, events)
-    snapshot, columns = events.snapshot, stored_columns(job.columns)
-    ranges, files = events.ranges(shift=job.shift, workers=_WORKERS), snapshot.files(EVENTS)
+    many = SparkClients(session, events, job) if events.has_many_clients else None
+    if many is None:
+        events, left = without_events(job, events)
+        counted = _counted(session, job, left) if left else None
+        ranges = events.ranges(shift=job.shift, workers=_WORKERS)
+    else:
+        counted, ranges = many.counted(), many.ranges(workers=_WORKERS)
+    snapshot, columns, files = events.snapshot, stored_columns(job.columns), events.snapshot.files(EVENTS)
     places, sizes = _places(snapshot, EVENTS, files), files["size_bytes"].to_pylist()
     is_movable = max(sizes, default=0) <= _LARGEST_FILE and len({_name(place) for place in places}) == len(places)
-    parts = Parts.of(ranges, events.time_spread(), files if is_movable else None, chosen=events.chosen)
+    parts = Parts.of(
+        ranges,
+        events.time_spread(),
+        files if is_movable else None,
+        chosen=events.chosen,
+        has_names_of_chosen=many is not None,
+    )
     if counted is not None and not ranges:
         return counted
     needed = snapshot.needed(EVENTS)
     of_file = partial(event_pieces, parts=parts, columns=columns, ingests=needed)
     of_rows = partial(row_pieces, parts=parts, columns=columns, ingests=needed)
-    of_names = partial(name_pieces, parts=parts, ingests=snapshot.ingests)
     whole, cut = parts.places(len(places))
-    known = _places(snapshot, CLIENTS, snapshot.files(CLIENTS))
-    pieces = _cut(contents_of(session, list(map(glob_escaped, known))), of_names)
+    pieces = _names(session, snapshot, parts) if many is None else many.names(parts)
     if whole:
         pieces = pieces.union(_whole_pieces(session, [(part, places[place]) for part, place in whole]))
     if small := [places[place] for place in cut if sizes[place] <= _LARGEST_FILE]:
@@ -108,45 +107,17 @@ def run_job(session: "SparkSession", events: EventTable, job: Job) -> "DataFrame
     return found if counted is None else found.union(counted)
 
 
-def _without_events(session: "SparkSession", job: Job, events: EventTable) -> "tuple[EventTable, DataFrame | None]":
-    """Return the events that a job needs, and the tables of the other clients, None where there are none.
-
-    The figures of few clients come here. Executors judge those of many, of which only the numbers come.
-    """
-    rows = pc.sum(events.snapshot.files(CLIENTS)["num_records"]).as_py() or 0
-    if job.suffices is None or rows <= _MOST_FIGURES:
-        events, left = without_events(job, events)
-        return events, _counted(session, job, left) if left else None
-    judged = _judged(events.snapshot.rows_on_spark(session, CLIENTS), job, parts=rows // _CLIENTS_IN_PART + 1)
-    contents = judged.where(functions.col(FOUND) == _NEEDED).select(CONTENT).toArrow().to_batches()
-    needed = [unpacked(content)["client"].to_numpy() for batch in contents for (content,) in rows_of(batch)]
-    return events.of(np.sort(np.concatenate(needed))), judged.where(functions.col(FOUND) != _NEEDED)
-
-
-def _judged(clients: "DataFrame", job: Job, *, parts: int) -> "DataFrame":
-    """Return the numbers of clients whose events a job needs, and the tables of the others."""
-    suffices, count = job.suffices, job.counted
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        given, context = list(batches), TaskContext.get()
-        if given and suffices is not None and count is not None and context is not None:
-            figures = merged_figures(pa.Table.from_batches(given))
-            is_enough = pa.array(suffices(figures))
-            part, left = _COUNTED_FROM + context.partitionId(), figures.filter(is_enough)
-            needed = packed(figures.select(["client"]).filter(pc.invert(is_enough)))
-            yield content_row({PART: part, FOUND: _NEEDED, KERNEL: BACKEND}, needed)
-            if left.num_rows:
-                yield from found_rows(part, count(left))
-
-    group = functions.shiftright("client", job.shift)
-    return in_tasks(clients.select(*STORED).repartition(parts, group), run, FRAME_COLUMNS)
+def _names(session: "SparkSession", snapshot: FolderSnapshot, parts: Parts) -> "DataFrame":
+    """Return the names of all clients in pieces."""
+    places = map(glob_escaped, _places(snapshot, CLIENTS, snapshot.files(CLIENTS)))
+    return _cut(contents_of(session, list(places)), partial(name_pieces, parts=parts, ingests=snapshot.ingests))
 
 
 def _counted(session: "SparkSession", job: Job, left: Sequence[pa.Table]) -> "DataFrame":
     """Return the tables of clients whose figures suffice."""
     count = job.counted
     contents = [pa.array([packed(each).to_pybytes()], pa.binary()) for each in left]
-    numbers = pa.array(range(_COUNTED_FROM, _COUNTED_FROM + len(left)), pa.int32())
+    numbers = pa.array(range(COUNTED_FROM, COUNTED_FROM + len(left)), pa.int32())
     rows = arrow_frame(session, pa.table({PART: numbers, CONTENT: pa.chunked_array(contents)}))
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -187,7 +158,7 @@ def _cut(frame: "DataFrame", cut: "Callable[[Any], Iterator[Piece]]") -> "DataFr
                 for piece in cut(given):
                     yield content_row({PART: piece.part, "window": piece.window}, piece.content)
 
-    return in_tasks(frame, pieces, _PIECE_COLUMNS)
+    return in_tasks(frame, pieces, PIECE_COLUMNS)
 
 
 class LeftTables:

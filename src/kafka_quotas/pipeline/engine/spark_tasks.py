@@ -35,6 +35,7 @@ _ROWS_IN_STREAM: Final = 1 << 18
 _MANY_OBJECTS: Final = 10_000
 """More objects than a task's own, which are arrays above all: there are libraries among them."""
 _GLOB: Final = re.compile(r"[\\*?\[\]{}]")
+PIECE_COLUMNS: Final = f"{PART} int, window int, {CONTENT} binary"
 FRAME_COLUMNS: Final = f"{PART} int, {FOUND} string, {KERNEL} string, {CONTENT} binary"
 _SPARK_TYPES: Final = {getattr(pa, each.arrow)(): getattr(types, each.spark)() for each in ColumnType}
 

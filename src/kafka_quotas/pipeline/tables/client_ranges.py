@@ -36,8 +36,11 @@ _GAP_MS: Final = 30 * _MINUTE_MS
 """Time without any event from which on nothing was recorded: a cluster in use is never silent for as long."""
 NAMES: Final = ("cluster", "broker_id", "user", "client_id")
 """Columns of events that follow from the client's number."""
+MOST_CLIENTS: Final = 1 << 17
+"""Most rows of `clients` that come to Spark's driver, of 220 bytes at most."""
 _MERGED: Final = (("events", "sum"), ("first_ms", "min"), ("last_ms", "max"))
 """Columns of `clients`, and how those of several ingests are merged."""
+_SUMMED: Final = [f"{kind}({name}) as {name}_{kind}" for name, kind in _MERGED]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,23 +58,44 @@ class EventTable:
 
     def __init__(self, snapshot: FolderSnapshot) -> None:
         self.snapshot = snapshot
-        clients = _clients(snapshot)
-        self._names = clients.drop_columns([f"{name}_{kind}" for name, kind in _MERGED]).combine_chunks()
-        self._clients: NDArray[np.int64] = clients["client"].to_numpy()
-        self._events: NDArray[np.int64] = clients["events_sum"].to_numpy()
-        self.first_ms: int | None = pc.min(clients["first_ms_min"]).as_py()
-        self.last_ms: int | None = pc.max(clients["last_ms_max"]).as_py()
+        self._clients: pa.Table | None = None
         self._dataset: ds.Dataset | None = None
         self.chosen: NDArray[np.int64] | None = None
         """Numbers of the clients whose events count, ascending, None for all."""
+        self.has_many_clients: bool = snapshot.rows_stored(CLIENTS) > MOST_CLIENTS
+        """Whether there are too many clients to bring each of them here where Spark has the tasks."""
+        totals = self._totals()
+        self.count: int = totals["events_sum"] or 0
+        """The number of events."""
+        self.first_ms: int | None = totals["first_ms_min"]
+        self.last_ms: int | None = totals["last_ms_max"]
+
+    def _totals(self) -> dict[str, Any]:
+        if self.snapshot.session is not None and self.has_many_clients:
+            rows = self.snapshot.rows_on_spark(self.snapshot.session, CLIENTS)
+            summed = rows.selectExpr(*_SUMMED).toArrow()
+            return {name: summed[name][0].as_py() for name in summed.column_names}
+        clients = self._by_client
+        return {f"{name}_{kind}": getattr(pc, kind)(clients[f"{name}_{kind}"]).as_py() for name, kind in _MERGED}
+
+    @property
+    def _by_client(self) -> pa.Table:
+        """Each client, by number, with its events and times over all ingests.
+
+        They have names where this machine has the tasks. Spark's tasks get them otherwise.
+        """
+        if self._clients is None:
+            self._clients = _clients(self.snapshot)
+        return self._clients
 
     def of(self, clients: NDArray[np.int64]) -> "EventTable":
         """Return the events of some clients alone, given by number and ascending."""
-        is_own = np.isin(self._clients, clients)
+        is_own = np.isin(self._by_client["client"].to_numpy(), clients)
         if is_own.all():
             return self
-        found = copy(self)
-        found._clients, found._events = self._clients[is_own], self._events[is_own]  # noqa: SLF001 - its own class
+        found, own = copy(self), self._by_client.filter(pa.array(is_own))
+        found._clients = own  # noqa: SLF001 - its own class
+        found.count = pc.sum(own["events_sum"]).as_py() or 0
         found.chosen = clients
         return found
 
@@ -99,11 +123,6 @@ class EventTable:
         ordered = found.sort_by("begin")
         return _without_gaps_s(ordered["begin"].to_numpy(), ordered["end"].to_numpy())
 
-    @property
-    def count(self) -> int:
-        """The number of events."""
-        return int(self._events.sum())
-
     def ranges(self, *, shift: int, workers: int) -> list[ClientRange]:
         """Divide the clients into ranges of about equal numbers of events, by number.
 
@@ -111,20 +130,8 @@ class EventTable:
             shift: Bits of a number in which clients of one bucket may differ.
             workers: Number of workers, each of which should get several.
         """
-        if not self._clients.size:
-            return []
-        groups, starts = np.unique(self._clients >> shift, return_index=True)
-        events = np.add.reduceat(self._events, starts)
-        share = self.count // (workers * _TASKS_PER_WORKER) + 1
-        target = min(max(share, _FEWEST_EVENTS), SLICE_EVENTS)
-        return [
-            ClientRange(
-                first=int(groups[begin]) << shift,
-                last=((int(groups[end - 1]) + 1) << shift) - 1,
-                events=int(events[begin:end].sum()),
-            )
-            for begin, end in _packed(events, target)
-        ]
+        clients, target = self._by_client, events_of_range(self.count, workers=workers)
+        return ranges_of(clients["client"].to_numpy(), clients["events_sum"].to_numpy(), shift=shift, target=target)
 
     def slices(
         self, clients: ClientRange, *, columns: Sequence[str] = CHARGE_COLUMNS, slice_events: int = SLICE_EVENTS
@@ -146,7 +153,7 @@ class EventTable:
                 rows = self.dataset.to_table(columns=stored, filter=within)
                 if rows.num_rows:
                     # a column in pieces would be joined by everyone who takes it as an array
-                    yield with_names(sorted_by_client(rows.combine_chunks()), self._names)
+                    yield with_names(sorted_by_client(rows.combine_chunks()), self._by_client)
 
     def time_spread(self) -> "TimeSpread":
         """Return how the events spread over time.
@@ -216,18 +223,41 @@ class TimeSpread:
 
 
 def _clients(snapshot: FolderSnapshot) -> pa.Table:
-    """Return each client, by number, with its events and times over all ingests.
-
-    They have names where this machine has the tasks. Spark's tasks get them otherwise.
-    """
     if snapshot.session is None:
-        rows = snapshot.read(CLIENTS, columns=["client", *NAMES, *(name for name, _ in _MERGED)])
-        return rows.group_by(["client", *NAMES]).aggregate(list(_MERGED)).sort_by("client")
+        return merged_clients(snapshot.read(CLIENTS, columns=["client", *NAMES, *(name for name, _ in _MERGED)]))
     from pyspark.sql import functions  # noqa: PLC0415 - jobs on this machine need none of it
 
     by_client = snapshot.rows_on_spark(snapshot.session, CLIENTS).groupBy("client")
-    merged = by_client.agg(*(functions.expr(f"{kind}({name}) as {name}_{kind}") for name, kind in _MERGED))
-    return merged.toArrow().sort_by("client")
+    return by_client.agg(*map(functions.expr, _SUMMED)).toArrow().sort_by("client")
+
+
+def merged_clients(rows: pa.Table) -> pa.Table:
+    """Return each client once, by number, from the rows of all its ingests."""
+    return rows.group_by(["client", *NAMES]).aggregate(list(_MERGED)).sort_by("client").combine_chunks()
+
+
+def events_of_range(count: int, *, workers: int) -> int:
+    """Return about how many of a table's events a range of clients should have, for several ranges per worker."""
+    return min(max(count // (workers * _TASKS_PER_WORKER) + 1, _FEWEST_EVENTS), SLICE_EVENTS)
+
+
+def ranges_of(clients: NDArray[np.int64], events: NDArray[np.int64], *, shift: int, target: int) -> list[ClientRange]:
+    """Divide clients, given by number with their events, into ranges of about `target` events.
+
+    Numbers that differ in the lowest `shift` bits only are in one range.
+    """
+    if not clients.size:
+        return []
+    groups, starts = np.unique(clients >> shift, return_index=True)
+    counts = np.add.reduceat(events, starts)
+    return [
+        ClientRange(
+            first=int(groups[begin]) << shift,
+            last=((int(groups[end - 1]) + 1) << shift) - 1,
+            events=int(counts[begin:end].sum()),
+        )
+        for begin, end in _packed(counts, target)
+    ]
 
 
 def stored_columns(columns: Iterable[str]) -> list[str]:

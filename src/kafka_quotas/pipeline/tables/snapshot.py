@@ -138,6 +138,14 @@ class FolderSnapshot:
             only = ds.field("ingest") == ingest
             yield from self.dataset(table).to_batches(columns=list(columns), filter=only, batch_size=_BATCH_ROWS)
 
+    def rows_stored(self, table: TableSchema) -> int:
+        """Return the number of rows in a table's files, as Delta counts them, also of ingests that count no longer.
+
+        Raises:
+            KafkaQuotasError: The table can't be read.
+        """
+        return int(pc.sum(self.files(table)["num_records"]).as_py() or 0)
+
     def files(self, table: TableSchema) -> pa.Table:
         """Return the files of a table with what Delta knows of them.
 
