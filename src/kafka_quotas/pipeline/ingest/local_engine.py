@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import pyarrow as pa
 
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.pipeline.engine.kept_memory import keep_memory
 from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
 from kafka_quotas.pipeline.ingest.ingested_tables import arrow_batches, clients_of
 from kafka_quotas.pipeline.ingest.parse import has_numba, no_collection, parse_task
@@ -99,6 +100,7 @@ def ingest_locally(
         KafkaQuotasError: The rows can't be stored.
         OSError: A file can't be read.
     """
+    keep_memory()
     counts = []
     with TemporaryDirectory(prefix="kafka-quotas-ingest-") as folder, lake_errors(f"sorting in {folder}"):
         spill = Spill(folder=Path(folder))
