@@ -59,7 +59,9 @@ _FOR_RECORDS: Final = "-XX:+UseParallelGC"
 """The collector for records, which are many and soon garbage: Java takes a tenth less processor time than with G1."""
 _COLLECTOR: Final = re.compile(r"-XX:[+-]Use\w+GC\b")
 """A choice of the collector: Java does not start with two."""
-_JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+_JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+_CONFIGURED: Final = frozenset({"SPARK_CONF_DIR", "SPARK_HOME"})
+"""Variables that name folders with settings of the user's own, in which a collector may be chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +168,7 @@ def _java_options(settings: SparkSettings, environment: Mapping[str, str]) -> st
     """Return the options of a Java on this machine."""
     given = [settings.properties.get("spark.driver.extraJavaOptions", "")]
     given += [environment.get(name, "") for name in _JAVA_VARIABLES]
-    if settings.reads_records and not any(map(_COLLECTOR.search, given)):
+    if settings.reads_records and not any(map(_COLLECTOR.search, given)) and _CONFIGURED.isdisjoint(environment):
         return f"{_RARER_OPTIMISATION} {_FOR_RECORDS}"
     return _RARER_OPTIMISATION
 

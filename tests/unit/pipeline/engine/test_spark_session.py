@@ -194,20 +194,22 @@ def test_java_optimises_later_where_it_ends_with_the_command() -> None:
 
 
 @pytest.mark.parametrize(
-    ("master", "extra", "variable", "is_chosen"),
+    ("master", "extra", "environment", "is_chosen"),
     [
-        ("local[2]", "-Xss4m", "", True),
-        ("local[2]", "-XX:+UseZGC", "", False),
-        ("local[2]", "", "-Xmx1g -XX:+UseG1GC", False),
-        ("yarn", "", "", False),
+        ("local[2]", "-Xss4m", {"JAVA_TOOL_OPTIONS": "-Xmx1g"}, True),
+        ("local[2]", "-XX:+UseZGC", {}, False),
+        ("local[2]", "", {"JAVA_TOOL_OPTIONS": "-Xmx1g -XX:+UseG1GC"}, False),
+        ("local[2]", "", {"JDK_JAVA_OPTIONS": "-XX:+UseG1GC"}, False),
+        ("local[2]", "", {"SPARK_SUBMIT_OPTS": "-XX:+UseSerialGC"}, False),
+        ("local[2]", "", {"SPARK_CONF_DIR": "/etc/spark"}, False),
+        ("yarn", "", {}, False),
     ],
 )
 def test_java_collects_records_in_parallel_unless_a_collector_is_named(
-    master: str, extra: str, variable: str, is_chosen: bool
+    master: str, extra: str, environment: dict[str, str], is_chosen: bool
 ) -> None:
     given = {"spark.driver.extraJavaOptions": extra}
     settings = SparkSettings(log_file=LOG, master=master, properties=given)
-    environment = {"JAVA_TOOL_OPTIONS": variable}
     found = spark_properties(replace(settings, reads_records=True), environment)
     assert ("-XX:+UseParallelGC" in found.get("spark.driver.defaultJavaOptions", "")) is is_chosen
     assert "GC" not in spark_properties(settings, environment).get("spark.driver.defaultJavaOptions", "")
