@@ -224,14 +224,15 @@ def streamed(batches: list[list[bytes]], quotas: Path) -> Iterator[dict[str, Any
         yield from state.take([unpacked_charges(each) for _, each in pieces], horizons, batch_id=number).to_pylist()
 
 
-def test_a_cluster_reads_logs_in_a_bucket_and_on_hdfs_and_writes_its_tables_there(
+def test_a_cluster_ingests_and_replays_in_a_bucket_and_on_hdfs_through_a_kill_of_an_executor(
     tmp_path: Path,
     recorded: Recorded,
     standalone: tuple[str, Path],
     stores: tuple[dict[str, str], str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    master, _ = standalone
+    master, folder = standalone
+    before = set(folder.glob("work*/app-*"))
     store, hdfs_url = stores
     known_to_spark = {
         "endpoint": store["AWS_ENDPOINT_URL"],
@@ -255,7 +256,12 @@ def test_a_cluster_reads_logs_in_a_bucket_and_on_hdfs_and_writes_its_tables_ther
     # One executor replays: two have ingested, and two do a job in the test below.
     alone = (*engine, "--spark-conf", "spark.cores.max=1")
     _, _, replay = commands([], recorded.quotas, out, alone, replayed=hdfs_url)
-    told = told_by(started([("large", "0"), ingest, replay]))
+    process = started([("large", "0"), ingest, replay])
+    try:
+        os.kill(running_executor(folder, before, process), signal.SIGKILL)
+    finally:
+        told = told_by(process)
+    assert {"0", "1", "2"} in executors(folder, before).values()  # the ingest has one in place of the killed one
     for name, value in store.items():
         monkeypatch.setenv(name, value)
     require_equal(out, recorded, ("replay",), master, told, tables=hdfs_url)
@@ -304,12 +310,18 @@ def test_a_killed_executor_and_one_without_numba_change_no_row(
     finally:
         told = told_by(process)
     assert "kernels ran in NumPy, for numba is not installed everywhere: equal results, slower" in told
-    executors = {
-        each.name for application in set(folder.glob("work*/app-*")) - before for each in application.iterdir()
-    }
-    assert executors == {"0", "1", "2"}  # one of each worker, and the one in place of the killed one
+    # one of each worker, and the one in place of the killed one
+    assert list(executors(folder, before).values()) == [{"0", "1", "2"}]
     for name in TABLES["usage"]:
         assert rows(tmp_path / "usage", name) == rows(recorded.tables / "usage", name), name
+
+
+def executors(folder: Path, before: set[Path]) -> dict[str, set[str]]:
+    """The numbers of the executors of each new application, by its name."""
+    found: dict[str, set[str]] = {}
+    for each in set(folder.glob("work*/app-*")) - before:
+        found.setdefault(each.name, set()).update(own.name for own in each.iterdir())
+    return found
 
 
 def running_executor(folder: Path, before: set[Path], process: "subprocess.Popen[str]") -> int:
