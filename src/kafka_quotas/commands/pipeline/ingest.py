@@ -17,7 +17,7 @@ from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.formats.source_file import RemoteFiles
 from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
 from kafka_quotas.pipeline.ingest.inspection import InspectedFile, inspect_files
-from kafka_quotas.pipeline.ingest.known_files import KnownFiles, ReadFile, known_files
+from kafka_quotas.pipeline.ingest.known_files import KnownFiles, ReadFile, known_files, require_same_numbers
 from kafka_quotas.pipeline.ingest.plan import IngestPlan, IngestSettings, plan_ingest
 from kafka_quotas.pipeline.ingest.source_pattern import FoundFile, find_files, find_paths
 from kafka_quotas.pipeline.tables.lake import ConflictError, Lake, is_url, lake_url
@@ -119,6 +119,7 @@ def _ingest_found(
         lake.create()
     for _ in range(_ATTEMPTS):
         snapshot = FolderSnapshot.of(lake)
+        require_same_numbers(snapshot.changes, request.out)
         plan = plan_ingest(inspected, settings=request.settings, known=known_files(snapshot.changes))
         if not plan.files:
             return _result(request, plan, number=None, choice=None, counts=())

@@ -60,6 +60,18 @@ def test_two_ingests_at_once_count_every_line_once(tmp_path: Path, monkeypatch: 
     assert len(table_rows(data, EVENTS)) == 60
 
 
+def test_a_folder_with_an_earlier_versions_numbers_of_clients_takes_no_more(tmp_path: Path) -> None:
+    lake = Lake(url=str(tmp_path / "data"))
+    lake.create()
+    empty = FolderSnapshot.of(lake)
+    own = change(empty, 1, "one")
+    replace(own, files=[replace(each, parser=1) for each in own.files]).commit(empty)
+    broker_log(tmp_path, log_text(5))
+    told = ingest(tmp_path / "data", *source(tmp_path), code=2)["stderr"]
+    assert "was written by an earlier version, which numbered clients otherwise" in told
+    assert FolderSnapshot.of(lake).number == 1
+
+
 def test_files_to_replace_that_a_compaction_took_are_looked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
