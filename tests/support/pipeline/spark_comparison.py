@@ -4,6 +4,8 @@ Run by `command_series` in a process of its own, for PySpark leaves sockets to t
 not. It says on standard error how many rows were equal.
 """
 
+import os
+import signal
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions
 from tests.support.pipeline.events import (
@@ -28,6 +31,7 @@ from tests.support.pipeline.events import (
 )
 from tests.support.pipeline.large_logs import require_equal_large_logs
 
+from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.pipeline.buckets.entities import NAMES
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
@@ -37,6 +41,7 @@ from kafka_quotas.pipeline.engine.job import Job, Tables, without_events
 from kafka_quotas.pipeline.engine.progress import ignore_progress
 from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, open_events
 from kafka_quotas.pipeline.engine.spark import LeftTables, run_job, tables_by_task
+from kafka_quotas.pipeline.engine.spark_failures import spark_errors
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.change import remove_rows
@@ -122,6 +127,7 @@ def compare(folder: Path) -> None:
         require_equal_compaction(session, folder)
         require_equal_removal(session, folder)
         require_equal_large_logs(session, folder / "large logs")
+        require_named_failures(session, folder / "spark.log")
     sys.stderr.write(f"{cells} cells and {throttled} throttles are equal\n")
 
 
@@ -321,3 +327,20 @@ def require_equal_removal(session: "SparkSession", folder: Path) -> None:
     assert found[0] == found[1]
     events, clients, quarantine = found[0]
     assert (len(events), sum(row["events"] for row in clients), len(quarantine)) == (430, 400, 2)
+
+
+def require_named_failures(session: "SparkSession", log_file: Path) -> None:
+    """Check what is said of a worker that was killed, and of more rows than the driver may collect."""
+
+    def die(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        yield from batches
+
+    def grow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.record_batch({"content": [os.urandom(MOST_COLLECTED_BYTES)]})
+
+    for run, said in ((die, "a Python worker was killed"), (grow, "are more than spark.driver.maxResultSize")):
+        with pytest.raises(KafkaQuotasError, match=f"^Spark failed while trying: .*{said}"):  # noqa: SIM117
+            with spark_errors("trying", log_file=log_file):
+                session.range(1).mapInArrow(run, "content binary").toArrow()

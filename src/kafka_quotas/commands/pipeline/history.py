@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice, choose_engine, require_libraries
 from kafka_quotas.pipeline.engine.progress import JobProgress
 from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher
-from kafka_quotas.pipeline.engine.spark_session import LazySession, spark_errors
+from kafka_quotas.pipeline.engine.spark_failures import spark_errors
+from kafka_quotas.pipeline.engine.spark_session import LazySession
 from kafka_quotas.pipeline.tables.lake import Lake, lake_url
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice, choose_engine, require_libraries
 from kafka_quotas.pipeline.engine.job import Job, Tables, run_tasks
 from kafka_quotas.pipeline.engine.progress import Watch, run_watched
-from kafka_quotas.pipeline.engine.spark_session import LazySession, spark_errors
+from kafka_quotas.pipeline.engine.spark_failures import spark_errors
+from kafka_quotas.pipeline.engine.spark_session import LazySession
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.tables.lake import Lake, lake_url
 from kafka_quotas.pipeline.tables.table import TableSchema

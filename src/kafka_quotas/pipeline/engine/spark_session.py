@@ -1,8 +1,7 @@
 """Spark sessions: local, on a cluster, or at a Connect server, all by one call.
 
 Contract: the output of Spark and its Java goes to a log file. Executors receive the package as an archive and need not
-have it installed. The session is stopped at the end, also after Ctrl-C. Foreign errors leave as `KafkaQuotasError` in
-one line, with the cause rather than the layers above it.
+have it installed. The session is stopped at the end, also after Ctrl-C.
 """
 
 import os
@@ -23,6 +22,7 @@ from urllib.parse import urlsplit
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.engine.progress import JobProgress, Watch
+from kafka_quotas.pipeline.engine.spark_failures import PY4J, written_after
 from kafka_quotas.pipeline.engine.spark_settings import (
     SparkSettings,
     connect_properties,
@@ -31,7 +31,6 @@ from kafka_quotas.pipeline.engine.spark_settings import (
     spark_properties,
     worker_environment,
 )
-from kafka_quotas.pipeline.tables.lake import ConflictError
 from kafka_quotas.pipeline.tables.store_errors import hint_of
 
 if TYPE_CHECKING:
@@ -40,16 +39,8 @@ if TYPE_CHECKING:
 
 _APP_NAME: Final = "kafka-quotas"
 _CONNECT_PORT: Final = 15002
-_PY4J: Final = "An error occurred while calling"
 _JAVA_ENDED: Final = 'Exception in thread "main" '
 _PROBE_TIMEOUT_S: Final = 5.0
-_NETWORK: Final = "Py4JNetworkError"
-_CONFLICT: Final = "DELTA_CONCURRENT"
-_FULL: Final = "No space left on device"
-_MARKS: Final = ("Error: ", "Exception: ")
-_CAUSED: Final = "Caused by: "
-_OF_JAVA: Final = ("org.", "java.", "scala.", "software.", "com.", "io.", _CAUSED, _PY4J)
-_LONGEST: Final = 300
 _JARS: Final = "where its jars can't be fetched, --jars names those that are there, --packages other versions"
 OLDEST_JAVA: Final = 17
 _HINT: Final = (
@@ -230,9 +221,7 @@ def _why_java_ended(log_file: Path, begin: int) -> str:
 
     PySpark itself only says that Java is gone.
     """
-    with log_file.open("rb") as file:
-        file.seek(begin)
-        text = file.read().decode(errors="replace")
+    text = written_after(log_file, begin)
     exception = text.rpartition(_JAVA_ENDED)[2].partition("\n")[0] if _JAVA_ENDED in text else ""
     return exception.partition(": ")[2].strip("[]") or exception
 
@@ -240,47 +229,4 @@ def _why_java_ended(log_file: Path, begin: int) -> str:
 def _first_line(error: Exception) -> str:
     """Return the first line with the cause: py4j's own only names the call."""
     lines = [line.strip(": ") for line in str(error).splitlines() if line.strip(": ")]
-    return next((line for line in lines if not line.startswith(_PY4J)), type(error).__name__)
-
-
-@contextmanager
-def delta_conflicts() -> Iterator[None]:
-    """Convert Spark's error about a change of a Delta table that came first to a `ConflictError`."""
-    try:
-        yield
-    except Exception as error:  # py4j's and gRPC's
-        if _CONFLICT in str(error):
-            raise ConflictError(str(error)) from error
-        raise
-
-
-@contextmanager
-def spark_errors(doing: str, *, log_file: Path) -> Iterator[None]:
-    """Convert Spark's errors in the block to a `KafkaQuotasError` that names the operation."""
-    try:
-        yield
-    except (KafkaQuotasError, ConflictError, KeyboardInterrupt):
-        raise
-    except Exception as error:  # py4j's, gRPC's and Spark's own, of many classes
-        text = str(error)
-        if _FULL in text:
-            raise KafkaQuotasError(
-                f"no room left while {doing}", hint="nothing was changed; make room, also for Spark's spark.local.dir"
-            ) from error
-        is_gone = isinstance(error, ConnectionError) or type(error).__name__ == _NETWORK
-        why = "its Java ended" if is_gone else _cause(text, error)
-        hint = "; ".join(filter(None, (hint_of(why), f"see {log_file}")))
-        raise KafkaQuotasError(f"Spark failed while {doing}: {why}", hint=hint) from error
-
-
-def _cause(text: str, error: Exception) -> str:
-    """Return the last error of a Python worker, else the innermost cause, else the first line.
-
-    What is indented are calls, and errors that Java met while it handled the one that counts.
-    """
-    lines = [line.rstrip() for line in text.splitlines() if line.strip() and not line[0].isspace()]
-    named = [line.strip(": ") for line in lines if any(mark in line for mark in _MARKS) and not line.startswith("at ")]
-    python = [line for line in named if not line.startswith(_OF_JAVA)]
-    inner = [line.removeprefix(_CAUSED) for line in lines if line.startswith(_CAUSED)]
-    first = [line.strip(": ") for line in lines if not line.startswith(_PY4J)]
-    return next((each[-1] for each in (python, inner, first[:1]) if each), type(error).__name__)[:_LONGEST]
+    return next((line for line in lines if not line.startswith(PY4J)), type(error).__name__)

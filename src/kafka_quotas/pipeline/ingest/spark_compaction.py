@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import functions
 
 from kafka_quotas.pipeline.engine.progress import Watch, run_watched
-from kafka_quotas.pipeline.engine.spark_session import delta_conflicts
+from kafka_quotas.pipeline.engine.spark_failures import delta_conflicts
 from kafka_quotas.pipeline.ingest.compaction import dead_ingests
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.lake import DATA_TABLES, PARTITION, Lake, hadoop_url

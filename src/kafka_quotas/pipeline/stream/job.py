@@ -18,7 +18,7 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.progress import is_connect
-from kafka_quotas.pipeline.engine.spark_session import spark_errors
+from kafka_quotas.pipeline.engine.spark_failures import spark_errors
 from kafka_quotas.pipeline.engine.spark_tasks import contents_of, glob_escaped
 from kafka_quotas.pipeline.stream.batch_files import HINT, BatchFiles, Commit
 from kafka_quotas.pipeline.stream.handover import OfferedBatches, offering, start_again

@@ -20,10 +20,9 @@ from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.engine import choice as engine_choice
 from kafka_quotas.pipeline.engine import spark_settings
 from kafka_quotas.pipeline.engine.choice import Engine, choose_engine, require_libraries
+from kafka_quotas.pipeline.engine.spark_failures import spark_errors
 from kafka_quotas.pipeline.engine.spark_session import (
-    delta_conflicts,
     find_java,
-    spark_errors,
     spark_session,
     write_package_archive,
 )
@@ -37,7 +36,7 @@ from kafka_quotas.pipeline.engine.spark_settings import (
 )
 from kafka_quotas.pipeline.stream.source import connector_packages
 from kafka_quotas.pipeline.tables import schemas
-from kafka_quotas.pipeline.tables.lake import ConflictError, Lake, lake_url
+from kafka_quotas.pipeline.tables.lake import Lake, lake_url
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 from kafka_quotas.pipeline.tables.table import TableSchema
 
@@ -233,30 +232,6 @@ def test_the_package_ships_every_module_of_its_own(tmp_path: Path) -> None:
     assert all(name.endswith(".py") for name in names)
 
 
-def test_sparks_errors_say_what_was_the_matter_not_through_which_layers() -> None:
-    text = "An error\norg.apache.spark.SparkException: Job aborted\n  File x\nFileNotFoundError: no /a\n\tat java.x"
-    with pytest.raises(KafkaQuotasError, match="while reading: FileNotFoundError: no /a") as caught:  # noqa: SIM117
-        with spark_errors("reading", log_file=LOG):
-            raise RuntimeError(text)
-    assert caught.value.hint == "see spark.log"
-    suppressed = (
-        "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: Job aborted\n\tat org.a\n"
-        "\tSuppressed: org.apache.spark.util.OriginalTryStackTraceException: Full stacktrace\n"
-        "\t\tCaused by: java.io.IOException: again\nCaused by: java.lang.ClassCastException: cannot assign x\n\tat java"
-    )
-    with pytest.raises(KafkaQuotasError, match=r"while reading: java\.lang\.ClassCastException: cannot assign x$"):  # noqa: SIM117
-        with spark_errors("reading", log_file=LOG):
-            raise RuntimeError(suppressed)
-    missing = "An error occurred while calling o1.x.\n: software.amazon.awssdk.NoSuchBucketException: there is none"
-    with pytest.raises(KafkaQuotasError, match="NoSuchBucketException: there is none") as caught:  # noqa: SIM117
-        with spark_errors("reading", log_file=LOG):
-            raise RuntimeError(missing)
-    assert (caught.value.hint or "").startswith("make the bucket, or check its name")
-    with pytest.raises(KafkaQuotasError, match="no room left while reading"):  # noqa: SIM117
-        with spark_errors("reading", log_file=LOG):
-            raise RuntimeError("java.io.IOException: No space left on device\n at x")
-
-
 def test_jars_follow_pyspark_and_can_be_named() -> None:
     kafka, delta = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0", "io.delta:delta-spark_2.13:4.0.0"
     assert connector_packages(()) == (kafka,)  # the release that the tests pin
@@ -319,13 +294,6 @@ def test_a_place_in_s3_brings_the_package_of_the_hadoop_that_pyspark_has() -> No
     on_path = SparkSettings(log_file=LOG, properties={"spark.executor.extraClassPath": "/opt/hadoop-aws/*"})
     assert [each.for_place("s3://bucket/traffic") for each in (given, on_path)] == [given, on_path]
     assert "spark.jars.excludes" not in spark_properties(given)
-
-
-def test_two_changes_of_a_delta_table_that_meet_are_a_conflict_on_spark_too() -> None:
-    with pytest.raises(ConflictError), spark_errors("replacing", log_file=LOG), delta_conflicts():
-        raise RuntimeError("[DELTA_CONCURRENT_DELETE_READ] ConcurrentDeleteReadException: a file was deleted")
-    with pytest.raises(KafkaQuotasError), spark_errors("replacing", log_file=LOG), delta_conflicts():
-        raise RuntimeError("another error")
 
 
 @pytest.mark.parametrize("name", ["spark.jars", "spark.jars.packages"])
