@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -332,11 +332,11 @@ def require_equal_removal(session: "SparkSession", folder: Path) -> None:
 def require_named_failures(session: "SparkSession", log_file: Path) -> None:
     """Check what is said of a worker that was killed, and of more rows than the driver may collect."""
 
-    def die(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def die(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         os.kill(os.getpid(), signal.SIGKILL)
         yield from batches
 
-    def grow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def grow(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             yield pa.record_batch({"content": [os.urandom(MOST_COLLECTED_BYTES)]})
 

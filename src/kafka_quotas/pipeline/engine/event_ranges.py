@@ -34,7 +34,7 @@ _SMALLEST_RANGE: Final = 1 << 17
 _LEAST_RANGES: Final = 8
 """Ranges of an ingest of few events, for as many workers."""
 _SAMPLED: Final = 1 << 10
-"""Events for each sample that the driver collects: sixteen bytes for a kilobyte."""
+"""Events for each sample of a chunk."""
 _GOLDEN: Final = 0.6180339887498949
 """Its multiples modulo 1 are spread evenly, however many there are."""
 _MS_PER_DAY: Final = 86_400_000
@@ -68,6 +68,24 @@ def sample_of(chunk: pa.Table, *, seed: int) -> pa.Table:
     places = (np.arange(count) + seed * _GOLDEN % 1) * (chunk.num_rows / count)
     found = chunk.select(["client", "ts_ms"]).take(pa.array(places.astype(np.int64)))
     return found.append_column("events", pa.array(np.full(count, chunk.num_rows / count)))
+
+
+def thinned(samples: Sequence[pa.Table], most: int, *, seed: int) -> pa.Table:
+    """Return samples of a task's chunks joined, at most some number of them.
+
+    Where `most` are fewer than there are, each stands for more events. `seed` is a number by which tasks differ in what
+    they take.
+    """
+    joined = pa.concat_tables(samples)
+    if joined.num_rows <= most:
+        return joined
+    clients, times_ms = joined["client"].to_numpy(), joined["ts_ms"].to_numpy()
+    order = np.lexsort((times_ms, clients, times_ms // _MS_PER_DAY))
+    ends = np.cumsum(joined["events"].to_numpy()[order])
+    each = ends[-1] / most
+    places = np.searchsorted(ends, (np.arange(most) + seed * _GOLDEN % 1) * each, side="right")
+    found = joined.select(["client", "ts_ms"]).take(pa.array(order[np.minimum(places, ends.size - 1)]))
+    return found.append_column("events", pa.array(np.full(most, each)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

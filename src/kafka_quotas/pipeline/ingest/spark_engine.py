@@ -27,6 +27,7 @@ from kafka_quotas.pipeline.engine.event_ranges import (
     merged,
     sample_of,
     shifted,
+    thinned,
 )
 from kafka_quotas.pipeline.engine.progress import Watch, row_counter, run_watched
 from kafka_quotas.pipeline.engine.spark_tasks import CONTENT, FOUND, PART, content_row, glob_escaped, in_tasks, rows_of
@@ -67,6 +68,8 @@ _PACKED_BYTES: Final = 1 << 26
 _PARTITION_BYTES: Final = 1 << 27
 """Bytes of tasks in a partition, as in one of Spark's own sources: each costs as much as thousands of lines."""
 _FEW_PARTITIONS: Final = 8
+_MOST_SAMPLES: Final = 1 << 18
+"""About how many samples of 24 bytes the driver collects at most: they suffice for even files of a billion events."""
 _MOST_PARTITIONS: Final = 1 << 15
 """Partitions of tasks, each of which Spark's driver keeps account of."""
 
@@ -183,18 +186,22 @@ def parsed_rows(session: "SparkSession", tasks: Sequence[IngestTask], *, ingest:
         `found` (the table, or what else it is), `file`, `start` (where the task's or the split's part of it begins),
         `number` (of the row in that part), `split` (null where places are those in the file) and `content`.
     """
+    size = sum(map(_bytes_of, tasks))
+
+    def packed_rows(task: IngestTask, parsed: Iterable[ParsedBatch]) -> Iterator[tuple[str, pa.Buffer]]:
+        return _packed_rows(task, parsed, ingest, rows, samples_per_byte=_MOST_SAMPLES / max(size, 1))
 
     def parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with no_collection():
             for batch in batches:
                 for described, content in zip(*batch.columns, strict=True):
                     task = _with_content(pickle.loads(described.as_buffer()), content)  # noqa: S301 - made by this very program
-                    yield from _placed_rows(task, None, _packed_rows(task, parse_task(task), ingest, rows))
+                    yield from _placed_rows(task, None, packed_rows(task, parse_task(task)))
 
     def parse_large(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with no_collection():
             for task, split, blocks in lines_by_split(batches):
-                yield from _placed_rows(task, split, _packed_rows(task, parse_lines(task, blocks), ingest, rows))
+                yield from _placed_rows(task, split, packed_rows(task, parse_lines(task, blocks)))
 
     frames = []
     if small := [task for task in tasks if task.large is None]:
@@ -224,8 +231,12 @@ def described_tasks(session: "SparkSession", tasks: Sequence[IngestTask]) -> "Da
 
 def partitions(tasks: Sequence[IngestTask]) -> int:
     """Return the number of partitions for tasks, of which several small ones share one."""
-    size = sum((file_size(task.path) if task.end is None else task.end) - task.start for task in tasks)
-    return min(len(tasks), _FEW_PARTITIONS + max(size, 0) // _PARTITION_BYTES, _MOST_PARTITIONS)
+    return min(len(tasks), _FEW_PARTITIONS + sum(map(_bytes_of, tasks)) // _PARTITION_BYTES, _MOST_PARTITIONS)
+
+
+def _bytes_of(task: IngestTask) -> int:
+    """Return the bytes of a task's part of its file, of a packed file's end about."""
+    return max((file_size(task.path) if task.end is None else task.end) - task.start, 0)
 
 
 def _with_content(task: IngestTask, content: pa.Scalar) -> IngestTask:
@@ -235,18 +246,19 @@ def _with_content(task: IngestTask, content: pa.Scalar) -> IngestTask:
 
 
 def _packed_rows(
-    task: IngestTask, batches: Iterable[ParsedBatch], ingest: int, rows: Any
+    task: IngestTask, batches: Iterable[ParsedBatch], ingest: int, rows: Any, *, samples_per_byte: float
 ) -> Iterator[tuple[str, pa.Buffer]]:
     """Yield the rows of a task or a split, packed by table, samples of the events, and the counts last."""
     waiting: dict[TableSchema, list[pa.RecordBatch]] = {table: [] for table in INGESTED_TABLES}
     sizes = dict.fromkeys(INGESTED_TABLES, 0)
+    samples: list[pa.Table] = []
     counts = TaskCounts(number=task.number)
     for parsed in batches:
         for table, batch in arrow_batches(parsed, ingest=ingest):
             waiting[table].append(batch)
             sizes[table] += batch.nbytes
             if sizes[table] > _PACKED_BYTES:
-                yield from _packed(table, waiting[table], task.number)
+                yield from _packed(table, waiting[table], samples, seed=task.number)
                 waiting[table].clear()
                 sizes[table] = 0
         if rows is not None:
@@ -254,16 +266,22 @@ def _packed_rows(
         counts = parsed.counts
     for table, own in waiting.items():
         if own:
-            yield from _packed(table, own, task.number)
+            yield from _packed(table, own, samples, seed=task.number)
+    if samples:  # a split has a part of the task's bytes, and places in a packed log are those of the unpacked one
+        size = min(max(counts.read_to - task.start, 0), _bytes_of(task))
+        yield _SAMPLE, packed(thinned(samples, int(size * samples_per_byte) + 1, seed=task.number))
     yield _COUNTS, packed(pa.table({name: [getattr(counts, name)] for name in _COUNT_NAMES}))
 
 
-def _packed(table: TableSchema, batches: Sequence[pa.RecordBatch], seed: int) -> Iterator[tuple[str, pa.Buffer]]:
+def _packed(
+    table: TableSchema, batches: Sequence[pa.RecordBatch], samples: list[pa.Table], *, seed: int
+) -> Iterator[tuple[str, pa.Buffer]]:
+    """Yield rows of a table, packed, and add samples of events to the others."""
     if table is not EVENTS:
         yield table.name, packed(pa.Table.from_batches(batches))
         return
     for chunk in event_chunks(batches):
-        yield _SAMPLE, packed(sample_of(chunk, seed=seed))
+        samples.append(sample_of(chunk, seed=seed))
         yield EVENTS.name, packed(chunk)
 
 

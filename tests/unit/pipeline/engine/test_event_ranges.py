@@ -11,7 +11,14 @@ from tests.support.pipeline.events import events_table, random_events
 
 from kafka_quotas.pipeline.engine import event_ranges
 from kafka_quotas.pipeline.engine.event_pieces import packed, unpacked
-from kafka_quotas.pipeline.engine.event_ranges import CLIENT_COLUMNS, EventRanges, event_chunks, merged, sample_of
+from kafka_quotas.pipeline.engine.event_ranges import (
+    CLIENT_COLUMNS,
+    EventRanges,
+    event_chunks,
+    merged,
+    sample_of,
+    thinned,
+)
 from kafka_quotas.pipeline.ingest.ingested_tables import clients_of
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.event_files import sorted_by_client
@@ -99,6 +106,28 @@ def test_thousands_of_small_logs_are_cut_as_evenly_as_large_ones() -> None:
     sizes: dict[int, int] = defaultdict(int)
     for (part, _), events in by_range(contents, EventRanges.for_files(samples)).items():
         sizes[part] += events.num_rows
+    assert max(sizes.values()) < 1.5 * 4_000 / 8
+
+
+def test_few_samples_of_many_events_cut_them_as_evenly(logs: list[pa.Table]) -> None:
+    contents, samples = chunks(logs)
+    of_tasks = [
+        [
+            sample_of(chunk, seed=seed)
+            for number in range(seed, TASKS, 4)
+            for chunk in event_chunks(logs[number].to_batches())
+        ]
+        for seed in range(4)
+    ]
+    few = pa.concat_tables([thinned(own, 30, seed=seed) for seed, own in enumerate(of_tasks)])
+    assert few.num_rows == 120 < 200 < samples.num_rows
+    assert pc.sum(few["events"]).as_py() == pytest.approx(4_000)
+    assert few.schema == samples.schema
+    assert thinned(of_tasks[0], 1_000, seed=0) == pa.concat_tables(of_tasks[0])
+    sizes: dict[int, int] = defaultdict(int)
+    for (part, _), events in by_range(contents, EventRanges.for_files(few)).items():
+        sizes[part] += events.num_rows
+    assert len(sizes) == 8
     assert max(sizes.values()) < 1.5 * 4_000 / 8
 
 
