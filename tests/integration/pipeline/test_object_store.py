@@ -8,9 +8,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from deltalake import DeltaTable
@@ -18,8 +21,12 @@ from tests.support.brokers.maven import MissingServerError
 from tests.support.pipeline.logs import ROOT, SAMPLES
 from tests.support.pipeline.s3_gateway import BUCKET, s3_gateway, upload
 
+from kafka_quotas.commands.pipeline.history import history, recorded_span
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.pipeline.engine.runner import EventsRequest
+from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.tables.lake import Lake
+from kafka_quotas.pipeline.tables.schemas import CLIENTS
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
@@ -104,6 +111,39 @@ def test_the_local_engine_reads_and_writes_a_bucket(store: dict[str, str], inges
             assert rows(f"s3://{BUCKET}/here/{job}/{table}", store) == expected, table
 
 
+def test_a_store_that_only_sparks_configuration_knows_is_read_without_spark(
+    store: dict[str, str], ingested: Path, tmp_path: Path
+) -> None:
+    known = {
+        "endpoint": store["AWS_ENDPOINT_URL"].removeprefix("http://"),
+        "connection.ssl.enabled": "false",
+        "endpoint.region": store["AWS_REGION"],
+        "access.key": store["AWS_ACCESS_KEY_ID"],
+        "secret.key": store["AWS_SECRET_ACCESS_KEY"],
+    }
+    properties = {f"spark.hadoop.fs.s3a.{name}": text for name, text in known.items()}
+    file = "".join(f"{name}  {text}\n" for name, text in properties.items())
+    (tmp_path / "spark-defaults.conf").write_text(f"# of a cluster\n{file}", encoding="utf-8")
+    settings = SparkSettings(log_file=tmp_path / "spark.log")
+    given = replace(settings, properties=properties)
+    expected = FolderSnapshot.of(Lake.of(str(ingested / "data"))).read(CLIENTS, columns=["first_ms", "last_ms"])
+    with without(store):
+        span = recorded_span(EventsRequest(data=f"{_URL}/data", spark=given))
+    with without(store):
+        os.environ["SPARK_CONF_DIR"] = str(tmp_path)
+        assert [each.operation for each in history(f"{_URL}/data", settings)][-1] == "ingest"
+    assert span == (min(expected["first_ms"].to_pylist()), max(expected["last_ms"].to_pylist()))
+
+
+@contextmanager
+def without(variables: Iterable[str]) -> Iterator[None]:
+    """An environment that lacks variables, and is what it was afterwards."""
+    with mock.patch.dict(os.environ):
+        for name in variables:
+            os.environ.pop(name, None)
+        yield
+
+
 @pytest.mark.parametrize(
     ("changed", "bucket", "said", "hint"),
     [
@@ -122,6 +162,6 @@ def test_what_a_store_refuses_is_said_in_one_line(
 ) -> None:
     for name, value in (store | changed).items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(KafkaQuotasError, match=f"^reading s3://{bucket}/lake/ingests failed: .*{said}$") as caught:
-        FolderSnapshot.of(Lake(url=f"s3://{bucket}/lake"))
+    with pytest.raises(KafkaQuotasError, match=f"^reading s3a://{bucket}/lake/ingests failed: .*{said}$") as caught:
+        FolderSnapshot.of(Lake.of(f"s3a://{bucket}/lake"))
     assert (caught.value.hint or "").startswith(hint)

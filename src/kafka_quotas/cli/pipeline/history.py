@@ -11,7 +11,7 @@ from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import Without
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
-from kafka_quotas.cli.pipeline.options import Data, EngineOptions
+from kafka_quotas.cli.pipeline.options import Data, EngineOptions, StoreProperties
 from kafka_quotas.cli.pipeline.progress import job_progress, job_watcher
 from kafka_quotas.commands.pipeline.history import compact as run_compact
 from kafka_quotas.commands.pipeline.history import convert as run_convert
@@ -39,12 +39,12 @@ Retention = Annotated[
 ]
 
 
-def history(*, data: Data, output: ListingView = TABLE_VIEW) -> None:
+def history(*, data: Data, store: StoreProperties, output: ListingView = TABLE_VIEW) -> None:
     """List the changes of a data folder: ingests, replacements, compactions.
 
     Every job takes --as-of NUMBER and then reads the folder as it was after that change.
     """
-    changes = read_history(data)
+    changes = read_history(data, store.spark())
     rows = [
         [str(each.number), format_instant(each.at_ms), each.operation, f"{each.files:,}", f"{each.events:,}"]
         for each in changes
@@ -75,7 +75,7 @@ def compact(
     )
 
 
-def convert(*, old: Old, out: Out) -> None:
+def convert(*, old: Old, out: Out, store: StoreProperties) -> None:
     """Convert a data folder of the earlier form, with buckets, to Delta tables.
 
     The old folder stays as it is. A conversion that was killed continues when it is run again.
@@ -84,6 +84,7 @@ def convert(*, old: Old, out: Out) -> None:
         events = run_convert(
             old,
             out,
+            store.spark(),
             done=lambda done, total: progress(JobProgress(stage="convert ingests", done=done, total=total)),
         )
     write(f"{events:,} events of {old} are in {out}", sys.stdout)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.framework.option_groups import option, option_group, required
+from kafka_quotas.cli.framework.option_groups import Without, option, option_group, required
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.pipeline.options import EngineOptions
@@ -73,7 +73,11 @@ class IngestOptions:
 
 
 def ingest(
-    *, files: Files = None, asked: IngestOptions, engine: EngineOptions, output: ListingView = TABLE_VIEW
+    *,
+    files: Files = None,
+    asked: IngestOptions,
+    engine: Annotated[EngineOptions, Without("as_of")],
+    output: ListingView = TABLE_VIEW,
 ) -> None:
     """Read request logs, metrics, client statistics and event logs into Delta tables.
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.options.figures import byte_figure, duration_figure
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.commands.pipeline.recommend import RecommendRequest
@@ -80,6 +80,13 @@ class EngineOptions:
             UsageError: A property is not KEY=VALUE.
         """
         return EventsRequest(data=data, spark=self.spark(), engine=self.engine, master=self.master, as_of=self.as_of)
+
+
+StoreProperties = Annotated[
+    EngineOptions,
+    Without("engine", "master", "as_of", "env_archive", "packages", "jars", "driver_memory", "spark_log"),
+]
+"""The options of commands that start no Spark, but find an object store by its properties."""
 
 
 def _property(pair: str) -> tuple[str, str]:

@@ -14,7 +14,8 @@ from kafka_quotas.pipeline.engine.progress import JobProgress
 from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher
 from kafka_quotas.pipeline.engine.spark_failures import spark_errors
 from kafka_quotas.pipeline.engine.spark_session import LazySession
-from kafka_quotas.pipeline.tables.lake import Lake, lake_url
+from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
+from kafka_quotas.pipeline.tables.lake import Lake
 
 if TYPE_CHECKING:
     from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
@@ -44,8 +45,10 @@ class CompactResult:
     """Old files that were deleted."""
 
 
-def history(data: str) -> list[PastChange]:
+def history(data: str, spark: SparkSettings) -> list[PastChange]:
     """Return the changes of a data folder, the latest first.
+
+    Spark is not started: of its settings those of the object store count.
 
     Raises:
         UsageError: No ingest made the folder.
@@ -54,7 +57,7 @@ def history(data: str) -> list[PastChange]:
     require_libraries("pyarrow", "deltalake")
     from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot  # noqa: PLC0415 - loads Arrow
 
-    return _changes(FolderSnapshot.of(Lake(url=lake_url(data))))
+    return _changes(FolderSnapshot.of(_opened(data, spark)))
 
 
 def _changes(snapshot: "FolderSnapshot") -> list[PastChange]:
@@ -80,7 +83,7 @@ def recorded_span(request: EventsRequest) -> tuple[int, int] | None:
     from kafka_quotas.pipeline.tables.schemas import CLIENTS  # noqa: PLC0415
     from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot  # noqa: PLC0415
 
-    snapshot = FolderSnapshot.of(Lake(url=lake_url(request.data)), request.as_of)
+    snapshot = FolderSnapshot.of(_opened(request.data, request.spark), request.as_of)
     clients = snapshot.read(CLIENTS, columns=["first_ms", "last_ms"])
     if not clients.num_rows:
         return None
@@ -98,7 +101,7 @@ def compact(request: EventsRequest, watcher: EventsWatcher, *, retention_hours: 
     from kafka_quotas.pipeline.ingest import compaction  # noqa: PLC0415 - loads Arrow
     from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot  # noqa: PLC0415
 
-    lake = Lake(url=lake_url(request.data))
+    lake = _opened(request.data, request.spark)
 
     def chosen(events: int) -> EngineChoice:
         return choose_engine(request.engine, events=events, master=request.master, is_remote=not lake.is_local)
@@ -126,7 +129,7 @@ def compact(request: EventsRequest, watcher: EventsWatcher, *, retention_hours: 
     return CompactResult(files_before=counts[0], files_after=counts[1], removed=counts[2])
 
 
-def convert(old: Path, data: str, *, done: Callable[[int, int], None]) -> int:
+def convert(old: Path, data: str, spark: SparkSettings, *, done: Callable[[int, int], None]) -> int:
     """Convert a data folder of the earlier form and return its number of events.
 
     `done` is called with the number of converted ingests and of all.
@@ -138,4 +141,11 @@ def convert(old: Path, data: str, *, done: Callable[[int, int], None]) -> int:
     require_libraries("pyarrow", "deltalake")
     from kafka_quotas.pipeline.ingest import conversion  # noqa: PLC0415 - loads Arrow
 
-    return conversion.convert(old, Lake(url=lake_url(data)), done=done)
+    return conversion.convert(old, _opened(data, spark), done=done)
+
+
+def _opened(data: str, spark: SparkSettings) -> Lake:
+    """Return the tables of a folder, whose object store may be known to Spark's configuration alone."""
+    lake = Lake.of(data)
+    name_object_store(spark, lake.url)
+    return lake

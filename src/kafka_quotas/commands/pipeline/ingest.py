@@ -14,7 +14,7 @@ from kafka_quotas.pipeline.engine.progress import JobProgress, Watch
 from kafka_quotas.pipeline.engine.runner import EventsWatcher
 from kafka_quotas.pipeline.engine.spark_failures import spark_errors
 from kafka_quotas.pipeline.engine.spark_session import LazySession
-from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
+from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
 from kafka_quotas.pipeline.formats.source_file import RemoteFiles
 from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
 from kafka_quotas.pipeline.ingest.inspection import InspectedFile, inspect_files
@@ -104,7 +104,9 @@ def ingest(request: IngestRequest, watcher: EventsWatcher) -> IngestResult:
     require_libraries("pyarrow", "orjson", "deltalake")
     with ExitStack() as stack:
         places = (request.out, *(name for name in _sources(request) if is_url(name)))
-        session = LazySession(request.spark.for_place(*map(lake_url, places)), watcher.progress, stack)
+        urls = tuple(map(lake_url, places))
+        name_object_store(request.spark, *urls)
+        session = LazySession(request.spark.for_place(*urls), watcher.progress, stack)
         return _ingest_found(request, _inspected(request, session), session, watcher)
 
 
@@ -114,7 +116,7 @@ def _ingest_found(
     """Read what is new of the files."""
     from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot  # noqa: PLC0415 - loads Arrow
 
-    lake = Lake(url=lake_url(request.out))
+    lake = Lake.of(request.out)
     if not lake.exists():
         plan_ingest(inspected, settings=request.settings, known=KnownFiles(()))  # a mistake leaves no folder behind
         lake.create()

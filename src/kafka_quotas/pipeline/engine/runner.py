@@ -10,8 +10,8 @@ from kafka_quotas.pipeline.engine.job import Job, Tables, run_tasks
 from kafka_quotas.pipeline.engine.progress import Watch, run_watched
 from kafka_quotas.pipeline.engine.spark_failures import spark_errors
 from kafka_quotas.pipeline.engine.spark_session import LazySession
-from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
-from kafka_quotas.pipeline.tables.lake import Lake, lake_url
+from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
+from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.table import TableSchema
 
 if TYPE_CHECKING:
@@ -75,7 +75,8 @@ class OpenEvents:
 
         self._request = request
         self._watcher = watcher
-        lake = Lake(url=lake_url(request.data))
+        lake = Lake.of(request.data)
+        name_object_store(request.spark, lake.url)
         self._session = LazySession(request.spark.for_place(lake.url), watcher.progress, stack)
         # What is remote, Spark reads in any case, and starts before the number of events is known.
         is_spark = not lake.is_local and self._choice(events=0, is_remote=True).engine is Engine.SPARK

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.pipeline.tables.hadoop_settings import hadoop_setting
 
 DEFAULT_MASTER: Final = "local[*]"
 _PARTITIONS_PER_CORE: Final = 4
@@ -49,6 +50,8 @@ _S3A_OF_VARIABLES: Final = MappingProxyType(
         "AWS_SESSION_TOKEN": "session.token",
     }
 )
+_PROPERTY: Final = re.compile(r"([^\s#!=:][^\s=:]*)[ \t]*[=: \t][ \t]*(.*)")
+"""A line of `spark-defaults.conf`."""
 _LOOPBACK: Final = "127.0.0.1"
 _RARER_OPTIMISATION: Final = (
     "-XX:+IgnoreUnrecognizedVMOptions -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
@@ -133,17 +136,21 @@ class SparkSettings:
 
 def _hadoop_version() -> str | None:
     """Return the version of the Hadoop libraries that come with PySpark, None where they do not."""
-    spec = find_spec("pyspark")
-    folders = [] if spec is None else spec.submodule_search_locations or []
-    names = [path.stem for folder in folders for path in Path(folder, "jars").glob(f"{_HADOOP}-*.jar")]
+    folder = _pyspark_folder()
+    names = [] if folder is None else [path.stem for path in Path(folder, "jars").glob(f"{_HADOOP}-*.jar")]
     return names[0].removeprefix(f"{_HADOOP}-") if names else None
+
+
+def _pyspark_folder() -> str | None:
+    spec = find_spec("pyspark")
+    return None if spec is None else next(iter(spec.submodule_search_locations or ()), None)
 
 
 def spark_properties(settings: SparkSettings, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return Spark's properties for a session other than Connect's."""
     properties = {
         **runtime_properties(settings),
-        **object_store_properties(environment),
+        **object_store_properties(_unknown_to_spark(settings, environment)),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": settings.driver_memory,
@@ -171,6 +178,12 @@ def _java_options(settings: SparkSettings, environment: Mapping[str, str]) -> st
     if settings.reads_records and not any(map(_COLLECTOR.search, given)) and _CONFIGURED.isdisjoint(environment):
         return f"{_RARER_OPTIMISATION} {_FOR_RECORDS}"
     return _RARER_OPTIMISATION
+
+
+def _unknown_to_spark(settings: SparkSettings, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables without those that `name_object_store` took from Spark's own configuration."""
+    known = object_store_variables(_configured(settings, environment))
+    return {name: value for name, value in environment.items() if known.get(name) != value}
 
 
 def object_store_properties(environment: Mapping[str, str]) -> dict[str, str]:
@@ -203,6 +216,37 @@ def object_store_variables(setting: Callable[[str], str | None]) -> dict[str, st
         found[_ENDPOINT] = endpoint if "://" in endpoint else f"{scheme}://{endpoint}"
         found["AWS_ALLOW_HTTP"] = str(found[_ENDPOINT].startswith("http:")).lower()
     return found
+
+
+def name_object_store(settings: SparkSettings, *urls: str) -> None:
+    """Set the variables by which delta-rs finds the store of places in S3, from Spark's configuration.
+
+    They are known before a session, and without one. Variables that are set stay. `urls` are those of `lake_url`.
+    """
+    if any(url.startswith("s3:") for url in urls):
+        for name, value in object_store_variables(_configured(settings, os.environ)).items():
+            os.environ.setdefault(name, value)
+
+
+def _configured(settings: SparkSettings, environment: Mapping[str, str]) -> Callable[[str], str | None]:
+    """Return a function for Hadoop's settings as a session would have them: by the user, Spark's file, or Hadoop's."""
+    defaults = _spark_defaults(environment)
+
+    def setting(name: str) -> str | None:
+        key = f"spark.hadoop.{name}"
+        return settings.properties.get(key) or defaults.get(key) or hadoop_setting(name, environment)
+
+    return setting
+
+
+def _spark_defaults(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of `spark-defaults.conf`, none where the file can't be read."""
+    folder = environment.get("SPARK_CONF_DIR") or f"{environment.get('SPARK_HOME') or _pyspark_folder()}/conf"
+    try:
+        text = Path(folder, "spark-defaults.conf").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return {}
+    return {found[1]: found[2] for line in text.splitlines() if (found := _PROPERTY.fullmatch(line.strip()))}
 
 
 def jar_packages(given: tuple[str, ...]) -> tuple[str, ...]:

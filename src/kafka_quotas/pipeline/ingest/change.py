@@ -99,7 +99,7 @@ def require_stored(lake: Lake, ingest: int, expected: dict[TableSchema, int]) ->
         found = pc.sum(own["num_records"]).as_py() or 0 if own.num_rows else 0
         if found != count:
             raise KafkaQuotasError(
-                f"{count:,} rows of {table.name} were read, but {found:,} are in {lake.place(table)}",
+                f"{count:,} rows of {table.name} were read, but {found:,} are in {lake.shown(table)}",
                 hint="nothing was changed; do all workers write to the same place?",
             )
 

@@ -46,9 +46,9 @@ def compact(
         Change(ingest=ingest_id(at_ms, random), operation="compact", at_ms=at_ms).commit(before)
     except ConflictError as error:
         raise KafkaQuotasError(
-            f"another change of {lake.url} came in between", hint="nothing is lost; compact again"
+            f"another change of {lake.shown()} came in between", hint="nothing is lost; compact again"
         ) from error
-    with suppress(ConflictError), lake_errors(f"compacting {lake.place(INGESTS)}"):  # another compaction did it
+    with suppress(ConflictError), lake_errors(f"compacting {lake.shown(INGESTS)}"):  # another compaction did it
         lake.table(INGESTS).optimize.compact()
     removed = clean()
     return count, _files(lake), removed
@@ -67,7 +67,7 @@ def merge_locally(before: FolderSnapshot, *, at_ms: int, done: Callable[[int, in
     for table in DATA_TABLES:
         if table is not EVENTS:
             _drop_dead(before, table, at_ms)
-            with lake_errors(f"compacting {lake.place(table)}"):
+            with lake_errors(f"compacting {lake.shown(table)}"):
                 lake.table(table).optimize.compact()
     _merge_days(before, at_ms, done)
 
@@ -80,7 +80,7 @@ def clean_locally(lake: Lake, *, retention_hours: int) -> int:
     """
     removed = 0
     for table in (*DATA_TABLES, INGESTS):
-        with lake_errors(f"cleaning up {lake.place(table)}"):
+        with lake_errors(f"cleaning up {lake.shown(table)}"):
             removed += len(lake.table(table).vacuum(retention_hours, dry_run=False, enforce_retention_duration=False))
     return removed
 

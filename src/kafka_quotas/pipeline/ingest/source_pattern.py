@@ -79,7 +79,7 @@ def _find_remote(url: str, pattern: str, remote: RemoteFiles | None) -> Iterator
         raise UsageError(f"{pattern} is hidden: Spark and Hadoop read no file of that name", hint="rename the file")
     fixed = _WILD.split(url)[0]
     folder = fixed[: fixed.rindex("/")]
-    with lake_errors(f"listing {folder}"):
+    with lake_errors(f"listing {_WILD.split(pattern)[0].rpartition('/')[0]}"):
         files = list_files(folder) if remote is None else remote.listed(folder)
         by_url = sorted(files, key=lambda file: file.url)
     found = []

@@ -108,7 +108,7 @@ class EventTable:
         if self.snapshot.session is not None:
             return self._recorded_s_on_spark(self.snapshot.session)
         minutes, begins, ends = (np.empty(0, np.int64) for _ in range(3))
-        with lake_errors(f"reading {self.snapshot.lake.place(EVENTS)}"):
+        with lake_errors(f"reading {self.snapshot.lake.shown(EVENTS)}"):
             for batch in self.dataset.to_batches(columns=["ts_ms"]):
                 times_ms = batch.column("ts_ms").to_numpy()
                 found = (np.append(known, times) for known, times in ((begins, times_ms), (ends, times_ms)))
@@ -148,7 +148,7 @@ class EventTable:
         if self.chosen is not None:
             begin, end = np.searchsorted(self.chosen, [clients.first, clients.last + 1])
             own &= ds.field("client").isin(pa.array(self.chosen[begin:end]))
-        with lake_errors(f"reading {self.snapshot.lake.place(EVENTS)}"):
+        with lake_errors(f"reading {self.snapshot.lake.shown(EVENTS)}"):
             for within in self._windows(own, clients.events, slice_events):
                 rows = self.dataset.to_table(columns=stored, filter=within)
                 if rows.num_rows:

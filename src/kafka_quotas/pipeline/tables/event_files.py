@@ -56,7 +56,7 @@ def write_events(lake: Lake, events: pa.Table) -> "list[AddAction]":
     Raises:
         KafkaQuotasError: A file can't be written.
     """
-    with lake_errors(f"writing {lake.place(EVENTS)}"):
+    with lake_errors(f"writing {lake.shown(EVENTS)}"):
         filesystem = lake.filesystem(EVENTS)
         return [_write_day(filesystem, day, part) for day, part in by_day(events)]
 

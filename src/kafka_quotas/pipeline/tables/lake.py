@@ -17,13 +17,13 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.pipeline.tables.default_filesystem import default_host
+from kafka_quotas.pipeline.tables.hadoop_settings import default_host
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, INGESTED_TABLES, INGESTS
 from kafka_quotas.pipeline.tables.store_errors import cause_of, hint_of
 from kafka_quotas.pipeline.tables.table import TableSchema
@@ -100,6 +100,17 @@ class Lake:
 
     url: str
     """Place of the folder, as `lake_url` returns it."""
+    named: str | None = field(default=None, compare=False)
+    """The same place in the user's words, None where it was not named."""
+
+    @classmethod
+    def of(cls, text: str) -> "Lake":
+        """Return the tables of a folder that the user names by a path or URL.
+
+        Raises:
+            UsageError: The URL names no folder, or delta-rs can't take the path.
+        """
+        return cls(url=lake_url(text), named=text.rstrip("/") if is_url(text) else None)
 
     @property
     def is_local(self) -> bool:
@@ -115,13 +126,18 @@ class Lake:
         """Return the place of a table."""
         return f"{self.url}/{table.name}"
 
+    def shown(self, table: TableSchema | None = None) -> str:
+        """Return the place of the folder, or of a table, for messages."""
+        folder = self.named or self.url
+        return folder if table is None else f"{folder}/{table.name}"
+
     def create(self) -> None:
         """Create the tables that are missing, `ingests` last.
 
         Raises:
             KafkaQuotasError: The folder can't be written.
         """
-        with lake_errors(f"creating the tables in {self.url}"):
+        with lake_errors(f"creating the tables in {self.shown()}"):
             for table in (*DATA_TABLES, INGESTS):
                 create_table(self.place(table), table)
 
@@ -135,7 +151,7 @@ class Lake:
 
         if self.is_local and not Path(self.url).is_dir():
             return False
-        with lake_errors(f"reading {self.url}"):
+        with lake_errors(f"reading {self.shown()}"):
             return DeltaTable.is_deltatable(self.place(INGESTS))
 
     def table(self, table: TableSchema, version: int | None = None) -> "DeltaTable":
@@ -148,13 +164,13 @@ class Lake:
         from deltalake import DeltaTable  # noqa: PLC0415 - as above
         from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415
 
-        with lake_errors(f"reading {self.place(table)}"):
+        with lake_errors(f"reading {self.shown(table)}"):
             try:
                 return DeltaTable(self.place(table), version=version)
             except TableNotFoundError as error:
                 if _UNKNOWN_SCHEME in str(error):
                     raise
-                raise UsageError(f"{self.url} holds no ingested data", hint=_HINT) from error
+                raise UsageError(f"{self.shown()} holds no ingested data", hint=_HINT) from error
 
     def filesystem(self, table: TableSchema) -> "fs.FileSystem":
         """Return the file system below a table: Arrow's own for a local one, which is quicker than delta-rs'."""
@@ -183,7 +199,7 @@ class Lake:
         opened = self.table(table)
         if number is not None and (opened.transaction_version(TRANSACTIONS) or 0) >= number:
             raise ConflictError(f"change {number} is there already")
-        with lake_errors(f"writing {self.place(table)}"):
+        with lake_errors(f"writing {self.shown(table)}"):
             # tables of earlier versions get the columns that are new
             write_deltalake(opened, rows, mode="append", schema_mode="merge", commit_properties=_properties(number))
         return opened.version()
@@ -195,7 +211,7 @@ class Lake:
             KafkaQuotasError: The rows can't be deleted.
         """
         opened = self.table(table)
-        with lake_errors(f"deleting from {self.place(table)}"):
+        with lake_errors(f"deleting from {self.shown(table)}"):
             opened.delete(predicate)
         return opened.version()
 
@@ -220,7 +236,7 @@ class Lake:
         now_ms = round(time.time() * 1000)
         gone = [RemoveAction(path=path, data_change=is_new, deletion_timestamp=now_ms) for path in removed]
         if added or gone:
-            with lake_errors(f"writing {self.place(table)}"):
+            with lake_errors(f"writing {self.shown(table)}"):
                 opened.create_write_transaction(
                     [*added, *gone], "append", Schema.from_arrow(table.arrow_schema()), [PARTITION]
                 )

@@ -40,7 +40,7 @@ class FolderSnapshot:
             KafkaQuotasError: The table can't be read.
         """
         opened = lake.table(INGESTS)
-        with lake_errors(f"reading {lake.place(INGESTS)}"):
+        with lake_errors(f"reading {lake.shown(INGESTS)}"):
             changes = opened.to_pyarrow_table().select(INGESTS.column_names).sort_by("sequence")
         found = cls(lake=lake, changes=changes)
         return found if number is None else found.until(number)
@@ -54,7 +54,7 @@ class FolderSnapshot:
         if not 1 <= number <= self.number:
             known = f"there are 1 to {self.number}" if self.number else "there is none yet"
             raise UsageError(
-                f"{self.lake.url} has no change {number}: {known}", hint="kafka-quotas pipeline history DATA"
+                f"{self.lake.shown()} has no change {number}: {known}", hint="kafka-quotas pipeline history DATA"
             )
         return replace(self, changes=self.changes.filter(pc.less_equal(self.changes["sequence"], number)))
 
@@ -89,7 +89,7 @@ class FolderSnapshot:
             KafkaQuotasError: The table can't be read.
         """
         opened = self.delta(table)
-        with lake_errors(f"reading {self.lake.place(table)}"):
+        with lake_errors(f"reading {self.lake.shown(table)}"):
             files = opened.to_pyarrow_dataset(filesystem=self.lake.filesystem(table), schema=table.arrow_schema())
             by_path = sorted(files.get_fragments(), key=lambda fragment: str(fragment.path))
             options = ds.ParquetReadOptions(dictionary_columns=list(dictionaries))
@@ -125,7 +125,7 @@ class FolderSnapshot:
             found, names = self.rows_on_spark(self.session, table), columns or table.column_names
             return found.select(*names).toArrow().cast(pa.schema([table.arrow_schema().field(name) for name in names]))
         rows = self.dataset(table)
-        with lake_errors(f"reading {self.lake.place(table)}"):
+        with lake_errors(f"reading {self.lake.shown(table)}"):
             return rows.to_table(columns=list(columns or table.column_names))
 
     def batches(self, table: TableSchema, columns: Sequence[str], *, ingest: int) -> Iterator[pa.RecordBatch]:
@@ -134,7 +134,7 @@ class FolderSnapshot:
         Raises:
             KafkaQuotasError: The table can't be read.
         """
-        with lake_errors(f"reading {self.lake.place(table)}"):
+        with lake_errors(f"reading {self.lake.shown(table)}"):
             only = ds.field("ingest") == ingest
             yield from self.dataset(table).to_batches(columns=list(columns), filter=only, batch_size=_BATCH_ROWS)
 

@@ -4,6 +4,7 @@ Nothing here starts one.
 """
 
 import gc
+import os
 import subprocess
 import sys
 import zipfile
@@ -30,6 +31,7 @@ from kafka_quotas.pipeline.engine.spark_settings import (
     SparkSettings,
     connect_properties,
     jar_packages,
+    name_object_store,
     object_store_variables,
     spark_properties,
     worker_environment,
@@ -281,6 +283,33 @@ def test_what_spark_knows_of_the_object_store_becomes_variables() -> None:
     assert object_store_variables(settings.get) == expected
     assert object_store_variables({**settings, "fs.s3a.endpoint": "https://store"}.get)["AWS_ALLOW_HTTP"] == "false"
     assert object_store_variables({"fs.s3a.endpoint": ""}.get) == {}
+
+
+def test_the_store_of_a_place_is_known_from_sparks_configuration_before_a_session(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# ours\nspark.hadoop.fs.s3a.access.key  a key\nspark.hadoop.fs.s3a.secret.key=file\nspark.ui.enabled true\n"
+    )
+    (tmp_path / "core-site.xml").write_text(
+        "<configuration><property><name>fs.s3a.endpoint</name><value>http://10.0.0.7:9000</value></property>"
+        "<property><name>fs.s3a.secret.key</name><value>hadoop</value></property></configuration>"
+    )
+    monkeypatch.setattr(os, "environ", {"SPARK_CONF_DIR": str(tmp_path), "AWS_REGION": "here"})
+    given = {"spark.hadoop.fs.s3a.secret.key": "given", "spark.hadoop.fs.s3a.endpoint.region": "there"}
+    settings = SparkSettings(log_file=LOG, properties=given)
+    name_object_store(settings, "/data", "hdfs://host/data")
+    assert "AWS_ACCESS_KEY_ID" not in os.environ
+    name_object_store(settings, "/data", "s3://bucket/data")
+    assert {name: text for name, text in os.environ.items() if name != "SPARK_CONF_DIR"} == {
+        "AWS_ENDPOINT_URL": "http://10.0.0.7:9000",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": "a key",
+        "AWS_SECRET_ACCESS_KEY": "given",
+        "AWS_REGION": "here",
+    }
+    own = {name for name in spark_properties(settings, os.environ) if "s3a" in name}
+    assert own == set(given)  # Spark reads the rest where we did
 
 
 def test_a_place_in_s3_brings_the_package_of_the_hadoop_that_pyspark_has() -> None:

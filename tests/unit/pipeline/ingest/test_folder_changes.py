@@ -198,6 +198,8 @@ def test_a_wrong_time_zone_is_noted_and_corrected_by_reading_anew(tmp_path: Path
     } == before
     code, _, told = run_cli("pipeline", "usage", str(data), "--as-of", "9", "--store", new_store(tmp_path, {}))
     assert (code, "has no change 9: there are 1 to 2" in told) == (2, True)
+    code, _, told = run_cli("pipeline", "ingest", "--as-of", "1", "--out", str(data))
+    assert (code, "no such option: --as-of" in told) == (2, True)
 
 
 def test_a_folder_of_the_earlier_form_is_converted_and_what_it_read_is_known(tmp_path: Path) -> None:

@@ -38,6 +38,17 @@ def test_a_url_without_a_host_is_refused_where_there_is_no_default(core_site: Pa
     assert "hdfs://host:8020/traffic" in (caught.value.hint or "")
 
 
+def test_messages_name_a_place_as_the_user_does(tmp_path: Path) -> None:
+    lake = Lake.of("s3a://bucket/lake/")
+    assert (lake.shown(), lake.shown(EVENTS), lake.place(EVENTS)) == (
+        "s3a://bucket/lake",
+        "s3a://bucket/lake/events",
+        "s3://bucket/lake/events",
+    )
+    assert lake == Lake(url="s3://bucket/lake")
+    assert Lake.of(f"file:{tmp_path}").shown() == str(tmp_path)
+
+
 def test_several_slashes_are_one() -> None:
     assert lake_url("s3a://bucket//logs///{broker_id}/*//") == "s3://bucket/logs/{broker_id}/*"
 
