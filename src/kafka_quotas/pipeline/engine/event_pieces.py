@@ -3,13 +3,14 @@
 A piece has the events that one file has of one part (a range of clients) in one window of time, as an Arrow stream in
 bytes. Rows that Spark handles one by one cost it five times what the kernels cost: a million events are one row here.
 Where files are sorted by client, as ours are, few parts need the same file: such parts get their files whole, as they
-are stored, and nobody decodes, sorts and packs an event on its way.
+are stored, and nobody decodes, sorts and packs an event on its way. Files that are too large to move come to the same
+parts in pieces.
 
 Contract: no Spark. Pieces come sorted by part and window. Names of clients are a piece of the window `NAMES_WINDOW`, so
 that they come before the events. A slice begins at or after the end of the one before, and has whole seconds.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from typing import Final, NamedTuple
@@ -35,6 +36,8 @@ _TEXTS: Final = ("quota_type", "connection")
 _CLIENT_BOUNDS: Final = ("min.client", "max.client")
 _MOST_COPIES: Final = 4
 """Parts that may need a file on average: Spark moves the file to each, which costs less than cutting it up to here."""
+_PARQUET: Final = b"PAR1"
+"""The first bytes of a whole file, which those of an Arrow stream are not."""
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
 
 
@@ -58,7 +61,7 @@ class Parts:
     bounds_ms: Mapping[int, Int64s]
     """Beginnings of all windows but the first, in whole seconds, of parts that have several."""
     files: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    """Places of the files with events of each part in the table's list, empty where all files are to be cut."""
+    """Places of the movable files with events of each part in the table's list, empty where all are to be cut."""
 
     chosen: Int64s | None = None
     """Clients whose events count, ascending, None for all, or for those that have a name among the pieces."""
@@ -70,8 +73,9 @@ class Parts:
         cls,
         ranges: Sequence[ClientRange],
         spread: TimeSpread,
-        files: pa.Table | None = None,
+        files: pa.Table,
         *,
+        movable: Collection[int],
         chosen: Int64s | None = None,
         has_names_of_chosen: bool = False,
     ) -> "Parts":
@@ -80,7 +84,8 @@ class Parts:
         Args:
             ranges: The clients of each part.
             spread: How the events spread over time.
-            files: Files of the table with what Delta knows of them, None where all are to be cut.
+            files: Files of the table with what Delta knows of them.
+            movable: Places of those that tasks may get whole; all others are to be cut.
             chosen: Clients whose events count, ascending, None for all.
             has_names_of_chosen: Whether only clients with a name among the pieces count.
         """
@@ -95,7 +100,7 @@ class Parts:
             chosen=chosen,
             has_names_of_chosen=has_names_of_chosen,
         )
-        return found if files is None else replace(found, files=_files_of_parts(found, files))
+        return replace(found, files=_files_of_parts(found, files, movable))
 
     def may_have(self, part: int, lowest: int, highest: int) -> bool:
         """Check whether clients from a lowest number to a highest one have events that a part takes."""
@@ -115,11 +120,14 @@ class Parts:
         return events if is_own.all() else events.filter(pa.array(is_own))
 
     def gets_whole_files(self, part: int) -> bool:
-        """Check whether a part takes its events from whole files."""
+        """Check whether a part gets the movable files whole."""
         return part in self.files and part not in self.bounds_ms
 
     def places(self, count: int) -> tuple[list[tuple[int, int]], list[int]]:
-        """Return the parts with the files that they get whole, and the files, of `count`, that are cut."""
+        """Return the parts with the files that they get whole, and the files, of `count`, that are cut.
+
+        Of those that are not movable none is named unless all files are cut.
+        """
         whole = [(part, place) for part, own in self.files.items() if self.gets_whole_files(part) for place in own]
         if not self.files:
             return [], list(range(count))
@@ -138,16 +146,19 @@ def event_pieces(
         ingests: The ingests whose rows count, None for all.
     """
     for stored in _stored(content, _schema(EVENTS, columns), ingests):
-        yield from row_pieces(stored, parts, columns=columns, ingests=ingests)
+        yield from row_pieces(stored, parts, columns=columns, ingests=ingests, is_movable=True)
 
 
 def row_pieces(
-    rows: pa.Table, parts: Parts, *, columns: Sequence[str], ingests: Sequence[int] | None
+    rows: pa.Table, parts: Parts, *, columns: Sequence[str], ingests: Sequence[int] | None, is_movable: bool = False
 ) -> Iterator[Piece]:
-    """Yield the pieces of some events, with the arguments of `event_pieces`."""
+    """Yield the pieces of some events, with the arguments of `event_pieces`.
+
+    `is_movable` says whether they are of a file that some parts get whole, for which there are none then.
+    """
     counting = parts.counting(_counting(rows, _schema(EVENTS, columns), ingests))
     for part, own in by_part(sorted_by_client(counting), parts):
-        if parts.gets_whole_files(part):
+        if is_movable and parts.gets_whole_files(part):
             continue
         for window, events in _by_window(own, parts.bounds_ms.get(part)):
             yield Piece(part, window, packed(events))
@@ -176,7 +187,7 @@ def slices_of_parts(
     """
 
     def rows(piece: Piece) -> pa.Table:
-        if piece.window == NAMES_WINDOW or not parts.gets_whole_files(piece.part):
+        if piece.content[: len(_PARQUET)].to_pybytes() != _PARQUET:
             return unpacked(piece.content)
         schema, own = _schema(EVENTS, columns), (parts, piece.part)
         stored = [_counting(each, schema, ingests) for each in _stored(piece.content, schema, ingests, own=own)]
@@ -249,20 +260,22 @@ def _overlaps(group: pq.RowGroupMetaData, parts: Parts, part: int) -> bool:
     return parts.may_have(part, bounds.min, bounds.max)
 
 
-def _files_of_parts(parts: Parts, files: pa.Table) -> dict[int, list[int]]:
-    """Return the files of each part, none where cutting files costs less than moving them."""
+def _files_of_parts(parts: Parts, files: pa.Table, movable: Collection[int]) -> dict[int, list[int]]:
+    """Return the movable files of each part, none where cutting files costs less than moving them."""
     found: dict[int, list[int]] = {part: [] for part in range(parts.firsts.size)}
     sizes, copied = files["size_bytes"].to_numpy(), 0
     bounds = [files[name] for name in _CLIENT_BOUNDS] if {*_CLIENT_BOUNDS} <= set(files.column_names) else []
     if not bounds or any(each.null_count for each in bounds):
         return {}
-    for place, (lowest, highest) in enumerate(zip(*(each.to_pylist() for each in bounds), strict=True)):
+    clients = list(zip(*(each.to_pylist() for each in bounds), strict=True))
+    for place in sorted(movable):
+        lowest, highest = clients[place]
         begin, end = np.searchsorted(parts.lasts, lowest), np.searchsorted(parts.firsts, highest, side="right")
         own = [part for part in range(int(begin), int(end)) if parts.may_have(part, lowest, highest)]
         for part in own:
             found[part].append(place)
         copied += int(sizes[place]) * sum(part not in parts.bounds_ms for part in own)
-    return found if copied <= _MOST_COPIES * int(sizes.sum()) else {}
+    return found if copied <= _MOST_COPIES * sum(int(sizes[place]) for place in movable) else {}
 
 
 def _counting(rows: pa.Table, schema: pa.Schema, ingests: Sequence[int] | None) -> pa.Table:

@@ -7,6 +7,7 @@ Invariants: events of clients that may share a bucket are in one partition. A pa
 that its size takes no memory.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -74,11 +75,13 @@ def run_job(session: "SparkSession", events: EventTable, job: Job) -> "DataFrame
         counted, ranges = many.counted(), many.ranges(workers=_WORKERS)
     snapshot, columns, files = events.snapshot, stored_columns(job.columns), events.snapshot.files(EVENTS)
     places, sizes = _places(snapshot, EVENTS, files), files["size_bytes"].to_pylist()
-    is_movable = max(sizes, default=0) <= _LARGEST_FILE and len({_name(place) for place in places}) == len(places)
+    named = Counter(map(_name, places))
+    movable = {n for n, place in enumerate(places) if sizes[n] <= _LARGEST_FILE and named[_name(place)] == 1}
     parts = Parts.of(
         ranges,
         events.time_spread(),
-        files if is_movable else None,
+        files,
+        movable=movable,
         chosen=events.chosen,
         has_names_of_chosen=many is not None,
     )
@@ -91,9 +94,9 @@ def run_job(session: "SparkSession", events: EventTable, job: Job) -> "DataFrame
     pieces = _names(session, snapshot, parts) if many is None else many.names(parts)
     if whole:
         pieces = pieces.union(_whole_pieces(session, [(part, places[place]) for part, place in whole]))
-    if small := [places[place] for place in cut if sizes[place] <= _LARGEST_FILE]:
+    if small := [places[place] for place in cut if place in movable]:
         pieces = pieces.union(_cut(contents_of(session, list(map(glob_escaped, small))), of_file))
-    if large := [places[place] for place in cut if sizes[place] > _LARGEST_FILE]:
+    if large := [place for n, place in enumerate(places) if n not in movable]:
         rows = session.read.parquet(*map(glob_escaped, large)).select(*columns, *([] if needed is None else ["ingest"]))
         pieces = pieces.union(_cut(rows, of_rows))
     placed = pieces.repartition(len(ranges), PART).sortWithinPartitions(PART, "window")

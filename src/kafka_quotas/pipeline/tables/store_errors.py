@@ -33,6 +33,9 @@ _HINTS: Final = MappingProxyType(
 )
 """What helps, by words of an error."""
 
+# Read by delta-rs when it is loaded: else lines of Rust's come before the error, or where a replica in HDFS suffices.
+os.environ.setdefault("RUST_LOG", "error")
+
 
 def cause_of(error: Exception) -> str:
     """Return the innermost line of an error that delta-rs shows as a tree, or what the store answered."""

@@ -2,10 +2,12 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.support.pipeline.events import BASE_MS, events_folder, open_table, proposal, random_events, run_here
 
@@ -30,27 +32,29 @@ def contents(events: EventTable, table: TableSchema) -> Iterator[pa.Buffer]:
 def slices(events: EventTable, job: Job, *, way: str) -> tuple[list[list[pa.Table]], list[pieces.Piece]]:
     """The slices of each part, and the pieces in the order in which Spark brings them: by part and window, else any."""
     ranges = events.ranges(shift=job.shift, workers=1)
-    files = events.snapshot.files(EVENTS) if way == "whole files" else None
-    parts = pieces.Parts.of(ranges, events.time_spread(), files, chosen=events.chosen)
+    files = events.snapshot.files(EVENTS)
+    movable = {"whole files": range(files.num_rows), "some large": range(0, files.num_rows, 2)}.get(way, ())
+    parts = pieces.Parts.of(ranges, events.time_spread(), files, movable=movable, chosen=events.chosen)
+    if way == "cut files":
+        parts = replace(parts, files={})
     needed = events.snapshot.needed(EVENTS)
     columns, ingests = stored_columns(job.columns), events.snapshot.ingests
     found = [piece for each in contents(events, CLIENTS) for piece in pieces.name_pieces(each, parts, ingests=ingests)]
-    if way == "rows":
-        rows = events.snapshot.delta(EVENTS).to_pyarrow_table(columns=[*columns, "ingest"])
+    stored = list(contents(events, EVENTS))
+    whole, cut = parts.places(len(stored))
+    found += [pieces.Piece(part, 0, stored[place]) for part, place in whole]
+    for place in cut:
+        found += pieces.event_pieces(stored[place], parts, columns=columns, ingests=needed)
+    for place in set(range(len(stored))) - {*movable} if parts.files else ():
+        rows = pq.read_table(pa.BufferReader(stored[place]), columns=[*columns, "ingest"])
         found += pieces.row_pieces(rows, parts, columns=columns, ingests=needed)
-    else:
-        stored = list(contents(events, EVENTS))
-        whole, cut = parts.places(len(stored))
-        found += [pieces.Piece(part, 0, stored[place]) for part, place in whole]
-        for place in cut:
-            found += pieces.event_pieces(stored[place], parts, columns=columns, ingests=needed)
     random.Random(1).shuffle(found)
     found.sort(key=lambda piece: (piece.part, piece.window))
     own = pieces.slices_of_parts(found, parts, columns=columns, ingests=needed)
     return [list(each) for _, each in own], found
 
 
-@pytest.mark.parametrize("way", ["whole files", "cut files", "rows"])
+@pytest.mark.parametrize("way", ["whole files", "some large", "cut files", "rows"])
 def test_tasks_over_pieces_find_what_the_local_engine_finds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
@@ -63,13 +67,15 @@ def test_tasks_over_pieces_find_what_the_local_engine_finds(
         parts, found = slices(open_table(folder), job, way=way)
         assert len(parts) > 2
         assert (max(piece.window for piece in found) > 2) == (most == 100)
+        kinds = {piece.content[:4].to_pybytes() == b"PAR1" for piece in found if piece.window >= 0}
+        assert way != "some large" or most == 100 or kinds == {True, False}
         tables = replay_tables([job.task(own) for own in parts], PLAN)
         assert tables.entities.to_pylist() == expected.entities.to_pylist()
         assert tables.whatif.to_pylist() == expected.whatif.to_pylist()
     assert sum(expected.whatif["throttled_n"].to_pylist()) > 100
 
 
-@pytest.mark.parametrize("way", ["whole files", "cut files", "rows"])
+@pytest.mark.parametrize("way", ["whole files", "some large", "cut files", "rows"])
 def test_only_files_and_events_of_chosen_clients_come_to_the_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
@@ -91,10 +97,12 @@ def test_only_files_and_events_of_chosen_clients_come_to_the_tasks(
     assert set(here["client"].to_pylist()) == set(chosen.tolist())
     assert here.num_rows == everything.of(chosen).count < everything.count
     if way == "whole files":
+        files = everything.snapshot.files(EVENTS)
         lowest = pieces.Parts.of(
             everything.ranges(shift=0, workers=1),
             everything.time_spread(),
-            everything.snapshot.files(EVENTS),
+            files,
+            movable=range(files.num_rows),
             chosen=clients[:0] - 1,
         )
         assert not any(lowest.files.values())
@@ -110,7 +118,10 @@ def test_rows_of_an_ingest_that_was_killed_are_in_no_piece(tmp_path: Path, way: 
     assert sum(each.num_rows for own in parts_of_first for each in own) == first.count == 150
     assert first.snapshot.needed(EVENTS) is None
     events_of_first = list(contents(events, EVENTS))
-    parts = pieces.Parts.of(events.ranges(shift=0, workers=1), events.time_spread())
+    files = events.snapshot.files(EVENTS)
+    parts = replace(
+        pieces.Parts.of(events.ranges(shift=0, workers=1), events.time_spread(), files, movable=()), files={}
+    )
     columns = stored_columns(CHARGE_COLUMNS)
     kept = [
         piece for each in events_of_first for piece in pieces.event_pieces(each, parts, columns=columns, ingests=[1])

@@ -1,5 +1,8 @@
 """Places of tables: hosts that Hadoop's configuration knows, and schemes that nobody does."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +50,14 @@ def test_messages_name_a_place_as_the_user_does(tmp_path: Path) -> None:
     )
     assert lake == Lake(url="s3://bucket/lake")
     assert Lake.of(f"file:{tmp_path}").shown() == str(tmp_path)
+
+
+@pytest.mark.parametrize(("given", "found"), [({}, "error"), ({"RUST_LOG": "debug"}, "debug")])
+def test_libraries_in_rust_log_no_warnings_unless_asked(given: dict[str, str], found: str) -> None:
+    script = "import os, kafka_quotas.pipeline.tables.lake\nprint(os.environ['RUST_LOG'])"
+    plain = {name: value for name, value in os.environ.items() if name != "RUST_LOG"}
+    told = subprocess.check_output([sys.executable, "-c", script], env=plain | given, text=True, timeout=300)
+    assert told.strip() == found
 
 
 def test_several_slashes_are_one() -> None:
