@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 _APP_NAME: Final = "kafka-quotas"
 _CONNECT_PORT: Final = 15002
 _JAVA_ENDED: Final = 'Exception in thread "main" '
+_NO_HEAP: Final = re.compile(r"^(Invalid maximum heap size|Could not reserve enough space).*", re.MULTILINE)
+"""What Java says of a heap that it can't have, before it runs anything."""
 _PROBE_TIMEOUT_S: Final = 5.0
 _JARS: Final = "where its jars can't be fetched, --jars names those that are there, --packages other versions"
 OLDEST_JAVA: Final = 17
@@ -223,7 +225,8 @@ def _why_java_ended(log_file: Path, begin: int) -> str:
     """
     text = written_after(log_file, begin)
     exception = text.rpartition(_JAVA_ENDED)[2].partition("\n")[0] if _JAVA_ENDED in text else ""
-    return exception.partition(": ")[2].strip("[]") or exception
+    heap = _NO_HEAP.search(text)
+    return exception.partition(": ")[2].strip("[]") or exception or (heap[0] if heap else "")
 
 
 def _first_line(error: Exception) -> str:

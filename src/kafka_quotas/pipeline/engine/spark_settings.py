@@ -229,7 +229,10 @@ def name_object_store(settings: SparkSettings, *urls: str) -> None:
 
 
 def _configured(settings: SparkSettings, environment: Mapping[str, str]) -> Callable[[str], str | None]:
-    """Return a function for Hadoop's settings as a session would have them: by the user, Spark's file, or Hadoop's."""
+    """Return a function for Hadoop's settings as a session would have them.
+
+    The user's properties come first, then Spark's file, then Hadoop's.
+    """
     defaults = _spark_defaults(environment)
 
     def setting(name: str) -> str | None:

@@ -107,16 +107,28 @@ def test_a_master_that_is_not_there_is_told_at_once(tmp_path: Path, scheme: str)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # PySpark leaves its pipe to Java open
-def test_a_java_that_ends_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("says", "why", "hint"),
+    [
+        (
+            'Exception in thread "main" java.lang.RuntimeException: [download failed: a#b;1!b.jar]',
+            r"download failed: a#b;1!b\.jar",
+            "--jars",
+        ),
+        ("Invalid maximum heap size: -Xmxlots", "Invalid maximum heap size: -Xmxlots", "--driver-memory takes a size"),
+    ],
+)
+def test_a_java_that_ends_says_why(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, says: str, why: str, hint: str
+) -> None:
     log = tmp_path / "log"
     log.write_text('Exception in thread "main" java.lang.RuntimeException: of an earlier run\n', encoding="utf-8")
-    says = "java.lang.RuntimeException: [download failed: a#b;1!b.jar]"
-    java_that_says(tmp_path, f'openjdk version "17.0.1"\nException in thread "main" {says}')
+    java_that_says(tmp_path, f'openjdk version "17.0.1"\n{says}')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(KafkaQuotasError, match=r"on local\[2\]: download failed: a#b;1!b\.jar$") as caught:  # noqa: SIM117
+    with pytest.raises(KafkaQuotasError, match=rf"on local\[2\]: {why}$") as caught:  # noqa: SIM117
         with spark_session(SparkSettings(log_file=log, master="local[2]")):
             pass
-    assert "--jars" in str(caught.value.hint)
+    assert hint in str(caught.value.hint)
     del caught
     gc.collect()
 
