@@ -39,7 +39,7 @@ from kafka_quotas.pipeline.engine import event_pieces, spark, spark_clients
 from kafka_quotas.pipeline.engine.choice import Engine
 from kafka_quotas.pipeline.engine.job import Job, Tables, without_events
 from kafka_quotas.pipeline.engine.progress import ignore_progress
-from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, open_events
+from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, OpenEvents, open_events
 from kafka_quotas.pipeline.engine.spark import LeftTables, run_job, tables_by_task
 from kafka_quotas.pipeline.engine.spark_failures import spark_errors
 from kafka_quotas.pipeline.engine.spark_session import spark_session
@@ -53,6 +53,7 @@ from kafka_quotas.pipeline.recommend.job import recommend
 from kafka_quotas.pipeline.replay.job import replay_job, replay_tables
 from kafka_quotas.pipeline.replay.outcomes import BUCKETS, OUTCOMES, LocalOutcomes, SparkOutcomes
 from kafka_quotas.pipeline.replay.task import ReplayPlan
+from kafka_quotas.pipeline.report.part_traffic import client_traffic, limited_traffic
 from kafka_quotas.pipeline.report.what_if import what_if
 from kafka_quotas.pipeline.tables import client_ranges
 from kafka_quotas.pipeline.tables.arrow import arrow_frame, compute
@@ -62,7 +63,7 @@ from kafka_quotas.pipeline.tables.event_files import client_order, sorted_by_cli
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, QUARANTINE
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
-from kafka_quotas.pipeline.usage.job import usage_job, usage_tables
+from kafka_quotas.pipeline.usage.job import usage, usage_job, usage_tables
 from kafka_quotas.pipeline.usage.tables import SparkUsage
 from kafka_quotas.pipeline.usage.task import BUCKETS as USED
 from kafka_quotas.pipeline.usage.task import UsagePlan
@@ -80,6 +81,7 @@ MOST_OF_ADVICE_BYTES = 96 * 1024
 """What it collects of all steps of a recommendation for 3,000 clients, some of whom get a limit of their own."""
 PAIRS = proposal("pairs", (Entity.of(user=None, client_id=None), {"producer_byte_rate": 9_000.0}))
 TIGHTER = proposal("tighter", (Entity.of(user=None, client_id=None), {"producer_byte_rate": 2_000.0}))
+ONE_USER = proposal("one user", (Entity.of(user="user-1"), {"producer_byte_rate": 20.0}))
 USERS = proposal(
     "users",
     (Entity.of(user=None), {"producer_byte_rate": 20_000.0, "request_percentage": 0.2}),
@@ -128,6 +130,7 @@ def compare(folder: Path) -> None:
         cells = require_equal_usage(session, data)
         require_equal_outcomes(session, folder)
         require_equal_advice(session, folder)
+        require_equal_traffic(session, folder)
         require_equal_compaction(session, folder)
         require_equal_removal(session, folder)
         require_equal_large_logs(session, folder / "large logs")
@@ -248,12 +251,7 @@ def require_equal_advice(session: "SparkSession", folder: Path) -> None:
     validated = ValidatePlan(quotas=TIGHTER)
     found = []
     for engine in (Engine.LOCAL, Engine.SPARK):
-        request = EventsRequest(
-            data=str(folder / "many"), spark=SparkSettings(log_file=folder / "spark.log"), engine=engine
-        )
-        watcher = EventsWatcher(progress=ignore_progress, chosen=lambda _: None)
-        with open_events(request, watcher) as events:
-            events._session._session = session
+        with opened(session, folder / "many", engine) as events:
             with collected_bytes(session) as collected:
                 advised = recommend(events, plan, step=lambda _: None)
             checked = validate(events, validated)
@@ -268,6 +266,34 @@ def require_equal_advice(session: "SparkSession", folder: Path) -> None:
     assert len(advices[0].explained.brokers[0].trials) > 24
     assert sum(len(each.overrides) for each in advices) > 10
     assert any(each.throttle is not None and each.throttle.low_ms for each in buckets)
+
+
+def require_equal_traffic(session: "SparkSession", folder: Path) -> None:
+    """Compare what a report says of clients and limits, of which no more comes for ten times as many clients."""
+    events_folder(folder / "more", random_events(30_000, seed=15, clients=30_000))
+    come = []
+    for name in ("many", "more"):
+        found = []
+        for engine in (Engine.LOCAL, Engine.SPARK):
+            with opened(session, folder / name, engine) as events, collected_bytes(session) as collected:
+                tables = usage(events, UsagePlan(quotas=ONE_USER, seconds=120))
+                clients = client_traffic(tables, cluster="default", seconds=120)
+                limited = limited_traffic(tables, cluster="default", seconds=120)
+            amounts = {kind: round(amount, 6) for kind, amount in clients.amounts.items()}
+            found.append((replace(clients, amounts=amounts), limited))
+        assert found[0] == found[1]
+        assert limited.count - limited.limited > 100, "throttled without a limit of theirs"
+        come.append(sum(collected))
+    assert come[1] < 1.1 * come[0], come
+
+
+@contextmanager
+def opened(session: "SparkSession", data: Path, engine: Engine) -> Iterator[OpenEvents]:
+    """The events of a folder, of which jobs run on this session or here."""
+    request = EventsRequest(data=str(data), spark=SparkSettings(log_file=data / "spark.log"), engine=engine)
+    with open_events(request, EventsWatcher(progress=ignore_progress, chosen=lambda _: None)) as events:
+        events._session._session = session
+        yield events
 
 
 @contextmanager

@@ -1,24 +1,19 @@
 """The report's page: a heading, the key figures, and a section for each question that its reader has."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from kafka_quotas.cli.charts.html_page import ReportChart, ReportPage, ReportSection, ReportTable
 from kafka_quotas.cli.charts.svg import Bar, Curve, Mark, bars_svg, curves_svg, heat_svg
 from kafka_quotas.cli.pipeline.proposals import bucket_text
-from kafka_quotas.cli.pipeline.report_summary import NEARLY_FULL, key_figures, subtitle
+from kafka_quotas.cli.pipeline.report_summary import key_figures, subtitle
 from kafka_quotas.commands.pipeline.report import ReportResult
 from kafka_quotas.core.model.value_format import format_duration_s, format_typed_rate
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.recommend.advice import Advice, Override
+from kafka_quotas.pipeline.report.traffic import NEARLY_FULL, LimitedTraffic, Traffic
 from kafka_quotas.pipeline.report.what_if import Points, WhatIf
 
-if TYPE_CHECKING:
-    from kafka_quotas.pipeline.report.traffic import Traffic
-
-_TOP = 10
-_TABLE_ROWS = 25
 _WHOLE_FROM = 0.1
 """Smaller shares have a decimal: 1.5 % is not within a tolerance of 1 %."""
 _UNITS = {
@@ -62,10 +57,10 @@ def report_page(result: ReportResult, *, title: str) -> ReportPage:
 def _top(result: ReportResult) -> ReportSection:
     charts = []
     for kind in (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.REQUEST):
-        largest = [each for each in result.clients if each.quota_type is kind and each.average > 0][:_TOP]
+        largest = result.clients.largest[kind]
         if largest:
             bars = [Bar(name=_name(each), value=each.average) for each in largest]
-            total = sum(each.average for each in result.clients if each.quota_type is kind)
+            total = result.clients.amounts[kind] / result.events.seconds
             share = sum(each.average for each in largest) / total
             caption = f"{_DOINGS[kind]}{_in_unit(kind)}: the {len(largest)} largest clients, {share:.0%} of all"
             charts.append(ReportChart(svg=bars_svg(bars, unit=_UNITS[kind]), caption=caption))
@@ -102,17 +97,12 @@ def _when(result: ReportResult) -> ReportSection:
 
 def _against_limits(result: ReportResult) -> ReportSection:
     title = "How close are clients to the limits in force?"
-    limited = sorted(result.limited, key=lambda each: -(each.used if each.used is not None else -1.0))
-    if not any(each.limit is not None for each in limited) and not any(each.throttle_ms for each in limited):
+    if not result.limited.count:
         answer = f"No limit in {result.quotas} concerns any of the recorded clients, and none was slowed down."
         return ReportSection(title=title, paragraphs=(answer,))
     charts = []
     for kind, unit in _UNITS.items():
-        bars = [
-            Bar(name=_name(each), value=each.p99, limit=each.limit)
-            for each in limited
-            if each.quota_type is kind and each.limit is not None
-        ][:_TOP]
+        bars = [Bar(name=_name(each), value=each.p99, limit=each.limit) for each in result.limited.nearest_of[kind]]
         if bars:
             caption = f"{_DOINGS[kind]}: rate reached in busy times (bar) and the limit (line), per broker"
             charts.append(ReportChart(svg=bars_svg(bars, unit=unit), caption=caption))
@@ -126,11 +116,11 @@ def _against_limits(result: ReportResult) -> ReportSection:
             ),
         ),
         charts=tuple(charts),
-        tables=(_limits_table(limited),),
+        tables=(_limits_table(result.limited),),
     )
 
 
-def _limits_table(limited: "list[Traffic]") -> ReportTable:
+def _limits_table(limited: LimitedTraffic) -> ReportTable:
     rows = tuple(
         (
             _name(each),
@@ -141,10 +131,10 @@ def _limits_table(limited: "list[Traffic]") -> ReportTable:
             f"{each.throttled_share:.0%}",
             _standing(each),
         )
-        for each in limited[:_TABLE_ROWS]
+        for each in limited.nearest
     )
     columns = ("client", "what", "busy rate", "limit", "used", "slowed down in", "")
-    left = len(limited) - len(rows)
+    left = limited.count - len(rows)
     return ReportTable(
         columns=columns,
         rows=rows,
@@ -153,7 +143,7 @@ def _limits_table(limited: "list[Traffic]") -> ReportTable:
     )
 
 
-def _standing(traffic: "Traffic") -> str:
+def _standing(traffic: Traffic) -> str:
     if traffic.limit is None:
         return "slowed down by a limit that is not among these"
     if traffic.throttle_ms:
@@ -296,5 +286,5 @@ def _in_unit(kind: QuotaType) -> str:
     return "" if _UNITS[kind] == "bytes/s" else f" in {_UNITS[kind]}"
 
 
-def _name(traffic: "Traffic") -> str:
+def _name(traffic: Traffic) -> str:
     return bucket_text(traffic.user, traffic.client_id)

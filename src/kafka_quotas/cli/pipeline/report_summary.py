@@ -7,9 +7,7 @@ from kafka_quotas.commands.pipeline.report import ReportResult
 from kafka_quotas.core.model.value_format import format_bytes, format_count, format_duration_s, format_typed_rate
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.recommend.advice import Advice
-
-NEARLY_FULL = 0.9
-"""A client that uses this share of its limit is near it."""
+from kafka_quotas.pipeline.report.traffic import NEARLY_FULL
 
 
 def subtitle(result: ReportResult) -> str:
@@ -32,14 +30,13 @@ _BYTES = (QuotaType.PRODUCE, QuotaType.FETCH)
 
 
 def _clients(result: ReportResult) -> KeyFigure:
-    clients = {(each.user, each.client_id) for each in result.clients}
     brokers = {load.broker_id for each in result.recommendation.advices for load in each.loads}
     note = f"on {len(brokers)} broker{'s' if len(brokers) > 1 else ''}"
-    return KeyFigure(label="Clients", value=f"{len(clients):,}", note=note)
+    return KeyFigure(label="Clients", value=f"{result.clients.clients:,}", note=note)
 
 
 def _traffic(result: ReportResult) -> KeyFigure:
-    written, read = (sum(each.amount for each in result.clients if each.quota_type is kind) for kind in _BYTES)
+    written, read = (result.clients.amounts[kind] for kind in _BYTES)
     return KeyFigure(
         label="Traffic",
         value=format_bytes(written + read),
@@ -48,23 +45,20 @@ def _traffic(result: ReportResult) -> KeyFigure:
 
 
 def _held_back(result: ReportResult) -> KeyFigure:
-    held = [each for each in result.clients if each.throttle_ms]
-    names = {(each.user, each.client_id) for each in held}
-    if not names:
+    clients = result.clients
+    if not clients.throttled:
         return KeyFigure(label="Slowed down by limits", value="nobody", mood=Mood.GOOD)
-    worst = max(held, key=lambda each: each.throttled_share)
-    note = f"the longest in {worst.throttled_share:.0%} of its active seconds"
-    return KeyFigure(label="Slowed down by limits", value=_client_count(len(names)), note=note, mood=Mood.WATCH)
+    note = f"the longest in {clients.longest_share:.0%} of its active seconds"
+    return KeyFigure(label="Slowed down by limits", value=_client_count(clients.throttled), note=note, mood=Mood.WATCH)
 
 
 def _near(result: ReportResult) -> KeyFigure:
-    limited = [each for each in result.limited if each.used is not None]
+    near, limited = result.limited.near, result.limited.limited
     if not limited:
         return KeyFigure(label="Limits in force", value="none", note="any client may take all it can", mood=Mood.WATCH)
-    near = sum((each.used or 0.0) >= NEARLY_FULL for each in limited)
     return KeyFigure(
         label="At or near a limit",
-        value=f"{near} of {len(limited)}",
+        value=f"{near} of {limited}",
         note=f"limited clients that use {NEARLY_FULL:.0%} of theirs or more",
         mood=Mood.WATCH if near else Mood.GOOD,
     )

@@ -11,11 +11,10 @@ from kafka_quotas.pipeline.engine.runner import EventsWatcher, RecordedEvents, o
 if TYPE_CHECKING:
     from kafka_quotas.pipeline.buckets.proposal import Proposal
     from kafka_quotas.pipeline.recommend.job import Recommendation
-    from kafka_quotas.pipeline.report.traffic import HeatMap, Traffic
+    from kafka_quotas.pipeline.report.heat_map import HeatMap
+    from kafka_quotas.pipeline.report.traffic import ClientTraffic, LimitedTraffic
     from kafka_quotas.pipeline.report.what_if import WhatIf
     from kafka_quotas.pipeline.usage.tables import UsageTables
-
-_HEAT_ROWS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +32,10 @@ class ReportResult:
     events: RecordedEvents
     quotas: str
     """Name of the quotas in force."""
-    clients: "tuple[Traffic, ...]"
-    """Traffic of each client, in the scope of the recommendation."""
-    limited: "tuple[Traffic, ...]"
-    """Traffic of each bucket of the quotas in force that has a limit or was throttled."""
+    clients: "ClientTraffic"
+    """Traffic of the clients, in the scope of the recommendation."""
+    limited: "LimitedTraffic"
+    """Traffic of the buckets of the quotas in force that have a limit or were throttled."""
     heat: "HeatMap"
     """Traffic of the largest clients over time."""
     what_ifs: "tuple[WhatIf, ...]"
@@ -64,27 +63,20 @@ def report(request: ReportRequest, watcher: EventsWatcher, *, step: Callable[[st
 
 
 def _result(request: ReportRequest, advised: RecommendResult, in_force: "UsageTables") -> ReportResult:
-    from kafka_quotas.pipeline.report.traffic import (  # noqa: PLC0415 - loads NumPy
-        heat_map,
-        largest_clients,
-        limited_traffic,
-        slots_of,
-        traffic_of,
-    )
+    from kafka_quotas.pipeline.report.heat_map import heat_map, slots_of  # noqa: PLC0415 - loads NumPy
+    from kafka_quotas.pipeline.report.part_traffic import client_traffic, limited_traffic  # noqa: PLC0415
     from kafka_quotas.pipeline.report.what_if import what_if  # noqa: PLC0415
 
     events, own, cluster = advised.events, advised.recommendation.observed, advised.recommendation.cluster
     if events.first_ms is None or events.last_ms is None:
         raise UsageError("there are no events", hint="kafka-quotas pipeline ingest reads them")
-    clients = traffic_of(own, cluster=cluster, seconds=events.seconds)
+    clients = client_traffic(own, cluster=cluster, seconds=events.seconds)
     return ReportResult(
         events=events,
         quotas=request.quotas.name,
         clients=clients,
-        limited=limited_traffic(traffic_of(in_force, cluster=cluster, seconds=events.seconds)),
-        heat=heat_map(
-            own, slots_of(events.first_ms, events.last_ms), largest_clients(clients, _HEAT_ROWS), cluster=cluster
-        ),
+        limited=limited_traffic(in_force, cluster=cluster, seconds=events.seconds),
+        heat=heat_map(own, slots_of(events.first_ms, events.last_ms), clients.busiest, cluster=cluster),
         what_ifs=tuple(what_if(each) for each in advised.recommendation.advices),
         recommendation=advised.recommendation,
     )

@@ -31,6 +31,13 @@ class ClientParts(Protocol):
         """Return the rows that a function makes of each part and the same clients' rows of another table."""
         ...
 
+    def regrouped(self, function: Pick, by: str) -> "ClientParts":
+        """Return the rows that a function makes of each part, in parts by user or by client-id.
+
+        `by` is `user` or `client_id`, of which one part has all rows; those where it is empty are anywhere.
+        """
+        ...
+
 
 class LocalParts:
     """A table in memory, which is one part."""
@@ -46,6 +53,10 @@ class LocalParts:
         """Call the function once."""
         assert isinstance(others, LocalParts)
         return LocalParts(join(self.rows, others.rows))
+
+    def regrouped(self, function: Pick, by: str) -> "LocalParts":  # noqa: ARG002 - one part has all rows of anything
+        """Call the function once."""
+        return LocalParts(function(self.rows))
 
 
 def client_parts(job: Job, name: str, tasks: Sequence[Tables], left: "LeftTables | None", pick: Pick) -> ClientParts:

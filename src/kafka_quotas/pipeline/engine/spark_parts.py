@@ -1,6 +1,7 @@
 """Parts of clients with Spark's executors: the number of each part, and its rows as an Arrow stream.
 
-Invariant: the digest of a client's names decides its part, so that it is the same in every table and on every worker.
+Invariant: the digest of a client's names, or of one of them, decides its part, so that it is the same in every table
+and on every worker.
 """
 
 import pickle
@@ -46,15 +47,10 @@ class SparkParts:
 
         def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for (content,) in (row for batch in batches for row in rows_of(batch)):
-                rows = pick(unpacked(content))
-                parts = parts_of(rows)
-                order = np.argsort(parts, kind="stable")
-                own, starts = np.unique(parts[order], return_index=True)
-                for part, places in zip(own.tolist(), np.split(order, starts[1:]), strict=False):
-                    yield content_row({PART: part}, packed(rows.take(pa.array(places))))
+                yield from _cut(pick(unpacked(content)), None)
 
         pieces = in_tasks(left.streams(name).coalesce(_TASKS), cut, _PARTED)
-        return cls(pieces.repartition(PART).sortWithinPartitions(PART), pick(left.empty(name)).schema)
+        return cls(_in_parts(pieces), pick(left.empty(name)).schema)
 
     def of_each(self, function: Callable[[pa.Table], Found]) -> list[Found]:
         """Call the function on the executors."""
@@ -87,6 +83,27 @@ class SparkParts:
 
         return SparkParts(in_tasks(both, run, _PARTED), join(*(each.empty_table() for each in schemas)).schema)
 
+    def regrouped(self, function: Pick, by: str) -> "SparkParts":
+        """Cut what the function makes anew, on the executors."""
+
+        def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for rows in _together(batches):
+                yield from _cut(function(rows), by)
+
+        return SparkParts(_in_parts(in_tasks(self.frame, cut, _PARTED)), function(self.schema.empty_table()).schema)
+
+
+def _cut(rows: pa.Table, by: str | None) -> Iterator[pa.RecordBatch]:
+    parts = parts_of(rows, by)
+    order = np.argsort(parts, kind="stable")
+    own, starts = np.unique(parts[order], return_index=True)
+    for part, places in zip(own.tolist(), np.split(order, starts[1:]), strict=False):
+        yield content_row({PART: part}, packed(rows.take(pa.array(places))))
+
+
+def _in_parts(pieces: "DataFrame") -> "DataFrame":
+    return pieces.repartition(PART).sortWithinPartitions(PART)
+
 
 def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield the rows of some whole parts at a time."""
@@ -105,11 +122,17 @@ def _sided(parts: SparkParts, side: int) -> "DataFrame":
     return parts.frame.withColumn(_SIDE, functions.lit(side))
 
 
-def parts_of(rows: pa.Table) -> NDArray[np.int64]:
-    """Return the part of each row."""
-    found = np.zeros(rows.num_rows, np.int64)
-    for name in ("user", "client_id"):
-        encoded = rows[name].combine_chunks().dictionary_encode()
-        digests = np.array([crc32(text.encode()) for text in encoded.dictionary.to_pylist()], np.int64)
-        found = found * 31 + digests[encoded.indices.to_numpy()]
-    return found % _PARTS
+def parts_of(rows: pa.Table, by: str | None = None) -> NDArray[np.int64]:
+    """Return the part of each row by both names, or by one of them, and by the other where that is empty."""
+    user, client_id = (_digests(rows[name]) for name in ("user", "client_id"))
+    own, other = (user, client_id) if by == "user" else (client_id, user)
+    found: NDArray[np.int64] = (user * 31 + client_id if by is None else np.where(own, own, other)) % _PARTS
+    return found
+
+
+def _digests(names: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Return a number of each name, 0 of the empty one."""
+    encoded = names.combine_chunks().dictionary_encode()
+    digests = np.array([crc32(text.encode()) for text in encoded.dictionary.to_pylist()], np.int64)
+    found: NDArray[np.int64] = digests[encoded.indices.to_numpy()]
+    return found

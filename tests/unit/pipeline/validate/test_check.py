@@ -14,7 +14,7 @@ from tests.support.processes.run_cli import run_cli
 from kafka_quotas.cli.demos.pipeline import steps
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.report.traffic import slots_of
+from kafka_quotas.pipeline.report.heat_map import slots_of
 from kafka_quotas.pipeline.usage.tables import LocalUsage
 from kafka_quotas.pipeline.validate.check import BucketCheck, RateCheck, ThrottleCheck, Verdict
 from kafka_quotas.pipeline.validate.job import SharedRequests, Throttled, compared_rows, rate_checks
