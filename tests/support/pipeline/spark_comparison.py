@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -56,7 +57,7 @@ from kafka_quotas.pipeline.replay.task import ReplayPlan
 from kafka_quotas.pipeline.report.part_traffic import client_traffic, limited_traffic
 from kafka_quotas.pipeline.report.what_if import what_if
 from kafka_quotas.pipeline.tables import client_ranges
-from kafka_quotas.pipeline.tables.arrow import arrow_frame, compute
+from kafka_quotas.pipeline.tables.arrow import arrow_frame
 from kafka_quotas.pipeline.tables.client_number import USER_SHIFT
 from kafka_quotas.pipeline.tables.client_ranges import EventTable
 from kafka_quotas.pipeline.tables.event_files import client_order, sorted_by_client, write_events
@@ -82,6 +83,11 @@ MOST_OF_ADVICE_BYTES = 96 * 1024
 PAIRS = proposal("pairs", (Entity.of(user=None, client_id=None), {"producer_byte_rate": 9_000.0}))
 TIGHTER = proposal("tighter", (Entity.of(user=None, client_id=None), {"producer_byte_rate": 2_000.0}))
 ONE_USER = proposal("one user", (Entity.of(user="user-1"), {"producer_byte_rate": 20.0}))
+REQUESTS_TOO = proposal(
+    "requests too",
+    (Entity.of(user=None, client_id=None), {"producer_byte_rate": 2_000.0, "request_percentage": 0.05}),
+    (Entity.of(user="user-1"), {"request_percentage": 0.01}),
+)
 USERS = proposal(
     "users",
     (Entity.of(user=None), {"producer_byte_rate": 20_000.0, "request_percentage": 0.2}),
@@ -155,9 +161,10 @@ def require_equal_usage(session: "SparkSession", data: Path) -> int:
     assert (used.count(), used.clusters()) == (known.count(), known.clusters())
     assert used.ranked(7).to_pylist() == known.ranked(7).select(used.ranked(7).column_names).to_pylist()
     columns = [name for name in USED.names if name not in (*NAMES, "bucket")]
-    assert used.buckets(columns).to_pylist() == known.buckets(columns).to_pylist()
-    assert used.buckets([], only=compute.field("cluster") == "none").num_rows == 0
-    names = known.buckets([])
+    (rows,) = known.by_client(lambda buckets: buckets.select([*NAMES, *columns])).of_each(pa.Table.to_pylist)
+    parts = used.by_client(lambda buckets: buckets.select([*NAMES, *columns])).of_each(pa.Table.to_pylist)
+    assert sorted(chain(*parts), key=repr) == sorted(rows, key=repr)
+    names = known.all_buckets.select(NAMES)
     cells = [each.bytes_of(names, window_s=1).to_pylist() for each in (known, used)]
     alone = names.group_by(["user"]).aggregate([])
     users = [each.bytes_of(alone, window_s=60).to_pylist() for each in (known, used)]
@@ -248,7 +255,7 @@ def require_equal_outcomes(session: "SparkSession", folder: Path) -> None:
 def require_equal_advice(session: "SparkSession", folder: Path) -> None:
     """Compare a recommendation and a validation of which executors keep what the driver could not collect."""
     plan = RecommendPlan(scope=DefaultScope.PAIR, tolerance=Tolerance(fetch_floor=0.0), explained="user-0/client-0")
-    validated = ValidatePlan(quotas=TIGHTER)
+    validated = ValidatePlan(quotas=REQUESTS_TOO)
     found = []
     for engine in (Engine.LOCAL, Engine.SPARK):
         with opened(session, folder / "many", engine) as events:
@@ -256,20 +263,22 @@ def require_equal_advice(session: "SparkSession", folder: Path) -> None:
                 advised = recommend(events, plan, step=lambda _: None)
             checked = validate(events, validated)
         what_ifs = [what_if(each) for each in advised.advices]
-        found.append((advised.clients, advised.advices, what_ifs, checked.buckets))
+        found.append((advised.clients, advised.advices, what_ifs, checked))
     for local, on_spark in zip(*found, strict=True):
         assert local == on_spark
-    clients, advices, _, buckets = found[0]
+    clients, advices, _, checked = found[0]
     assert sum(collected) < MOST_OF_ADVICE_BYTES
     assert clients > 1_000
     assert advices[0].explained is not None
     assert len(advices[0].explained.brokers[0].trials) > 24
     assert sum(len(each.overrides) for each in advices) > 10
-    assert any(each.throttle is not None and each.throttle.low_ms for each in buckets)
+    assert any(each.throttle is not None and each.throttle.low_ms for each in checked.buckets)
+    assert checked.is_range
+    assert checked.count == len(checked.buckets) > 1_000
 
 
 def require_equal_traffic(session: "SparkSession", folder: Path) -> None:
-    """Compare what a report says of clients and limits, of which no more comes for ten times as many clients."""
+    """Compare a report's figures and a validation, of which no more comes for ten times as many clients."""
     events_folder(folder / "more", random_events(30_000, seed=15, clients=30_000))
     come = []
     for name in ("many", "more"):
@@ -279,8 +288,9 @@ def require_equal_traffic(session: "SparkSession", folder: Path) -> None:
                 tables = usage(events, UsagePlan(quotas=ONE_USER, seconds=120))
                 clients = client_traffic(tables, cluster="default", seconds=120)
                 limited = limited_traffic(tables, cluster="default", seconds=120)
+                checked = validate(events, ValidatePlan(quotas=REQUESTS_TOO), limit=30)
             amounts = {kind: round(amount, 6) for kind, amount in clients.amounts.items()}
-            found.append((replace(clients, amounts=amounts), limited))
+            found.append((replace(clients, amounts=amounts), limited, checked))
         assert found[0] == found[1]
         assert limited.count - limited.limited > 100, "throttled without a limit of theirs"
         come.append(sum(collected))

@@ -16,6 +16,8 @@ from kafka_quotas.commands.pipeline.validate import validate as run_validate
 from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.validate.check import ValidatePlan
 
+_SHOWN_ROWS = 30
+
 Quotas = Annotated[
     str | None,
     typer.Option(
@@ -56,8 +58,9 @@ def validate(
         window=settings.client,
         controller_window=settings.controller,
     )
+    limit = (output.limit_or(_SHOWN_ROWS) or None) if output.is_table else None
     with job_watcher() as watcher:
-        result = run_validate(events, plan, watcher)
+        result = run_validate(events, plan, watcher, limit=limit)
     print_listing(validation_listing(result), output)
     note_changes(quotas, plan.quotas, result.events)
     for line in remarks(result.validation):

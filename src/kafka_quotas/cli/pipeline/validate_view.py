@@ -25,7 +25,8 @@ def validation_listing(result: ValidationResult) -> Listing:
     """List the buckets, first those with an error, then by broker, quota type and name."""
     found = result.validation
     tolerance = found.plan.tolerance
-    buckets = sorted(found.buckets, key=lambda each: each.verdict(tolerance) is not Verdict.MISSED)
+    buckets = found.buckets
+    left = f", {found.count - len(buckets):,} buckets more: --limit 0" if found.count > len(buckets) else ""
     has_rates = any(each.rate is not None for each in buckets)
     return Listing(
         noun="pipeline-validate",
@@ -35,19 +36,20 @@ def validation_listing(result: ValidationResult) -> Listing:
             "quotas": found.plan.quotas.name,
             "tolerance": tolerance,
             "ok": found.ok,
-            "buckets": [_document(each, tolerance) for each in buckets],
+            "buckets": [_document(each) for each in buckets],
         },
         items="buckets",
         table=Table(
             columns=_COLUMNS if has_rates else (*_COLUMNS[:9], _COLUMNS[-1]),
-            rows=[_cells(each, tolerance, has_rates=has_rates) for each in buckets],
+            rows=[_cells(each, has_rates=has_rates) for each in buckets],
             caption=f"{result.events.count:,} events in {result.events.seconds:,} s under {found.plan.quotas.name}: "
-            "throttle times as observed and as simulated\nrequests: how many were throttled, observed / simulated",
+            f"throttle times as observed and as simulated{left}\n"
+            "requests: how many were throttled, observed / simulated",
         ),
     )
 
 
-def _cells(check: BucketCheck, tolerance: float, *, has_rates: bool) -> list[Cell]:
+def _cells(check: BucketCheck, *, has_rates: bool) -> list[Cell]:
     kind, throttle, rate = check.quota_type.value, check.throttle, check.rate
     compared = [
         _seconds(check.observed_throttle_ms),
@@ -68,11 +70,11 @@ def _cells(check: BucketCheck, tolerance: float, *, has_rates: bool) -> list[Cel
         format_typed_rate(kind, check.peak),
         *compared,
         *(rates if has_rates else ()),
-        check.verdict(tolerance).value,
+        check.verdict.value,
     ]
 
 
-def _document(check: BucketCheck, tolerance: float) -> dict[str, Json]:
+def _document(check: BucketCheck) -> dict[str, Json]:
     throttle, rate = check.throttle, check.rate
     return {
         "cluster": check.cluster,
@@ -93,28 +95,27 @@ def _document(check: BucketCheck, tolerance: float) -> dict[str, Json]:
         "scraped_rate": None if rate is None else rate.scraped,
         "reckoned_rate": None if rate is None else rate.reckoned,
         "rate_error": None if rate is None else _finite(rate.error),
-        "verdict": check.verdict(tolerance).value,
+        "verdict": check.verdict.value,
     }
 
 
 def remarks(validation: "Validation") -> Iterator[str]:
     """Yield what to know of the comparison, a line each, and the verdict at the end."""
-    tolerance = validation.plan.tolerance
-    if any(each.is_capped and each.observed_throttle_ms for each in validation.buckets):
+    if validation.is_capped:
         yield (
             "note: a throttled fetch is answered empty, so its size is in no log: fetches are checked by their rate, "
             "which may not exceed the quota"
         )
-    if any(each.throttle is not None and each.throttle.low_ms < each.throttle.high_ms for each in validation.buckets):
+    if validation.is_range:
         yield (
             "note: requests under two quotas are answered with the longer throttle time: simulated is from the "
             "bucket's own quota to the sum of all"
         )
     for each in validation.buckets:
-        if each.limit is None and each.observed_throttle_ms and each.verdict(tolerance) is Verdict.MISSED:
+        if each.limit is None and each.observed_throttle_ms and each.verdict is Verdict.MISSED:
             name = bucket_text(each.user, each.client_id)
             yield f"missed: {name} was throttled at broker {each.broker_id}, and no quota in the file concerns it"
-        elif each.exceeds(tolerance):
+        elif each.is_exceeded:
             name = bucket_text(each.user, each.client_id)
             yield f"missed: {name} got more from broker {each.broker_id} than its quota lets through"
     yield from _unknown_begin(validation)
@@ -123,7 +124,7 @@ def remarks(validation: "Validation") -> Iterator[str]:
 
 def _unknown_begin(validation: "Validation") -> Iterator[str]:
     window = validation.plan.window
-    if validation.having(Verdict.MISSED) and validation.seconds < 10 * _window_s(window):
+    if validation.missed and validation.seconds < 10 * _window_s(window):
         yield (
             f"note: what was charged in the {_window_s(window)} s before the recording began is not known; in one of "
             f"{validation.seconds} s that matters"
@@ -131,7 +132,7 @@ def _unknown_begin(validation: "Validation") -> Iterator[str]:
 
 
 def _verdict(validation: "Validation") -> str:
-    missed, met = len(validation.having(Verdict.MISSED)), len(validation.having(Verdict.MET))
+    missed, met = validation.missed, validation.met
     within = f"within {validation.plan.tolerance:.0%}"
     if missed:
         return f"verdict: NOT met: {missed} of {met + missed} buckets that can be compared are not {within}"

@@ -18,8 +18,12 @@ class ValidationResult:
     validation: "Validation"
 
 
-def validate(request: EventsRequest, plan: ValidatePlan, watcher: EventsWatcher) -> ValidationResult:
+def validate(
+    request: EventsRequest, plan: ValidatePlan, watcher: EventsWatcher, *, limit: int | None = None
+) -> ValidationResult:
     """Compare recorded events with their replay.
+
+    `limit` is the greatest number of buckets in the result, None for all.
 
     Raises:
         UsageError: The folder has no events.
@@ -29,5 +33,5 @@ def validate(request: EventsRequest, plan: ValidatePlan, watcher: EventsWatcher)
         from kafka_quotas.pipeline.validate import job  # noqa: PLC0415 - loads the kernels
 
         with events.errors("summing up what was compared"):
-            found = job.validate(events, plan)
+            found = job.validate(events, plan, limit=limit)
     return ValidationResult(events=events.recorded, validation=found)

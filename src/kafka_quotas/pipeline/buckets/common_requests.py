@@ -51,7 +51,7 @@ def common_with_forms(rows: pa.Table, forms: pa.Table, figures: Sequence[str]) -
     """Return for each row the sums over all other rows that fit it, by `sums_by_form` of all parts."""
     found = np.zeros((len(figures), rows.num_rows), np.int64)
     has_user, has_client_id = (pc.not_equal(rows[name], "").to_numpy() for name in _NAMES)
-    for form in forms.to_pylist():
+    for form in _summed(forms, [GROUP, *_NAMES], figures).to_pylist():
         is_asked = pc.equal(rows[ASKS], form[GROUP]).to_numpy()
         is_asked &= ~(has_user & form["user"]) & ~(has_client_id & form["client_id"])
         found += np.array([[form[each]] for each in figures]) * is_asked

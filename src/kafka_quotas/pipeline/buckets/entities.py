@@ -98,6 +98,14 @@ def with_nulls(rows: pa.Table) -> pa.Table:
     return rows
 
 
+def without_nulls(names: pa.Table) -> pa.Table:
+    """Return names with empty ones in place of null, by which rows can be joined."""
+    shared = ("user", "client_id")
+    return pa.table(
+        {each: pc.fill_null(names[each], "") if each in shared else names[each] for each in names.column_names}
+    )
+
+
 def nulls_for_shared(rows: "DataFrame") -> "DataFrame":
     """Return rows of Spark as `with_nulls` does."""
     from pyspark.sql import functions  # noqa: PLC0415 - only Spark's engine has it

@@ -230,19 +230,6 @@ class LeftTables:
             self._unpacked[name] = found.persist(StorageLevel.DISK_ONLY)
         return self._unpacked[name]
 
-    def collected(self, name: str, columns: Sequence[str], *, only: Any | None = None) -> pa.Table:
-        """Return columns of the rows of a small table, all or those that `only` picks: they come compressed."""
-
-        def pick(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for (content,) in (row for batch in batches for row in rows_of(batch)):
-                rows = unpacked(content)
-                yield content_row({}, packed((rows if only is None else rows.filter(only)).select(columns)))
-
-        streams = self.streams(name).coalesce(_TASKS_OF_SMALL)
-        found = in_tasks(streams, pick, f"{CONTENT} binary").toArrow().to_batches()
-        none = self.empty(name).select(columns)
-        return pa.concat_tables([none, *(unpacked(content) for batch in found for (content,) in rows_of(batch))])
-
     def streams(self, name: str) -> "DataFrame":
         """Return the rows of a table as Arrow streams in bytes."""
         return self._frame.where(functions.col(FOUND) == name).select(CONTENT)

@@ -52,6 +52,16 @@ class SparkParts:
         pieces = in_tasks(left.streams(name).coalesce(_TASKS), cut, _PARTED)
         return cls(_in_parts(pieces), pick(left.empty(name)).schema)
 
+    @classmethod
+    def of_rows(cls, rows: "DataFrame", schema: pa.Schema) -> "SparkParts":
+        """Return rows of Spark, with these columns."""
+
+        def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                yield from _cut(pa.Table.from_batches([batch]).cast(schema), None)
+
+        return cls(_in_parts(in_tasks(rows.select(*schema.names), cut, _PARTED)), schema)
+
     def of_each(self, function: Callable[[pa.Table], Found]) -> list[Found]:
         """Call the function on the executors."""
 

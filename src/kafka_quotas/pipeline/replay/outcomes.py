@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 
-from kafka_quotas.pipeline.buckets.entities import NAMES, nulls_for_shared, with_nulls
+from kafka_quotas.pipeline.buckets.entities import (
+    NAMES,
+    bucket_schema,
+    columns_table,
+    nulls_for_shared,
+    without_nulls,
+)
+from kafka_quotas.pipeline.engine.client_parts import ClientParts, LocalParts
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.arrow import write_frame, write_tables
 from kafka_quotas.pipeline.tables.schemas import ENTITIES, THROTTLE_SPANS, WHATIF
@@ -24,7 +31,13 @@ OUTCOMES: Final = "outcomes"
 """What tasks call the rows of `whatif`."""
 BUCKETS: Final = "buckets"
 """What tasks call the rows of `entities`."""
-_HELD: Final = ("throttled_n", "throttle_ms")
+HELD: Final = pa.schema(
+    [
+        *(bucket_schema().field(name) for name in NAMES),
+        *(pa.field(name, WHATIF.arrow_schema().field(name).type) for name in ("throttled_n", "throttle_ms")),
+    ]
+)
+"""Names of buckets, empty where clients share them, and how many throttle times they have, and how long in ms."""
 
 
 class ReplayOutcomes(Protocol):
@@ -41,11 +54,12 @@ class ReplayOutcomes(Protocol):
     def ranked(self, limit: int | None) -> pa.Table:
         """Return the first rows of `whatif` by proposal and model, those throttled longest first."""
 
-    def held(self) -> pa.Table:
-        """Return the names of the buckets with a throttle time, and how many and how long these are.
+    def held(self) -> ClientParts:
+        """Return the buckets with a throttle time, with how many and how long these are, as in `HELD`.
 
         Of several proposals and models there is a row for each.
         """
+        ...
 
     def write(self, out: str, *, has_spans: bool) -> None:
         """Write the tables below a path or URL, in place of earlier ones.
@@ -84,11 +98,11 @@ class LocalOutcomes:
         )
         return found.select(self._whatif.column_names).slice(0, limit)
 
-    def held(self) -> pa.Table:
+    def held(self) -> LocalParts:
         """Filter the rows."""
         held = self._whatif.filter(pc.greater(self._whatif["throttled_n"], 0))
-        names = self._entities.select(NAMES).take(held["entity_id"])  # which are by number
-        return pa.table([*names.columns, *held.select(_HELD).columns], [*NAMES, *_HELD])
+        names = without_nulls(self._entities.select(NAMES).take(held["entity_id"]))  # which are by number
+        return LocalParts(columns_table([*names.columns, *held.select(HELD.names[len(NAMES) :]).columns], HELD))
 
     def write(self, out: str, *, has_spans: bool) -> None:
         """Write the rows from this process."""
@@ -129,10 +143,12 @@ class SparkOutcomes:
         found = (rows if limit is None else rows.limit(limit)).select(*WHATIF.column_names)
         return found.toArrow().cast(WHATIF.arrow_schema())
 
-    def held(self) -> pa.Table:
+    def held(self) -> ClientParts:
         """Filter the rows on the executors."""
-        rows = self._left.with_buckets(OUTCOMES, self._left.rows(BUCKETS), [*NAMES, *_HELD])
-        return with_nulls(rows.where("throttled_n > 0").toArrow())
+        from kafka_quotas.pipeline.engine.spark_parts import SparkParts  # noqa: PLC0415 - as above
+
+        rows = self._left.with_buckets(OUTCOMES, self._left.rows(BUCKETS), HELD.names)
+        return SparkParts.of_rows(rows.where("throttled_n > 0"), HELD)
 
     def write(self, out: str, *, has_spans: bool) -> None:
         """Let the executors write the rows."""

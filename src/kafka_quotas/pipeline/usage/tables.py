@@ -4,12 +4,11 @@ Contract: only counts, sums and as many rows as are asked for come to the proces
 rows writes them.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 
-from kafka_quotas.pipeline.buckets.entities import NAMES, nulls_for_shared, with_nulls
+from kafka_quotas.pipeline.buckets.entities import NAMES, nulls_for_shared, with_nulls, without_nulls
 from kafka_quotas.pipeline.engine.client_parts import ClientParts, LocalParts, Pick
 from kafka_quotas.pipeline.tables.arrow import arrow_frame, write_frame, write_tables
 from kafka_quotas.pipeline.tables.arrow import compute as pc
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 ORDER: Final = ("entity_id", "window_s", "window_start_ms")
 """Columns by which the rows of `usage` are sorted."""
-_SHARED: Final = ("user", "client_id")
 _FOLLOWERS: Final = ("cluster", "broker_id", "follower")
 
 
@@ -38,9 +36,6 @@ class UsageTables(Protocol):
 
     def ranked(self, limit: int | None) -> pa.Table:
         """Return the first buckets: by nearness to their limits, then the largest without one."""
-
-    def buckets(self, columns: Sequence[str], *, only: Any | None = None) -> pa.Table:
-        """Return names and other columns of the buckets that an expression picks, or of all, by name."""
 
     def bytes_of(self, names: pa.Table, *, window_s: int) -> pa.Table:
         """Sum up the bytes of some buckets in windows of one length.
@@ -95,16 +90,11 @@ class LocalUsage:
         keys = [(name, "descending" if name == "size" else "ascending") for name in ranks.column_names]
         return found.take(pc.sort_indices(ranks, sort_keys=keys).slice(0, limit))
 
-    def buckets(self, columns: Sequence[str], *, only: Any | None = None) -> pa.Table:
-        """Filter the rows."""
-        found = self.all_buckets if only is None else self.all_buckets.filter(only)
-        return found.select([*NAMES, *columns])
-
     def bytes_of(self, names: pa.Table, *, window_s: int) -> pa.Table:
         """Join the rows."""
         keys = names.column_names
-        own = _without_nulls(self.all_buckets.select(["entity_id", *keys])).join(
-            _without_nulls(names), keys, None, "inner"
+        own = without_nulls(self.all_buckets.select(["entity_id", *keys])).join(
+            without_nulls(names), keys, None, "inner"
         )
         rows = self.usage.filter(pc.equal(self.usage["window_s"], window_s)).select(
             ["entity_id", "window_start_ms", "bytes"]
@@ -115,7 +105,7 @@ class LocalUsage:
 
     def by_client(self, pick: Pick) -> LocalParts:
         """Take all rows."""
-        names = _without_nulls(self.all_buckets.select(NAMES))
+        names = without_nulls(self.all_buckets.select(NAMES))
         others = self.all_buckets.drop_columns(NAMES)
         return LocalParts(pick(pa.table([*names.columns, *others.columns], [*NAMES, *others.column_names])))
 
@@ -153,17 +143,12 @@ class SparkUsage:
         rows = self._left.rows("buckets").orderBy(~is_limited, kind, functions.desc(size), *NAMES)
         return with_nulls((rows if limit is None else rows.limit(limit)).select(*BUCKETS.names[:-1]).toArrow())
 
-    def buckets(self, columns: Sequence[str], *, only: Any | None = None) -> pa.Table:
-        """Filter the rows on the executors."""
-        found = self._left.collected("buckets", [*NAMES, *columns], only=only)
-        return with_nulls(found.sort_by([(name, "ascending") for name in NAMES]))
-
     def bytes_of(self, names: pa.Table, *, window_s: int) -> pa.Table:
         """Join the rows on the executors."""
         from pyspark.sql import functions  # noqa: PLC0415 - as above
 
         keys, buckets = names.column_names, self._left.rows("buckets")
-        wanted = arrow_frame(buckets.sparkSession, _without_nulls(names))
+        wanted = arrow_frame(buckets.sparkSession, without_nulls(names))
         own, by = buckets.join(functions.broadcast(wanted), keys), [*keys, "window_start_ms"]
         only = pc.field("window_s") == window_s
         rows = self._left.with_buckets("usage", own, [*by, "bytes"], only=only)
@@ -189,10 +174,3 @@ class SparkUsage:
             write_frame(known, out, table, order=["entity_id"])
         rows = self._left.with_buckets("usage", known, USAGE.column_names)
         write_frame(rows, out, USAGE, order=ORDER)
-
-
-def _without_nulls(names: pa.Table) -> pa.Table:
-    """Return names with empty ones in place of null, by which rows can be joined."""
-    return pa.table(
-        {each: pc.fill_null(names[each], "") if each in _SHARED else names[each] for each in names.column_names}
-    )

@@ -7,15 +7,11 @@ range: at least that of the bucket's own quota alone, at most that of all quotas
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-
-SLACK_SHARE: Final = 0.01
-"""Share of the bucket's active time below which a difference of throttle times counts as none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +51,6 @@ class ThrottleCheck:
     """Lower end of the expected sum in ms."""
     high_ms: int
     """Upper end of the expected sum in ms."""
-    active_s: int
-    """Seconds with traffic."""
     observed_n: int = 0
     """Observed throttled requests."""
     low_n: int = 0
@@ -76,10 +70,6 @@ class ThrottleCheck:
         if not apart:
             return 0.0
         return apart / self.observed_ms if self.observed_ms else math.inf
-
-    def holds(self, tolerance: float) -> bool:
-        """Check that the difference is tolerated, or too small to matter."""
-        return self.error <= tolerance or abs(self.expected_ms - self.observed_ms) <= SLACK_SHARE * self.active_s * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,21 +111,6 @@ class BucketCheck:
     """Comparison of throttle times, None where they can't be compared."""
     rate: RateCheck | None
     """Comparison of rates, None without scrapes."""
-
-    @property
-    def is_capped(self) -> bool:
-        """Whether the quota bounds the rate itself, as refusals of fetches do."""
-        return self.quota_type is QuotaType.FETCH and self.limit is not None
-
-    def exceeds(self, tolerance: float) -> bool:
-        """Check whether the broker admitted more than the quota allows."""
-        return self.is_capped and self.limit is not None and self.peak > self.limit * (1 + tolerance)
-
-    def verdict(self, tolerance: float) -> Verdict:
-        """Judge whether all comparisons are within the tolerance."""
-        throttle_holds = self.throttle is None or self.throttle.holds(tolerance)
-        rate_holds = self.rate is None or self.rate.error <= tolerance
-        if not throttle_holds or not rate_holds or self.exceeds(tolerance):
-            return Verdict.MISSED
-        is_compared = self.throttle is not None or self.rate is not None or self.is_capped
-        return Verdict.MET if is_compared else Verdict.OPEN
+    verdict: Verdict
+    is_exceeded: bool
+    """Whether the broker admitted more than the quota allows, where the quota bounds the rate itself."""

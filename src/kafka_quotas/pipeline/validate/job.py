@@ -6,31 +6,39 @@ but the admitted amount must fit the quota.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.buckets.entities import NAMES, bucket_schema
+from kafka_quotas.pipeline.buckets.entities import NAMES, bucket_schema, columns_table
 from kafka_quotas.pipeline.engine.runner import OpenEvents
 from kafka_quotas.pipeline.replay.job import replay
-from kafka_quotas.pipeline.replay.outcomes import ReplayOutcomes
 from kafka_quotas.pipeline.replay.task import Model, ReplayPlan
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.schemas import METRICS
 from kafka_quotas.pipeline.usage.job import usage
 from kafka_quotas.pipeline.usage.tables import UsageTables
 from kafka_quotas.pipeline.usage.task import UsagePlan
-from kafka_quotas.pipeline.validate.check import BucketCheck, RateCheck, ThrottleCheck, ValidatePlan, Verdict
+from kafka_quotas.pipeline.validate.check import BucketCheck, RateCheck, ValidatePlan, Verdict
+from kafka_quotas.pipeline.validate.part_checks import checked, checks_of
 
-Row = dict[str, Any]
-_ANY: Final = object()
-_USED: Final = ("quota", "max", "active_share", "throttled", "throttle_ms")
 _BUCKET: Final = pa.schema([bucket_schema().field(name) for name in NAMES])
+_USED: Final = pa.schema(
+    [
+        *_BUCKET,
+        ("quota", pa.float64()),
+        ("max", pa.float64()),
+        ("throttled", pa.int64()),
+        ("throttle_ms", pa.int64()),
+        ("active_s", pa.int64()),
+    ]
+)
+_RATES: Final = pa.schema([*_BUCKET, ("scrapes", pa.int64()), ("scraped", pa.float64()), ("reckoned", pa.float64())])
 _METRIC: Final = "byte_rate"
 _SCRAPED: Final = ("ts_ms", "cluster", "broker", "quota_type", "user", "client_id", "value")
 _TYPES: Final = frozenset({"produce", "fetch"})
@@ -39,60 +47,35 @@ Bucket = tuple[str, int, str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Throttled:
-    """The number of throttled requests, and the sum of their throttle times."""
-
-    requests: int = 0
-    total_ms: int = 0
-
-    def __add__(self, other: "Throttled") -> "Throttled":
-        return Throttled(requests=self.requests + other.requests, total_ms=self.total_ms + other.total_ms)
-
-
-class SharedRequests:
-    """The throttling that other quotas may add to a bucket's requests.
-
-    Request time is charged for all of them. A bucket has an empty name where its requests are of any user or client-id.
-    """
-
-    def __init__(self, at_most: Mapping[Bucket, Throttled]) -> None:
-        self._found: dict[object, list[Throttled]] = defaultdict(list)
-        for (cluster, broker_id, kind, *names), throttled in at_most.items():
-            for user, client_id in product(*((name, _ANY) for name in names)):
-                self._found[cluster, broker_id, kind == QuotaType.REQUEST.value, user, client_id].append(throttled)
-
-    def of(self, bucket: Bucket) -> list[Throttled]:
-        """Return the most that each other quota may add to requests of the bucket, empty where there is none."""
-        cluster, broker_id, kind, *names = bucket
-        users, client_ids = ((name, "") if name else (_ANY,) for name in names)
-        return [
-            added
-            for user, client_id in product(users, client_ids)
-            for added in self._found.get((cluster, broker_id, kind != QuotaType.REQUEST.value, user, client_id), ())
-        ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
-    """The buckets that have a quota or were throttled, sorted by name."""
+    """The buckets that have a quota or were throttled."""
 
     plan: ValidatePlan
     seconds: int
     """Length of the recording."""
+    count: int
+    """Number of all buckets."""
+    met: int
+    """How many are within the tolerance."""
+    missed: int
+    """How many are not."""
+    is_capped: bool
+    """Whether any fetch under a quota was throttled."""
+    is_range: bool
+    """Whether any bucket's requests may have been throttled by other quotas as well."""
     buckets: tuple[BucketCheck, ...]
-
-    def having(self, verdict: Verdict) -> tuple[BucketCheck, ...]:
-        """Return the buckets with a verdict."""
-        return tuple(each for each in self.buckets if each.verdict(self.plan.tolerance) is verdict)
+    """As many as were asked for, those that are missed first, then by name."""
 
     @property
     def ok(self) -> bool:
         """Whether at least one bucket was compared, and all compared ones are within the tolerance."""
-        return bool(self.having(Verdict.MET)) and not self.having(Verdict.MISSED)
+        return bool(self.met) and not self.missed
 
 
-def validate(events: OpenEvents, plan: ValidatePlan) -> Validation:
+def validate(events: OpenEvents, plan: ValidatePlan, *, limit: int | None = None) -> Validation:
     """Compare open events with their replay, and the rates that were scraped with those of the events.
+
+    `limit` is the greatest number of buckets in the result, None for all.
 
     Raises:
         KafkaQuotasError: A file can't be read, or Spark does not start or fails.
@@ -105,83 +88,45 @@ def validate(events: OpenEvents, plan: ValidatePlan) -> Validation:
             proposals=(plan.quotas,), models=(Model.OPEN,), window=plan.window, controller_window=plan.controller_window
         ),
     )
-    simulated = _simulated(outcomes)
     rates = rate_checks(scrapes, used, plan.window)
-    rows = compared_rows(used, rates)
-    shared = SharedRequests({_name(row): _at_most(row, simulated) for row in rows if row["quota"] is not None})
-    checks = []
-    for row in rows:
-        name = _name(row)
-        others = shared.of(name)
-        if row["quota"] is not None or name in rates or (row["observed"].total_ms > 0 and not others):
-            throttle = _throttle(row, simulated.get(name, Throttled()), sum(others, Throttled()), seconds)
-            checks.append(_check(row, throttle, rates.get(name)))
-    return Validation(plan=plan, seconds=seconds, buckets=tuple(checks))
+    names = frozenset(name for (*_, user, client_id) in rates for name in (user, client_id) if name)
+    found = checked(
+        used.by_client(partial(compared_rows, seconds=seconds, scraped=names)),
+        outcomes.held(),
+        _rates_table(rates),
+        tolerance=plan.tolerance,
+        limit=limit,
+    )
+    return Validation(
+        plan=plan,
+        seconds=seconds,
+        count=sum(found.verdicts.values()),
+        met=found.verdicts[Verdict.MET],
+        missed=found.verdicts[Verdict.MISSED],
+        is_capped=found.is_capped,
+        is_range=found.is_range,
+        buckets=tuple(checks_of(found.first)) if found.first.num_rows else (),
+    )
 
 
-def compared_rows(usage: UsageTables, scraped: Iterable[Bucket]) -> list[Row]:
-    """Return profiles and sums of throttle times of the buckets that may be compared.
+def compared_rows(buckets: pa.Table, *, seconds: int, scraped: Collection[str]) -> pa.Table:
+    """Return what counts of the buckets that may be compared.
 
     They have a quota, were throttled, or share a name with one that was scraped.
     """
-    names = {name for (*_, user, client_id) in scraped for name in (user, client_id) if name}
-    is_scraped = pc.field("user").isin(names) | pc.field("client_id").isin(names) if names else False
-    is_used = pc.is_valid(pc.field("quota")) | (pc.field("throttle_ms") > 0) | is_scraped
-    rows = usage.buckets(_USED, only=is_used).to_pylist()
-    return [{**row, "observed": Throttled(requests=row["throttled"], total_ms=row["throttle_ms"])} for row in rows]
+    names = pa.array(scraped, pa.string())
+    is_scraped = pc.or_(*(pc.is_in(buckets[name], names) for name in ("user", "client_id")))
+    is_used = pc.or_(pc.is_valid(buckets["quota"]), pc.greater(buckets["throttle_ms"], 0))
+    own = buckets.filter(pc.or_(is_used, is_scraped))
+    active_s = np.maximum(np.rint(own["active_share"].to_numpy() * seconds), 1).astype(np.int64)
+    columns = [*(own[name] for name in _USED.names[:-1]), active_s]
+    return columns_table(columns, _USED)
 
 
-def _throttle(row: Row, own: Throttled, others: Throttled, seconds: int) -> ThrottleCheck | None:
-    """Compare throttle times, None where they can't be compared or are 0 without a quota."""
-    is_fetch = row["quota_type"] == QuotaType.FETCH.value
-    observed, most = row["observed"], own + others
-    if (row["quota"] is None and not observed.total_ms) or (is_fetch and row["quota"] is not None):
-        return None
-    return ThrottleCheck(
-        observed_ms=observed.total_ms,
-        low_ms=own.total_ms,
-        high_ms=most.total_ms,
-        active_s=max(round(row["active_share"] * seconds), 1),
-        observed_n=observed.requests,
-        low_n=own.requests,
-        high_n=most.requests,
+def _rates_table(rates: Mapping[Bucket, RateCheck]) -> pa.Table:
+    return pa.Table.from_pylist(
+        [{**dict(zip(NAMES, bucket, strict=True)), **asdict(each)} for bucket, each in rates.items()], _RATES
     )
-
-
-def _check(row: Row, throttle: ThrottleCheck | None, rate: RateCheck | None) -> BucketCheck:
-    return BucketCheck(
-        cluster=row["cluster"],
-        broker_id=row["broker_id"],
-        quota_type=QuotaType(row["quota_type"]),
-        user=row["user"],
-        client_id=row["client_id"],
-        limit=row["quota"],
-        peak=row["max"],
-        observed_throttle_ms=row["observed"].total_ms,
-        observed_throttled=row["observed"].requests,
-        throttle=throttle,
-        rate=rate,
-    )
-
-
-def _at_most(row: Row, simulated: Mapping[Bucket, Throttled]) -> Throttled:
-    """Return the most that a quota may have added: the replayed or, for fetches, the observed throttling."""
-    is_fetch = row["quota_type"] == QuotaType.FETCH.value
-    found: Throttled = row["observed"] if is_fetch else simulated.get(_name(row), Throttled())
-    return found
-
-
-def _simulated(outcomes: ReplayOutcomes) -> dict[Bucket, Throttled]:
-    """Return the throttling in the replay by bucket, without buckets that it never throttles."""
-    return {
-        _name(row): Throttled(requests=row["throttled_n"], total_ms=row["throttle_ms"])
-        for row in outcomes.held().to_pylist()
-    }
-
-
-def _name(row: Row) -> Bucket:
-    cluster, broker_id, kind, user, client_id = (row[name] for name in NAMES)
-    return cluster, broker_id, kind, user or "", client_id or ""
 
 
 def scraped_rates(metrics: pa.Table) -> pa.Table:
@@ -222,6 +167,11 @@ def _bytes_by_second(usage: UsageTables, buckets: Iterable[Bucket]) -> dict[Buck
     for row in usage.bytes_of(wanted, window_s=1).to_pylist() if wanted.num_rows else ():
         cells[_name(row)][row["window_start_ms"] // 1000] = row["bytes"]
     return cells
+
+
+def _name(row: Mapping[str, Any]) -> Bucket:
+    cluster, broker_id, kind, user, client_id = (row[name] for name in NAMES)
+    return cluster, broker_id, kind, user or "", client_id or ""
 
 
 def _scraped_bucket(row: dict[str, Any]) -> Bucket | None:

@@ -13,11 +13,13 @@ from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.demos.pipeline import steps
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.pipeline.buckets.entities import NAMES
+from kafka_quotas.pipeline.engine.client_parts import LocalParts
 from kafka_quotas.pipeline.report.heat_map import slots_of
 from kafka_quotas.pipeline.usage.tables import LocalUsage
-from kafka_quotas.pipeline.validate.check import BucketCheck, RateCheck, ThrottleCheck, Verdict
-from kafka_quotas.pipeline.validate.job import SharedRequests, Throttled, compared_rows, rate_checks
+from kafka_quotas.pipeline.validate.check import RateCheck, Verdict
+from kafka_quotas.pipeline.validate.job import compared_rows, rate_checks
+from kafka_quotas.pipeline.validate.part_checks import checked, checks_of, judged
 
 IN_FORCE = str(ROOT / "examples/request-log/quotas.yaml")
 WINDOW = ("--quota-window-num", "3")
@@ -65,6 +67,11 @@ def test_other_quotas_than_those_in_force_are_found_out(data: str, tmp_path: Pat
     assert "missed" in out
     assert "verdict: NOT met" in err
     assert re.search(r"missed: erin.* was throttled at broker 1, and no quota in the file concerns it", err)
+    verdict = err.splitlines()[-1]
+    code, out, err = run_cli("pipeline", "validate", data, "--quotas", str(wrong), *WINDOW, "--limit", "1")
+    assert code == 1
+    assert re.search(r", \d+ buckets more: --limit 0", out)
+    assert err.splitlines()[-1] == verdict, "of all buckets"
 
 
 def test_quotas_that_concern_nobody_prove_nothing(data: str, tmp_path: Path) -> None:
@@ -81,25 +88,39 @@ def test_a_tolerance_below_nothing_is_refused(data: str) -> None:
     assert "the tolerance must be 0 or more" in err
 
 
-def check(**changed: Any) -> BucketCheck:
-    fields: dict[str, Any] = {
+def rows(*changed: dict[str, Any]) -> pa.Table:
+    """Buckets with these figures, and the usual ones for the rest."""
+    usual: dict[str, Any] = {
         "cluster": "c",
         "broker_id": 1,
-        "quota_type": QuotaType.PRODUCE,
+        "quota_type": "produce",
         "user": "alice",
-        "client_id": None,
-        "limit": 100.0,
-        "peak": 150.0,
-        "observed_throttle_ms": 0,
-        "observed_throttled": 0,
-        "throttle": None,
-        "rate": None,
+        "client_id": "",
+        "quota": 100.0,
+        "max": 150.0,
+        "throttled": 0,
+        "throttle_ms": 0,
+        "active_s": 10,
+        "own_n": 0,
+        "own_ms": 0,
+        "others": 0,
+        "others_n": 0,
+        "others_ms": 0,
+        "scrapes": 0,
+        "scraped": 0.0,
+        "reckoned": 0.0,
     }
-    return BucketCheck(**fields | changed)
+    table = pa.Table.from_pylist([usual | each for each in changed])
+    return table.set_column(table.column_names.index("quota"), "quota", table["quota"].cast(pa.float64()))
+
+
+def verdict(**changed: Any) -> Verdict:
+    (found,) = checks_of(judged(rows(changed), tolerance=0.1))
+    return found.verdict
 
 
 @pytest.mark.parametrize(
-    ("observed_ms", "low_ms", "high_ms", "verdict"),
+    ("observed_ms", "low_ms", "high_ms", "expected"),
     [
         (1000, 1000, 1000, Verdict.MET),
         (1000, 1101, 1101, Verdict.MISSED),
@@ -111,18 +132,32 @@ def check(**changed: Any) -> BucketCheck:
     ],
 )
 def test_throttle_times_are_compared_with_a_range(
-    observed_ms: int, low_ms: int, high_ms: int, verdict: Verdict
+    observed_ms: int, low_ms: int, high_ms: int, expected: Verdict
 ) -> None:
-    throttle = ThrottleCheck(observed_ms=observed_ms, low_ms=low_ms, high_ms=high_ms, active_s=10)
-    assert check(throttle=throttle, observed_throttle_ms=observed_ms).verdict(0.1) is verdict
+    assert verdict(throttle_ms=observed_ms, own_ms=low_ms, others_ms=high_ms - low_ms) is expected
 
 
 def test_fetches_are_held_against_their_quota_and_rates_against_scrapes() -> None:
-    assert check().verdict(0.1) is Verdict.OPEN
-    assert check(quota_type=QuotaType.FETCH, peak=109.0).verdict(0.1) is Verdict.MET
-    assert check(quota_type=QuotaType.FETCH, peak=111.0).verdict(0.1) is Verdict.MISSED
-    assert check(rate=RateCheck(scrapes=3, scraped=100.0, reckoned=91.0)).verdict(0.1) is Verdict.MET
-    assert check(rate=RateCheck(scrapes=3, scraped=100.0, reckoned=89.0)).verdict(0.1) is Verdict.MISSED
+    assert verdict(quota=None) is Verdict.OPEN
+    assert verdict(quota_type="fetch", max=109.0) is Verdict.MET
+    assert verdict(quota_type="fetch", max=111.0) is Verdict.MISSED
+    assert verdict(quota=None, scrapes=3, scraped=100.0, reckoned=91.0) is Verdict.MET
+    assert verdict(quota=None, scrapes=3, scraped=100.0, reckoned=89.0) is Verdict.MISSED
+
+
+def test_of_many_buckets_as_many_are_named_as_asked_for_and_all_are_counted() -> None:
+    names = [f"user-{number:02}" for number in range(20)]
+    used = rows(*({"user": name, "throttle_ms": int(name[-1] == "7") * 900} for name in names))
+    known = used.select([*NAMES, "quota", "max", "active_s", "throttled", "throttle_ms"])
+    none = [pa.schema([used.schema.field(name) for name in (*NAMES, *more)]) for more in (("scrapes",), ())]
+    held = pa.schema([*none[1], ("throttled_n", pa.int64()), ("throttle_ms", pa.int64())])
+    rates = pa.schema([*none[0], ("scraped", pa.float64()), ("reckoned", pa.float64())])
+    for limit, expected in ((3, ["user-07", "user-17", "user-00"]), (None, ["user-07", "user-17", *names[:7]])):
+        parts = LocalParts(known), LocalParts(held.empty_table())
+        found = checked(*parts, rates.empty_table(), tolerance=0.1, limit=limit)
+        assert found.verdicts == {Verdict.MET: 18, Verdict.MISSED: 2, Verdict.OPEN: 0}
+        assert found.first["user"].to_pylist()[: len(expected)] == expected
+        assert found.first.num_rows == (limit or 20)
 
 
 def test_scraped_rates_are_compared_where_the_window_is_full() -> None:
@@ -162,44 +197,58 @@ def test_scraped_rates_are_compared_where_the_window_is_full() -> None:
     assert found == {("c", 1, "produce", "alice", ""): RateCheck(scrapes=2, scraped=500.0, reckoned=500.0)}
 
 
-def test_of_many_buckets_those_are_collected_that_may_be_compared() -> None:
-    names = ("limited", "throttled", "scraped", "other", "another")
+def test_of_many_buckets_those_count_that_may_be_compared() -> None:
     known = {
         "cluster": ["c"] * 5,
-        "broker_id": [1] * 5,
+        "broker_id": pa.array([1] * 5, pa.int32()),
         "quota_type": ["produce"] * 5,
-        "user": [*names[:4], None],
-        "client_id": pa.array([None] * 5, pa.string()),
+        "user": ["limited", "throttled", "scraped", "other", ""],
+        "client_id": [""] * 5,
         "quota": [1.0, None, None, None, None],
         "max": [1.0] * 5,
-        "active_share": [1.0] * 5,
+        "active_share": [0.25] * 5,
         "throttled": [0, 1, 0, 0, 0],
         "throttle_ms": [0, 7, 0, 0, 0],
     }
-    tables = LocalUsage(pa.table(known), pa.table({}), pa.table({}))
-    assert [row["user"] for row in compared_rows(tables, [])] == ["limited", "throttled"]
-    scraped = [("c", 1, "produce", "scraped", ""), ("c", 1, "fetch", "", "app")]
-    assert [row["user"] for row in compared_rows(tables, scraped)] == ["limited", "throttled", "scraped"]
-
-
-def added_ms(shared: SharedRequests, kind: str, user: str, client_id: str) -> list[int]:
-    return sorted(each.total_ms for each in shared.of(("c", 1, kind, user, client_id)))
+    found = compared_rows(pa.table(known), seconds=8, scraped=())
+    assert found.select(["user", "active_s"]).to_pydict() == {"user": ["limited", "throttled"], "active_s": [2, 2]}
+    assert compared_rows(pa.table(known), seconds=8, scraped={"scraped", "app"})["user"].to_pylist()[2:] == ["scraped"]
 
 
 def test_requests_are_shared_with_quotas_of_request_time_alone() -> None:
-    shared = SharedRequests(
-        {
-            ("c", 1, "request", "alice", ""): Throttled(requests=1, total_ms=1),
-            ("c", 1, "request", "bob", "app"): Throttled(requests=1, total_ms=2),
-            ("c", 1, "produce", "alice", "app"): Throttled(requests=1, total_ms=4),
-            ("c", 1, "fetch", "", "app"): Throttled(requests=1, total_ms=8),
-        }
+    given: list[tuple[str, str, str, int]] = [
+        ("request", "alice", "", 1),
+        ("request", "bob", "app", 2),
+        ("produce", "alice", "app", 4),
+        ("fetch", "", "app", 8),  # by what was observed, for nothing of it is replayed
+    ]
+    wanted = [("produce", "", "app"), ("produce", "carol", "app"), ("request", "bob", "other"), ("request", "", "")]
+    used = rows(
+        *(
+            {"quota_type": kind, "user": user, "client_id": name, "throttle_ms": ms * 8}
+            for kind, user, name, ms in given
+        ),
+        *({"quota_type": kind, "user": user, "client_id": name} for kind, user, name in wanted),
+        {"quota_type": "request", "broker_id": 2, "throttle_ms": 1000},
     )
-    assert added_ms(shared, "produce", "alice", "app") == [1]
-    assert added_ms(shared, "produce", "", "app") == [1, 2]
-    assert added_ms(shared, "produce", "carol", "app") == []
-    assert added_ms(shared, "request", "alice", "") == [4, 8]
-    assert added_ms(shared, "request", "bob", "other") == []
+    names = used.slice(0, len(given)).select([*NAMES, "throttled", "throttle_ms"]).to_pylist()
+    replayed = [{**row, "throttled_n": 1, "throttle_ms": ms} for row, (*_, ms) in zip(names, given, strict=True)]
+    held = pa.Table.from_pylist(replayed).select([*NAMES, "throttled_n", "throttle_ms"])
+    known = used.select([*NAMES, "quota", "max", "active_s", "throttled", "throttle_ms"])
+    rates = rows({}).select([*NAMES, "scrapes", "scraped", "reckoned"]).slice(0, 0)
+    found = checked(LocalParts(known), LocalParts(held), rates, tolerance=0.1, limit=None).first.to_pylist()
+    added = {(row["broker_id"], row["quota_type"], row["user"], row["client_id"]): row["others_ms"] for row in found}
+    assert added == {
+        (1, "request", "alice", ""): 4 + 64,
+        (1, "request", "bob", "app"): 64,
+        (1, "produce", "alice", "app"): 1,
+        (1, "fetch", "", "app"): 1 + 2,
+        (1, "produce", "", "app"): 1 + 2,
+        (1, "produce", "carol", "app"): 0,
+        (1, "request", "bob", "other"): 0,
+        (1, "request", "", ""): 4 + 64,
+        (2, "request", "alice", ""): 0,
+    }
 
 
 def test_a_recommendation_has_its_document_and_explains_each_client(data: str, tmp_path: Path) -> None:
