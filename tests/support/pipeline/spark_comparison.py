@@ -45,7 +45,7 @@ from kafka_quotas.pipeline.engine.spark import LeftTables, run_job, tables_by_ta
 from kafka_quotas.pipeline.engine.spark_failures import spark_errors
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
-from kafka_quotas.pipeline.ingest.change import remove_rows
+from kafka_quotas.pipeline.ingest.change import Change, remove_rows
 from kafka_quotas.pipeline.ingest.compaction import clean_locally, compact, merge_locally
 from kafka_quotas.pipeline.ingest.spark_compaction import clean_on_spark, merge_on_spark
 from kafka_quotas.pipeline.ingest.spark_removal import clients_of, remove_rows_on_spark
@@ -62,7 +62,7 @@ from kafka_quotas.pipeline.tables.client_number import USER_SHIFT
 from kafka_quotas.pipeline.tables.client_ranges import EventTable
 from kafka_quotas.pipeline.tables.event_files import client_order, sorted_by_client, write_events
 from kafka_quotas.pipeline.tables.lake import Lake
-from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, QUARANTINE
+from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, METRICS, QUARANTINE
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 from kafka_quotas.pipeline.usage.job import usage, usage_job, usage_tables
 from kafka_quotas.pipeline.usage.tables import SparkUsage
@@ -256,6 +256,7 @@ def require_equal_advice(session: "SparkSession", folder: Path) -> None:
     """Compare a recommendation and a validation of which executors keep what the driver could not collect."""
     plan = RecommendPlan(scope=DefaultScope.PAIR, tolerance=Tolerance(fetch_floor=0.0), explained="user-0/client-0")
     validated = ValidatePlan(quotas=REQUESTS_TOO)
+    add_scrapes(folder / "many")
     found = []
     for engine in (Engine.LOCAL, Engine.SPARK):
         with opened(session, folder / "many", engine) as events:
@@ -273,6 +274,7 @@ def require_equal_advice(session: "SparkSession", folder: Path) -> None:
     assert len(advices[0].explained.brokers[0].trials) > 24
     assert sum(len(each.overrides) for each in advices) > 10
     assert any(each.throttle is not None and each.throttle.low_ms for each in checked.buckets)
+    assert any(each.rate is not None and each.rate.scrapes > 50 for each in checked.buckets)
     assert checked.is_range
     assert checked.count == len(checked.buckets) > 1_000
 
@@ -281,6 +283,7 @@ def require_equal_traffic(session: "SparkSession", folder: Path) -> None:
     """Compare a report's figures and a validation, of which no more comes for ten times as many clients."""
     events_folder(folder / "more", random_events(30_000, seed=15, clients=30_000))
     come = []
+    add_scrapes(folder / "more")
     for name in ("many", "more"):
         found = []
         for engine in (Engine.LOCAL, Engine.SPARK):
@@ -295,6 +298,21 @@ def require_equal_traffic(session: "SparkSession", folder: Path) -> None:
         assert limited.count - limited.limited > 100, "throttled without a limit of theirs"
         come.append(sum(collected))
     assert come[1] < 1.1 * come[0], come
+
+
+def add_scrapes(data: Path) -> None:
+    """Add scrapes of the largest client's bytes to a folder."""
+    names = {"cluster": "default", "quota_type": "produce", "user": "user-0", "client_id": "client-0"}
+    rest = {"metric": "byte_rate", "src_file": "scrapes", "ingest": 1}
+    rows = [
+        {"ts_ms": BASE_MS + second * 1000, "broker": broker, "value": 100.0 * second, **names, **rest}
+        for second in range(120)
+        for broker in ("1", "2", "broker-3:9092")
+    ]
+    lake = Lake(url=str(data))
+    before = FolderSnapshot.of(lake)
+    lake.append(METRICS, pa.Table.from_pylist(rows, schema=METRICS.arrow_schema()))
+    Change(ingest=1, operation="ingest", at_ms=BASE_MS, events=0).commit(before)
 
 
 @contextmanager

@@ -15,8 +15,7 @@ from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.table import TableSchema
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
+    from kafka_quotas.pipeline.engine.client_parts import ClientParts, Pick
     from kafka_quotas.pipeline.engine.spark import LeftTables
 
 _IN_NUMPY = "kernels ran in NumPy, for numba is not installed everywhere: equal results, slower"
@@ -108,20 +107,36 @@ class OpenEvents:
         Raises:
             KafkaQuotasError: A file can't be read, or Spark does not start or fails.
         """
-        choice = self._choice(events=self.recorded.count, is_remote=not self._snapshot.lake.is_local)
-        self._watcher.chosen(choice)
-        if choice.engine is Engine.SPARK and self.recorded.count:
+        self._watcher.chosen(self._choice_of_jobs())
+        if self._is_on_spark():
             return self._run_on_spark(job, tables)
         return self._run_here(job), None
 
-    def read(self, table: TableSchema, *, columns: Sequence[str]) -> "pa.Table":
-        """Read columns of a small table.
+    def by_client(self, table: TableSchema, columns: Sequence[str], pick: "Pick") -> "ClientParts":
+        """Return the rows that a function leaves of a table's columns, in parts of clients, where jobs run.
 
         Raises:
             KafkaQuotasError: The table can't be read.
         """
+        import pyarrow as pa  # noqa: PLC0415 - as above
+
+        from kafka_quotas.pipeline.engine.client_parts import LocalParts  # noqa: PLC0415 - loads Arrow
+
+        schema = pa.schema([table.arrow_schema().field(name) for name in columns])
         with self.errors(f"reading {self._request.data}"):
-            return self._snapshot.read(table, columns=columns)
+            if self._is_on_spark():
+                from kafka_quotas.pipeline.engine.spark_parts import SparkParts  # noqa: PLC0415 - loads PySpark
+
+                return SparkParts.of_rows(self._snapshot.rows_on_spark(self._session(), table), schema, pick)
+            batches = self._snapshot.dataset(table).to_batches(columns=list(columns))
+            rows = (pick(pa.Table.from_batches([each])) for each in batches)
+            return LocalParts(pa.concat_tables([pick(schema.empty_table()), *rows]))
+
+    def _is_on_spark(self) -> bool:
+        return self._choice_of_jobs().engine is Engine.SPARK and bool(self.recorded.count)
+
+    def _choice_of_jobs(self) -> EngineChoice:
+        return self._choice(events=self.recorded.count, is_remote=not self._snapshot.lake.is_local)
 
     def _choice(self, *, events: int, is_remote: bool) -> EngineChoice:
         request = self._request

@@ -53,14 +53,16 @@ class SparkParts:
         return cls(_in_parts(pieces), pick(left.empty(name)).schema)
 
     @classmethod
-    def of_rows(cls, rows: "DataFrame", schema: pa.Schema) -> "SparkParts":
-        """Return rows of Spark, with these columns."""
+    def of_rows(cls, rows: "DataFrame", schema: pa.Schema, pick: Pick | None = None) -> "SparkParts":
+        """Return rows of Spark, with these columns, or what `pick` leaves of them."""
 
         def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                yield from _cut(pa.Table.from_batches([batch]).cast(schema), None)
+                found = pa.Table.from_batches([batch]).cast(schema)
+                yield from _cut(found if pick is None else pick(found), None)
 
-        return cls(_in_parts(in_tasks(rows.select(*schema.names), cut, _PARTED)), schema)
+        pieces = in_tasks(rows.select(*schema.names), cut, _PARTED)
+        return cls(_in_parts(pieces), schema if pick is None else pick(schema.empty_table()).schema)
 
     def of_each(self, function: Callable[[pa.Table], Found]) -> list[Found]:
         """Call the function on the executors."""

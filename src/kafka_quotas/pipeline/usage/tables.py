@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 
-from kafka_quotas.pipeline.buckets.entities import NAMES, nulls_for_shared, with_nulls, without_nulls
+from kafka_quotas.pipeline.buckets.entities import (
+    NAMES,
+    bucket_schema,
+    columns_table,
+    nulls_for_shared,
+    with_nulls,
+    without_nulls,
+)
 from kafka_quotas.pipeline.engine.client_parts import ClientParts, LocalParts, Pick
 from kafka_quotas.pipeline.tables.arrow import arrow_frame, write_frame, write_tables
 from kafka_quotas.pipeline.tables.arrow import compute as pc
@@ -16,10 +23,18 @@ from kafka_quotas.pipeline.tables.schemas import ENTITIES, USAGE, USAGE_PROFILE
 from kafka_quotas.pipeline.usage.task import BUCKETS, REPLICATION
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from kafka_quotas.pipeline.engine.spark import LeftTables
 
 ORDER: Final = ("entity_id", "window_s", "window_start_ms")
 """Columns by which the rows of `usage` are sorted."""
+SECONDS: Final = pa.schema(
+    [
+        *(bucket_schema().field(name) for name in NAMES),
+        *(pa.field(name, USAGE.arrow_schema().field(name).type) for name in ("window_start_ms", "bytes")),
+    ]
+)
 _FOLLOWERS: Final = ("cluster", "broker_id", "follower")
 
 
@@ -48,6 +63,13 @@ class UsageTables(Protocol):
         Returns:
             These columns, `window_start_ms` and `bytes`, in any order.
         """
+
+    def seconds_of(self, names: pa.Table) -> ClientParts:
+        """Return names, `window_start_ms` and `bytes` of each second in which some buckets were used.
+
+        `names` are distinct, in the columns `NAMES`, empty where buckets are shared.
+        """
+        ...
 
     def by_client(self, pick: Pick) -> ClientParts:
         """Return the rows that a function leaves of the buckets, with empty names where clients share them."""
@@ -92,16 +114,21 @@ class LocalUsage:
 
     def bytes_of(self, names: pa.Table, *, window_s: int) -> pa.Table:
         """Join the rows."""
+        by = [*names.column_names, "window_start_ms"]
+        found = self._cells(without_nulls(names), window_s).group_by(by).aggregate([("bytes", "sum")])
+        return with_nulls(found.rename_columns([*by, "bytes"]))
+
+    def _cells(self, names: pa.Table, window_s: int) -> pa.Table:
         keys = names.column_names
-        own = without_nulls(self.all_buckets.select(["entity_id", *keys])).join(
-            without_nulls(names), keys, None, "inner"
-        )
+        own = without_nulls(self.all_buckets.select(["entity_id", *keys])).join(names, keys, None, "inner")
         rows = self.usage.filter(pc.equal(self.usage["window_s"], window_s)).select(
             ["entity_id", "window_start_ms", "bytes"]
         )
-        by = [*keys, "window_start_ms"]
-        found = rows.join(own, "entity_id", None, "inner").group_by(by).aggregate([("bytes", "sum")])
-        return with_nulls(found.rename_columns([*by, "bytes"]))
+        return rows.join(own, "entity_id", None, "inner")
+
+    def seconds_of(self, names: pa.Table) -> LocalParts:
+        """Join the rows."""
+        return LocalParts(columns_table(self._cells(names, 1).select(SECONDS.names).columns, SECONDS))
 
     def by_client(self, pick: Pick) -> LocalParts:
         """Take all rows."""
@@ -147,12 +174,22 @@ class SparkUsage:
         """Join the rows on the executors."""
         from pyspark.sql import functions  # noqa: PLC0415 - as above
 
-        keys, buckets = names.column_names, self._left.rows("buckets")
-        wanted = arrow_frame(buckets.sparkSession, without_nulls(names))
-        own, by = buckets.join(functions.broadcast(wanted), keys), [*keys, "window_start_ms"]
-        only = pc.field("window_s") == window_s
-        rows = self._left.with_buckets("usage", own, [*by, "bytes"], only=only)
+        rows, by = self._cells(without_nulls(names), window_s), [*names.column_names, "window_start_ms"]
         return with_nulls(rows.groupBy(*by).agg(functions.sum("bytes").alias("bytes")).toArrow())
+
+    def _cells(self, names: pa.Table, window_s: int) -> "DataFrame":
+        from pyspark.sql import functions  # noqa: PLC0415 - as above
+
+        keys, buckets = names.column_names, self._left.rows("buckets")
+        own = buckets.join(functions.broadcast(arrow_frame(buckets.sparkSession, names)), keys)
+        columns = [*keys, "window_start_ms", "bytes"]
+        return self._left.with_buckets("usage", own, columns, only=pc.field("window_s") == window_s)
+
+    def seconds_of(self, names: pa.Table) -> ClientParts:
+        """Join the rows on the executors."""
+        from kafka_quotas.pipeline.engine.spark_parts import SparkParts  # noqa: PLC0415 - as above
+
+        return SparkParts.of_rows(self._cells(names, 1), SECONDS)
 
     def by_client(self, pick: Pick) -> ClientParts:
         """Take the rows on the executors."""

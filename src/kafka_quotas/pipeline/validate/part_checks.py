@@ -28,6 +28,7 @@ from kafka_quotas.pipeline.engine.client_parts import ClientParts
 from kafka_quotas.pipeline.replay.outcomes import HELD
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.validate.check import BucketCheck, RateCheck, ThrottleCheck, Verdict
+from kafka_quotas.pipeline.validate.rates import RATES
 
 SLACK_SHARE: Final = 0.01
 """Share of the bucket's active time below which a difference of throttle times counts as none."""
@@ -37,7 +38,7 @@ OTHERS: Final = ("others", "others_n", "others_ms")
 """Columns of other quotas that its requests may fall under: how many, and the throttling that these may add."""
 _GIVEN: Final = ("given", "given_n", "given_ms")
 """Columns of what a bucket's quota may add to requests under others."""
-_RATES: Final = ("scrapes", "scraped", "reckoned")
+_RATES: Final = RATES.names[len(NAMES) :]
 _FETCH: Final = QuotaType.FETCH.value
 _REQUEST: Final = QuotaType.REQUEST.value
 Mask = NDArray[np.bool_]
@@ -58,23 +59,25 @@ class CheckFigures:
 
 
 def checked(
-    used: ClientParts, held: ClientParts, rates: pa.Table, *, tolerance: float, limit: int | None
+    used: ClientParts, held: ClientParts, rates: ClientParts | None, *, tolerance: float, limit: int | None
 ) -> CheckFigures:
     """Compare buckets that were used with their replay and with scraped rates.
 
     Args:
         used: Names, `quota`, `max`, `active_s`, `throttled` and `throttle_ms` of the buckets that may be compared.
         held: Throttle times of the replay, as in `HELD`.
-        rates: Names, `scrapes`, `scraped` and `reckoned` of the buckets with scrapes.
+        rates: Rates of the buckets with scrapes, as in `RATES`, None without any.
         tolerance: Tolerated difference by the observed figure, from 0.
         limit: Most buckets in the result, None for all.
     """
     rows = used.joined(held, with_replay)
+    if rates is not None:
+        rows = rows.joined(rates, with_rates)
     forms = rows.of_each(partial(sums_by_form, figures=_GIVEN))
     if forms:
         rows = rows.regrouped(partial(_with_others, forms=pa.concat_tables(forms)), "user")
         rows = rows.regrouped(_with_others_of_user, "client_id")
-    found = rows.of_each(partial(_figures, rates=rates, tolerance=tolerance, limit=limit))
+    found = rows.of_each(partial(_figures, tolerance=tolerance, limit=limit))
     first = [each.first for each in found]
     return CheckFigures(
         verdicts={each: sum(part.verdicts[each] for part in found) for each in Verdict},
@@ -100,7 +103,13 @@ def with_replay(used: pa.Table, held: pa.Table) -> pa.Table:
         GROUP: pc.binary_join_element_wise(broker, is_request.cast(pa.string()), "\n"),
         ASKS: pc.binary_join_element_wise(broker, pc.invert(is_request).cast(pa.string()), "\n"),
     }
-    return _with_columns(used, columns)
+    return with_rates(_with_columns(used, columns), RATES.empty_table())
+
+
+def with_rates(rows: pa.Table, rates: pa.Table) -> pa.Table:
+    """Return buckets with their rates, 0 without scrapes."""
+    places = _places(rows, rates)
+    return _with_columns(rows, {name: np.append(rates[name].to_numpy(), 0)[places] for name in _RATES})
 
 
 def _with_others(rows: pa.Table, *, forms: pa.Table) -> pa.Table:
@@ -117,11 +126,9 @@ def _with_more_others(rows: pa.Table, sums: Sums) -> pa.Table:
     return _with_columns(rows, dict(zip(OTHERS, added, strict=True)))
 
 
-def _figures(rows: pa.Table, *, rates: pa.Table, tolerance: float, limit: int | None) -> CheckFigures:
+def _figures(rows: pa.Table, *, tolerance: float, limit: int | None) -> CheckFigures:
     """Return the comparisons of the buckets in a part by client-id."""
     rows = _with_more_others(rows, common_with_client_id(rows, _GIVEN))
-    places = _places(rows, rates)
-    rows = _with_columns(rows, {name: np.append(rates[name].to_numpy(), 0)[places] for name in _RATES})
     is_limited, is_scraped = pc.is_valid(rows["quota"]).to_numpy(), rows["scrapes"].to_numpy() > 0
     is_held = (rows["throttle_ms"].to_numpy() > 0) & (rows["others"].to_numpy() == 0)
     rows = judged(rows.filter(pa.array(is_limited | is_scraped | is_held)), tolerance=tolerance)

@@ -17,9 +17,10 @@ from kafka_quotas.pipeline.buckets.entities import NAMES
 from kafka_quotas.pipeline.engine.client_parts import LocalParts
 from kafka_quotas.pipeline.report.heat_map import slots_of
 from kafka_quotas.pipeline.usage.tables import LocalUsage
-from kafka_quotas.pipeline.validate.check import RateCheck, Verdict
-from kafka_quotas.pipeline.validate.job import compared_rows, rate_checks
+from kafka_quotas.pipeline.validate.check import Verdict
+from kafka_quotas.pipeline.validate.job import compared_rows
 from kafka_quotas.pipeline.validate.part_checks import checked, checks_of, judged
+from kafka_quotas.pipeline.validate.rates import distinct_names, rate_rows, scrape_rows
 
 IN_FORCE = str(ROOT / "examples/request-log/quotas.yaml")
 WINDOW = ("--quota-window-num", "3")
@@ -111,7 +112,8 @@ def rows(*changed: dict[str, Any]) -> pa.Table:
         "reckoned": 0.0,
     }
     table = pa.Table.from_pylist([usual | each for each in changed])
-    return table.set_column(table.column_names.index("quota"), "quota", table["quota"].cast(pa.float64()))
+    kinds = {"quota": pa.float64(), "broker_id": pa.int32()}
+    return table.cast(pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in table.schema]))
 
 
 def verdict(**changed: Any) -> Verdict:
@@ -149,12 +151,11 @@ def test_of_many_buckets_as_many_are_named_as_asked_for_and_all_are_counted() ->
     names = [f"user-{number:02}" for number in range(20)]
     used = rows(*({"user": name, "throttle_ms": int(name[-1] == "7") * 900} for name in names))
     known = used.select([*NAMES, "quota", "max", "active_s", "throttled", "throttle_ms"])
-    none = [pa.schema([used.schema.field(name) for name in (*NAMES, *more)]) for more in (("scrapes",), ())]
-    held = pa.schema([*none[1], ("throttled_n", pa.int64()), ("throttle_ms", pa.int64())])
-    rates = pa.schema([*none[0], ("scraped", pa.float64()), ("reckoned", pa.float64())])
+    names_of_buckets = [known.schema.field(name) for name in NAMES]
+    held = pa.schema([*names_of_buckets, ("throttled_n", pa.int64()), ("throttle_ms", pa.int64())])
     for limit, expected in ((3, ["user-07", "user-17", "user-00"]), (None, ["user-07", "user-17", *names[:7]])):
         parts = LocalParts(known), LocalParts(held.empty_table())
-        found = checked(*parts, rates.empty_table(), tolerance=0.1, limit=limit)
+        found = checked(*parts, None, tolerance=0.1, limit=limit)
         assert found.verdicts == {Verdict.MET: 18, Verdict.MISSED: 2, Verdict.OPEN: 0}
         assert found.first["user"].to_pylist()[: len(expected)] == expected
         assert found.first.num_rows == (limit or 20)
@@ -181,20 +182,26 @@ def test_scraped_rates_are_compared_where_the_window_is_full() -> None:
         }
     )
     rows = [(5, "1", 1.0), (20, "1", 520.0), (25, "1", 480.0), (25, "broker-1:9092", 1.0), (25, "1", float("nan"))]
-    scrapes = pa.table(
+    scrapes = [
         {
-            "ts_ms": [START_MS + second * 1000 for second, _, _ in rows],
-            "cluster": ["c"] * len(rows),
-            "broker": [broker for _, broker, _ in rows],
-            "quota_type": ["produce"] * len(rows),
-            "user": ["alice"] * len(rows),
-            "client_id": [""] * len(rows),
-            "value": [value for _, _, value in rows],
+            "ts_ms": START_MS + second * 1000,
+            "cluster": "c",
+            "broker": broker,
+            "quota_type": "produce",
+            "user": "alice",
+            "client_id": "",
+            "metric": metric,
+            "value": value,
         }
-    )
-    tables = LocalUsage(entities, usage, pa.table({}))
-    found = rate_checks(scrapes, tables, QuotaWindow(samples=11, window_s=1))
-    assert found == {("c", 1, "produce", "alice", ""): RateCheck(scrapes=2, scraped=500.0, reckoned=500.0)}
+        for second, broker, value in rows
+        for metric in ("byte_rate", "byte_rate_limit")
+    ]
+    window = QuotaWindow(samples=11, window_s=1)
+    known = scrape_rows(pa.Table.from_pylist(scrapes))
+    cells = LocalUsage(entities, usage, pa.table({})).seconds_of(distinct_names(known))
+    (found,) = rate_rows(known, cells.rows, window=window).to_pylist()
+    assert list(found.values()) == ["c", 1, "produce", "alice", "", 2, 500.0, 500.0]
+    assert rate_rows(known.slice(0, 1), cells.rows, window=window).num_rows == 0, "the window is not full"
 
 
 def test_of_many_buckets_those_count_that_may_be_compared() -> None:
@@ -210,9 +217,11 @@ def test_of_many_buckets_those_count_that_may_be_compared() -> None:
         "throttled": [0, 1, 0, 0, 0],
         "throttle_ms": [0, 7, 0, 0, 0],
     }
-    found = compared_rows(pa.table(known), seconds=8, scraped=())
+    found = compared_rows(pa.table(known), seconds=8, scraped=pa.array([], pa.string()))
     assert found.select(["user", "active_s"]).to_pydict() == {"user": ["limited", "throttled"], "active_s": [2, 2]}
-    assert compared_rows(pa.table(known), seconds=8, scraped={"scraped", "app"})["user"].to_pylist()[2:] == ["scraped"]
+    assert compared_rows(pa.table(known), seconds=8, scraped=pa.array(["scraped", "app"]))["user"].to_pylist()[2:] == [
+        "scraped"
+    ]
 
 
 def test_requests_are_shared_with_quotas_of_request_time_alone() -> None:
@@ -234,9 +243,9 @@ def test_requests_are_shared_with_quotas_of_request_time_alone() -> None:
     names = used.slice(0, len(given)).select([*NAMES, "throttled", "throttle_ms"]).to_pylist()
     replayed = [{**row, "throttled_n": 1, "throttle_ms": ms} for row, (*_, ms) in zip(names, given, strict=True)]
     held = pa.Table.from_pylist(replayed).select([*NAMES, "throttled_n", "throttle_ms"])
+    held = held.set_column(1, "broker_id", held["broker_id"].cast(pa.int32()))
     known = used.select([*NAMES, "quota", "max", "active_s", "throttled", "throttle_ms"])
-    rates = rows({}).select([*NAMES, "scrapes", "scraped", "reckoned"]).slice(0, 0)
-    found = checked(LocalParts(known), LocalParts(held), rates, tolerance=0.1, limit=None).first.to_pylist()
+    found = checked(LocalParts(known), LocalParts(held), None, tolerance=0.1, limit=None).first.to_pylist()
     added = {(row["broker_id"], row["quota_type"], row["user"], row["client_id"]): row["others_ms"] for row in found}
     assert added == {
         (1, "request", "alice", ""): 4 + 64,
