@@ -21,7 +21,14 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from kafka_quotas.pipeline.tables.arrow import compute as pc
-from kafka_quotas.pipeline.tables.client_ranges import NAMES, SLICE_EVENTS, ClientRange, TimeSpread, with_names
+from kafka_quotas.pipeline.tables.client_ranges import (
+    NAMES,
+    SLICE_EVENTS,
+    ClientRange,
+    TimeSpread,
+    require_one_name_each,
+    with_names,
+)
 from kafka_quotas.pipeline.tables.event_files import sorted_by_client
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS
 from kafka_quotas.pipeline.tables.table import TableSchema
@@ -197,6 +204,7 @@ def slices_of_parts(
         windows = groupby(own, key=lambda piece: piece.window)
         _, named = next(windows)
         names = _joined(map(rows, named)).group_by(list(_CLIENT_COLUMNS)).aggregate([]).sort_by("client")
+        require_one_name_each(names)
         first = next(windows, None)
         if first is not None:
             slices = (_joined(map(rows, each)) for _, each in chain([first], windows))

@@ -63,7 +63,7 @@ class SparkClients:
         self._events = events.count
 
     def ranges(self, *, workers: int) -> list[ClientRange]:
-        """Divide the clients with events that the job needs into ranges of about equal numbers of events, by number."""
+        """Divide the clients that the job needs into ranges of about as many events, by number."""
         shift, target = self._job.shift, events_of_range(self._events, workers=workers)
 
         def divide(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

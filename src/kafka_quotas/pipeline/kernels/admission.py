@@ -61,7 +61,7 @@ def rate_throttle_ms(rate, bound, span_ms, longest_ms):
 
 @compiled
 def quick_throttle_ms(total, span_ms, ms_per_unit):
-    """Return the delay in ms that `rate_throttle_ms` gives for a sum over a window, without divisions in a row.
+    """Return the delay in ms that `rate_throttle_ms` gives for a sum over a window, by one product.
 
     `(total / span - bound) / bound * span` is `total / bound - span`, and `ms_per_unit` is 1000 by the bound.
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
+from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.event_files import sorted_by_client
 from kafka_quotas.pipeline.tables.lake import lake_errors
@@ -232,12 +233,34 @@ def _clients(snapshot: FolderSnapshot) -> pa.Table:
 
 
 def merged_clients(rows: pa.Table) -> pa.Table:
-    """Return each client once, by number, from the rows of all its ingests."""
-    return rows.group_by(["client", *NAMES]).aggregate(list(_MERGED)).sort_by("client").combine_chunks()
+    """Return each client once, by number, from the rows of all its ingests.
+
+    Raises:
+        KafkaQuotasError: Two clients have one number.
+    """
+    found = rows.group_by(["client", *NAMES]).aggregate(list(_MERGED)).sort_by("client").combine_chunks()
+    require_one_name_each(found)
+    return found
+
+
+def require_one_name_each(clients: pa.Table) -> None:
+    """Check that no two clients, given by number, have the same one: each ingest can only know of its own.
+
+    Raises:
+        KafkaQuotasError: Two have.
+    """
+    numbers = clients["client"].to_numpy()
+    same = np.flatnonzero(numbers[1:] == numbers[:-1])
+    if same.size:
+        first, second = clients.select(NAMES).slice(int(same[0]), 2).to_pylist()
+        raise KafkaQuotasError(
+            f"two clients have one number, so their events can't be told apart: {first} and {second}",
+            hint="ingest the files of one of their brokers into another folder, or with another --cluster",
+        )
 
 
 def events_of_range(count: int, *, workers: int) -> int:
-    """Return about how many of a table's events a range of clients should have, for several ranges per worker."""
+    """Return about how many of a table's events a range should have, for several ranges per worker."""
     return min(max(count // (workers * _TASKS_PER_WORKER) + 1, _FEWEST_EVENTS), SLICE_EVENTS)
 
 

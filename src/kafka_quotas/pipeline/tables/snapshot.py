@@ -139,7 +139,7 @@ class FolderSnapshot:
             yield from self.dataset(table).to_batches(columns=list(columns), filter=only, batch_size=_BATCH_ROWS)
 
     def rows_stored(self, table: TableSchema) -> int:
-        """Return the number of rows in a table's files, as Delta counts them, also of ingests that count no longer.
+        """Return how many rows Delta counts in the files of a table, all ingests' included.
 
         Raises:
             KafkaQuotasError: The table can't be read.

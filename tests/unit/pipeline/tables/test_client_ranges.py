@@ -1,0 +1,31 @@
+"""The rows of clients, of which each ingest writes its own."""
+
+import pyarrow as pa
+import pytest
+
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.pipeline.tables.client_ranges import merged_clients
+
+ROW = {
+    "client": 7,
+    "cluster": "a",
+    "broker_id": 1,
+    "user": "alice",
+    "client_id": "x",
+    "events": 2,
+    "first_ms": 5,
+    "last_ms": 9,
+}
+
+
+def test_a_client_of_two_ingests_is_one() -> None:
+    rows = pa.Table.from_pylist([ROW, {**ROW, "client": 3}, {**ROW, "events": 4, "first_ms": 1, "last_ms": 6}])
+    found = merged_clients(rows).to_pylist()
+    assert [row["client"] for row in found] == [3, 7]
+    assert (found[1]["events_sum"], found[1]["first_ms_min"], found[1]["last_ms_max"]) == (6, 1, 9)
+
+
+def test_two_clients_of_different_ingests_that_have_one_number_are_refused() -> None:
+    rows = pa.Table.from_pylist([ROW, {**ROW, "client": 3}, {**ROW, "client_id": "y"}])
+    with pytest.raises(KafkaQuotasError, match=r"one number.*'client_id': '[xy]'.*'client_id': '[xy]'"):
+        merged_clients(rows)
