@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,13 +23,13 @@ from pyspark.sql import functions
 from tests.support.pipeline.events import (
     BASE_MS,
     events_folder,
-    events_table,
     open_table,
     proposal,
     random_events,
     run_here,
 )
 from tests.support.pipeline.large_logs import require_equal_large_logs
+from tests.support.pipeline.table_changes import require_equal_compaction, require_equal_removal
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
@@ -45,10 +44,8 @@ from kafka_quotas.pipeline.engine.spark import LeftTables, run_job, tables_by_ta
 from kafka_quotas.pipeline.engine.spark_failures import spark_errors
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
-from kafka_quotas.pipeline.ingest.change import Change, remove_rows
-from kafka_quotas.pipeline.ingest.compaction import clean_locally, compact, merge_locally
-from kafka_quotas.pipeline.ingest.spark_compaction import clean_on_spark, merge_on_spark
-from kafka_quotas.pipeline.ingest.spark_removal import clients_of, remove_rows_on_spark
+from kafka_quotas.pipeline.ingest.change import Change
+from kafka_quotas.pipeline.ingest.spark_removal import clients_of
 from kafka_quotas.pipeline.recommend.advice import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.recommend.job import recommend
 from kafka_quotas.pipeline.replay.job import replay_job, replay_tables
@@ -60,9 +57,8 @@ from kafka_quotas.pipeline.tables import client_ranges
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
 from kafka_quotas.pipeline.tables.client_number import USER_SHIFT
 from kafka_quotas.pipeline.tables.client_ranges import EventTable
-from kafka_quotas.pipeline.tables.event_files import client_order, sorted_by_client, write_events
 from kafka_quotas.pipeline.tables.lake import Lake
-from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, METRICS, QUARANTINE
+from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, METRICS
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 from kafka_quotas.pipeline.usage.job import usage, usage_job, usage_tables
 from kafka_quotas.pipeline.usage.tables import SparkUsage
@@ -337,54 +333,6 @@ def collected_bytes(session: "SparkSession") -> Iterator[list[int]]:
 
     with mock.patch.object(frames, "toArrow", counted):
         yield found
-
-
-def require_equal_compaction(session: "SparkSession", folder: Path) -> None:
-    """Compare what a compaction by executors leaves with what one on this machine does."""
-    rows, found = random_events(900, seed=13), []
-    for is_local in (True, False):
-        lake = Lake(url=str(events_folder(folder / f"compacted {is_local}", rows, ingests=3)))
-        killed = sorted_by_client(events_table(rows[:50], ingest=4))
-        lake.commit_files(EVENTS, write_events(lake, killed))
-        before = FolderSnapshot.of(lake)
-        if is_local:
-            merge = partial(merge_locally, before, at_ms=BASE_MS, done=lambda _, __: None)
-            clean = partial(clean_locally, lake, retention_hours=0)
-        else:
-            merge = partial(merge_on_spark, session, before, at_ms=BASE_MS, watch=ignore_progress)
-            clean = partial(clean_on_spark, session, lake, retention_hours=0)
-        counts = compact(before, at_ms=BASE_MS, random=1, merge=merge, clean=clean)
-        after = FolderSnapshot.of(lake)
-        events = after.read(EVENTS)
-        assert client_order(events) is None
-        stored = sorted(events.to_pylist(), key=repr), sorted(after.read(CLIENTS).to_pylist(), key=repr)
-        found.append((counts, stored, after.changes["operation"].to_pylist(), lake.table(EVENTS).count()))
-    here, there = found
-    assert here == there
-    assert (len(here[1][0]), here[3]) == (900, 900)
-
-
-def require_equal_removal(session: "SparkSession", folder: Path) -> None:
-    """Compare what is left where an ingest replaces a file: the rows of other files, its own, and counts of clients."""
-    names = ("one of ${spark.master}, 'a\\b'", "two", "three")
-    rows = [{**row, "src_file": names[number % 3]} for number, row in enumerate(random_events(600, seed=14))]
-    faults = [{"src_file": each, "line_no": 1, "reason": "rubbish", "raw": "", "ingest": 1} for each in names]
-    unread = pa.Table.from_pylist(faults, schema=QUARANTINE.arrow_schema())
-    found = []
-    for is_local in (True, False):
-        lake = Lake(url=str(events_folder(folder / f"replaced {is_local}", rows, ingests=2)))
-        lake.append(QUARANTINE, unread)
-        before = FolderSnapshot.of(lake)
-        lake.commit_files(EVENTS, write_events(lake, sorted_by_client(events_table(rows[:30], ingest=3))))
-        if is_local:
-            remove_rows(before, names[:1], ingest=3)
-        else:
-            remove_rows_on_spark(session, before, names[:1])
-        tables = [lake.table(each).to_pyarrow_table().to_pylist() for each in (EVENTS, CLIENTS, QUARANTINE)]
-        found.append([sorted(each, key=repr) for each in tables])
-    assert found[0] == found[1]
-    events, clients, quarantine = found[0]
-    assert (len(events), sum(row["events"] for row in clients), len(quarantine)) == (430, 400, 2)
 
 
 def require_named_failures(session: "SparkSession", log_file: Path) -> None:

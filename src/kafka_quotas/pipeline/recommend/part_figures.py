@@ -23,7 +23,7 @@ from kafka_quotas.pipeline.recommend.demand_table import (
     places_in,
     throttle_times_ms,
 )
-from kafka_quotas.pipeline.recommend.ranking import Bracket, Sample, sample_of
+from kafka_quotas.pipeline.recommend.ranking import Bracket, ValueSample, sample_of
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 
 NEEDIEST_SHOWN: Final = 4
@@ -61,7 +61,7 @@ def used_figures(rows: pa.Table, *, scope: DefaultScope, names: Collection[str])
     return UsedFigures(ranges=ranges, names=found)
 
 
-def need_samples(rows: pa.Table, *, brackets: Mapping[QuotaType, Bracket]) -> dict[QuotaType, Sample]:
+def need_samples(rows: pa.Table, *, brackets: Mapping[QuotaType, Bracket]) -> dict[QuotaType, ValueSample]:
     """Return samples of what a part's clients need, for ranks among all of them."""
     return {kind: sample_of(Clients.of(rows, kind).needed, bracket) for kind, bracket in brackets.items()}
 

@@ -23,7 +23,7 @@ class Bracket(NamedTuple):
     high: float = math.inf
 
 
-class Sample(NamedTuple):
+class ValueSample(NamedTuple):
     """Some of a part's values in a bracket."""
 
     below: int
@@ -52,7 +52,7 @@ class Sample(NamedTuple):
         return least, np.where(is_known, least, counts[np.minimum(places + 1, self.values.size)] - 1)
 
 
-def sample_of(values: NDArray[np.float64], bracket: Bracket, *, most: int = SAMPLE) -> Sample:
+def sample_of(values: NDArray[np.float64], bracket: Bracket, *, most: int = SAMPLE) -> ValueSample:
     """Return a sample of a part's values."""
     within = values[(values > bracket.low) & (values <= bracket.high)]
     below = int(np.count_nonzero(values <= bracket.low))
@@ -60,10 +60,10 @@ def sample_of(values: NDArray[np.float64], bracket: Bracket, *, most: int = SAMP
     places = np.arange(distinct.size)
     if distinct.size > most:
         places = np.unique(np.linspace(0, distinct.size - 1, most).round().astype(np.int64))
-    return Sample(below, distinct[places], below + np.cumsum(counts)[places], distinct.size == places.size)
+    return ValueSample(below, distinct[places], below + np.cumsum(counts)[places], distinct.size == places.size)
 
 
-def narrowed(bracket: Bracket, samples: Sequence[Sample], rank: int) -> tuple[Bracket, bool]:
+def narrowed(bracket: Bracket, samples: Sequence[ValueSample], rank: int) -> tuple[Bracket, bool]:
     """Return a narrower bracket, and whether its upper bound is the value of a rank.
 
     Args:
