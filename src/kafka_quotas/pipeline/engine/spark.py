@@ -102,7 +102,7 @@ def run_job(session: "SparkSession", events: EventTable, job: Job) -> "DataFrame
     placed = pieces.repartition(len(ranges), PART).sortWithinPartitions(PART, "window")
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        arrived = (Piece(*row) for batch in batches for row in rows_of(batch))
+        arrived = (Piece(*row) for row in rows_of(batches))
         for part, slices in slices_of_parts(arrived, parts, columns=columns, ingests=needed):
             yield from found_rows(part, job.task(slices))
 
@@ -124,7 +124,7 @@ def _counted(session: "SparkSession", job: Job, left: Sequence[pa.Table]) -> "Da
     rows = arrow_frame(session, pa.table({PART: numbers, CONTENT: pa.chunked_array(contents)}))
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for part, content in (row for batch in batches for row in rows_of(batch)):
+        for part, content in rows_of(batches):
             if count is not None:
                 yield from found_rows(part, count(unpacked(content)))
 
@@ -157,7 +157,7 @@ def _cut(frame: "DataFrame", cut: "Callable[[Any], Iterator[Piece]]") -> "DataFr
 
     def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for given in [row[0] for row in rows_of(batch)] if is_files else [pa.Table.from_batches([batch])]:
+            for given in [row[0] for row in rows_of([batch])] if is_files else [pa.Table.from_batches([batch])]:
                 for piece in cut(given):
                     yield content_row({PART: piece.part, "window": piece.window}, piece.content)
 
@@ -242,7 +242,7 @@ class LeftTables:
         schema = pa.schema([pa.field(PART, pa.int32()), *self._schemas[name]])
 
         def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for part, content in (row for batch in batches for row in rows_of(batch)):
+            for part, content in rows_of(batches):
                 rows = unpacked(content)
                 found = rows if only is None else rows.filter(only)
                 numbered = found.add_column(0, PART, pa.repeat(pa.scalar(part, pa.int32()), found.num_rows))
@@ -255,10 +255,9 @@ class LeftTables:
 def tables_by_task(found: pa.Table, job: Job) -> list[Tables]:
     """Unpack a collected frame into the tables of each task, in the order of the tasks."""
     tasks: dict[int, dict[str, list[pa.Table]]] = {part: {} for part in sorted(set(found[PART].to_pylist()))}
-    for batch in found.select([PART, FOUND, CONTENT]).to_batches():
-        for part, name, content in rows_of(batch):
-            if content is not None:  # it is left with the executors
-                tasks[part].setdefault(name, []).append(unpacked(content))
+    for part, name, content in rows_of(found.select([PART, FOUND, CONTENT]).to_batches()):
+        if content is not None:  # it is left with the executors
+            tasks[part].setdefault(name, []).append(unpacked(content))
     return [
         {name: pa.concat_tables([schema.empty_table(), *own.get(name, ())]) for name, schema in job.schemas.items()}
         for own in tasks.values()

@@ -67,7 +67,7 @@ class SparkClients:
         shift, target = self._job.shift, events_of_range(self._events, workers=workers)
 
         def divide(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for (content,) in (row for batch in batches for row in rows_of(batch)):
+            for (content,) in rows_of(batches):
                 own = unpacked(content, columns=["client", "events"])
                 found = ranges_of(own["client"].to_numpy(), own["events"].to_numpy(), shift=shift, target=target)
                 figures = [(each.first, each.last, each.events) for each in found]
@@ -81,7 +81,7 @@ class SparkClients:
         """Return the names of the needed clients in pieces."""
 
         def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for (content,) in (row for batch in batches for row in rows_of(batch)):
+            for (content,) in rows_of(batches):
                 for part, own in by_part(unpacked(content, columns=["client", *NAMES]), parts):
                     yield content_row({PART: part, "window": NAMES_WINDOW}, packed(own))
 

@@ -46,7 +46,7 @@ class SparkParts:
         """Return the rows that `pick` leaves of a table of a job."""
 
         def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for (content,) in (row for batch in batches for row in rows_of(batch)):
+            for (content,) in rows_of(batches):
                 yield from _cut(pick(unpacked(content)), None)
 
         pieces = in_tasks(left.streams(name).coalesce(_TASKS), cut, _PARTED)
@@ -81,7 +81,7 @@ class SparkParts:
         both = _sided(self, 0).union(_sided(others, 1)).repartition(PART).sortWithinPartitions(PART, _SIDE)
 
         def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            rows = (row for batch in batches for row in rows_of(batch))
+            rows = rows_of(batches)
             for part, own in groupby(rows, key=lambda row: row[0]):
                 sides: tuple[list[Any], ...] = ([], [])
                 for _, content, side in own:
@@ -120,7 +120,7 @@ def _in_parts(pieces: "DataFrame") -> "DataFrame":
 def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield the rows of some whole parts at a time."""
     found: list[pa.Table] = []
-    rows = (row for batch in batches for row in rows_of(batch))
+    rows = rows_of(batches)
     for _, own in groupby(rows, key=lambda row: row[0]):
         found += [unpacked(content) for _, content in own]
         if sum(each.num_rows for each in found) >= _ROWS_TOGETHER:

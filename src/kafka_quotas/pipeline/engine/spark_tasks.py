@@ -86,13 +86,14 @@ def content_row(values: dict[str, Any], content: pa.Buffer) -> pa.RecordBatch:
     return pa.record_batch([*fixed, streams], names=[*values, CONTENT])
 
 
-def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """Yield the values of each row of a worker's batch, bytes without a copy."""
-    columns = [
-        [each.as_buffer() for each in column] if pa.types.is_binary(column.type) else column.to_pylist()
-        for column in batch.columns
-    ]
-    yield from zip(*columns, strict=True)
+def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of each row of a worker's batches, bytes without a copy."""
+    for batch in batches:
+        columns = [
+            [each.as_buffer() for each in column] if pa.types.is_binary(column.type) else column.to_pylist()
+            for column in batch.columns
+        ]
+        yield from zip(*columns, strict=True)
 
 
 def spark_schema(schema: pa.Schema) -> types.StructType:

@@ -8,16 +8,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.buckets.charges import charges_of, whole_amounts
 from kafka_quotas.pipeline.formats.rows import EventRow
 from kafka_quotas.pipeline.formats.task import ParsedBatch
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.client_number import client_number
+from kafka_quotas.pipeline.tables.client_ranges import NAMES, same_number_error
 from kafka_quotas.pipeline.tables.schemas import CHARGED_TYPES, CLIENT_THROTTLE, CLIENTS, EVENTS, METRICS, QUARANTINE
 from kafka_quotas.pipeline.tables.table import TableSchema
 
-_NAMES: Final = ("cluster", "broker_id", "user", "client_id")
 PARSED_EVENTS: Final = pa.schema([EVENTS.arrow_schema().field(name) for name in EventRow._fields])
 """The columns of events as parsers give them."""
 FAULT_COLUMNS: Final = ("src_file", "reason", "line_no")
@@ -52,13 +51,13 @@ def _event_batch(parsed: pa.RecordBatch, ingest: int) -> pa.RecordBatch:
 def client_numbers(events: pa.RecordBatch) -> pa.Array:
     """Return the number of each event's client, each computed once."""
     codes = np.zeros(events.num_rows, dtype=np.int64)
-    for column in _NAMES:
+    for column in NAMES:
         encoded = events.column(column).dictionary_encode()
         codes = codes * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy()
     places = pa.array(codes).dictionary_encode().indices.to_numpy()  # hashed: sorting takes five times as long
     firsts = np.zeros(places.max(initial=-1) + 1, dtype=np.int64)
     firsts[places[::-1]] = np.arange(places.size)[::-1]
-    clients = events.select(list(_NAMES)).take(pa.array(firsts)).to_pylist()
+    clients = events.select(list(NAMES)).take(pa.array(firsts)).to_pylist()
     return pa.array([client_number(**client) for client in clients], pa.int64()).take(pa.array(places))
 
 
@@ -90,7 +89,7 @@ def clients_of(events: pa.Table) -> pa.Table:
     second_starts = np.flatnonzero(np.concatenate([[True], is_next]))
     sums = np.add.reduceat(events["bytes"].to_numpy(), second_starts)
     ends = np.append(starts[1:], numbers.size) - 1
-    firsts = events.select(["client", *_NAMES]).take(pa.array(starts))
+    firsts = events.select(["client", *NAMES]).take(pa.array(starts))
     _require_one_name_each(events, numbers)
     figures = [
         np.diff(np.append(starts, numbers.size)),
@@ -134,12 +133,11 @@ def _charge_columns(events: pa.Table, numbers: NDArray[np.int64], starts: NDArra
 
 def _require_one_name_each(events: pa.Table, numbers: NDArray[np.int64]) -> None:
     is_same = numbers[1:] == numbers[:-1]
-    codes = (events[name].combine_chunks().dictionary_encode().indices.to_numpy() for name in _NAMES)
-    if any((is_same & (each[1:] != each[:-1])).any() for each in codes):
-        raise KafkaQuotasError(
-            "two clients have one number, so their events can't be told apart",
-            hint="ingest the files of their brokers into folders of their own, with another --cluster",
-        )
+    for name in NAMES:
+        codes = events[name].combine_chunks().dictionary_encode().indices.to_numpy()
+        different = np.flatnonzero(is_same & (codes[1:] != codes[:-1]))
+        if different.size:
+            raise same_number_error(events.slice(int(different[0]), 2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,7 +125,7 @@ def rows_of_table(parsed: "DataFrame", table: TableSchema) -> "DataFrame":
     """Return the rows of a table that needs no order."""
 
     def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for content, before in (row for batch in batches for row in rows_of(batch)):
+        for content, before in rows_of(batches):
             yield from shifted(unpacked(content), PLACES.get(table, ""), before).to_batches()
 
     return in_tasks(parsed.select(CONTENT, "before"), unpack, table.spark_schema())
@@ -172,7 +172,7 @@ def _ranged(parsed: "DataFrame", ranges: EventRanges, columns: Sequence[str] | N
 
 def _by_range(batches: Iterable[pa.RecordBatch]) -> Iterator[Iterator[tuple[pa.Buffer, int]]]:
     """Yield the pieces of each range and day, with the bytes before the place from which offsets count."""
-    pieces = (row for batch in batches for row in rows_of(batch.select([PART, "day", "before", CONTENT])))
+    pieces = rows_of(batch.select([PART, "day", "before", CONTENT]) for batch in batches)
     for _, own in groupby(pieces, key=itemgetter(0, 1)):
         yield ((content, before) for _, _, before, content in own)
 
@@ -301,7 +301,7 @@ def _collected(rows: pa.Table) -> tuple[list[tuple[TaskCounts, int | None]], pa.
     """Return the counts of tasks and splits, and the samples of all events."""
     counts: list[tuple[TaskCounts, int | None]] = []
     samples = []
-    for found, split, content in (row for batch in rows.to_batches() for row in rows_of(batch)):
+    for found, split, content in rows_of(rows.to_batches()):
         if found == _COUNTS:
             counts += [(TaskCounts(**row), split) for row in unpacked(content).to_pylist()]
         else:

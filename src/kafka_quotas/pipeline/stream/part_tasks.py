@@ -70,7 +70,7 @@ def unpacked_rows(contents: "DataFrame", columns: Any) -> "DataFrame":
     """Return the rows of tables in a column of Arrow streams."""
 
     def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for (content,) in (row for batch in batches for row in rows_of(batch)):
+        for (content,) in rows_of(batches):
             yield from unpacked(content).to_batches()
 
     return in_tasks(contents, unpack, columns)
@@ -98,7 +98,7 @@ def _pieces(batches: Iterable[pa.RecordBatch], *, read: ReadColumns, plan: Batch
 
 
 def _moved_on(batches: Iterable[pa.RecordBatch], *, plan: BatchPlan) -> Iterator[pa.RecordBatch]:
-    rows = (row for batch in batches for row in rows_of(batch))
+    rows = rows_of(batches)
     for part, own in groupby(rows, key=lambda row: row[0]):
         found: dict[str, list[pa.Buffer]] = {each: [] for each in (STATE, CHARGES, EVENTS, SET_ASIDE)}
         for _, kind, content in own:

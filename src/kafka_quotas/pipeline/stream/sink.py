@@ -101,14 +101,14 @@ def used_share(rate: float, quota: float | None) -> float:
 
 
 def _nearest_of_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for part, content in (row for batch in batches for row in rows_of(batch)):
+    for part, content in rows_of(batches):
         yield content_row({"part": part}, packed(nearest(unpacked(content))))
 
 
 def _send_parts(
     batches: Iterable[pa.RecordBatch], *, topic: TopicSource, name: str, batch_id: int
 ) -> Iterator[pa.RecordBatch]:
-    for part, content in (row for batch in batches for row in rows_of(batch)):
+    for part, content in rows_of(batches):
         sink = TopicSink(topic, name=f"{name}-{part}")
         try:
             sink.write(unpacked(content), batch_id=batch_id)

@@ -8,6 +8,7 @@ one range. Memory does not grow with the table: a range of more events than a sl
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,17 +60,19 @@ class EventTable:
 
     def __init__(self, snapshot: FolderSnapshot) -> None:
         self.snapshot = snapshot
-        self._clients: pa.Table | None = None
         self._dataset: ds.Dataset | None = None
         self.chosen: NDArray[np.int64] | None = None
         """Numbers of the clients whose events count, ascending, None for all."""
-        self.has_many_clients: bool = snapshot.rows_stored(CLIENTS) > MOST_CLIENTS
-        """Whether there are too many clients to bring each of them here where Spark has the tasks."""
         totals = self._totals()
         self.count: int = totals["events_sum"] or 0
         """The number of events."""
         self.first_ms: int | None = totals["first_ms_min"]
         self.last_ms: int | None = totals["last_ms_max"]
+
+    @cached_property
+    def has_many_clients(self) -> bool:
+        """Whether there are too many clients to bring each of them here where Spark has the tasks."""
+        return self.snapshot.rows_stored(CLIENTS) > MOST_CLIENTS
 
     def _totals(self) -> dict[str, Any]:
         if self.snapshot.session is not None and self.has_many_clients:
@@ -79,15 +82,13 @@ class EventTable:
         clients = self._by_client
         return {f"{name}_{kind}": getattr(pc, kind)(clients[f"{name}_{kind}"]).as_py() for name, kind in _MERGED}
 
-    @property
+    @cached_property
     def _by_client(self) -> pa.Table:
         """Each client, by number, with its events and times over all ingests.
 
         They have names where this machine has the tasks. Spark's tasks get them otherwise.
         """
-        if self._clients is None:
-            self._clients = _clients(self.snapshot)
-        return self._clients
+        return _clients(self.snapshot)
 
     def of(self, clients: NDArray[np.int64]) -> "EventTable":
         """Return the events of some clients alone, given by number and ascending."""
@@ -95,7 +96,7 @@ class EventTable:
         if is_own.all():
             return self
         found, own = copy(self), self._by_client.filter(pa.array(is_own))
-        found._clients = own  # noqa: SLF001 - its own class
+        found._by_client = own  # noqa: SLF001 - its own class
         found.count = pc.sum(own["events_sum"]).as_py() or 0
         found.chosen = clients
         return found
@@ -252,11 +253,16 @@ def require_one_name_each(clients: pa.Table) -> None:
     numbers = clients["client"].to_numpy()
     same = np.flatnonzero(numbers[1:] == numbers[:-1])
     if same.size:
-        first, second = clients.select(NAMES).slice(int(same[0]), 2).to_pylist()
-        raise KafkaQuotasError(
-            f"two clients have one number, so their events can't be told apart: {first} and {second}",
-            hint="ingest the files of one of their brokers into another folder, or with another --cluster",
-        )
+        raise same_number_error(clients.slice(int(same[0]), 2))
+
+
+def same_number_error(clients: pa.Table) -> KafkaQuotasError:
+    """Return the error about two clients with one number, given a row of each."""
+    first, second = clients.select(NAMES).to_pylist()
+    return KafkaQuotasError(
+        f"two clients have one number, so their events can't be told apart: {first} and {second}",
+        hint="ingest the files of one of their brokers into another folder, or with another --cluster",
+    )
 
 
 def events_of_range(count: int, *, workers: int) -> int:

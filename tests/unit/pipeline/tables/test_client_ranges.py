@@ -2,8 +2,10 @@
 
 import pyarrow as pa
 import pytest
+from tests.support.pipeline.events import BASE_MS, events_table
 
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.pipeline.ingest.ingested_tables import clients_of
 from kafka_quotas.pipeline.tables.client_ranges import merged_clients
 
 ROW = {
@@ -29,3 +31,11 @@ def test_two_clients_of_different_ingests_that_have_one_number_are_refused() -> 
     rows = pa.Table.from_pylist([ROW, {**ROW, "client": 3}, {**ROW, "client_id": "y"}])
     with pytest.raises(KafkaQuotasError, match=r"one number.*'client_id': '[xy]'.*'client_id': '[xy]'"):
         merged_clients(rows)
+
+
+def test_two_clients_of_one_ingest_that_have_one_number_are_refused() -> None:
+    events = events_table([{"ts_ms": BASE_MS, "client_id": name} for name in ("x", "x", "y")])
+    numbers = events.schema.get_field_index("client")
+    assert clients_of(events.slice(0, 2)).num_rows == 1
+    with pytest.raises(KafkaQuotasError, match=r"one number.*'client_id': 'x'.*'client_id': 'y'"):
+        clients_of(events.set_column(numbers, "client", pa.array([7, 7, 7])))
