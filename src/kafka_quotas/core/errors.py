@@ -59,6 +59,9 @@ class StoreRefusedError(StoreError):
 class ProtocolError(KafkaQuotasError):
     """Bytes that are not the Kafka protocol, after which their connection is unusable."""
 
+    sender: str | None = None
+    """The peer that sent them, `client` or `upstream`; None if only one can have."""
+
 
 class VerdictError(KafkaQuotasError):
     """A complete run whose result is not the required one."""

@@ -235,10 +235,8 @@ class ProxiedConnection:
                 self._upstream.write(data)
             else:
                 self._move()
-        except KafkaQuotasError as error:
-            self._fail("client closed: it sent what can't be handled", error, LogLevel.WARNING)
         except Exception as error:  # noqa: BLE001 - a defect costs this connection, not the others
-            self._break(error)
+            self._end_by(error)
 
     def _from_upstream(self, data: bytes) -> None:
         if self._client.is_gone:
@@ -252,10 +250,8 @@ class ProxiedConnection:
             else:
                 self.session.receive_from_broker(data, self._now_ms(), passed)
                 self._move()
-        except KafkaQuotasError as error:
-            self._fail("connection closed: the upstream sent what can't be handled", error, LogLevel.ERROR)
         except Exception as error:  # noqa: BLE001 - as above
-            self._break(error)
+            self._end_by(error)
 
     def _move(self) -> None:
         """Write what the session put out, and have both sides follow its state."""
@@ -341,10 +337,8 @@ class ProxiedConnection:
         try:
             release(self._now_ms())
             self._move()
-        except KafkaQuotasError as error:
-            self._fail("connection closed: it carried what can't be handled", error, LogLevel.WARNING)
         except Exception as error:  # noqa: BLE001 - as above
-            self._break(error)
+            self._end_by(error)
 
     def _client_gone(self) -> None:
         """Give the broker the client's last bytes, and a moment to take them."""
@@ -377,19 +371,25 @@ class ProxiedConnection:
             on_closed, self._on_closed = self._on_closed, lambda _: None
             on_closed(self)
 
-    def _break(self, error: Exception) -> None:
-        """Close the connection for a defect of the daemon, and log where the defect is."""
-        raised = traceback.extract_tb(error.__traceback__)[-1]
-        message = f"{type(error).__name__}: {error} ({Path(raised.filename).name}:{raised.lineno})"
-        self._fail("connection closed: internal error", KafkaQuotasError(message), LogLevel.ERROR)
+    def _end_by(self, error: Exception) -> None:
+        """Close the connection for an error, and log whose it is: a peer's, the settings' or the daemon's own."""
+        event, level = "client closed: it sent what can't be handled", LogLevel.WARNING
+        # Not by whose bytes came last: a response lets the requests begin that waited for it.
+        if isinstance(error, ProtocolError) and error.sender == "upstream":
+            event, level = "connection closed: the upstream sent what can't be handled", LogLevel.ERROR
+        elif not isinstance(error, KafkaQuotasError):
+            raised = traceback.extract_tb(error.__traceback__)[-1]
+            message = f"{type(error).__name__}: {error} ({Path(raised.filename).name}:{raised.lineno})"
+            event, level, error = "connection closed: internal error", LogLevel.ERROR, KafkaQuotasError(message)
+        elif not isinstance(error, ProtocolError):
+            event, level = "connection closed: a broker can't be given an address here", LogLevel.ERROR
+        self._fail(event, error, level)
 
     def _fail(self, event: str, error: KafkaQuotasError, level: LogLevel) -> None:
         self._counters.connections_failed += 1
         if isinstance(error, ProtocolError):
             self._counters.protocol_errors += 1
-        fields: dict[str, str | float] = {"error": error.message}
-        if error.hint:
-            fields["hint"] = error.hint
+        fields: dict[str, str | float] = {"error": error.message, **({"hint": error.hint} if error.hint else {})}
         self._log(event, level, fields)
         self.close()
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.codec.skip import Buffer
 
 
@@ -63,6 +64,8 @@ class FrameStream:
     begin: Begin
     end: End
     output: list[Buffer]
+    sender: str = "client"
+    """The peer whose bytes these are, which an error about them names."""
     is_between: bool = True
     """Whether the next byte is the first of a frame and no bytes are kept."""
     _left: int = 0
@@ -96,8 +99,16 @@ class FrameStream:
             position: The end of the frames that pass unchanged and need no `begin`; 0 unless the stream `is_between`.
 
         Raises:
-            ProtocolError: The bytes are no frame of the protocol.
+            ProtocolError: The bytes are no frame of the protocol; it names their sender.
         """
+        try:
+            self._feed(chunk, now_ms, position)
+        except ProtocolError as error:
+            # A response lets the requests that wait for it begin: what is wrong with those is not the broker's fault.
+            error.sender = error.sender or self.sender
+            raise
+
+    def _feed(self, chunk: memoryview, now_ms: int, position: int) -> None:
         # The one copy of streamed bytes: what is kept is never longer than one chunk and one head.
         if self._rest:
             chunk = memoryview(self._rest + chunk)

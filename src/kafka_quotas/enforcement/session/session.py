@@ -122,7 +122,7 @@ class Session:
             memory=self.gathering,
         )
         state.requests = FrameStream(requests.begin, requests.end, state.to_upstream)
-        state.responses = FrameStream(responses.begin, responses.end, state.to_client)
+        state.responses = FrameStream(responses.begin, responses.end, state.to_client, sender="upstream")
         self._requests = requests
 
     def move(

@@ -155,6 +155,28 @@ def test_an_upstream_that_answers_rubbish(tmp_path: Path, answer: bytes, said: s
         assert len(daemon.lines("what can't be handled")) == 1
 
 
+def test_rubbish_that_waited_for_a_response_is_the_clients(tmp_path: Path) -> None:
+    set_quota(tmp_path, APP, consumer_byte_rate=1_000_000.0)
+    sent = threading.Event()
+
+    def handler(connection: socket.socket) -> None:
+        answer_question(connection)
+        receive_frame(connection)
+        sent.wait(60)
+        connection.sendall(fetch_response(1))
+        is_closed(connection)
+
+    with fake_broker(handler) as broker, running_daemon(tmp_path, upstream=broker.address) as daemon:
+        with connected(daemon.bootstrap) as bad:
+            bad.sendall(fetch(1) + framed(struct.pack(">hhih", 12, 0, 2, 1000)))
+            sent.set()
+            assert is_closed(bad)
+        line = daemon.wait_for_log("client closed: it sent what can't be handled")
+        assert "client id" in line
+        assert line.split()[1] == "warning", line
+        assert not daemon.lines("the upstream sent")
+
+
 def test_an_upstream_that_closes_with_requests_unanswered(tmp_path: Path) -> None:
     def handler(connection: socket.socket) -> None:
         receive_frame(connection)

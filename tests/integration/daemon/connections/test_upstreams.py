@@ -136,6 +136,7 @@ def test_a_range_that_is_too_small_is_told_with_the_way_out(cluster: FakeCluster
         assert f"broker 1001 has no port: {first} + 1001 is {first + 1001}" in line
         assert "--broker-address 1001=PORT" in line
         assert len(daemon.lines("clients can't be sent to a broker")) == 1
+        assert not daemon.lines("the upstream sent"), "the ports are the daemon's affair"
     options += ["--broker-address", f"1001=kafka.example:{first + 7}"]
     with running_daemon(tmp_path, upstream=cluster.brokers[1].address, options=options) as daemon:
         expected = {1001: f"kafka.example:{first + 7}", 2: f"127.0.0.1:{first + 2}"}

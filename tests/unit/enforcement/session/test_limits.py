@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.frames.enforcement import (
     CLIENT_ID,
+    START_MS,
     WINDOW,
     Pair,
+    fetch,
+    fetch_response,
     framed,
     produce,
     produce_response,
@@ -23,7 +26,7 @@ from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.api_access import parse_api_access
-from kafka_quotas.enforcement.config.rules import EnforcementRules, UnknownApi
+from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle, UnknownApi
 from kafka_quotas.enforcement.session.gathering import SMALL_BYTES, GatherBudget
 
 HEARTBEAT = 12
@@ -166,3 +169,32 @@ def test_an_api_that_is_not_served_is_not_announced() -> None:
     seen = pair.answer(response(1, bytes(2) + struct.pack(">i", len(ranges)) + told))
     count = struct.unpack_from(">i", seen, 10)[0]
     assert [struct.unpack_from(">h", seen, 14 + 6 * number)[0] for number in range(count)] == [3, 18]
+
+
+GARBAGE = framed(struct.pack(">hhih", HEARTBEAT, 0, 2, 1000))
+"""A request whose client-id is longer than the request."""
+
+
+def test_what_is_wrong_with_a_request_that_waited_is_the_clients_fault_though_the_broker_spoke_last() -> None:
+    pair = Pair(quotas={QuotaType.FETCH: 1000.0})
+    pair.send(fetch(1) + GARBAGE)
+    with pytest.raises(ProtocolError, match="client id") as caught:
+        pair.answer(fetch_response(1, size=100))
+    assert caught.value.sender == "client"
+    muted = Pair(quotas={QuotaType.PRODUCE: 1000.0})
+    muted.send(produce(1, size=50_000) + GARBAGE)
+    muted.answer(produce_response(1))
+    with pytest.raises(ProtocolError, match="client id") as caught:
+        muted.session.state.unmute(START_MS)
+    assert caught.value.sender == "client"
+
+
+def test_what_is_wrong_with_a_response_that_waited_is_the_upstreams_fault_though_the_timer_spoke_last() -> None:
+    pair = Pair(
+        quotas={QuotaType.PRODUCE: 1000.0}, rules=EnforcementRules(window=WINDOW, throttle_style=ThrottleStyle.DELAY)
+    )
+    pair.send(produce(1, size=50_000))
+    assert pair.answer(produce_response(1) + response(9, b"")) == b""
+    with pytest.raises(ProtocolError, match="nobody asked") as caught:
+        pair.session.state.unmute(START_MS)
+    assert caught.value.sender == "upstream"
