@@ -5,14 +5,19 @@ elsewhere, to run a script that is no file of ours, or to show the page inside a
 A page answers only a browser that asked for an address, for `localhost`, or for a name of this machine. The page of a
 stranger whose own name was made to lead here (DNS rebinding) could read it otherwise. Metrics and probes answer to any
 name, because orchestrators make names up.
+A new connection is always taken. Where its address, or all together, have as many as they may, another one gives way:
+the oldest whose request has not arrived, else the oldest that is slow to read its answer, else the oldest. So probes
+are answered however many connections others hold open.
 """
 
 import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+import struct
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from ipaddress import ip_address
 from typing import Final, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
@@ -25,12 +30,20 @@ from kafka_quotas.enforcement.telemetry.log import error_text
 IDLE_S: Final = 10.0
 """Longest time that a request may take to arrive."""
 ANSWER_S: Final = 60.0
-"""Longest time that an answer may take, its way to the client included."""
+"""Longest time that an answer may take to be made."""
+READ_S: Final = 20.0
+"""Longest time that a client may take to read an answer."""
+PAUSE_S: Final = 0.1
+"""Pause in accepting when the process has no file descriptor left."""
 MAX_HEAD_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 16
 """Most fields of a query."""
-MAX_CONNECTIONS: Final = 256
-"""Most connections at a time: a further one is closed at once."""
+MAX_CONNECTIONS: Final = 64
+"""Most connections at a time, within the descriptors that clients leave to everything else."""
+MAX_PER_ADDRESS: Final = 24
+"""Most connections of one address at a time."""
+_RESET: Final = struct.pack("ii", 1, 0)
+"""Value of `SO_LINGER` by which the kernel drops what was not sent."""
 TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"
 _OK: Final = "200 OK"
@@ -67,6 +80,31 @@ def json_reply(value: object, *, status: str = _OK) -> HttpReply:
     return HttpReply(body=json.dumps(value, separators=(",", ":")).encode() + b"\n", content_type=JSON, status=status)
 
 
+class _Phase(IntEnum):
+    """Phase of a connection, in the order in which they give way."""
+
+    ARRIVING = 0
+    READING = 1
+    """Its client reads the answer."""
+    ANSWERING = 2
+    ANSWERED = 3
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Connection:
+    """A connection and the task that serves it."""
+
+    socket: socket.socket
+    host: str
+    phase: _Phase = _Phase.ARRIVING
+    task: asyncio.Task[None] | None = None
+
+    def close(self) -> None:
+        if self.phase is _Phase.READING:  # the kernel would keep what is unread, too
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.socket.close()
+
+
 class HttpServer:
     """The HTTP server at an address.
 
@@ -89,8 +127,9 @@ class HttpServer:
         self._pages = pages or {}
         self._on_defect = on_defect
         self._names = {"localhost", socket.gethostname().lower(), address.host.lower()}
-        self._connections = 0
-        self._server: asyncio.Server | None = None
+        self._connections: dict[_Connection, None] = {}
+        """The open ones, oldest first."""
+        self._accepting: asyncio.Task[None] | None = None
         self.socket: socket.socket | None = None
         """Listening socket, None before `start`."""
 
@@ -104,33 +143,67 @@ class HttpServer:
             METRICS, self._address.host, [self._address.port], hint="choose another address or port"
         )
         self.socket = sock
-        self._server = await asyncio.start_server(self._serve, sock=sock, limit=MAX_HEAD_BYTES)
+        self._accepting = asyncio.get_running_loop().create_task(self._accept(sock))
         port: int = sock.getsockname()[1]
         return port
 
     async def close(self) -> None:
-        """Close the port."""
-        if self._server is not None:
-            self._server.close()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1.0):
-                    await self._server.wait_closed()
+        """Close the port and, after a second for answers under way, all connections."""
+        if self._accepting is None or self.socket is None:
+            return
+        self._accepting.cancel()
+        await asyncio.wait((self._accepting,))
+        self.socket.close()
+        tasks = {each.task for each in self._connections if each.task is not None}
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=1.0)
+            for task in late:
+                task.cancel()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connections += 1
-        try:
-            if self._connections > MAX_CONNECTIONS:
-                return
+    async def _accept(self, sock: socket.socket) -> None:
+        """Accept connections one at a time, so that each is read from before the next is taken."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(sock)
+            except OSError:  # no descriptor is left, or the peer is gone
+                self._give_way(self._connections)
+                await asyncio.sleep(PAUSE_S)
+                continue
+            self._take(_Connection(socket=accepted, host=str(address[0])), loop)
+
+    def _take(self, connection: _Connection, loop: asyncio.AbstractEventLoop) -> None:
+        same = [each for each in self._connections if each.host == connection.host]
+        if len(same) >= MAX_PER_ADDRESS or len(self._connections) >= MAX_CONNECTIONS:
+            self._give_way(same if len(same) >= MAX_PER_ADDRESS else self._connections)
+        self._connections[connection] = None
+        connection.task = loop.create_task(self._serve(connection, loop))
+        connection.task.add_done_callback(lambda _: self._ended(connection))
+
+    def _give_way(self, connections: Iterable[_Connection]) -> None:
+        given = min(connections, key=lambda each: each.phase, default=None)
+        if given is not None and given.task is not None:
+            del self._connections[given]
+            given.task.cancel()
+
+    def _ended(self, connection: _Connection) -> None:
+        self._connections.pop(connection, None)
+        connection.close()
+
+    async def _serve(self, connection: _Connection, loop: asyncio.AbstractEventLoop) -> None:
+        # What is no HTTP, or gone, sees its connection end.
+        with contextlib.suppress(TimeoutError, OSError):
             async with asyncio.timeout(IDLE_S):
-                head = await reader.readuntil(b"\r\n\r\n")
+                head = await _head(connection.socket, loop)
+            if head is None:
+                return
+            connection.phase = _Phase.ANSWERING
             async with asyncio.timeout(ANSWER_S):
-                writer.write(await self._answer(head))
-                await writer.drain()
-        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
-            pass  # no HTTP, or gone: the peer sees the connection end
-        finally:
-            self._connections -= 1
-            writer.close()
+                answer = await self._answer(head)
+            connection.phase = _Phase.READING
+            async with asyncio.timeout(READ_S):
+                await loop.sock_sendall(connection.socket, answer)
+            connection.phase = _Phase.ANSWERED
 
     async def _answer(self, head: bytes) -> bytes:
         first, *lines = head.decode("latin-1").split("\r\n")
@@ -185,6 +258,20 @@ class HttpServer:
         """Return an error that names the paths there are."""
         body = "".join(f"{path}\n" for path in (*self._pages, *self._routes))
         return HttpReply(body=body.encode(), content_type=TEXT, status=status)
+
+
+async def _head(sock: socket.socket, loop: asyncio.AbstractEventLoop) -> bytes | None:
+    """Return a request's head, None without one that ends within its limit."""
+    head = bytearray()
+    while len(head) < MAX_HEAD_BYTES:
+        received = await loop.sock_recv(sock, MAX_HEAD_BYTES)
+        if not received:
+            return None
+        head += received
+        end = head.find(b"\r\n\r\n", max(0, len(head) - len(received) - 3))
+        if end >= 0:
+            return bytes(head[:end])
+    return None
 
 
 def _response(reply: HttpReply, *, has_body: bool) -> bytes:
