@@ -115,9 +115,10 @@ def _judge(result: IngestResult) -> None:
         VerdictError: None of their lines could be read.
     """
     counts = result.counts
-    read = counts.events + counts.metrics + counts.client_throttle + counts.unused
-    # The last line of each file may be one that is being written, which is no reason to doubt the file.
-    if not read and counts.quarantined > result.files:
+    read = counts.events + counts.metrics + counts.client_throttle
+    # The last line of each file may be one that is being written, which is no reason to doubt the file. A line or two
+    # of any text look like a scrape's sample, so those count for the file only if they outnumber what can't be read.
+    if not read and counts.quarantined > max(result.files, counts.unused):
         lines = format_count(counts.quarantined, "line", separator=",")
         raise VerdictError(
             f"nothing was read: {lines} went into the table quarantine",

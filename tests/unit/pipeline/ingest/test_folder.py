@@ -138,6 +138,13 @@ def test_a_file_of_another_kind_is_an_error_and_not_an_empty_result(tmp_path: Pa
     assert err.splitlines()[-2] == "error: nothing was read: 2 lines went into the table quarantine"
 
 
+def test_a_text_with_one_line_like_a_sample_is_no_scrape(tmp_path: Path) -> None:
+    text = tmp_path / "notes.md"
+    text.write_text("# Notes\n" + "a line of prose\n" * 9 + "answer 42\n")
+    code, out, err = run_cli("pipeline", "ingest", str(text), "--broker-id", "1", "--out", str(tmp_path / "data"))
+    assert (code, err.splitlines()[-2]) == (1, "error: nothing was read: 9 lines went into the table quarantine"), out
+
+
 def test_lines_that_cannot_be_read_are_kept_with_file_line_and_reason(tmp_path: Path) -> None:
     good = request_line()
     lines = [good, good[:300] + "\n", "\n", b"\xff\xfe\n", "java.lang.Exception: stack\n", good[:150] + good, good]
