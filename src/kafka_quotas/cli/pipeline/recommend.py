@@ -11,9 +11,10 @@ from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.render import TABLE_VIEW, print_listing, write
 from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions
 from kafka_quotas.cli.pipeline.progress import job_watcher, show_stage
-from kafka_quotas.cli.pipeline.recommend_view import advice_listing, demand_listing, warnings
+from kafka_quotas.cli.pipeline.recommend_view import advice_listing, demand_listing
 from kafka_quotas.commands.pipeline.recommend import recommend as run_recommend
 from kafka_quotas.pipeline.engine.choice import require_libraries
+from kafka_quotas.pipeline.recommend.findings import warnings
 
 
 @option_group(OUTPUT_HEADING)
@@ -55,7 +56,7 @@ def recommend(
         print_listing(advice_listing(result), output)
     else:
         print_listing(demand_listing(result, wanted.explain), output)
-    for line in warnings(result):
+    for line in warnings(result.recommendation, result.events):
         write(line, sys.stderr)
     if request.file is not None:
         write(f"note: the quotas are in {request.file}; next: kafka-quotas diff {request.file}", sys.stderr)

@@ -9,10 +9,10 @@ from kafka_quotas.cli.pipeline.proposals import bucket_text
 from kafka_quotas.commands.pipeline.recommend import RecommendResult
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.value_format import format_count, format_typed_rate
-from kafka_quotas.pipeline.buckets.proposal import DefaultScope
-from kafka_quotas.pipeline.recommend.advice import Advice, RecommendPlan
+from kafka_quotas.pipeline.recommend.advice import Advice, RecommendPlan, is_nameable
 from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand
-from kafka_quotas.pipeline.recommend.quota_file import is_nameable, override_reason, recommendation_rows
+from kafka_quotas.pipeline.recommend.findings import outcome
+from kafka_quotas.pipeline.recommend.quota_file import override_reason, recommendation_rows
 
 _COLUMNS = columns("entity, quota!, value>!, peak>!, demand>!, broker>!, skew>!, held>!, default>!")
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -39,17 +39,17 @@ def advice_listing(result: RecommendResult) -> Listing:
         items="quotas",
         table=Table(
             columns=_COLUMNS,
-            rows=[row for advice in found.advices for row in _advice_rows(advice, found.plan.scope)],
+            rows=[row for advice in found.advices for row in _advice_rows(advice, found.plan)],
             caption=f"from {result.events.count:,} events in {result.events.seconds:,} s, {found.clients:,} clients, "
             f"cluster {found.cluster}; every value is per broker\n"
             "demand: with growth, and its interval over days where three or more were recorded; >=: a lower bound\n"
-            "held: share of active time held back; default: under the default alone",
+            "held: share of active time held back; default: under the default alone\n" + "\n".join(outcome(found)),
         ),
     )
 
 
-def _advice_rows(advice: Advice, per: DefaultScope) -> Iterator[list[Cell]]:
-    kind = advice.quota_type.value
+def _advice_rows(advice: Advice, plan: RecommendPlan) -> Iterator[list[Cell]]:
+    kind, per = advice.quota_type.value, plan.scope
     yield [
         str(per.default_entity),
         kind,
@@ -59,8 +59,11 @@ def _advice_rows(advice: Advice, per: DefaultScope) -> Iterator[list[Cell]]:
         "",
         "",
         f"{advice.largest_tolerated_share:.1%}",
-        f"{advice.without_override} of {advice.clients} fit",
+        f"{advice.fitting} of {advice.clients} fit",
     ]
+    for demand in advice.unknown:
+        shown = [format_typed_rate(kind, demand.peak), _demand_text(demand), str(demand.busiest.broker_id)]
+        yield [f"  {plan.shown_name(demand)}", kind, "the default", *shown, "", "unknown", ""]
     for each in advice.overrides:
         name = str(per.entity(each.demand.user, each.demand.client_id)) if is_nameable(each, per) else "(no name)"
         yield [
@@ -71,7 +74,7 @@ def _advice_rows(advice: Advice, per: DefaultScope) -> Iterator[list[Cell]]:
             _demand_text(each.demand),
             str(each.demand.busiest.broker_id),
             f"{each.demand.skew(len(advice.loads)):.2f}",
-            f"{each.throttled_share:.1%}",
+            "unknown" if each.demand.is_unknown else f"{each.throttled_share:.1%}",
             f"{each.throttled_share_at_default:.1%}",
         ]
 
@@ -82,7 +85,7 @@ def _demand_text(demand: Demand) -> str:
     if implied is None:
         return text
     if implied.is_held:
-        return f">={text}" if not implied.is_unknown else f">={text}, unknown"
+        return f">={text}, unknown" if demand.is_unknown else f">={text}"
     if implied.low is None or implied.high is None:
         return text
     return f"{text} ({format_typed_rate(kind, implied.low)} to {format_typed_rate(kind, implied.high)})"
@@ -201,94 +204,3 @@ def _document(advice: Advice, demand: Demand) -> dict[str, Json]:
             for each in demand.brokers
         ],
     }
-
-
-def warnings(result: RecommendResult) -> Iterator[str]:
-    """Yield one line for each thing to know before setting the quotas."""
-    found = result.recommendation
-    for advice in found.advices:
-        kind = advice.quota_type.value
-        yield from _short_capacities(advice, found.plan)
-        yield from _held_back(advice, found.plan)
-        if advice.is_raised:
-            yield (
-                f"note: {kind}: {format_typed_rate(kind, advice.lowest_default)} would do as the default for what was "
-                "used; it is one whole fetch per second, for under less a consumer may get nothing at all"
-            )
-        if not all(is_nameable(each, found.plan.scope) for each in advice.overrides):
-            yield f"warning: {kind}: a client without a name needs more than the default, and can have no other quota"
-    for advice in found.advices:
-        yield from _exceeding(advice)
-    if result.is_short:
-        yield (
-            f"warning: not enough data: {result.events.seconds:,} s are recorded, {found.plan.min_recorded_s:,} s are "
-            "wanted (--min-recorded); busier days and hours are unknown"
-        )
-    if not found.advices:
-        yield "note: nothing that quotas limit was used"
-
-
-def _short_capacities(advice: Advice, plan: RecommendPlan) -> Iterator[str]:
-    """Yield for each broker that is short what it has, and who pays."""
-    kind = advice.quota_type.value
-    for load in advice.loads:
-        if load.fits is False:
-            yield (
-                f"warning: {kind}: the limits would add up to {format_typed_rate(kind, load.wanted)} at broker "
-                f"{load.broker_id}, which has {format_typed_rate(kind, load.available)} for clients "
-                f"({load.capacity_share:.0%} of its capacity, replication taken off); they are cut to fair shares"
-            )
-    if advice.default < min(advice.wanted_default, advice.tolerance.least(advice.quota_type)):
-        yield (
-            f"warning: {kind}: that leaves the default below one whole fetch per second, and a consumer may get nothing"
-        )
-    if advice.default < advice.wanted_default:
-        yield (
-            f"warning: {kind}: {format_count(advice.without_override, 'client')} under the default pay: "
-            f"{format_typed_rate(kind, advice.default)} instead of {format_typed_rate(kind, advice.wanted_default)}"
-        )
-    for each in advice.overrides:
-        if each.pays:
-            yield (
-                f"warning: {kind}: {plan.scope.value} {plan.name_of(each.demand)} pays: "
-                f"{format_typed_rate(kind, each.limit)} instead of {format_typed_rate(kind, each.wanted)}"
-            )
-
-
-def _exceeding(advice: Advice) -> Iterator[str]:
-    """Yield for each client that the quotas would hold back for longer than tolerated that they do."""
-    kind = advice.quota_type.value
-    if advice.exceeding_clients > len(advice.exceeding):
-        yield (
-            f"warning: {kind}: {advice.exceeding_clients:,} clients would be held back for longer than tolerated under "
-            f"these quotas; the {len(advice.exceeding)} that need most:"
-        )
-    for demand in advice.exceeding:
-        yield (
-            f"warning: {kind}: {bucket_text(demand.user, demand.client_id)} would be held back for longer than "
-            "tolerated under these quotas; a larger --headroom or a smaller --clients-share avoids it"
-        )
-
-
-def _held_back(advice: Advice, plan: RecommendPlan) -> Iterator[str]:
-    """Yield for each client that was held back while it was recorded what is known of its demand."""
-    kind = advice.quota_type.value
-    if advice.held > len(advice.most_held):
-        yield (
-            f"warning: {kind}: {advice.held} clients were held back while they were recorded, and their demands are "
-            f"lower bounds; the largest {len(advice.most_held)}:"
-        )
-    for demand in advice.most_held:
-        implied = demand.implied
-        assert implied is not None
-        name, rate = f"{plan.scope.value} {plan.name_of(demand)}", format_typed_rate(kind, implied.rate)
-        if implied.is_unknown:
-            yield (
-                f"warning: {kind}: the demand of {name} is unknown: it was held back for {implied.held_share:.0%} of "
-                f"its time, and {rate} is what it got; raise its limit, record again, and ask again"
-            )
-        else:
-            yield (
-                f"warning: {kind}: {name} was held back for {implied.held_share:.0%} of its time while it was "
-                f"recorded; its throttle times imply a demand of at least {rate}"
-            )

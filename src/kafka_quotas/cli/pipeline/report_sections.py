@@ -1,6 +1,7 @@
 """The report's page: a heading, the key figures, and a section for each question that its reader has."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from kafka_quotas.cli.charts.html_page import ReportChart, ReportPage, ReportSection, ReportTable
 from kafka_quotas.cli.charts.svg import Bar, Curve, Mark, bars_svg, curves_svg, heat_svg
@@ -10,9 +11,14 @@ from kafka_quotas.commands.pipeline.report import ReportResult
 from kafka_quotas.core.model.value_format import format_duration_s, format_typed_rate
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
-from kafka_quotas.pipeline.recommend.advice import Advice, Override
+from kafka_quotas.pipeline.recommend.advice import Advice, Override, RecommendPlan
+from kafka_quotas.pipeline.recommend.findings import default_outcome, outcome, warnings
 from kafka_quotas.pipeline.report.traffic import NEARLY_FULL, LimitedTraffic, Traffic
 from kafka_quotas.pipeline.report.what_if import Points, WhatIf
+
+if TYPE_CHECKING:  # the command's help must not load the kernels
+    from kafka_quotas.pipeline.engine.runner import RecordedEvents
+    from kafka_quotas.pipeline.recommend.job import Recommendation
 
 _WHOLE_FROM = 0.1
 """Smaller shares have a decimal: 1.5 % is not within a tolerance of 1 %."""
@@ -44,7 +50,7 @@ def report_page(result: ReportResult, *, title: str) -> ReportPage:
         subtitle=subtitle(result),
         figures=key_figures(result),
         sections=(
-            _recommended(result),
+            recommended_section(result.recommendation, result.events),
             _top(result),
             _when(result),
             _against_limits(result),
@@ -174,8 +180,7 @@ def _what_if(result: ReportResult) -> ReportSection:
                 "The recorded traffic was run through Kafka's own algorithm once for each limit. "
                 "\u201cClients slowed down\u201d is the share of the clients that a limit would hold back for more "
                 f"than {share:.0%} of their active time; the other lines are the neediest clients, one by one, with "
-                "the share of their active time that they would wait. Left of the dotted line, the recommended "
-                "default, more clients would be slowed down."
+                "the share of their active time that they would wait. The dotted line is the recommended default."
             ),
         ),
         charts=charts,
@@ -192,32 +197,24 @@ def _percent(points: Points) -> Points:
     return tuple((limit, 100 * share) for limit, share in points)
 
 
-def _recommended(result: ReportResult) -> ReportSection:
-    found = result.recommendation
+def recommended_section(found: "Recommendation", events: "RecordedEvents") -> ReportSection:
+    """Return the limits to set, what they do in the replay, and what to know before."""
     title = "Which limits to set"
     if not found.advices:
         return ReportSection(title=title, paragraphs=("Nothing that limits concern was used.",))
     tolerance = found.plan.tolerance
-    rows = tuple(row for advice in found.advices for row in _advice_rows(advice, found.plan.scope))
-    warned = tuple(
-        f"Broker {load.broker_id} would have to take {format_typed_rate(advice.quota_type.value, load.wanted)} of "
-        f"{_DOINGS[advice.quota_type].lower()} at once, more than the "
-        f"{format_typed_rate(advice.quota_type.value, load.available)} there is for clients. The limits are cut to "
-        "fair shares of that."
-        for advice in found.advices
-        for load in advice.loads
-        if load.fits is False
-    )
+    rows = tuple(row for advice in found.advices for row in _advice_rows(advice, found.plan))
+    warned = tuple(f"{line[0].upper()}{line[1:]}." for line in warnings(found, events))
     return ReportSection(
         title=title,
         paragraphs=(
             (
-                f"One default for {_EACH[found.plan.scope]}, as low as it can be while at most "
-                f"{tolerance.clients_share:.0%} of the clients need more. Those get a limit of their own, with a "
-                f"headroom of {tolerance.headroom - 1:.0%} like the default. Nobody would be slowed down for more than "
-                f"{tolerance.time_share:.0%} of its active time. Every limit holds at each broker separately. A limit "
+                f"One default for {_EACH[found.plan.scope]}, by the need of all but {tolerance.clients_share:.0%} of "
+                "the clients (of fewer than twenty: all but one). Those get a limit of their own, with a headroom of "
+                f"{tolerance.headroom - 1:.0%} like the default. Every limit holds at each broker separately. A limit "
                 "of broker time of 100 % lets a client keep one of a broker's threads busy."
             ),
+            " ".join(outcome(found)),
             *warned,
         ),
         tables=(
@@ -230,18 +227,17 @@ def _recommended(result: ReportResult) -> ReportSection:
     )
 
 
-def _advice_rows(advice: Advice, per: DefaultScope) -> Iterator[tuple[str, ...]]:
+def _advice_rows(advice: Advice, plan: RecommendPlan) -> Iterator[tuple[str, ...]]:
     kind, doing = advice.quota_type.value, _DOINGS[advice.quota_type]
-    peak, total = advice.peak or 0.0, advice.clients
-    count = f"{advice.without_override} of {total} clients" if advice.overrides else f"all {total} clients"
-    reason = f"is enough for {count if total > 1 else 'the only client'}"
-    if peak > advice.default:
-        reason += f", who would wait in at most {advice.tolerance.time_share:.0%} of their time"
+    peak = advice.peak or 0.0
+    reason = default_outcome(advice, plan)
+    if peak > advice.default and not advice.exceeding_default:
+        reason += f"; they wait in at most {advice.largest_tolerated_share:.1%} of their time"
     if advice.default < advice.wanted_default:
-        reason = f"is a fair share; {format_typed_rate(kind, advice.wanted_default)} would be enough"
+        reason += f"; a fair share, {format_typed_rate(kind, advice.wanted_default)} was wanted"
     if advice.is_raised:
         reason += "; less might stop a consumer that meets a large record"
-    yield (_EACH[per], doing, format_typed_rate(kind, advice.default), format_typed_rate(kind, peak), reason)
+    yield (_EACH[plan.scope], doing, format_typed_rate(kind, advice.default), format_typed_rate(kind, peak), reason)
     for each in advice.overrides:
         yield (
             bucket_text(each.demand.user, each.demand.client_id),
@@ -255,7 +251,9 @@ def _advice_rows(advice: Advice, per: DefaultScope) -> Iterator[tuple[str, ...]]
 def _why(override: Override, advice: Advice) -> str:
     demand = override.demand
     if override.pays:
-        return f"{format_typed_rate(advice.quota_type.value, override.wanted)} would be enough; this is its fair share"
+        return f"{format_typed_rate(advice.quota_type.value, override.wanted)} was wanted; this is its fair share"
+    if demand.is_unknown and demand.implied is not None:
+        return f"its demand is unknown: it was slowed down in {demand.implied.held_share:.0%} of its time"
     if demand.is_lower_bound:
         return "at least this much: it was slowed down while it was recorded, and may want more"
     busiest = demand.busiest.broker_id

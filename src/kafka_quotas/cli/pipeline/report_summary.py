@@ -22,7 +22,7 @@ def subtitle(result: ReportResult) -> str:
 def key_figures(result: ReportResult) -> tuple[KeyFigure, ...]:
     """Return the figures at the top."""
     found = [_clients(result), _traffic(result), _held_back(result), _near(result)]
-    found += [_recommended(each) for each in result.recommendation.advices if each.quota_type in _BYTES]
+    found += [limit_figure(each) for each in result.recommendation.advices if each.quota_type in _BYTES]
     return (*found, *_capacity(result))
 
 
@@ -64,12 +64,14 @@ def _near(result: ReportResult) -> KeyFigure:
     )
 
 
-def _recommended(advice: Advice) -> KeyFigure:
+def limit_figure(advice: Advice) -> KeyFigure:
+    """Return a recommended default, and for how many clients it is enough."""
     verb = "Write" if advice.quota_type is QuotaType.PRODUCE else "Read"
     own = len(advice.overrides)
-    note = "is enough for everybody" if not own else f"and {_client_count(own)} with a limit of its own"
-    if own > 1:
-        note = f"and {_client_count(own)} with limits of their own"
+    note = f"is enough for {advice.fitting:,} of {_client_count(advice.clients)}"
+    note += f", {advice.unknown_default:,} unknown" if advice.unknown_default else ""
+    note += f", {advice.exceeding_default:,} slowed down" if advice.exceeding_default else ""
+    note += f", {own:,} with {'a limit of its own' if own == 1 else 'limits of their own'}" if own else ""
     return KeyFigure(
         label=f"{verb} limit to set, per broker",
         value=format_typed_rate(advice.quota_type.value, advice.default),

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.entity import shown_name
 from kafka_quotas.core.model.quota_key import FETCH_BYTES, QuotaKey, ValueType
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
@@ -123,6 +124,10 @@ class RecommendPlan:
             DefaultScope.PAIR: f"{demand.user or ''}/{demand.client_id or ''}",
         }[self.scope]
 
+    def shown_name(self, demand: Demand) -> str:
+        """Return the name of a client for a sentence, without characters that act on a terminal."""
+        return shown_name(self.name_of(demand)) or "(no name)"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
@@ -141,6 +146,11 @@ class Override:
     def pays(self) -> bool:
         """Whether the limit is below what was recommended before the capacity was shared."""
         return self.limit < self.wanted
+
+
+def is_nameable(override: Override, scope: DefaultScope) -> bool:
+    """Check whether a quota can be set on a client, which Kafka refuses for empty names."""
+    return all(name != "" for _, name in scope.entity(override.demand.user, override.demand.client_id).parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +201,7 @@ class Advice:
     held: int = 0
     """Clients that were held back while they were recorded."""
     most_held: tuple[Demand, ...] = ()
-    """The neediest of these, the neediest first."""
+    """Some of these by name: those of unknown demand first, then the neediest."""
     neediest: tuple[Demand, ...] = ()
     """The neediest of all clients, with all that was tried on them, the neediest first."""
     explained: Demand | None = None
@@ -202,10 +212,14 @@ class Advice:
     """Largest share of active time that the default throttles, over clients without an override; 0 before a replay."""
     peak: float | None = None
     """Largest rate of a client without an override, None where there is none, and before a replay."""
-    exceeding: tuple[Demand, ...] = ()
-    """The neediest clients that the quotas would throttle for longer than tolerated, though they pay nothing."""
+    exceeding: tuple[tuple[Demand, float], ...] = ()
+    """Clients that the quotas would throttle for longer than tolerated, with the share, the largest first."""
     exceeding_clients: int = 0
     """How many such clients there are."""
+    exceeding_default: int = 0
+    """How many of them the default throttles."""
+    unknown_default: int = 0
+    """How many others under the default have an unknown demand; 0 before a replay."""
 
     @property
     def is_raised(self) -> bool:
@@ -217,6 +231,26 @@ class Advice:
     def without_override(self) -> int:
         """The number of clients under the default."""
         return self.clients - len(self.overrides)
+
+    @property
+    def fitting(self) -> int:
+        """The number of clients under the default whose demand is known, and for which it was enough."""
+        return self.without_override - self.exceeding_default - self.unknown_default
+
+    @property
+    def unknown(self) -> tuple[Demand, ...]:
+        """The clients under the default whose demand is unknown, of those that are named."""
+        own, exceeding = self.limits(), {demand.name for demand, _ in self.exceeding}
+        return tuple(
+            each
+            for each in self.most_held
+            if each.is_unknown and (each.user, each.client_id) not in own and each.name not in exceeding
+        )
+
+    def pays(self, demand: Demand) -> bool:
+        """Check whether a client's limit was cut to a share of a broker's capacity."""
+        own = next((each.pays for each in self.overrides if each.demand.name == demand.name), None)
+        return self.default < self.wanted_default if own is None else own
 
     @property
     def is_cut(self) -> bool:

@@ -152,18 +152,23 @@ def outcomes(clients: ClientParts, advices: Sequence[Advice], tolerance: Toleran
 def _with_outcomes(advice: Advice, found: Sequence[OutcomeFigures], tolerance: Tolerance) -> Advice:
     shares: Mapping[ClientName, tuple[float, float]] = {name: own for each in found for name, own in each.own.items()}
     overrides = tuple(_replayed(each, *shares[each.demand.name]) for each in advice.overrides)
-    exceeding = [each.demand for each in overrides if each.throttled_share > tolerance.time_share and not each.pays]
-    count = len(exceeding)
-    if advice.default >= advice.wanted_default:
-        exceeding += [demand for each in found for demand in demands_of(each.named)]
-        count += sum(each.exceeding for each in found)
+    exceeding = [
+        (each.demand, each.throttled_share) for each in overrides if each.throttled_share > tolerance.time_share
+    ]
+    under_default = sum(each.exceeding for each in found)
+    count = len(exceeding) + under_default
+    for each in found:
+        exceeding += zip(demands_of(each.named), each.shares, strict=True)
+    longest = sorted(exceeding, key=lambda each: (-each[1], -each[0].needed, each[0].name))
     return replace(
         advice,
         overrides=overrides,
         largest_tolerated_share=max((each.largest_share for each in found), default=0.0),
         peak=max((each.peak for each in found if each.peak is not None), default=None),
-        exceeding=tuple(sorted(exceeding, key=lambda each: each.rank)[-EXCEEDING_SHOWN:]),
+        exceeding=tuple(longest[:EXCEEDING_SHOWN]),
         exceeding_clients=count,
+        exceeding_default=under_default,
+        unknown_default=sum(each.unknown for each in found),
     )
 
 

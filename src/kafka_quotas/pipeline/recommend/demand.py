@@ -128,6 +128,12 @@ class Demand:
         return self.implied is not None and self.implied.is_held
 
     @property
+    def is_unknown(self) -> bool:
+        """Whether it was held back for so long, at any broker, that what it wants is unknown."""
+        implied = [each.implied for each in self.brokers if each.implied is not None]
+        return any(each.is_held and each.is_unknown for each in implied)
+
+    @property
     def peak(self) -> float:
         """The largest rate at any broker."""
         return max(each.peak for each in self.brokers)

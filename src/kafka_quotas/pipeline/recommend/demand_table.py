@@ -111,6 +111,8 @@ class Clients:
     peak: Floats
     is_held: Mask
     """Whether each was held back while it was recorded."""
+    is_unknown: Mask
+    """Whether each was held back for so long that its demand is unknown."""
 
     @classmethod
     def of(cls, rows: pa.Table, kind: QuotaType) -> "Clients":
@@ -134,6 +136,7 @@ class Clients:
             replayed=largest(replayed),
             peak=peaks[peaks > 0],
             is_held=largest(is_held),
+            is_unknown=largest(is_held & pc.fill_null(own["is_unknown"], False).to_numpy(zero_copy_only=False)),  # noqa: FBT003
         )
 
     def names(self) -> pa.Table:

@@ -21,6 +21,7 @@ from kafka_quotas.pipeline.recommend.all_clients import (
     with_all_trials,
 )
 from kafka_quotas.pipeline.recommend.demand_table import Limits, demand_rows, with_sweep
+from kafka_quotas.pipeline.recommend.findings import file_heading
 from kafka_quotas.pipeline.recommend.limits import Supply
 from kafka_quotas.pipeline.recommend.part_figures import with_outcomes
 from kafka_quotas.pipeline.recommend.quota_file import recommended_limits, recommended_text
@@ -95,22 +96,7 @@ def recommend(events: OpenEvents, plan: RecommendPlan, *, step: Callable[[str], 
 
 def recommended_file(found: Recommendation, events: RecordedEvents) -> str:
     """Return the text of the file for `apply` with the quotas recommended from these events."""
-    plan, tolerance = found.plan, found.plan.tolerance
-    paying = ", but who pays for a short capacity" if any(each.is_cut for each in found.advices) else ""
-    heading = [
-        f"Recommended from {events.count:,} events of {events.seconds:,} seconds, cluster {found.cluster}.",
-        f"At most {tolerance.clients_share:.2%} of the clients need more than the default.",
-        f"Nobody is held back for more than {tolerance.time_share:.2%} of its active time{paying}.",
-        "Every limit holds at each broker for itself.",
-        *([f"They suffice for {plan.horizon_days:g} days of growth."] if plan.horizon_days else []),
-        *(
-            ["A limit that says 'at least' is of a client whose demand was held back."]
-            if any(each.held for each in found.advices)
-            else []
-        ),
-        "First in shadow: kafka-quotas daemon run --mode shadow with these quotas; then kafka-quotas apply.",
-    ]
-    return "".join(recommended_text(found.advices, plan.scope, heading=heading))
+    return "".join(recommended_text(found.advices, found.plan, heading=file_heading(found, events)))
 
 
 def _cluster(named: str | None, known: Sequence[str]) -> str:

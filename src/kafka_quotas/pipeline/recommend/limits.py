@@ -82,7 +82,10 @@ def advise(
     """
     default = default_of(quota_type, lowest, tolerance)
     ranked = sorted(found.named, key=lambda each: each.rank, reverse=True)
-    held = sorted((each for each in ranked if each.is_lower_bound), key=lambda each: (-each.needed, each.name))
+    held = sorted(
+        (each for each in ranked if each.is_lower_bound),
+        key=lambda each: (not each.is_unknown, -each.needed, each.name),
+    )
     wanted = {
         each.name: neat_limit(quota_type.key, each.needed * tolerance.headroom)
         for each in ranked

@@ -28,7 +28,7 @@ from kafka_quotas.pipeline.tables.arrow import compute as pc
 
 NEEDIEST_SHOWN: Final = 4
 """Clients of each quota type that a report shows with all that was tried."""
-HELD_SHOWN: Final = 5
+HELD_SHOWN: Final = 20
 """Clients of each quota type that were held back while they were recorded, and are named."""
 EXCEEDING_SHOWN: Final = 20
 """Clients of each quota type that would be held back for longer than tolerated, and are named."""
@@ -113,7 +113,8 @@ def part_figures(
         is_named = clients.needed > default
         is_named[np.argsort(clients.needed, kind="stable")[-NEEDIEST_SHOWN:]] = True
         held = np.flatnonzero(clients.is_held)
-        is_named[held[np.argsort(-clients.needed[held], kind="stable")[:HELD_SHOWN]]] = True
+        shown_first = np.lexsort((-clients.needed[held], ~clients.is_unknown[held]))
+        is_named[held[shown_first[:HELD_SHOWN]]] = True
         is_named |= _are_named(clients.names(), scope, names)
         brokers, counts = np.unique(clients.rows["broker_id"].to_numpy(), return_counts=True)
         replayed = np.sort(clients.replayed)
@@ -186,8 +187,12 @@ class OutcomeFigures:
     """Largest rate of these, None where there is none."""
     exceeding: int
     """How many of these they throttle for longer than tolerated."""
+    unknown: int
+    """How many of the others have an unknown demand."""
     named: pa.Table
-    """Demands of the neediest of those."""
+    """Demands of those that they throttle longest beyond the tolerance."""
+    shares: tuple[float, ...]
+    """Share of active time that each of these is throttled, in the order of their demands."""
     own: Mapping[ClientName, tuple[float, float]]
     """Shares that they, and that the default alone, throttle each client that has a limit of its own."""
 
@@ -201,15 +206,18 @@ def outcome_figures(
         clients = Clients.of(rows, kind)
         is_own = each.are_own(clients)
         shares = [clients.at_brokers(np.maximum, clients.rows[name].to_numpy()) for name in _OUTCOME_SHARES]
-        exceeding = np.flatnonzero(~is_own & (shares[0] > tolerated_share))
-        is_named = np.zeros(is_own.size, bool)
-        is_named[exceeding[np.argsort(clients.needed[exceeding], kind="stable")[-EXCEEDING_SHOWN:]]] = True
+        is_exceeding = ~is_own & (shares[0] > tolerated_share)
+        exceeding, is_named = np.flatnonzero(is_exceeding), np.zeros(is_own.size, bool)
+        longest = np.lexsort((clients.needed[exceeding], shares[0][exceeding]))[-EXCEEDING_SHOWN:]
+        is_named[exceeding[longest]] = True
         names = clients.names().filter(pa.array(is_own)).to_pydict()
         found[kind] = OutcomeFigures(
             largest_share=float(shares[0][~is_own].max(initial=0.0)),
             peak=float(clients.peak[~is_own].max()) if not is_own.all() else None,
             exceeding=exceeding.size,
+            unknown=int((~is_own & ~is_exceeding & clients.is_unknown).sum()),
             named=clients.chosen(is_named),
+            shares=tuple(shares[0][is_named].tolist()),
             own=dict(
                 zip(
                     zip(names["user"], names["client_id"], strict=True),

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,8 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.value_format import format_rate
 from kafka_quotas.core.quota_files.writer import FileFormat, file_text
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
-from kafka_quotas.pipeline.recommend.advice import Advice, Override
+from kafka_quotas.pipeline.recommend.advice import Advice, Override, RecommendPlan, is_nameable
+from kafka_quotas.pipeline.recommend.findings import default_outcome
 from kafka_quotas.pipeline.tables.schemas import RECOMMENDATION
 
 if TYPE_CHECKING:
@@ -39,19 +40,14 @@ def _entities(advice: Advice, scope: DefaultScope) -> Iterator[tuple[Entity, Ove
             yield scope.entity(each.demand.user, each.demand.client_id), each
 
 
-def is_nameable(override: Override, scope: DefaultScope) -> bool:
-    """Check whether a quota can be set on a client, which Kafka refuses for empty names."""
-    return all(name != "" for _, name in scope.entity(override.demand.user, override.demand.client_id).parts)
-
-
-def recommended_text(advices: Sequence[Advice], scope: DefaultScope, *, heading: Sequence[str]) -> Iterator[str]:
+def recommended_text(advices: Sequence[Advice], plan: RecommendPlan, *, heading: Iterable[str]) -> Iterator[str]:
     """Yield the YAML file piece by piece, every entry below a comment with its reason."""
     yield from (f"# {line}\n" for line in heading)
-    limits = recommended_limits(advices, scope)
+    limits = recommended_limits(advices, plan.scope)
     reasons: dict[Entity, list[str]] = defaultdict(list)
     for advice in advices:
-        for entity, override in _entities(advice, scope):
-            reasons[entity].append(default_reason(advice) if override is None else override_reason(advice, override))
+        for entity, own in _entities(advice, plan.scope):
+            reasons[entity].append(default_reason(advice, plan) if own is None else override_reason(advice, own))
     pieces = iter(file_text(limits.items(), FileFormat.YAML))
     yield next(pieces)
     for entity in limits:
@@ -60,24 +56,21 @@ def recommended_text(advices: Sequence[Advice], scope: DefaultScope, *, heading:
     yield from pieces
 
 
-def default_reason(advice: Advice) -> str:
+def default_reason(advice: Advice, plan: RecommendPlan) -> str:
     """Return the reason for the default in one line."""
-    tolerance = advice.tolerance
+    name = advice.quota_type.key.name
+    reason = f"{name}: {default_outcome(advice, plan)}"
     if advice.default < advice.wanted_default:
         return (
-            f"{advice.quota_type.key.name}: {format_rate(advice.quota_type.key.name, advice.wanted_default)} would "
-            "suffice; a broker's capacity is shared, see the warnings"
+            f"{reason}; {format_rate(name, advice.wanted_default)} was wanted, but a broker's capacity is shared, see "
+            "the warnings"
         )
     if advice.is_raised:
-        key = advice.quota_type.key
         return (
-            f"{key.name}: {format_rate(key.name, advice.lowest_default)} would do for what was used; "
-            "it is one whole fetch per second, for under less a consumer may get nothing at all"
+            f"{reason}; {format_rate(name, advice.lowest_default)} would do for what was used; it is one whole fetch "
+            "per second, for under less a consumer may get nothing at all"
         )
-    return (
-        f"{advice.quota_type.key.name}: suffices for {advice.without_override} of {advice.clients} clients, who "
-        f"would be held back for at most {tolerance.time_share:.2%} of their active time"
-    )
+    return reason
 
 
 def override_reason(advice: Advice, override: Override) -> str:
@@ -85,14 +78,15 @@ def override_reason(advice: Advice, override: Override) -> str:
     demand, key = override.demand, advice.quota_type.key
     busiest = demand.busiest
     needed = busiest.needed
-    if override.pays:
-        return (
-            f"{key.name}: {format_rate(key.name, override.wanted)} would suffice; a broker's capacity is shared, "
-            "and this is the client's share"
-        )
     implied = demand.implied
+    if override.pays:
+        unknown = "; its demand is unknown" if demand.is_unknown else ""
+        return (
+            f"{key.name}: {format_rate(key.name, override.wanted)} was wanted; a broker's capacity is shared, "
+            f"and this is the client's share{unknown}"
+        )
     if implied is not None and implied.is_held:
-        known = "is what it got, for its demand is unknown" if implied.is_unknown else "its throttle times imply"
+        known = "is what it got, for its demand is unknown" if demand.is_unknown else "its throttle times imply"
         return (
             f"{key.name}: at least {format_rate(key.name, needed)}, which {known}; it was held back for "
             f"{implied.held_share:.0%} of its time while it was recorded"
@@ -159,6 +153,11 @@ def _default_evidence(advice: Advice) -> dict[str, Any]:
         "headroom": tolerance.headroom,
         "wanted": advice.wanted_default,
         "clients_held_back_while_recorded": advice.held,
+        "clients_under_default": {
+            "enough": advice.fitting,
+            "unknown": advice.unknown_default,
+            "throttled": advice.exceeding_default,
+        },
         "brokers": [
             {
                 "broker_id": each.broker_id,

@@ -31,6 +31,7 @@ from kafka_quotas.pipeline.recommend.ranking import Bracket
 from kafka_quotas.pipeline.usage.task import BUCKETS
 
 NO_OUTLIERS = Tolerance(clients_share=0.0, time_share=0.0, headroom=1.0)
+BY_USER = RecommendPlan(scope=DefaultScope.USER, tolerance=NO_OUTLIERS)
 ACTIVE_S = 100
 Row = dict[str, Any]
 
@@ -83,6 +84,16 @@ def advise(
     plan = RecommendPlan(scope=DefaultScope.USER, tolerance=tolerance, explained=explained)
     parts = LocalParts(table(rows, tolerance.time_share))
     _, (found,) = advised(parts, [{kind: [1000.0]}], plan, supply or Supply())
+    return found
+
+
+def replayed_advice(rows: Sequence[Row], tolerance: Tolerance, *, shares: Sequence[float]) -> Advice:
+    """The advice for these demands, whose replay throttled each row, sorted by name, for a share of its active time."""
+    demands = table(rows, tolerance.time_share)
+    tried = [[round(share * ACTIVE_S * 1000)] * 2 for share in shares]
+    replayed = demands.select(list(KEYS)).append_column(TRIED, pa.array(tried, pa.list_(pa.int64(), 2)))
+    advice = advise(QuotaType.PRODUCE, rows, tolerance=tolerance)
+    (found,) = outcomes(LocalParts(with_outcomes(demands, replayed)), [advice], tolerance)
     return found
 
 
@@ -141,16 +152,16 @@ def test_one_client_of_a_small_cluster_may_need_more_than_the_default(clients: i
     assert Tolerance(clients_share=0.0).outliers(clients) == 0
 
 
-def held(rate: float, *, growth: float = 1.0, held_share: float = 0.5) -> Row:
+def held(rate: float, *, growth: float = 1.0, held_share: float = 0.5, is_unknown: bool = False) -> Row:
     own = {"demand": rate, "growth": growth, "held_share": held_share}
-    return own | {"low": None, "high": None, "busiest_hour": 0, "days": 1, "is_unknown": False}
+    return own | {"low": None, "high": None, "busiest_hour": 0, "days": 1, "is_unknown": is_unknown}
 
 
 def test_a_client_that_was_held_back_needs_what_its_throttle_times_imply_and_at_least_that() -> None:
     throttled = demand("a", broker(1000.0, (900.0, 0.0), **held(3000.0)))
     advice = advise(QuotaType.PRODUCE, throttled, tolerance=Tolerance())
     assert (advice.held, [each.is_lower_bound for each in advice.most_held], advice.default) == (1, [True], 3600.0)
-    assert "1 of 1 clients" in default_reason(advice)
+    assert "enough for 1 of 1 client" in default_reason(advice, BY_USER)
 
 
 def test_growth_raises_what_is_needed_and_the_busiest_hour_counts() -> None:
@@ -182,9 +193,11 @@ def test_who_would_be_held_back_for_longer_than_tolerated_is_counted_and_the_nee
     advice = advise(QuotaType.PRODUCE, even(50), tolerance=tolerance)
     (found,) = outcomes(LocalParts(with_outcomes(demands, replayed)), [advice], tolerance)
     assert found.exceeding_clients == 50
-    assert [each.user for each in found.exceeding] == [f"user-{n:03}" for n in range(31, 51)]
+    assert [each.user for each, _ in found.exceeding] == [f"user-{n:03}" for n in range(50, 30, -1)]
+    assert {round(share, 6) for _, share in found.exceeding} == {0.011}
+    assert not any(found.pays(each) for each, _ in found.exceeding)
     (paying,) = outcomes(LocalParts(with_outcomes(demands, replayed)), [replace(advice, default=1.0)], tolerance)
-    assert paying.exceeding == ()
+    assert all(paying.pays(each) for each, _ in paying.exceeding)
 
 
 def test_what_comes_of_many_clients_does_not_grow_with_them() -> None:
@@ -347,4 +360,4 @@ def test_the_default_for_reading_lets_a_whole_fetch_through() -> None:
     assert advice.is_raised
     assert advice.default == 1_100_000.0
     assert advice.overrides == ()
-    assert "a consumer may get nothing at all" in default_reason(advice)
+    assert "a consumer may get nothing at all" in default_reason(advice, BY_USER)

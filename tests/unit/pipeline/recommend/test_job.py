@@ -108,7 +108,7 @@ def test_the_replay_of_the_recommendation_holds_nobody_back_for_longer_than_tole
 
 
 def test_the_file_is_read_back_to_the_recommended_limits(five: Recommendation) -> None:
-    text = "".join(recommended_text(five.advices, DefaultScope.USER, heading=["from two minutes of traffic"]))
+    text = "".join(recommended_text(five.advices, five.plan, heading=["from two minutes of traffic"]))
 
     tree, lines = read_yaml(text, "r.yaml")
     read = declarations([document_of(tree, "r.yaml", lines=lines)])

@@ -61,6 +61,7 @@ _DEFAULT_EVIDENCE: Final = record(
         "headroom": NUMBER,
         "wanted": NUMBER,
         "clients_held_back_while_recorded": INTEGER,
+        "clients_under_default": record({"enough": INTEGER, "unknown": INTEGER, "throttled": INTEGER}),
         "brokers": rows(_LOAD),
     }
 )
