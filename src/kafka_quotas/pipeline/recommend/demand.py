@@ -129,9 +129,8 @@ class Demand:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether it was held back for so long, at any broker, that what it wants is unknown."""
-        implied = [each.implied for each in self.brokers if each.implied is not None]
-        return any(each.is_held and each.is_unknown for each in implied)
+        """Whether it was held back for so long that what it wants is unknown."""
+        return self.implied is not None and self.implied.is_held and self.implied.is_unknown
 
     @property
     def peak(self) -> float:

@@ -136,7 +136,7 @@ class Clients:
             replayed=largest(replayed),
             peak=peaks[peaks > 0],
             is_held=largest(is_held),
-            is_unknown=largest(is_held & pc.fill_null(own["is_unknown"], False).to_numpy(zero_copy_only=False)),  # noqa: FBT003
+            is_unknown=_unknown(own, is_held, lengths),
         )
 
     def names(self) -> pa.Table:
@@ -189,6 +189,15 @@ def _needs(rows: pa.Table) -> tuple[Floats, Floats, Mask]:
     is_held = is_known & (held_share > HELD_SHARE)
     grown = np.maximum(replayed * pc.fill_null(rows["growth"], 1.0).to_numpy(), implied)
     return np.where(is_held, implied, np.where(is_known, grown, replayed)), replayed, is_held
+
+
+def _unknown(rows: pa.Table, is_held: Mask, lengths: Int64s) -> Mask:
+    """Return whether each client's demand is unknown at the broker where most is implied, as `Demand` does."""
+    implied = pc.fill_null(rows["demand"], 0.0).to_numpy()
+    largest = np.lexsort((implied, is_held, np.repeat(np.arange(lengths.size), lengths)))[np.cumsum(lengths) - 1]
+    is_unknown = pc.fill_null(rows["is_unknown"], False).to_numpy().astype(bool)  # noqa: FBT003 - by position only
+    found: Mask = (is_held & is_unknown)[largest]
+    return found
 
 
 def _is_of(rows: pa.Table, kind: QuotaType) -> Mask:

@@ -3,15 +3,17 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.pipeline.recommend.test_advice import broker, demand, even, held, replayed_advice
+from tests.unit.pipeline.recommend.test_advice import broker, demand, even, held, replayed_advice, table
 
 from kafka_quotas.cli.pipeline.recommend_view import advice_listing
 from kafka_quotas.cli.pipeline.report_sections import recommended_section
 from kafka_quotas.cli.pipeline.report_summary import limit_figure
 from kafka_quotas.commands.pipeline.recommend import RecommendResult
+from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.runner import RecordedEvents
 from kafka_quotas.pipeline.recommend.advice import Advice, RecommendPlan, Tolerance
+from kafka_quotas.pipeline.recommend.demand_table import Clients, demands_of
 from kafka_quotas.pipeline.recommend.findings import default_outcome, outcome, warnings
 from kafka_quotas.pipeline.recommend.job import Recommendation, recommended_file
 from kafka_quotas.pipeline.recommend.quota_file import recommendation_rows
@@ -103,3 +105,22 @@ def test_warnings_are_in_the_file_and_on_the_page() -> None:
     for line in lines:
         assert f"# {line}\n" in text
         assert any(line[1:] in paragraph for paragraph in page)
+
+
+def test_unknown_clients_are_counted_where_the_rows_are_as_each_is_judged_by_itself() -> None:
+    shapes = [(rate, share, is_unknown) for rate in (10.0, 30.0) for share in (0.005, 0.9) for is_unknown in (0, 1)]
+    rows = [
+        row
+        for number, (first, second) in enumerate((one, two) for one in shapes for two in shapes)
+        for row in demand(
+            f"user-{number:03}",
+            *(
+                broker(50.0, **held(rate, held_share=share, is_unknown=bool(is_unknown)), broker_id=place)
+                for place, (rate, share, is_unknown) in enumerate((first, second))
+                if place == 0 or (rate, share) != first[:2]  # which of two equals counts is open
+            ),
+        )
+    ]
+    clients = Clients.of(table(rows), QuotaType.PRODUCE)
+    assert clients.is_unknown.tolist() == [each.is_unknown for each in demands_of(clients.rows)]
+    assert 0 < clients.is_unknown.sum() < clients.is_unknown.size
