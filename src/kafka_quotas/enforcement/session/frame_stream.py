@@ -109,9 +109,12 @@ class FrameStream:
             raise
 
     def _feed(self, chunk: memoryview, now_ms: int, position: int) -> None:
-        # The one copy of streamed bytes: what is kept is never longer than one chunk and one head.
-        if self._rest:
-            chunk = memoryview(self._rest + chunk)
+        # The one copy of streamed bytes. What is kept grows in place: a head that comes byte by byte is not copied
+        # for each of them.
+        kept = self._rest
+        if kept:
+            kept += chunk
+            chunk = memoryview(kept)
             self._rest = bytearray()
         passed = 0
         end = len(chunk)
@@ -120,7 +123,7 @@ class FrameStream:
                 frame = self.begin(chunk, position, now_ms)
                 # A copy: a view would keep all of the chunk in memory while its connection is left unread.
                 if frame is None:
-                    self._rest = bytearray(chunk[position:])
+                    self._rest = kept if kept and not position else bytearray(chunk[position:])
                     break
                 if not isinstance(frame, int):
                     passed = self._start(frame, chunk, passed, position)

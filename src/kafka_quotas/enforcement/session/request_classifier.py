@@ -25,12 +25,12 @@ from kafka_quotas.enforcement.session.request_filter import FilterFactory, NotFi
 from kafka_quotas.enforcement.session.session_state import SessionState
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, MAX_UNAUTHENTICATED_BYTES, checked_frame_length
 from kafka_quotas.wire.passing.fetch_request import (
-    LONGEST_UP_TO_LIMITS,
     NO_SESSION,
     cap_fetch,
     cap_share_fetch,
     fetch_session,
     replica_id,
+    share_limits_end,
 )
 from kafka_quotas.wire.passing.fetch_response import answered_session
 from kafka_quotas.wire.passing.produce_request import acks
@@ -64,6 +64,8 @@ class RequestClassifier:
         self._tracker = tracker
         self.max_request_bytes = rules.max_request_bytes
         self._serves = None if rules.serves_all else rules.serves
+        self._pending: RequestHeader | None = None
+        """The header at offset 0 of a request of which more bytes are needed: no byte of it is parsed twice."""
         self.last: ProduceTemplate | None = None
         """The template of the last Produce, None where each has to be parsed; the template knows if it is valid."""
         self.move(quotas, factories)
@@ -85,16 +87,14 @@ class RequestClassifier:
             ProtocolError: The bytes are no request, or one whose response the daemon could not handle.
         """
         taken = list[InFlightRequest]()
-        if self.last is not None and self.last.take(chunk, offset, MAX_INT32, 1, taken) > offset:
+        last = self.last if self._pending is None else None
+        if last is not None and last.take(chunk, offset, MAX_INT32, 1, taken) > offset:
             taken[0].decision = FRAME_LENGTH_BYTES + taken[0].frame_length
             return taken[0]
         if self._tracker.state is not COMPLETE:
             return self._begin_unserved(chunk, offset, now_ms)
-        header = parse_request_header(chunk, offset, max_frame_bytes=self.max_request_bytes)
-        if header is None:
-            return None
-        self._check_served(header)
-        return self._begin_request(chunk, header, now_ms)
+        header = self._header(chunk, offset)
+        return None if header is None else self._begin_request(chunk, header, now_ms)
 
     def _begin_unserved(self, chunk: memoryview, offset: int, now_ms: int) -> InFlightRequest | None:
         """Return what `begin` returns, for a client that the broker may not serve yet."""
@@ -111,26 +111,33 @@ class RequestClassifier:
             # `_begin_token` may find the first request after the tokens: it has a header again.
             if request is not None or tracker.expects_tokens:
                 return request
-        header = parse_request_header(chunk, offset, max_frame_bytes=self.max_request_bytes)
+        header = self._header(chunk, offset)
         if header is None:
             return None
-        self._check_served(header)
         tracker.admit(header)
         # The client's bytes stay kept: after the broker's answer `begin` sees this request again.
         if tracker.needs_proof(header, is_charged=self._may_charge(header.api_key)):
             return self._proof_request(header)
         return self._begin_request(chunk, header, now_ms)
 
-    def _check_served(self, header: RequestHeader) -> None:
-        if self._serves is not None and not self._serves(header.api_key):
+    def _header(self, chunk: memoryview, offset: int) -> RequestHeader | None:
+        """Return the header of the request at an offset, None if more bytes are needed."""
+        header = self._pending
+        if header is not None:
+            return header
+        header = parse_request_header(chunk, offset, max_frame_bytes=self.max_request_bytes)
+        if header is not None and self._serves is not None and not self._serves(header.api_key):
             raise ProtocolError(
                 f"API {header.api_key} is not served here",
                 hint="ApiVersions leaves it out; see apis.allow, apis.deny and --unknown-apis",
             )
+        return header
 
     def _begin_request(self, chunk: memoryview, header: RequestHeader, now_ms: int) -> InFlightRequest | None:
         """Return the in-flight request for a header, None if more bytes are needed."""
         request = self._classify(chunk, header)
+        # What waits for more bytes is kept from its start on.
+        self._pending = header._replace(start=0, end=header.end - header.start) if request is None else None
         if request is not None and request.client is not None and request.client.refuses:
             self._refuse_over(request, header, now_ms)
         return request
@@ -321,12 +328,13 @@ class RequestClassifier:
         elif window_bytes is not None:
             # The client must not be muted for longer than it holds the locks on the records that it got (KIP-932). A
             # broker does not lower the limits; it returns no records while it throttles.
-            head = bytearray(chunk[header.start : min(header.end + LONGEST_UP_TO_LIMITS, header.frame_end)])
-            relative = header._replace(start=0, end=header.end - header.start)
-            end = cap_share_fetch(head, relative, min(int(window_bytes), MAX_INT32))
+            end = share_limits_end(chunk, header)
             if end is None:
                 return False
-            patch = Patch(header.start, bytes(head[:end]))
+            head = bytearray(chunk[header.start : end])
+            relative = header._replace(start=0, end=header.end - header.start)
+            cap_share_fetch(head, relative, min(int(window_bytes), MAX_INT32))
+            patch = Patch(header.start, bytes(head))
             request.decision = Frame(header.frame_length + FRAME_LENGTH_BYTES, patch=patch)
         request.client = client
         request.limiter = limiter

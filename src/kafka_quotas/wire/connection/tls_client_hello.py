@@ -10,6 +10,8 @@ from kafka_quotas.wire.codec.skip import Buffer
 
 MAX_HELLO_BYTES: Final = 16 * 1024
 """The limit on the first message; with post-quantum keys it takes some 2 KiB."""
+MAX_HELLO_RECORDS: Final = 64
+"""Most records that it may be split into: all of them are walked again for each one that comes."""
 _HANDSHAKE, _CLIENT_HELLO, _SERVER_NAME, _HOST_NAME = 22, 1, 0, 0
 _RECORD_HEAD: Final = 5
 _HELLO_HEAD: Final = 4
@@ -53,8 +55,9 @@ def wanted_bytes(buffer: Buffer) -> int:
     if buffer[:1] and buffer[0] != _HANDSHAKE:
         raise ProtocolError("the client doesn't speak TLS")
     offset, missing = 0, _RECORD_HEAD + _HELLO_HEAD
-    message_left = _HELLO_HEAD
+    message_left, records = _HELLO_HEAD, 0
     while message_left > 0:
+        records += 1
         if len(buffer) < offset + _RECORD_HEAD:
             return offset + _RECORD_HEAD
         if buffer[offset] != _HANDSHAKE:
@@ -68,7 +71,7 @@ def wanted_bytes(buffer: Buffer) -> int:
             message_left = _HELLO_HEAD + int.from_bytes(buffer[6:9], "big")
         message_left -= length
         offset += _RECORD_HEAD + length
-        if offset > MAX_HELLO_BYTES or not length:
+        if offset > MAX_HELLO_BYTES or not length or records > MAX_HELLO_RECORDS:
             raise ProtocolError("a TLS client's first message is too long")
     return offset
 

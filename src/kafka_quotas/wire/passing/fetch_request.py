@@ -17,7 +17,6 @@ from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.encoding import CLASSIC
 from kafka_quotas.wire.codec.frame import framed
 from kafka_quotas.wire.codec.skip import (
-    MAX_STRING_BYTES,
     Buffer,
     Layout,
     TruncatedError,
@@ -43,9 +42,6 @@ NO_REPLICA: Final = -1
 """The replica id of a consumer. A broker that follows sends its own, which is 0 or more."""
 
 RACK_SINCE: Final = 11
-
-LONGEST_UP_TO_LIMITS: Final = 2 * (MAX_STRING_BYTES + 3) + 16
-"""How many bytes of a ShareFetch's body the limits are within: two strings and four numbers."""
 
 _INT32: Final = Struct(">i")
 _HEAD: Final = Struct(">hhi")
@@ -116,6 +112,22 @@ def cap_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_window_
     return limits
 
 
+def share_limits_end(buffer: Buffer, header: RequestHeader) -> int | None:
+    """Return the offset after the limits of a ShareFetch, or None if more bytes are needed.
+
+    Raises:
+        ProtocolError: The request ends before its limits.
+    """
+    end = min(len(buffer), header.frame_end)
+    try:
+        return skip(_UP_TO_SHARE_LIMITS, buffer, header.end, end)
+    except TruncatedError:
+        # The bytes at hand end here, not the request.
+        if end < header.frame_end:
+            return None
+        raise
+
+
 def cap_share_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_bytes: int) -> int | None:
     """Lower the limits in the request to `max_bytes` (0 or more), and return the offset after them.
 
@@ -124,14 +136,9 @@ def cap_share_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_b
     Raises:
         ProtocolError: The request ends before its limits.
     """
-    end = min(len(buffer), header.frame_end)
-    try:
-        after = skip(_UP_TO_SHARE_LIMITS, buffer, header.end, end)
-    except TruncatedError:
-        # The bytes at hand end here, not the request.
-        if end < header.frame_end:
-            return None
-        raise
+    after = share_limits_end(buffer, header)
+    if after is None:
+        return None
     limits = after - _TWO_INT32.size
     least, most = _TWO_INT32.unpack_from(buffer, limits)
     _TWO_INT32.pack_into(buffer, limits, min(least, max_bytes), min(most, max_bytes))
@@ -180,7 +187,7 @@ def final_fetch(api_version: int, *, session_id: int, correlation_id: int, clien
 def replica_id(buffer: Buffer, header: RequestHeader) -> int | None:
     """Return the id of the fetching broker, `NO_REPLICA` for a consumer, or None if more bytes are needed.
 
-    From version 15 on the request is needed whole. Any client can claim an id.
+    From version 15 on the request is read once all of it has come. Any client can claim an id.
 
     Raises:
         ProtocolError: The request ends before the field.
@@ -190,6 +197,8 @@ def replica_id(buffer: Buffer, header: RequestHeader) -> int | None:
         # From version 15 on the id is a tagged field, after everything else (KIP-903).
         if header.api_version < REPLICA_TAGGED_SINCE:
             return read_int32(buffer, header.end, end)
+        if end < header.frame_end:
+            return None
         return _tagged_replica_id(buffer, skip(_BODY_V15, buffer, header.end, end), end)
     except TruncatedError:
         # The bytes at hand end here, not the request.

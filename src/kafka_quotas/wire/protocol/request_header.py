@@ -14,15 +14,16 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.java.strings import decode_utf8
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, MAX_REQUEST_BYTES, checked_frame_length
-from kafka_quotas.wire.codec.skip import Buffer, TruncatedError, tags
+from kafka_quotas.wire.codec.skip import Buffer, TruncatedError, read_unsigned_varint, tags
 from kafka_quotas.wire.protocol.api import NEVER
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 
 MIN_HEADER_BYTES: Final = 8
 """Key, version and correlation id: what even the shortest request holds."""
-MAX_HEADER_BYTES: Final = 64 * 1024
-"""Most bytes of header that are waited for: a client id can take 32 KiB, and no client sends tagged fields of that
-size. Without a limit one could be made to keep a whole frame in memory before a single decision is taken."""
+MAX_HEADER_TAGS: Final = 8
+"""Most tagged fields in a header. No client or broker sends any, and they are read again until all have come."""
+MAX_HEADER_TAG_BYTES: Final = 1024
+"""Most bytes of them: nobody can have a whole frame kept in memory before a single decision is taken."""
 
 _CONTROLLED_SHUTDOWN: Final = ApiKey.CONTROLLED_SHUTDOWN.value
 _FIXED: Final = Struct(">ihhih")
@@ -62,7 +63,7 @@ def parse_request_header(
 
     Raises:
         ProtocolError: The frame's length is negative, too short for a header or above `max_frame_bytes`, or the header
-            doesn't fit its frame or is longer than `MAX_HEADER_BYTES`.
+            doesn't fit its frame or has too many tagged fields.
     """
     if len(buffer) - offset < _FIXED.size:
         return _parse_short(buffer, offset, max_frame_bytes)
@@ -71,25 +72,26 @@ def parse_request_header(
         return _parse_short(buffer, offset, max_frame_bytes)
     id_start = offset + _FIXED.size
     end = id_start
-    client_id = ""
     if id_length > 0:
         end += id_length
         if end > offset + FRAME_LENGTH_BYTES + length:
             raise ProtocolError("a request's client id is longer than the request")
         if end > len(buffer):
             return None
-        client_id = decode_utf8(bytes(buffer[id_start:end]))
     elif id_length < -1:
         raise ProtocolError(f"a request's client id has the length {id_length}")
+    id_end = end
     if version < _FLEXIBLE_SINCE.get(key, NEVER):
         pass
     elif end < len(buffer) and end < offset + FRAME_LENGTH_BYTES + length and not buffer[end]:
         end += 1
     else:
-        after = _after_tags(buffer, end, offset, length)
+        after = after_header_tags(buffer, end, offset + FRAME_LENGTH_BYTES + length)
         if after is None:
             return None
         end = after
+    # Only now, because this is called again while bytes are missing.
+    client_id = decode_utf8(bytes(buffer[id_start:id_end])) if id_length > 0 else ""
     return _new(RequestHeader, (key, version, correlation_id, client_id, end, offset, length))
 
 
@@ -113,13 +115,21 @@ def _parse_short(buffer: Buffer, offset: int, max_frame_bytes: int) -> RequestHe
     return None
 
 
-def _after_tags(buffer: Buffer, tags_start: int, start: int, length: int) -> int | None:
-    """Return the offset after the header's tagged fields, or None if more bytes are needed."""
-    frame_end = start + FRAME_LENGTH_BYTES + length
-    header_limit = min(frame_end, start + MAX_HEADER_BYTES)
+def after_header_tags(buffer: Buffer, start: int, frame_end: int) -> int | None:
+    """Return the offset after the tagged fields of a header, or None if more bytes are needed.
+
+    Raises:
+        ProtocolError: The fields don't fit the frame, or are more or longer than those of any header.
+    """
+    limit = min(frame_end, start + MAX_HEADER_TAG_BYTES)
+    end = min(len(buffer), limit)
     try:
-        return tags(buffer, tags_start, min(len(buffer), header_limit))
+        if read_unsigned_varint(buffer, start, end)[0] > MAX_HEADER_TAGS:
+            raise ProtocolError(f"a header has more than {MAX_HEADER_TAGS} tagged fields")
+        return tags(buffer, start, end)
     except TruncatedError as error:
-        if len(buffer) < header_limit:
+        if len(buffer) < limit:
             return None
-        raise ProtocolError("a request's header doesn't fit its frame or is longer than 64 KiB") from error
+        raise ProtocolError(
+            f"the tagged fields of a header don't fit its frame or are longer than {MAX_HEADER_TAG_BYTES} bytes"
+        ) from error

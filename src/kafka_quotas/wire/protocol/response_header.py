@@ -13,10 +13,10 @@ from typing import Final
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, MAX_RESPONSE_BYTES
-from kafka_quotas.wire.codec.skip import Buffer, TruncatedError, tags
+from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.protocol.api import NEVER
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.request_header import MAX_HEADER_BYTES
+from kafka_quotas.wire.protocol.request_header import after_header_tags
 
 RESPONSE_HEAD_BYTES: Final = 8
 """Length field and correlation id: what every response starts with."""
@@ -61,13 +61,7 @@ def response_body_offset(api_key: int, api_version: int, buffer: Buffer, offset:
     start = offset + RESPONSE_HEAD_BYTES
     if not has_header_tags(api_key, api_version):
         return start
-    limit = offset + min(FRAME_LENGTH_BYTES + head[0], MAX_HEADER_BYTES)
-    try:
-        return tags(buffer, start, min(len(buffer), limit))
-    except TruncatedError as error:
-        if len(buffer) < limit:
-            return None
-        raise ProtocolError("a response's header doesn't fit its frame") from error
+    return after_header_tags(buffer, start, offset + FRAME_LENGTH_BYTES + head[0])
 
 
 def whole_response_body(api_key: int, api_version: int, frame: Buffer) -> int:

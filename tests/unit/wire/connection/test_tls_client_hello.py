@@ -5,7 +5,12 @@ import ssl
 import pytest
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.wire.connection.tls_client_hello import MAX_HELLO_BYTES, requested_host, wanted_bytes
+from kafka_quotas.wire.connection.tls_client_hello import (
+    MAX_HELLO_BYTES,
+    MAX_HELLO_RECORDS,
+    requested_host,
+    wanted_bytes,
+)
 
 
 def hello(host: str | None, *, protocols: list[str] | None = None) -> bytes:
@@ -68,3 +73,11 @@ def test_a_message_cut_short_is_refused() -> None:
     for length in range(5, len(message) - 5, 7):
         with pytest.raises(ProtocolError):
             requested_host(message[:length])
+
+
+def test_a_hello_in_crumbs_is_refused_before_each_is_walked_again_for_the_next() -> None:
+    crumbs = fragmented(hello("broker-1.example"), 4)
+    most = MAX_HELLO_RECORDS * 9
+    assert wanted_bytes(crumbs[:most]) > most, "so many are taken"
+    with pytest.raises(ProtocolError, match="too long"):
+        wanted_bytes(crumbs[: most + 9])

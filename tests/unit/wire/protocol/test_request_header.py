@@ -3,7 +3,12 @@
 import pytest
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.wire.protocol.request_header import MAX_HEADER_BYTES, RequestHeader, parse_request_header
+from kafka_quotas.wire.protocol.request_header import (
+    MAX_HEADER_TAG_BYTES,
+    MAX_HEADER_TAGS,
+    RequestHeader,
+    parse_request_header,
+)
 
 API_VERSIONS_V0 = bytes.fromhex("0000000d 0012 0000 00000005 0003 617070")
 """A request without a body: the frame ends with the client id."""
@@ -99,5 +104,15 @@ def test_tags_that_do_not_fit_are_refused(tags: str):
 def test_nobody_waits_for_a_header_of_a_hundred_megabytes():
     head = (90_000_000).to_bytes(4, "big") + bytes.fromhex("0000 0009 00000001 0000 01 00 80 a0 a5 2a")
     assert parse_request_header(head + bytes(1000)) is None
-    with pytest.raises(ProtocolError, match="64 KiB"):
-        parse_request_header(head + bytes(MAX_HEADER_BYTES))
+    with pytest.raises(ProtocolError, match="longer than 1024 bytes"):
+        parse_request_header(head + bytes(MAX_HEADER_TAG_BYTES))
+
+
+def test_more_tagged_fields_than_any_client_sends_are_refused_by_their_number():
+    head = bytes.fromhex("0000 0009 00000001 0003 617070")
+    few = framed(head + bytes((MAX_HEADER_TAGS,)) + b"\x05\x01x" * MAX_HEADER_TAGS + b"body")
+    header = parse_request_header(few)
+    assert header.client_id == "app"
+    assert few[header.end :] == b"body"
+    with pytest.raises(ProtocolError, match="more than 8 tagged fields"):
+        parse_request_header((90_000_000).to_bytes(4, "big") + head + bytes((MAX_HEADER_TAGS + 1,)))
