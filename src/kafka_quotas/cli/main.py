@@ -33,7 +33,7 @@ COMMANDS = lazy_commands(
         "apply": ("declarative.apply:apply", "Bring a store to what files declare."),
         "watch": ("quotas.watch:app", "Print changes of a store as they happen."),
         "migrate": ("quotas.migrate:migrate", "Copy all quotas of one store into another."),
-        "context": ("context.command:app", "Name clusters, and choose which one is meant."),
+        "context": ("context.command:app", "Name clusters and switch between them."),
         "kafka-configs": ("kafka_configs:app", "Set and show quotas as Kafka's own kafka-configs does."),
         "tree": ("insight.tree:app", "Draw stored quotas as a tree: what wins, what is shadowed."),
         "doctor": ("insight.doctor:doctor", "Check stored quotas for problems, and say what to do."),

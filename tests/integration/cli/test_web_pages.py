@@ -115,7 +115,7 @@ def test_the_effective_answer_is_had_by_keyboard_alone(browser: webdriver.Chrome
     browser.switch_to.active_element.send_keys("alice", Keys.TAB)
     browser.switch_to.active_element.send_keys(HOSTILE, Keys.ENTER)
     await_true(lambda: "5 MB/s" in text(browser, "effective"), "the answer")
-    assert f"goes before client-id {HOSTILE} (1 kB/s)" in text(browser, "effective")
+    assert f"takes precedence over client-id {HOSTILE} (1 kB/s)" in text(browser, "effective")
 
 
 def test_quotas_are_found_by_a_part_of_a_name(browser: webdriver.Chrome, daemon: DaemonProcess) -> None:

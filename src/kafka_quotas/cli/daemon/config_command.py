@@ -65,7 +65,7 @@ def check(ctx: typer.Context, *, asked: DaemonOptions) -> None:
     source = ctx.meta.get(CONFIG)
     named = [str(source.path)] if isinstance(source, ConfigFile) else []
     listeners = ", ".join(str(each.listen) for each in settings.listeners)
-    write(f"The configuration is in order: {listeners}.", sys.stdout)
+    write(f"The configuration is valid: {listeners}.", sys.stdout)
     if named or files:
         write(f"note: read {', '.join([*named, *files])}", sys.stderr)
 

@@ -220,8 +220,8 @@ class OperationOptions:
     )
     state_file: Path | None = option(
         "--state-file FILE",
-        help="Keep what was charged in this file, so that a restart forgives nobody. Saved every 5 seconds and at "
-        "the end.",
+        help="Save usage to this file, so that clients don't start with a clean slate after a restart. Saved every "
+        "5 seconds and at the end.",
     )
     workers: int = option(
         "--workers N",

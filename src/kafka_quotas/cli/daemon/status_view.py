@@ -161,7 +161,7 @@ def _summary(status: DaemonStatus) -> str:
         f"listeners: {listeners}",
         f"connections: {status.connections} open, {accepted} accepted, {failed} failed",
         f"requests: {counters['requests']}, {received} in, {sent} out",
-        f"throttle times set: {throttles}; set by the upstream for clients limited here as well: {upstream}",
+        f"throttle times set: {throttles}; also throttled by the brokers: {upstream}",
     ]
     lines += _kept_out(counters)
     lines += _over_thresholds(status)

@@ -185,7 +185,7 @@ def round_lines(done: Round) -> list[str]:
     if result.made:
         lines.append(f"{'would change' if result.dry_run else 'changed'} {format_count(len(result.made), 'quota')}")
     elif done.number == 1 and not result.failures:
-        lines.append("in order")
+        lines.append("up to date")
     return lines + [f"failed: {failure.entity}: {failure.error.message}" for failure in result.failures]
 
 

@@ -1,4 +1,4 @@
-"""`kafka-quotas export` and `validate`: a store as a file that `apply` reads, and whether files are in order."""
+"""`kafka-quotas export` and `validate`: a store as a file that `apply` reads, and whether files are valid."""
 
 import json
 import sys
@@ -86,7 +86,7 @@ def validate(
         view = replace(output, limit=output.limit_or(DEFAULT_ROWS)) if output.is_table else output
         print_listing(_problem_listing(result), view)
     else:
-        write(f"{format_count(result.files, 'file')}, {format_count(result.entities, 'entity')}: in order", sys.stdout)
+        write(f"{format_count(result.files, 'file')}, {format_count(result.entities, 'entity')}: OK", sys.stdout)
     if result.invalid_entries:
         marked = format_count(result.invalid_entries, "entity")
         write(f"note: {marked} marked invalid, which apply takes with --allow-invalid only", sys.stderr)

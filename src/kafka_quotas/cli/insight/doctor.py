@@ -14,7 +14,7 @@ from kafka_quotas.commands.insight.doctor import doctor as run_doctor
 def doctor(*, store: StoreOptions, output: ListingView = TABLE_VIEW) -> int:
     """Check stored quotas for problems: how bad each is, and what to do.
 
-    Looked for: quotas that nobody gets, names that are easily confused, one address under two names, values that stop
+    Looked for: quotas without effect, names that are easily confused, one address under two names, values that stop
     clients or are below one batch or fetch, request percentages above the brokers' capacity; in a cluster also quota
     callbacks, replication throttles left behind by a reassignment, keys that a broker is too old for, and empty
     znodes. The exit code is 1 where a finding is an error, else 0.

@@ -39,9 +39,9 @@ _PIECES = {True: ("├── ", "└── ", "│   ", "    "), False: ("|-- ",
 def tree(*, key: Key = None, named: ClientNames, store: StoreOptions, output: ListingView = TABLE_VIEW) -> None:
     """Draw the stored quotas as the tree that Kafka looks through, one per quota key.
 
-    Each quota is marked: it wins, only clients without a client-id get it, it is shadowed (nobody gets it) or ignored
-    (brokers don't read it). With --user, --client or --ip only the quotas that fit this client are drawn; a --user
-    without --client is one with a client-id that nothing is stored for.
+    Each quota is marked: it wins, it applies to clients without a client-id only, it is shadowed (without effect) or
+    ignored (brokers don't read it). With --user, --client or --ip only the quotas that fit this client are drawn; a
+    --user without --client is one with a client-id that nothing is stored for.
     """
     if key is not None and key not in QUOTA_KEYS:
         raise UsageError(f"unknown quota key: {key!r}", hint=f"the keys are {', '.join(QUOTA_KEYS)}")

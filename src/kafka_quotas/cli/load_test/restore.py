@@ -45,7 +45,7 @@ def _listing(runs: Sequence[RestoredRun]) -> Listing:
         data={"runs": [_document(run) for run in runs]},
         items="runs",
         table=Table(
-            columns=columns("run!, scenario, what became of it"),
+            columns=columns("run!, scenario, outcome"),
             rows=[(run.journal.stem, "" if run.header is None else run.header.scenario, _outcome(run)) for run in runs],
         ),
     )

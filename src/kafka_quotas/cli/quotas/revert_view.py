@@ -13,7 +13,7 @@ from kafka_quotas.core.clock import format_instant
 from kafka_quotas.stores.files.journal import JournalContent
 
 _SHOWN_CHANGES = 3
-PROPOSED_COLUMNS = columns("entity, key!, now>!, then>!, state")
+PROPOSED_COLUMNS = columns("entity, key!, current>!, after revert>!, state")
 DONE_COLUMNS = columns("entity, key!, was>!, is>!, state")
 UNDONE_COLUMNS = columns("entity, key!, was>!, is>!, store")
 
@@ -56,7 +56,7 @@ def proposal_listing(proposal: RevertProposal, result: RevertResult | None = Non
     rows: list[tuple[PlannedChange, str]] = [
         *((change, "failed" if change.entity in failed else done) for change in proposal.plan.changes),
         *((_reversed(change, now), "changed since") for change, now in found.changed_since),
-        *((_reversed(change, change.old), "as before already") for change in found.back_already),
+        *((_reversed(change, change.old), "already as before") for change in found.back_already),
     ]
     return Listing(
         noun="revert",

@@ -45,7 +45,7 @@ class SimulateOptions:
         "or rate-spread-fill.",
     )
     op: EventOperation | None = option(
-        "--op", help="What events do that do not say. Default: record for rates, strict for the others."
+        "--op", help="Operation of events that name none. Default: record for rates, strict for the others."
     )
     closed_loop: bool = option(
         "--closed-loop", default=False, help="One client that waits out every delay and repeats what was refused."

@@ -94,7 +94,7 @@ def check_removals(plan: Plan, owned: Content, limit_percent: float) -> None:
         if count * 100 > total * limit_percent:
             raise KafkaQuotasError(
                 f"this would remove {count} of {total} stored {what}, more than {limit_percent:g} %",
-                hint="if that is meant, raise --prune-limit; a file or folder may be missing otherwise",
+                hint="if that is intended, raise --prune-limit; a file or folder may be missing otherwise",
             )
 
 

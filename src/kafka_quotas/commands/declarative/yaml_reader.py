@@ -57,7 +57,7 @@ class _QuotaReader(YamlReader):
             return _plain_value(text)
         if depth == 0:
             return None
-        raise self.problem(event, "a value is left empty", "write null if that is meant; is a variable unset?")
+        raise self.problem(event, "a value is left empty", "write null if that is intended; is a variable unset?")
 
     def name(self, event: Any) -> str:
         name = super().name(event)

@@ -57,7 +57,7 @@ def cluster_info_of(store: Store, *, settings: StoreSettings) -> ClusterInfo:
         from kafka_quotas.stores.zookeeper.cluster_info import zookeeper_cluster_info  # noqa: PLC0415 - loads kazoo
 
         return zookeeper_cluster_info(parse_store_url(store.url), settings=settings)
-    return ClusterInfo(unknown=("no cluster is known here: its brokers were not looked at",))
+    return ClusterInfo(unknown=("a local store: no brokers to check",))
 
 
 def odd_cluster(info: ClusterInfo, entries: Sequence[QuotaEntry]) -> Iterator[Finding]:
@@ -84,7 +84,7 @@ def odd_cluster(info: ClusterInfo, entries: Sequence[QuotaEntry]) -> Iterator[Fi
             check="unreadable-znode",
             about=znode.path,
             sentence=f"this znode can't be read, and was left out of all other checks: {znode.reason}",
-            remedy="mend or delete it in zookeeper-shell; where access is denied, look as who may read it",
+            remedy="fix or delete it in zookeeper-shell; if access is denied, log in as a user that may read it",
         )
     if not info.reassigning:
         yield from _lasting_throttles(info)

@@ -102,6 +102,6 @@ def key_answer(quota: EffectiveQuota, reading: UsageReading) -> KeyAnswer:
 
 def _notes(user: str | None, client_id: str | None) -> Iterator[str]:
     if user is None:
-        yield f"no user was given: this is the answer for {ANONYMOUS}, which a connection without authentication is"
+        yield f"no user was given: showing {ANONYMOUS}, the user of unauthenticated connections"
     if client_id is None:
-        yield "no client-id was given: this is the answer for a client that sends none"
+        yield "no client-id was given: showing a client that sends none"

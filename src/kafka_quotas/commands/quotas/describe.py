@@ -38,11 +38,11 @@ def describe(store: Store, *, quota_filter: QuotaFilter) -> DescribeResult:
     return DescribeResult(store_url=store.url, entries=tuple(entries))
 
 
-_ANONYMOUS = f"no user was given: this is the answer for {ANONYMOUS}, which a connection without authentication is"
-_FRESH = "this is the answer of a freshly started broker; one that has seen quotas removed may choose other buckets"
-_NO_ADDRESS = "{ip} is no address: only what is stored under that very name is shown, for no name is resolved here"
+_ANONYMOUS = f"no user was given: showing {ANONYMOUS}, the user of unauthenticated connections"
+_FRESH = "true for a freshly started broker; after quotas were removed, a running one may group clients differently"
+_NO_ADDRESS = "{ip} is not an address: showing what is stored under that very name, as names are not resolved here"
 _HOST_NAMES = "quotas are stored for host names ({names}): a broker resolves them, this answer does not"
-_REMEMBERED = "this is the answer of a broker that has also seen quotas of these levels: {levels}"
+_REMEMBERED = "true for a broker that has also had quotas of these levels: {levels}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ class MigrationOutcome(StrEnum):
     """The outcome of a quota's migration."""
 
     MIGRATED = "migrated"
-    SAME = "same already"
+    UNCHANGED = "unchanged"
     REFUSED = "refused"
     DIFFERENT = "different"
     ONLY_THERE = "only there"
@@ -197,7 +197,7 @@ def _compared(wanted: Content, before: Content, after: Content, refusals: Refusa
             outcome = MigrationOutcome.ONLY_THERE
         elif same_value(source, target):
             same = same_value(source, before.get(entity, {}).get(key))
-            outcome, error = (MigrationOutcome.SAME if same else MigrationOutcome.MIGRATED), None
+            outcome, error = (MigrationOutcome.UNCHANGED if same else MigrationOutcome.MIGRATED), None
         else:
             outcome = MigrationOutcome.DIFFERENT if error is None else MigrationOutcome.REFUSED
         yield MigratedQuota(entity=entity, key=key, source=source, target=target, outcome=outcome, error=error)

@@ -148,23 +148,23 @@ def _status_finding(quota: StoredQuotaStatus, content: Content) -> Finding:
     key, entity, winner = quota.key, quota.entity, quota.shadowed_by
     match quota.status:
         case QuotaStatus.SHADOWED:
-            why = _goes_before(winner, key, content) if winner else "the levels in use pass it over"
+            why = _precedence(winner, key, content) if winner else "other levels in use take precedence"
             return finding_about(
                 entity,
                 Severity.WARNING,
                 check="shadowed",
-                sentence=f"nobody gets its {key}: {why}",
+                sentence=f"this {key} has no effect: {why}",
                 remedy=_way_out(entity, key, winner),
                 key=key,
             )
         case QuotaStatus.PARTLY:
-            why = _goes_before(winner, key, content) if winner else "another level goes before it"
+            why = _precedence(winner, key, content) if winner else "another level takes precedence"
             return finding_about(
                 entity,
                 Severity.NOTE,
                 check="partly-shadowed",
-                sentence=f"only clients without a client-id get its {key}: {why}",
-                remedy="remove one of the two if that is not meant",
+                sentence=f"this {key} applies to clients without a client-id only: {why}",
+                remedy="remove one of the two if that is not intended",
                 key=key,
             )
         case _:
@@ -173,19 +173,19 @@ def _status_finding(quota: StoredQuotaStatus, content: Content) -> Finding:
                 entity,
                 Severity.ERROR,
                 check="ignored-key",
-                sentence=f"brokers ignore {key} here: it is no quota of this kind of entity",
+                sentence=f"brokers ignore {key} here: this kind of entity has no such quota",
                 remedy=f"remove it, and set a key that belongs here ({keys})",
                 key=key,
             )
 
 
-def _goes_before(winner: Entity, key: str, content: Content) -> str:
+def _precedence(winner: Entity, key: str, content: Content) -> str:
     limit = content.get(winner, {}).get(key)
-    return f"{winner} goes before it" + ("" if limit is None else f" ({format_quota(key, limit)})")
+    return f"{winner}{'' if limit is None else f' ({format_quota(key, limit)})'} takes precedence"
 
 
 def _way_out(entity: Entity, key: str, winner: Entity | None) -> str:
-    """Return how clients get a quota that nobody gets.
+    """Return how a quota without effect takes effect.
 
     A quota of a client-id loses against every default of users; the same with the default user as a pair wins.
     """
@@ -194,7 +194,7 @@ def _way_out(entity: Entity, key: str, winner: Entity | None) -> str:
     of_client_id = entity.user is ABSENT and entity.client_id is not ABSENT
     pair = Entity.of(user=None, client_id=entity.client_id)
     if of_client_id and winner.user is None and winner != pair:
-        return f"set it with {_options_of(pair)}, which goes before {winner}; or remove {key} of {winner}"
+        return f"set it with {_options_of(pair)}, which takes precedence over {winner}; or remove {key} of {winner}"
     return f"set it on {winner}, with {_options_of(winner)}; or remove {key} there"
 
 
@@ -254,7 +254,7 @@ def _above_capacity(entity: Entity, value: float, threads: int | None) -> Findin
         check="above-capacity",
         sentence=f"request_percentage is {format_number(value)}, more than all threads together: "
         f"{whose} {count}, which is {count * 100}%",
-        remedy=f"set less than {count * 100}, or request_percentage=unlimited if no limit is meant",
+        remedy=f"set less than {count * 100}, or request_percentage=unlimited for no limit",
         key=REQUEST_PERCENTAGE.name,
     )
 
@@ -271,11 +271,11 @@ def _odd_names(entity: Entity) -> Iterator[Finding]:
 def _trouble_with(kind: str, name: str) -> tuple[str, str] | None:
     """Return what is wrong with a name and how to fix it, None for a good name."""
     if name == "<default>":
-        return "is a name that spells the default, not the default", f"if the default is meant: --{_flag(kind)}-default"
+        return "is a name that spells the default, not the default", f"for the default use --{_flag(kind)}-default"
     if kind == USER and name.startswith("User:"):
         return "begins with 'User:', which brokers leave out of the name", f"use {name.removeprefix('User:')!r}"
     if name != name.strip():
-        return "begins or ends with a blank", f"use {name.strip()!r} if the blank is not meant"
+        return "begins or ends with a blank", f"use {name.strip()!r} if the blank is not intended"
     if not name.isprintable():
         return "holds characters that can't be seen", "check how the name came here"
     if len(name) > _LONGEST_NAME:

@@ -131,9 +131,9 @@ def _sharers(bucket: Bucket | None, kinds: frozenset[LevelKind]) -> str:
     if user and kinds == {LevelKind.PAIR}:
         return f"only user {user} with no client-id"
     if user:
-        exception = ", except those that a quota of a pair takes out" if LevelKind.PAIR in kinds else ""
+        exception = " except those with a user+client-id quota" if LevelKind.PAIR in kinds else ""
         return f"all client-ids of user {user}{exception}"
-    exception = ", except users that a quota of their own or of the default user takes out" if len(kinds) > 1 else ""
+    exception = " except users with a quota of their own or the default user's" if len(kinds) > 1 else ""
     clients = f"client-id {client_id}" if client_id else "no client-id"
     return f"all users with {clients}{exception}"
 

@@ -279,7 +279,7 @@ def _hint_at_disk() -> str:
     most_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     if most_bytes != resource.RLIM_INFINITY:  # SQLite calls it an error of the disk as well
         return f"this process may not write files of more than {most_bytes} bytes; ulimit -f raises that"
-    return "check the space left on its disk, and that the disk is in order"
+    return "check the space left on its disk, and that the disk is sound"
 
 
 def _full(path: Path) -> StoreError:

@@ -100,7 +100,7 @@ def test_the_file_itself_and_what_is_required_may_come_from_variables(file: Path
     _, out, _ = run_cli("daemon", "config", "-o", "json", environment={"KAFKA_QUOTAS_DAEMON_CONFIG": str(file)})
     assert {"file"} < {each["origin"] for each in json.loads(out)["settings"]}
     code, out, _ = run_cli("daemon", "check", environment={"KAFKA_QUOTAS_DAEMON_UPSTREAM": "b1:9092"})
-    assert (code, out) == (0, "The configuration is in order: 127.0.0.1:9092.\n")
+    assert (code, out) == (0, "The configuration is valid: 127.0.0.1:9092.\n")
     code, _, err = run_cli("daemon", "check", "--upstream", "b:1", environment={"KAFKA_QUOTAS_DAEMON_MODE": "fast"})
     assert code == 2
     assert "KAFKA_QUOTAS_DAEMON_MODE" in err
@@ -137,7 +137,7 @@ def test_everything_that_is_wrong_is_named_at_once(file: Path) -> None:
 
 def test_check_reads_every_file_that_is_named(file: Path) -> None:
     code, out, err = run_cli("daemon", "check", "--config", str(file))
-    assert (code, out) == (0, "The configuration is in order: 127.0.0.1:19092, 127.0.0.1:29092.\n")
+    assert (code, out) == (0, "The configuration is valid: 127.0.0.1:19092, 127.0.0.1:29092.\n")
     assert err == f"note: read {file}, {file}#policy\n"
     file.write_text(WHOLE.replace("internal_principals", "internal_principal"))
     code, _, err = run_cli("daemon", "check", "--config", str(file))

@@ -209,7 +209,7 @@ def test_invalid_entries_need_a_word_and_a_store_that_takes_them(desk: Desk) -> 
 
 
 def test_validate_lists_every_problem(desk: Desk) -> None:
-    assert desk.run("validate", desk.file(TWO)) == (0, "1 file, 2 entities: in order\n", "")
+    assert desk.run("validate", desk.file(TWO)) == (0, "1 file, 2 entities: OK\n", "")
     bad = desk.file("- {entity: {user: 1}, quotas: {}}\n- {entity: {user: a}, quotas: {producer_byte_rate: 0}}")
     code, out, err = desk.run("validate", bad, "-o", "json")
     assert (code, err) == (1, "error: 2 problems in 1 file\n")

@@ -197,8 +197,8 @@ def test_a_quota_that_nobody_gets_comes_with_the_way_out(store: str) -> None:
     code, out, err = run_cli("alter", "--store", store, "--client", "load test", "--add-config", config, "-o", "json")
     assert code == 0
     assert err == (
-        "warning: nobody gets its producer_byte_rate: default user goes before it (2 MB/s)\n"
-        "hint: set it with --user-default --client 'load test', which goes before default user; "
+        "warning: this producer_byte_rate has no effect: default user (2 MB/s) takes precedence\n"
+        "hint: set it with --user-default --client 'load test', which takes precedence over default user; "
         "or remove producer_byte_rate of default user\n"
     )
     assert [each["check"] for each in json.loads(out)["findings"]] == ["shadowed"]
@@ -211,7 +211,7 @@ def test_a_quota_that_nobody_gets_comes_with_the_way_out(store: str) -> None:
 def test_a_default_that_takes_a_quota_away_from_others_says_so(store: str) -> None:
     run_cli("alter", "--store", store, "--client", "app", "--add-config", "producer_byte_rate=1MB")
     _, _, err = run_cli("alter", "--store", store, "--user-default", "--add-config", "producer_byte_rate=2MB")
-    assert err.startswith("warning: client-id app: nobody gets its producer_byte_rate: default user goes before it")
+    assert err.startswith("warning: client-id app: this producer_byte_rate has no effect: default user")
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,7 @@ def test_host_names_are_not_resolved_and_that_is_said(tmp_path: Path) -> None:
     (warning,) = answer(store, "--ip", "127.0.0.1")["warnings"]
     assert warning.startswith("quotas are stored for host names (localhost):")
     (warning,) = answer(store, "--ip", "elsewhere")["warnings"]
-    assert warning.startswith("elsewhere is no address:")
+    assert warning.startswith("elsewhere is not an address:")
     assert answer(store, "--user", "alice")["warnings"] == []
 
 

@@ -214,7 +214,7 @@ def test_a_client_that_is_held_back_is_told_by_what_and_what_would_end_it(store:
     assert out.split("\n\n")[1] == (
         f"yes: {PRODUCE} holds user alice, client-id app back: 6 MB/s against 5 MB/s, set on user alice, "
         "throttled for 2000 ms\n"
-        "the bucket is used by all client-ids of user alice, except those that a quota of a pair takes out; the limit "
+        "the bucket is used by all client-ids of user alice except those with a user+client-id quota; the limit "
         "holds per broker\n"
         f"{PRODUCE}=7200000 (7.2 MB/s) would end it at the present demand, with a fifth to spare; "
         "a client that was held back may ask for more\n"

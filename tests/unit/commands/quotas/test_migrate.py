@@ -74,12 +74,12 @@ def test_copies_what_is_missing_and_leaves_the_rest() -> None:
     assert outcomes(result) == [
         ("user alice", RATE, MigrationOutcome.MIGRATED),
         ("user alice", SHARE, MigrationOutcome.MIGRATED),
-        ("user bob", RATE, MigrationOutcome.SAME),
+        ("user bob", RATE, MigrationOutcome.UNCHANGED),
         ("user bob", SHARE, MigrationOutcome.ONLY_THERE),
     ]
     assert target.content == {ALICE: {RATE: 1.0, SHARE: 2.0}, BOB: {RATE: 3.0, SHARE: 9.0}}
     assert (result.source.quotas, result.target_before.quotas, result.target_after.quotas) == (3, 2, 4)
-    assert outcomes(migrate(source, target))[0][2] is MigrationOutcome.SAME
+    assert outcomes(migrate(source, target))[0][2] is MigrationOutcome.UNCHANGED
 
 
 def test_an_entity_of_which_one_quota_is_refused_gets_the_others() -> None:

@@ -61,12 +61,12 @@ def test_each_key_resolves_on_its_own() -> None:
         ([(ALICE, rate(1))], "all client-ids of user alice"),
         (
             [(ALICE, rate(1)), (Entity.of(user="bob", client_id="x"), rate(1))],
-            "all client-ids of user alice, except those that a quota of a pair takes out",
+            "all client-ids of user alice except those with a user+client-id quota",
         ),
         ([(APP, rate(1))], "all users with client-id app"),
         (
             [(APP, rate(1)), (Entity.of(user="bob"), rate(1))],
-            "all users with client-id app, except users that a quota of their own or of the default user takes out",
+            "all users with client-id app except users with a quota of their own or the default user's",
         ),
         ([], "nobody: nothing is counted"),
     ],

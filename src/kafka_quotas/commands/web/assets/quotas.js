@@ -121,7 +121,7 @@ function showEffective(found) {
       each.held ? el("small", { class: "bad" }, `throttled ${each.minute}`) : null)) },
     { title: "Notes", cell: (row) => [
       row.ends_at ? el("div", {}, `${row.ends_at} would end the throttling`) : null,
-      row.overridden.map((lost) => el("div", {}, `goes before ${lost.entity} (${lost.limit})`)),
+      row.overridden.map((lost) => el("div", {}, `takes precedence over ${lost.entity} (${lost.limit})`)),
       row.warnings.map((text) => el("div", { class: "soft" }, text))] },
   ], found.answers, { empty: "No quota of any kind is in use.", caption: "Effective quotas" }));
 }
@@ -141,7 +141,7 @@ function showQuotas(found) {
     { title: "Limit", kind: "numeric", cell: (row) => row.limit },
     { title: "Who gets it", cell: (row) => {
       const [text, mood] = STATUS[row.status];
-      return [el("span", { class: `badge ${mood}` }, text), row.by ? el("small", {}, `${row.by} goes before it`) : null];
+      return [el("span", { class: `badge ${mood}` }, text), row.by ? el("small", {}, `${row.by} takes precedence`) : null];
     } },
   ], found.quotas, { empty: "No quota.", caption: "Quotas in force" }));
 }
