@@ -30,11 +30,13 @@ REMOVED_APIS = (
 # the oldest version in kio's schemas has it (Kafka 3.9's definitions).
 OLDEST_BY_HAND = {38: 0, 39: 0, 40: 0, 41: 0, 56: 0}
 
-# Spoken between brokers and controllers only; the addresses in them are controllers', which no client connects to.
-INTERNAL_ADDRESSES = {52, 53, 54, 59}
+# Spoken by brokers and controllers only: their responses have controllers' addresses, or another response inside.
+INTERNAL = {52, 53, 54, 58, 59, 82}
 
 # Structures that hold the address of a broker, wherever they occur outside of other structures.
 _ADDRESS_START = (("node_id", "broker_id"), ("host",), ("port",))
+# Hosts of clients, and of nobody.
+NOT_BROKERS = {"client_host", "user_endpoint", "partitions_by_user_endpoint", "acls", "matching_acls"}
 NEVER = 0x7FFF
 
 
@@ -137,7 +139,26 @@ def address_source(message: Message) -> str | None:
         position = message.untagged.index(field)
         kind = "COMPACT_ARRAY" if message.is_flexible else "ARRAY"
         return _layout(message, kind, message.untagged[:position], before, after)
+    return _nested_source(message)
+
+
+def _nested_source(message: Message) -> str | None:
+    """Return the source for addresses in a list of a list, which are left out; None if there are none at all."""
+    for position, field in enumerate(message.untagged):
+        inner = [each for each in field.fields if each.tag is None]
+        nested = [at for at, each in enumerate(inner) if each.is_array and _names_host(each)]
+        if field.is_array and nested:
+            at = nested[0]
+            return _layout(message, "EMPTIED", message.untagged[:position], tuple(inner[:at]), tuple(inner[at:]))
+    if any(map(_names_host, message.fields)):
+        raise ValueError(f"{message.name} holds an address in a form that is not foreseen")
     return None
+
+
+def _names_host(field: Field) -> bool:
+    if field.name in NOT_BROKERS:
+        return False
+    return field.name.endswith("host") or any(map(_names_host, field.fields))
 
 
 def _address_start(fields: tuple[Field, ...]) -> int | None:
@@ -199,7 +220,8 @@ def row(api_key: int) -> str:
     handled = range(oldest, newest + 1)
     messages = [(version, response(api_key, version)) for version in handled]
     throttle = [(version, throttle_steps(message)) for version, message in messages]
-    addresses = [(version, address_source(message)) for version, message in messages]
+    is_internal = api_key in INTERNAL
+    addresses = [(version, None if is_internal else address_source(message)) for version, message in messages]
     before = [(v, None if found is None else f"before={_tuple(found)}" if found else "") for v, found in throttle]
     return _row(
         api_key,
@@ -207,12 +229,13 @@ def row(api_key: int) -> str:
         max_version=newest,
         flexible_since=_flexible_since(api_key, handled),
         throttle=_layouts("ThrottleLayout", before),
-        addresses="()" if api_key in INTERNAL_ADDRESSES else _layouts("AddressLayout", addresses),
+        addresses=_layouts("AddressLayout", addresses),
+        is_internal=is_internal,
     )
 
 
 def _row(api_key: int, **fields: int | str) -> str:
-    defaults = {"min_version": 0, "flexible_since": NEVER, "throttle": "()", "addresses": "()"}
+    defaults = {"min_version": 0, "flexible_since": NEVER, "throttle": "()", "addresses": "()", "is_internal": False}
     given = "".join(f", {name}={value}" for name, value in fields.items() if defaults.get(name) != value)
     return f"Api(key=ApiKey.{api_names()[api_key]}{given}),"
 

@@ -73,21 +73,21 @@ def response_action(api_key: int, api_version: int) -> ResponseAction:
     """Return what the responses of an API's version need: nothing for APIs that no table lists.
 
     Raises:
-        ProtocolError: The response may hold broker addresses in a form that the daemon can't rewrite. Passed on, it
-            would lead the client past the daemon.
+        ProtocolError: The response may hold addresses in a form that the daemon can't rewrite. Passed on, it would lead
+            the client past the daemon.
     """
     if api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
         return AUTHENTICATION
     if api_key == API_VERSIONS:
         return VERSIONS
     api = API_TABLE.get(api_key)
-    if api is None or not api.addresses or api_version < 0:
+    if api is None:
         return STREAM
     # A client may ignore ApiVersions; whether its response has addresses is known for announced versions only.
-    if api_version > api.max_version:
+    if not api.handles(api_version):
         raise ProtocolError(
-            f"{api.name} version {api_version} is beyond {api.max_version}, the newest that was announced",
-            hint="its response may hold addresses of brokers that could not be rewritten",
+            f"{api.name} version {api_version} is not served here: not among those that were announced",
+            hint="its response may hold addresses that could not be rewritten",
         )
     if api.address_layout(api_version) is None:
         return STREAM

@@ -126,9 +126,11 @@ def _clamped(frame: Buffer, entry: _Entry, serves: Serves | None) -> Buffer | No
         return None
     api = API_TABLE.get(key)
     # Unknown APIs are relayed unchanged.
-    if api is None or highest <= api.max_version:
+    if api is None:
         return frame[start:end]
     # There is no version that both the broker and the proxy handle, so a client had better not see the API.
-    if lowest > api.max_version:
+    if api.is_internal or lowest > api.max_version:
         return None
+    if highest <= api.max_version:
+        return frame[start:end]
     return _RANGE.pack(key, lowest, api.max_version) + bytes(frame[start + _RANGE.size : end])

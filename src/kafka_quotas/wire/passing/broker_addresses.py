@@ -1,8 +1,9 @@
 """The addresses of brokers in responses: reading them, and replacing them in a copy of the response.
 
 A client connects to the addresses that a broker returns, so a proxy replaces them in every response that holds some:
-Metadata, FindCoordinator, DescribeCluster, Produce from version 10, ShareFetch and ShareAcknowledge. It copies all
-other bytes, including unknown tagged fields.
+Metadata, FindCoordinator, DescribeCluster, Produce from version 10, ShareFetch and ShareAcknowledge. It leaves out
+those of controllers, to which no listener leads: DescribeQuorum from version 2. It copies all other bytes, including
+unknown tagged fields.
 
 Invariant: `rewrite_addresses` with a translation that changes nothing returns the same frame.
 
@@ -75,6 +76,9 @@ def rewrite_addresses(api_key: int, api_version: int, frame: Buffer, translate: 
     Raises:
         ProtocolError: The frame can't be a response of this API and version.
     """
+    layout = _LAYOUTS.get((api_key, api_version))
+    if layout is not None and layout.kind is BrokerListKind.EMPTIED:
+        return _without_endpoints(layout, frame, whole_response_body(api_key, api_version, frame))
     found = _find(api_key, api_version, frame)
     # Most responses that may name brokers name none: they pass as they came.
     if found is None or not found.places:
@@ -145,6 +149,18 @@ def _find(api_key: int, api_version: int, frame: Buffer) -> BrokerList | None:
         count, first = form.array_count(frame, offset, end)
         places = _places(layout, frame, count, first, end, form=form)
     return BrokerList(places, FRAME_LENGTH_BYTES, FRAME_LENGTH_BYTES, end)
+
+
+def _without_endpoints(layout: AddressLayout, frame: Buffer, body: int) -> bytes:
+    """Return the response whose nodes have no endpoints."""
+    end, copied, pieces = len(frame), FRAME_LENGTH_BYTES, list[Buffer]()
+    count, offset = compact_array_count(frame, skip(layout.before, frame, body, end), end)
+    for _ in range(count):
+        offset = skip(layout.element_before, frame, offset, end)
+        pieces += (frame[copied:offset], COMPACT.encoded_count(0))
+        copied = skip(layout.element_after[:1], frame, offset, end)
+        offset = skip(layout.element_after[1:], frame, copied, end)
+    return framed(b"".join((*pieces, frame[copied:])))
 
 
 def _find_tagged(layout: AddressLayout, frame: Buffer, offset: int) -> BrokerList | None:

@@ -28,6 +28,7 @@ class BrokerListKind(Enum):
     ARRAY = "an array"
     COMPACT_ARRAY = "a compact array"
     TAGGED = "a compact array that is tagged field 0 of the body"
+    EMPTIED = "an array of nodes, each with a list of endpoints, which no listener of ours can replace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ class AddressLayout:
     element_before: Layout = ()
     """The fields of an element before the node id, which host and port follow."""
     element_after: Layout = ()
-    """The fields after the port, up to the next element."""
+    """The fields after the port, up to the next element; of an `EMPTIED` list those from the endpoints on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,8 @@ class Api:
     """The first version whose headers have tagged fields; ApiVersions' response has none (KIP-511)."""
     throttle: tuple[ThrottleLayout, ...] = ()
     addresses: tuple[AddressLayout, ...] = ()
+    is_internal: bool = False
+    """Whether only brokers and controllers speak it, so that no client may send it."""
 
     @property
     def name(self) -> str:
@@ -72,8 +75,8 @@ class Api:
         return COMPACT if version >= self.flexible_since else CLASSIC
 
     def handles(self, version: int) -> bool:
-        """Return whether we can patch this version."""
-        return self.min_version <= version <= self.max_version
+        """Return whether we can patch this version, or know that nothing in it has to be patched."""
+        return self.min_version <= version <= self.max_version and not self.is_internal
 
     def throttle_layout(self, version: int) -> ThrottleLayout | None:
         """Return the place of the throttle time in this version, or None if it has none or is too new."""

@@ -153,3 +153,19 @@ def session_of(answer: bytes) -> int:
     error, session_id = struct.unpack_from(">hi", answer, 12)
     assert error == 0
     return int(session_id)
+
+
+def test_kafkas_own_tool_sees_the_quorum_and_not_where_it_is(kafka4: Kafka, tmp_path: Path) -> None:
+    def described(bootstrap: str, *what: str) -> str:
+        tool = "org.apache.kafka.tools.MetadataQuorumCommand"
+        done = kafka4.run_tool(tool, ["--bootstrap-server", bootstrap, "describe", *what])
+        assert not done.returncode, done.stderr
+        return done.stdout
+
+    with running_daemon(tmp_path, upstream=kafka4.bootstrap, options=WINDOW) as daemon:
+        at_the_broker, here = described(kafka4.bootstrap, "--status"), described(daemon.bootstrap, "--status")
+        replicas = described(daemon.bootstrap, "--replication")
+    assert "CONTROLLER://127.0.0.1:" in at_the_broker, "the tool asks in a version that names controllers"
+    assert "127.0.0.1" not in here
+    assert "LeaderId:" in here
+    assert "Leader" in replicas

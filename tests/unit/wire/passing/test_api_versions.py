@@ -27,6 +27,12 @@ def framed(text: str) -> bytes:
             id="an API that starts above ours goes, one that we don't know stays",
         ),
         pytest.param(
+            0,
+            "00000007 0000 00000002 0000 0003 000c 0034 0000 0001",
+            "00000007 0000 00000001 0000 0003 000c",
+            id="what controllers say to each other is no client's affair",
+        ),
+        pytest.param(
             3,
             "00000007 0000 03 0001 0004 0063 01 05 01 aa 0000 0000 000d 00 00000064 01 01 08 0000000000000001",
             "00000007 0000 03 0001 0004 0012 01 05 01 aa 0000 0000 000d 00 00000064 01 01 08 0000000000000001",

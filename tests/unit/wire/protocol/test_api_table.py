@@ -80,7 +80,7 @@ FLEXIBLE = {
 }
 NEVER_FLEXIBLE = {17, 18, 47}
 # API key -> first version whose response names brokers to clients.
-ADDRESSES = {0: 10, 1: 16, 3: 0, 10: 0, 60: 0, 78: 1, 79: 1}
+ADDRESSES = {0: 10, 1: 16, 3: 0, 10: 0, 55: 2, 60: 0, 78: 1, 79: 1}
 
 
 def test_the_committed_files_are_what_the_generator_writes():
