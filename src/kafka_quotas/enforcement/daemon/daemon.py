@@ -169,7 +169,7 @@ class Daemon:
             self._on_started()
             handover = self._handover(stack, proxy, measured)
             stack.push_async_callback(self._endpoints.close)
-            view = OperatorView(reporter, self._reloader, proxy, self._workers)
+            view = OperatorView(reporter, self._reloader, proxy, self._workers, self._snapshotter)
             await self._endpoints.serve_metrics(view.status, view.figures, reporter.readiness, sockets)
             handler = self._handler(proxy, view, events, handover)
             port = proxy.routes()[0][0].port
@@ -229,19 +229,19 @@ class Daemon:
     ) -> None:
         """Restore what a predecessor or the state file has, and keep saving it where there is a file."""
         path = self._settings.state_file
-        snapshotter = None if path is None else StateSnapshotter(path, measured, notify=self._notify)
+        keeper = None if path is None else StateSnapshotter(path, measured, self._counters, notify=self._notify)
         if takeover is not None:
             takeover.meet_brokers(proxy)
             takeover.restore(measured, self._notify)
-        elif snapshotter is not None:
-            snapshotter.restore()
-        if snapshotter is None:
+        elif keeper is not None:
+            keeper.restore()
+        if keeper is None:
             return
-        self._snapshotter = snapshotter
-        keeping = self._loop.create_task(snapshotter.keep())
+        self._snapshotter = keeper
+        keeping = self._loop.create_task(keeper.keep())
 
         async def end() -> None:
-            snapshotter.end()
+            keeper.end()
             await keeping
 
         stack.push_async_callback(end)

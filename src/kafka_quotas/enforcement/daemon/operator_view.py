@@ -1,10 +1,13 @@
 """What operators see of a daemon and do to it, its workers included."""
 
+from dataclasses import replace
+
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.reload import Reloaded, Reloader
 from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted
+from kafka_quotas.enforcement.state.snapshotter import StateSnapshotter
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced
 from kafka_quotas.enforcement.workers.merged_status import merged
 from kafka_quotas.enforcement.workers.pool import WorkerPool
@@ -16,13 +19,22 @@ class OperatorView:
 
     Args:
         workers: The processes that serve connections, None where this one does.
+        snapshotter: The keeper of the state file, None without one.
     """
 
-    def __init__(self, reporter: Reporter, reloader: Reloader, proxy: ProxyServer, workers: WorkerPool | None) -> None:
+    def __init__(
+        self,
+        reporter: Reporter,
+        reloader: Reloader,
+        proxy: ProxyServer,
+        workers: WorkerPool | None,
+        snapshotter: StateSnapshotter | None,
+    ) -> None:
         self._reporter = reporter
         self._reloader = reloader
         self._proxy = proxy
         self._workers = workers
+        self._snapshotter = snapshotter
 
     async def status(self) -> DaemonStatus:
         """Return the status with as many rows as there may be."""
@@ -50,6 +62,8 @@ class OperatorView:
         return Unmuted(unmuted=tuple(row for each in (self._proxy.unmute(choice), *answers) for row in each.unmuted))
 
     async def _merged(self, parent: DaemonStatus, of: WorkerReport) -> DaemonStatus:
+        if self._snapshotter is not None:
+            parent = replace(parent, state_age_ms=self._snapshotter.age_ms())
         if self._workers is None:
             return parent
         answers = [each for each in await self._answers(of) if isinstance(each, DaemonStatus)]

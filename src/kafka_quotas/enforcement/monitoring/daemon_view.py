@@ -10,7 +10,7 @@ from kafka_quotas.enforcement.monitoring.http_server import HttpRoutes, HttpServ
 from kafka_quotas.enforcement.monitoring.metrics import exposition
 from kafka_quotas.enforcement.monitoring.probes import Readiness, probe_routes
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
-from kafka_quotas.enforcement.telemetry.status import DaemonStatus, one_slice, run_sliced
+from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced
 from kafka_quotas.stores.store import QuotaEntry
 
 
@@ -43,12 +43,11 @@ def daemon_server(
     Raises:
         UsageError: prometheus-client is not installed.
     """
-    current: list[DaemonStatus] = []
-    text_of = exposition(lambda: one_slice(current.pop))
+    text_of = exposition()
 
     async def text() -> bytes:
-        current.append(await figures())
-        return await run_sliced(text_of())
+        is_ready = (await readiness()).ready
+        return await run_sliced(text_of(await figures(), is_ready=is_ready))
 
     return HttpServer(
         address,

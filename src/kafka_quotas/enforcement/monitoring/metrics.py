@@ -5,9 +5,9 @@ all clients, whichever have series of their own. The tags of buckets are Kafka's
 `docs/reference/metrics.md` describes every metric; a test holds the two against each other.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafka_quotas.core.extras import require_extra
 from kafka_quotas.core.model.quota_key import (
@@ -79,8 +79,13 @@ class Family:
         return (metric,)
 
 
-def families(status: DaemonStatus) -> Iterator[Family]:
-    """Yield every metric of a status, with series of their own for the buckets in it."""
+def families(status: DaemonStatus, *, is_ready: bool) -> Iterator[Family]:
+    """Yield every metric of a status, with series of their own for the buckets in it.
+
+    Args:
+        status: The status.
+        is_ready: Whether clients should connect, as `/readyz` says it.
+    """
     for quota, family in QUOTA_FAMILIES.items():
         yield from _bucket_families(family, [row for row in status.buckets if row.quota == quota])
         totals = next((each for each in status.quota_totals if each.quota == quota), QuotaTotals(quota=quota))
@@ -94,14 +99,22 @@ def families(status: DaemonStatus) -> Iterator[Family]:
         yield _counter("kafka_quotas_worker_restarts", "Workers that were started again after their end.", again)
     yield _gauge("kafka_quotas_connections", "Open client connections.", [({}, status.connections)])
     yield _gauge("kafka_quotas_buckets", "Buckets that are kept.", [({}, status.bucket_count)])
+    yield _gauge("kafka_quotas_ready", "1 while clients should connect, as /readyz says it.", [({}, float(is_ready))])
+    if status.state_age_ms is not None:
+        text = "Time since the state file was saved, or since the start."
+        yield _gauge("kafka_quotas_state_age_seconds", text, [({}, status.state_age_ms / 1000)])
     yield _gauge("kafka_quotas_draining", "1 while the daemon ends.", [({}, float(status.draining))])
     yield _gauge("kafka_quotas_uptime_seconds", "Time since the start.", [({}, status.uptime_ms / 1000)])
     for name, total in status.counters.items():
         yield _counter(f"kafka_quotas_{name}", f"{name.replace('_', ' ').capitalize()} since the start.", total)
 
 
-Exposition: TypeAlias = Callable[[], Generator[None, None, bytes]]
-"""Makes the text of a scrape, one slice of the work at a time."""
+class Exposition(Protocol):
+    """A function that makes the text of a scrape, one slice of the work at a time."""
+
+    def __call__(self, status: DaemonStatus, *, is_ready: bool) -> Generator[None, None, bytes]:
+        """Yield between two slices and return the text."""
+        ...
 
 
 def require_metrics() -> None:
@@ -113,7 +126,7 @@ def require_metrics() -> None:
     require_extra("daemon", "prometheus_client", needed_by="metrics need")
 
 
-def exposition(status: Callable[[], Generator[None, None, DaemonStatus]]) -> Exposition:
+def exposition() -> Exposition:
     """Return a function that writes the daemon's figures, and the process's, in Prometheus' text format.
 
     Raises:
@@ -129,10 +142,9 @@ def exposition(status: Callable[[], Generator[None, None, DaemonStatus]]) -> Exp
     process = CollectorRegistry(auto_describe=False)
     ProcessCollector(registry=process)
 
-    def text() -> Generator[None, None, bytes]:
-        current = yield from status()
+    def text(status: DaemonStatus, *, is_ready: bool) -> Generator[None, None, bytes]:
         pieces = []
-        for family in families(current):
+        for family in families(status, is_ready=is_ready):
             registry = CollectorRegistry(auto_describe=False)
             registry.register(family)
             pieces.append(generate_latest(registry))

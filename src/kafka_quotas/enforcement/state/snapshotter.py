@@ -6,11 +6,13 @@ A save is made in slices between which clients are served; `measured_state` has 
 import asyncio
 import contextlib
 import sys
+import time
 from pathlib import Path
 from typing import Final, TextIO
 
 from kafka_quotas.enforcement.state.measured_state import MeasuredState
 from kafka_quotas.enforcement.state.state_file import StateError, read_state, state_file
+from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 from kafka_quotas.stores.files.atomic_write import clear_leftovers
 
@@ -32,13 +34,19 @@ class _AbandonedError(Exception):
 class StateSnapshotter:
     """The keeper of the state of buckets, connection rates and topic meters in a file."""
 
-    def __init__(self, path: Path, measured: MeasuredState, *, notify: Notify) -> None:
+    def __init__(self, path: Path, measured: MeasuredState, counters: Counters, *, notify: Notify) -> None:
         self._path = path
         self._measured = measured
+        self._counters = counters
+        self._saved_s = time.monotonic()
         self._notify = notify
         self._failing = False
         self._is_left = False
         self._ending = asyncio.Event()
+
+    def age_ms(self) -> int:
+        """Return the time since the last save, or since the start."""
+        return int(1000 * (time.monotonic() - self._saved_s))
 
     def restore(self) -> None:
         """Restore buckets, rates and meters from the file.
@@ -68,7 +76,7 @@ class StateSnapshotter:
             except StateError as error:
                 self._log_failure(error)
             else:
-                self._failing = False
+                self._saved()
         if not self._is_left:
             self.save()
 
@@ -116,8 +124,16 @@ class StateSnapshotter:
                 file.writelines(self._measured.text())
         except StateError as error:
             self._log_failure(error)
+        else:
+            self._saved()
+
+    def _saved(self) -> None:
+        self._failing = False
+        self._counters.state_saves += 1
+        self._saved_s = time.monotonic()
 
     def _log_failure(self, error: StateError) -> None:
+        self._counters.state_save_failures += 1
         if not self._failing:
             self._failing = True
             self._notify(LogEvent.failure("state can't be saved", error))

@@ -37,6 +37,9 @@ class Counters:
     """Charges that were written to the event log."""
     events_dropped: int = 0
     """Charges that the event log lost: it could not be written, or not fast enough."""
+    state_saves: int = 0
+    """Times that the state file was saved."""
+    state_save_failures: int = 0
     buckets_evicted: int = 0
     """Buckets dropped because others needed their memory."""
     mutation_partitions: int = 0

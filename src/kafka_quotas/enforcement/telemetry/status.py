@@ -222,6 +222,8 @@ class DaemonStatus:
     """The buckets throttled longest in the last hour, minute by minute."""
     workers: tuple[WorkerRow, ...] = ()
     """The processes that serve connections, none where the daemon itself does."""
+    state_age_ms: int | None = None
+    """Time since the state file was saved, or since the start, None without a file."""
 
 
 _ROWS: Final[dict[str, type]] = {

@@ -1,6 +1,7 @@
 """A running daemon as its operator sees it: started, asked, told by signals, short of something, and ended."""
 
 import os
+import re
 import resource
 import signal
 import socket
@@ -166,6 +167,32 @@ def test_a_lost_store_stays_in_force_and_its_age_is_shown(
     rubbish.replace(database)
     assert daemon.wait_until(lambda status: status.store.trouble is None).store.limits == 1
     daemon.wait_for_log("store is reached again")
+
+
+def test_metrics_tell_of_a_state_that_can_not_be_saved_and_of_brokers_that_are_gone(
+    broker: FakeBroker, tmp_path: Path
+) -> None:
+    folder = tmp_path / "states"
+    folder.mkdir()
+    options = ["--state-file", str(folder / "daemon.state"), "--metrics-port", "0"]
+    with running_daemon(tmp_path, upstream=broker.address, options=options) as daemon:
+        daemon.wait_until(lambda status: status.counters["state_saves"] > 0)
+        metrics = scraped(daemon)
+        assert metrics["kafka_quotas_ready"] == 1
+        assert metrics["kafka_quotas_state_save_failures_total"] == 0
+        assert metrics["kafka_quotas_state_age_seconds"] < metrics["kafka_quotas_uptime_seconds"]
+        folder.rename(tmp_path / "elsewhere")
+        daemon.wait_until(lambda status: status.counters["state_save_failures"] > 0)
+        broker.close()
+        daemon.wait_until(lambda _: scraped(daemon)["kafka_quotas_ready"] == 0)
+        assert scraped(daemon)["kafka_quotas_state_save_failures_total"] > 0
+
+
+def scraped(daemon: DaemonProcess) -> dict[str, float]:
+    """The metrics of a daemon that have no labels."""
+    with urllib.request.urlopen(daemon.metrics_url, timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return {name: float(value) for name, value in (line.split(" ") for line in lines if re.match(r"\w+ ", line))}
 
 
 def test_status_and_metrics_tell_who_is_throttled_by_which_quota(tmp_path: Path) -> None:

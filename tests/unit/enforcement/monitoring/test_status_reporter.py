@@ -5,7 +5,6 @@ import io
 import json
 import re
 from dataclasses import asdict, fields, replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,7 +33,6 @@ from kafka_quotas.enforcement.telemetry.status import (
     ThrottledClient,
     ThrottleRow,
     WorkerRow,
-    one_slice,
     status_from_json,
     status_text,
 )
@@ -178,7 +176,7 @@ def test_what_is_no_status_is_told(data: object) -> None:
 
 
 def test_the_metrics_have_kafkas_names_and_escape_labels() -> None:
-    text = run_whole(exposition(partial(one_slice, status))()).decode()
+    text = run_whole(exposition()(status(), is_ready=True)).decode()
     assert 'kafka_server_produce_byte_rate{broker="1",client_id="a\\"\\n",mode="kafka",user=""} 150.0\n' in text
     assert 'kafka_server_produce_byte_rate_limit{broker="1",client_id="a\\"\\n",mode="kafka",user=""} 100.0\n' in text
     assert "kafka_server_produce_queue_size 2.0\n" in text
@@ -187,6 +185,7 @@ def test_the_metrics_have_kafkas_names_and_escape_labels() -> None:
     assert "kafka_server_produce_upstream_throttles_total 1.0\n" in text
     assert "kafka_quotas_store_age_seconds 0.25\n" in text
     assert "kafka_quotas_buckets 7.0\n" in text
+    assert "kafka_quotas_ready 1.0\n" in text
     assert "# TYPE kafka_quotas_requests_total counter" in text or "# TYPE kafka_quotas_requests counter" in text
     assert "process_resident_memory_bytes" in text
 
@@ -230,10 +229,10 @@ def served() -> dict[str, frozenset[str]]:
     """Every metric that is served, with its labels, when there is a bucket of every quota type."""
     (bucket,) = status().buckets
     buckets = tuple(replace(bucket, quota=quota) for quota in QUOTA_FAMILIES)
-    full = replace(status(), buckets=buckets, fleet=FLEET, workers=(WORKER,))
+    full = replace(status(), buckets=buckets, fleet=FLEET, workers=(WORKER,), state_age_ms=1)
     return {
         f"{family.name}_total" if family.is_counter else family.name: frozenset(family.samples[0].labels)
-        for family in families(full)
+        for family in families(full, is_ready=True)
     }
 
 
@@ -260,7 +259,7 @@ def test_what_the_page_says_of_kafkas_names_is_how_ours_are_made() -> None:
 
 def told(full: DaemonStatus, name: str) -> dict[str, float]:
     """The figures of one metric by client-id."""
-    (family,) = (each for each in families(full) if each.name == name)
+    (family,) = (each for each in families(full, is_ready=True) if each.name == name)
     return {sample.labels["client_id"]: sample.value for sample in family.samples}
 
 

@@ -212,7 +212,7 @@ class Reported:
         status = run_whole(self.reporter.figures())
         return {
             family.name: {sample.labels.get("client_id", ""): sample.value for sample in family.samples}
-            for family in families(status)
+            for family in families(status, is_ready=True)
         }
 
 
@@ -300,6 +300,7 @@ def keeper(policy: QuotaRegistry, path: Path, clock: VirtualClock, said: list[Lo
             bootstrap=lambda: None,
             notify=said.append,
         ),
+        Counters(),
         notify=said.append,
     )
 

@@ -96,6 +96,7 @@ class Kept:
         limit = QuotaEntry(entity=Entity.of(ip=None), quotas={"connection_creation_rate": 2.0})
         self.connections.ip_limits.apply([limit])
         self.topics = TopicCache()
+        self.counters = Counters()
         self.thresholds = ThresholdRegistry(
             cache=self.topics, counters=Counters(), notify=self.said.append, clock=self.clock
         )
@@ -111,6 +112,7 @@ class Kept:
                 bootstrap=lambda: self.bootstrap,
                 notify=self.said.append,
             ),
+            self.counters,
             notify=self.said.append,
         )
 
@@ -330,10 +332,12 @@ def test_a_state_that_can_not_be_written_leaves_the_old_one_and_is_said_once(
     kept.keeper.save()
     kept.keeper.save()
     assert [notice.event for notice in kept.said] == ["state can't be saved"]
+    assert (kept.counters.state_saves, kept.counters.state_save_failures) == (0, 2)
     path = tmp_path / "state"
     before = Kept(path)
     before.record(1, "app", 9000)
     before.keeper.save()
+    assert (before.counters.state_saves, before.counters.state_save_failures) == (1, 0)
     content = path.read_bytes()
     monkeypatch.setattr(os, "urandom", bytes)
     (tmp_path / f".state.{os.getpid()}.00000000").mkdir()
