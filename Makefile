@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Where Python may not keep compiled modules, each of the many programs that tests start would compile its own.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo pipeline-demo test check mypy pyright style docs site clean
+.PHONY: demo pipeline-demo test test-long check mypy pyright style docs site clean
 
 $(VENV)/.user: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -31,6 +31,10 @@ pipeline-demo: $(VENV)/.pipeline
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses 5 --durations 25
+
+# What `make test` has no time for: the unit, property and conformance tests on the other Pythons that there are.
+test-long: test
+	.ci/other-pythons
 
 check: $(VENV)/.dev
 	$(MAKE) --no-print-directory --jobs 2 --output-sync mypy pyright style

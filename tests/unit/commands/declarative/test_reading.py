@@ -16,7 +16,8 @@ HOSTILE = {
     "bomb.yaml": (BOMB, "unknown section: 'a'"),
     "aliases.yaml": (f"values: &v\n  {BOMB.replace(chr(10), chr(10) + '  ')}\n", "anchors and aliases are not taken"),
     "recursive.yaml": ("entries: &e\n  - *e\n", "anchors and aliases are not taken"),
-    "deep_flow.yaml": ("[" * 1_000_000, "an entry is not a mapping"),
+    # libyaml of PyYAML 6.0.4 refuses the depth; before, our reader refuses the outermost list.
+    "deep_flow.yaml": ("[" * 1_000_000, ("an entry is not a mapping", "exceeded maximum nesting depth")),
     "deep_entity.yaml": ("- {entity: " + "{a: " * 100_000, "nested too deep"),
     "deep_tagged.yaml": ("- {entity: " + "! {a: " * 100_000, "nested too deep"),
     "deep_block.yaml": ("entries:\n- entity:\n" + "".join(f"{' ' * n}a:\n" for n in range(3, 2000)), "nested too deep"),
@@ -51,7 +52,7 @@ def test_a_hostile_file_is_one_clear_line(tmp_path: Path, name: str) -> None:
     assert (code, out) == (2, "")
     lines = err.splitlines()
     assert lines[0].startswith("error: ")
-    assert message in lines[0]
+    assert any(each in lines[0] for each in ((message,) if isinstance(message, str) else message))
     assert len(lines) <= 2
     assert len(lines[0]) < 500 + len(str(path))
 
