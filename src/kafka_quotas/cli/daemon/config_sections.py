@@ -58,7 +58,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "event_log_config",
         "cluster",
     ),
-    "fleet": ("fleet", "fleet_name", "fleet_fallback", "fleet_config"),
+    "fleet": ("fleet", "fleet_name", "fleet_fallback", "fleet_config", "fleet_secret_file"),
     "operation": ("control", "control_mode", "control_user", "state_file", "drain_timeout", "workers"),
 }
 """The settings of each section, in the order of the reference."""

@@ -15,7 +15,7 @@ from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.enforcement.config.address import Address, parse_address, parse_broker_addresses, parse_local_address
-from kafka_quotas.enforcement.config.fleet_settings import FLEET, Fallback, FleetSettings
+from kafka_quotas.enforcement.config.fleet_settings import FLEET, Fallback, FleetSettings, read_secrets
 from kafka_quotas.enforcement.config.listener_file import ListenerFiles, parse_port_range
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.rules import UnknownApi
@@ -321,6 +321,11 @@ class FleetOptions:
     fleet_config: Path | None = option(
         "--fleet-config FILE", help="librdkafka properties for the topic of the fleet, such as security.protocol."
     )
+    fleet_secret_file: Path | None = option(
+        "--fleet-secret-file FILE",
+        help="The secret that all members share: it signs their reports, and no others count. A second line is for a "
+        "change of secrets.",
+    )
 
     def settings(self) -> FleetSettings | None:
         """Return the settings of the fleet, None where there is none.
@@ -329,13 +334,23 @@ class FleetOptions:
             UsageError: The topic is invalid, there is none for the other options, or the properties can't be read.
         """
         if self.fleet is None:
-            if self.fleet_config is not None or self.fleet_name != FLEET:
-                raise UsageError("--fleet-name and --fleet-config are for a fleet", hint="name its topic with --fleet")
+            if self.fleet_config or self.fleet_secret_file or self.fleet_name != FLEET:
+                raise UsageError(
+                    "--fleet-name, --fleet-config and --fleet-secret-file are for a fleet",
+                    hint="name its topic with --fleet",
+                )
             return None
         target = parse_topic(self.fleet)
         if self.fleet_config is not None:
             target = replace(target, properties=read_properties(self.fleet_config))
-        return FleetSettings(target=target, name=self.fleet_name, fallback=self.fleet_fallback)
+        if self.fleet_secret_file is not None:
+            read_secrets(self.fleet_secret_file)
+        return FleetSettings(
+            target=target,
+            name=self.fleet_name,
+            fallback=self.fleet_fallback,
+            secret_file=self.fleet_secret_file,
+        )
 
 
 @option_group("Time-outs")

@@ -11,6 +11,7 @@ from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, Unit
 from kafka_quotas.core.model.recent_throttling import RecentThrottling
 from kafka_quotas.core.model.sanitizer import desanitize
 from kafka_quotas.core.model.value_format import format_byte_rate, format_bytes, format_count
+from kafka_quotas.enforcement.config.fleet_settings import acls_needed
 from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER
 from kafka_quotas.enforcement.quotas.reload import Reloaded
 from kafka_quotas.enforcement.session.unmute import Unmuted
@@ -91,15 +92,22 @@ def _kept_out(counters: Mapping[str, int]) -> list[str]:
 
 
 def _fleet(fleet: FleetRow | None) -> list[str]:
-    """Return one line about the fleet, and one while this member is cut off, none without a fleet."""
+    """Return lines about the fleet and what is wrong with it, none without a fleet."""
     if fleet is None:
         return []
-    strangers = f", {fleet.not_trusted} not trusted (see the log)" if fleet.not_trusted else ""
+    strangers = f", {fleet.not_trusted} not trusted" if fleet.not_trusted else ""
     clocks = f", {fleet.wrong_clocks} with a wrong clock" if fleet.wrong_clocks else ""
     members = ", ".join((f"{fleet.member} (this one)", *fleet.others))
     shared = f"{fleet.shared_buckets} limits shared at present"
     count = "1 member" if fleet.members == 1 else f"{fleet.members} members"
     lines = [f"fleet: {fleet.name} by {fleet.topic}, {count}: {members}{strangers}{clocks}; {shared}"]
+    lines += [f"fleet: NOT TRUSTED: {stranger}" for stranger in fleet.strangers[:_FEW]]
+    if not fleet.signs:
+        signing = f"; signed by {', '.join(fleet.signing)}" if fleet.signing else ""
+        lines.append(f"fleet: reports are NOT SIGNED{signing}; needs {acls_needed(fleet.topic.rpartition('/')[2])}")
+    refused = ", ".join(f"{total} {reason}" for reason, total in fleet.refused.items() if total)
+    if refused:
+        lines.append(f"fleet: reports that did not count: {refused}")
     if fleet.cut_off:
         trouble = f": {fleet.trouble}" if fleet.trouble else ""
         lines.append(f"fleet: CUT OFF from the other members{trouble}; allows {fleet.fallback}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.enforcement.config.cost_model_file import read_cost_model
+from kafka_quotas.enforcement.config.fleet_settings import read_secrets
 from kafka_quotas.enforcement.config.listener_file import ListenerFiles, refuse_restart
 from kafka_quotas.enforcement.config.policy_file import read_policy_file
 from kafka_quotas.enforcement.config.settings import DaemonSettings
@@ -58,6 +59,8 @@ class QuotaContent:
         """The resolution of clients and addresses to what is in force."""
         self.changed = 0
         """Number of limits that changes of the store have altered so far."""
+        self.fleet_secrets: tuple[bytes, ...] = ()
+        """The secrets of the fleet's reports, of which the first signs."""
 
     def apply(self, snapshot: ChangedSnapshot) -> None:
         """Put a store's content in force where it differs from what is."""
@@ -94,6 +97,7 @@ class QuotaContent:
             (settings.static_quotas, self._read_static),
             (settings.policy_file, self._read_policy),
             (settings.cost_model, self._read_costs),
+            (None if settings.fleet is None else settings.fleet.secret_file, self._read_secrets),
         ):
             if path is not None:
                 yield ReloadedFile(path=path, read=partial(read, path))
@@ -127,6 +131,15 @@ class QuotaContent:
             fields: dict[str, str | float] = {"policy": str(path), "entities": len(file.entities), "changed": changed}
             self._notify(LogEvent(event="policy applied", fields=fields))
             return changed
+
+        return use
+
+    def _read_secrets(self, path: Path) -> Use:
+        secrets = read_secrets(path)
+
+        def use() -> int:
+            self.fleet_secrets = secrets
+            return 0
 
         return use
 

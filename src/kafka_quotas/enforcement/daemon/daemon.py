@@ -259,6 +259,7 @@ class Daemon:
             clock=self._clock,
             notify=self._notify,
             waiting=self._waiting_clients,
+            secrets=lambda: self._content.fleet_secrets,
         )
         stack.push_async_callback(fleet.close)
         await fleet.start()

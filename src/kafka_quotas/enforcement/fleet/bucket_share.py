@@ -65,7 +65,15 @@ class _Level:
 class BucketShare:
     """What is known of one shared bucket, with or without clients of it here."""
 
-    def __init__(self, number: int, span_ms: int, sample_ms: int) -> None:
+    def __init__(self, number: int, span_ms: int, sample_ms: int, *, total: float = 0.0) -> None:
+        """Make a share of a bucket that is not there yet.
+
+        Args:
+            number: The bucket's number.
+            span_ms: Time for which a charge counts.
+            sample_ms: Length of one sample of the window.
+            total: The total that the others heard of when it was shared before: theirs must not fall.
+        """
         self.number = number
         self.bucket: SharedBucket | None = None
         self.touched_ms = 0
@@ -73,6 +81,7 @@ class BucketShare:
         self._span_ms = span_ms
         self._sample_ms = sample_ms
         self._own = OwnUsage(span_ms)
+        self._start = total
         self._remotes: dict[int, RemoteUsage] = {}
         self._level: _Level | None = None
         self._recorded = self._own_base = 0.0
@@ -87,7 +96,7 @@ class BucketShare:
 
     def attach(self, bucket: SharedBucket, now_ms: int) -> None:
         """Take up a bucket, whose records so far are those of clients here, and record what others used."""
-        own, used = self._own.total if self.bucket is None else self._own_total(), bucket.used(now_ms)
+        own, used = self.total, bucket.used(now_ms)
         self.bucket, self._recorded = bucket, 0.0
         self._own_base = bucket.total - own - used
         self._own.begin(own + used, used, self._age_ms(bucket, now_ms), now_ms)
@@ -100,6 +109,11 @@ class BucketShare:
             if level is None:
                 self._record_past(remote.recent, remote.age_ms, remote.at_ms, now_ms)
             remote.recorded = remote.total
+
+    @property
+    def total(self) -> float:
+        """The amount that clients here were charged, since the first time that it was shared."""
+        return max(self._own.total, self._start) if self.bucket is None else self._own_total()
 
     def _own_total(self) -> float:
         assert self.bucket is not None
@@ -124,9 +138,11 @@ class BucketShare:
         if bucket is None:
             return None
         total = self._own_total()
+        # What a controller did not do is given back, but the others take no total that falls.
+        published = max(total, self._sent[-1].total if self._sent else 0.0)
         return Entry(
             bucket=self.number,
-            total=total,
+            total=published,
             rate=self._own_rate(now_ms),
             recent=self._own.recent(total, now_ms),
             age_ms=self._own.age_ms(total, now_ms),
@@ -170,8 +186,8 @@ class BucketShare:
 
     # What others do elsewhere.
 
-    def hear(self, member: int, entry: Entry, sequence: int, now_ms: int, *, with_level: bool) -> None:
-        """Record what another member reports.
+    def hear(self, member: int, entry: Entry, sequence: int, now_ms: int, *, with_level: bool) -> bool:
+        """Record what another member reports, unless its total falls, and return whether that was done.
 
         Args:
             member: The member's number.
@@ -191,9 +207,11 @@ class BucketShare:
                 self._heard_past.append((entry.recent, entry.age_ms, now_ms))
             elif self._level is None or entry.level > self._level.amount:
                 self._level = _Level(entry.level, entry.level_age_ms, now_ms)
-            return
+            return True
         if sequence <= remote.sequence:
-            return
+            return True
+        if entry.total < remote.total:
+            return False
         if entry.rate or entry.total != remote.total:
             self.touched_ms = now_ms
         silent_ms = now_ms - remote.at_ms
@@ -203,6 +221,7 @@ class BucketShare:
         elif silent_ms > AHEAD_MS and entry.total > remote.recorded:
             self._heard_past.append((min(entry.total - remote.recorded, entry.recent), entry.age_ms, now_ms))
             remote.recorded = entry.total
+        return True
 
     def lose(self, member: int) -> None:
         """Reckon no longer with the usage of a member, whose past one stays recorded."""

@@ -6,25 +6,35 @@ Invariants: everything happens between requests, in steps of a millisecond; the 
 import asyncio
 import contextlib
 import os
-import secrets
 import socket
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from secrets import randbits
+from typing import Final, TypeAlias
 
 from kafka_quotas.core.clock import Clock
-from kafka_quotas.enforcement.config.fleet_settings import FleetSettings
+from kafka_quotas.enforcement.config.fleet_settings import FleetSettings, acls_needed
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.fleet.daemon_buckets import DaemonBuckets
+from kafka_quotas.enforcement.fleet.report import MAX_REPORT_BYTES
+from kafka_quotas.enforcement.fleet.report_checks import Refusal
 from kafka_quotas.enforcement.fleet.sharing import ADJUST_MS, Sharing, SharingSettings
 from kafka_quotas.enforcement.fleet.topic import FleetTopic
 from kafka_quotas.enforcement.fleet.usage import SharedBucket
 from kafka_quotas.enforcement.session.session_state import ThrottledChannel
-from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
+from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 from kafka_quotas.enforcement.telemetry.status import FleetRow
 
 Waiting: TypeAlias = Callable[[int], Mapping[SharedBucket, int]]
 """Returns how many clients are throttled for each bucket at a time."""
+
+MAX_INBOX_BYTES: Final = 1024 * 1024
+"""Most bytes of reports that wait to be taken up: ten times what all members may publish in a second."""
+SLICE_BYTES: Final = MAX_REPORT_BYTES
+"""Bytes of reports that are taken up before clients are served again: 5 ms at most."""
+_RECORD_BYTES: Final = 1_000
+"""What a report of no bytes counts for."""
+UNSIGNED: Final = "fleet: reports are not signed: whoever writes to the topic decides on all limits"
 
 
 class FleetMembership:
@@ -39,6 +49,7 @@ class FleetMembership:
         clock: Clock,
         notify: Notify,
         waiting: Waiting,
+        secrets: Callable[[], Sequence[bytes]],
     ) -> None:
         """Make a member, which joins with `start`.
 
@@ -49,6 +60,7 @@ class FleetMembership:
             clock: The daemon's clock.
             notify: The daemon's log.
             waiting: Returns how many clients wait.
+            secrets: Returns the secrets of reports, of which the first signs.
         """
         self._settings = fleet
         self._buckets = buckets
@@ -58,21 +70,27 @@ class FleetMembership:
         rules = settings.rules
         sharing = SharingSettings(
             fleet=fleet.name,
+            topic=fleet.target.topic,
             name=f"{socket.gethostname()}:{settings.listeners[0].listen.port or os.getpid()}",
             windows=f"{rules.window}, {rules.mutation_window}",
             span_ms=rules.window.samples * rules.window.window_ms,
             sample_ms=rules.window.window_ms,
             fallback=fleet.fallback,
         )
-        self.sharing = Sharing(secrets.randbits(64), sharing, clock.now_ms(), notify=notify)
+        self.sharing = Sharing(randbits(64), sharing, clock.now_ms(), notify=notify, secrets=secrets)
         self._loop = asyncio.get_running_loop()
         self._topic = FleetTopic(fleet.target, deliver=self._deliver)
         self._running: asyncio.Task[None] | None = None
         self._joined = asyncio.Event()
         self._reported_ms = 0
+        self._inbox: deque[tuple[bytes, int]] = deque()
+        self._came_bytes = self._taken_bytes = self._last_offset = 0
 
     async def start(self) -> None:
         """Start, and return once the member has joined or has found the topic out of reach."""
+        if self._settings.secret_file is None:
+            topic = self._settings.target.topic
+            self._notify(LogEvent(event=UNSIGNED, level=LogLevel.WARNING, fields={"needs": acls_needed(topic)}))
         self._topic.start()
         self._running = self._loop.create_task(self._run())
         await self._joined.wait()
@@ -111,11 +129,33 @@ class FleetMembership:
             self._topic.publish(sharing.report(now_ms, self._waiting(now_ms)))
 
     def _deliver(self, report: bytes, offset: int) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._receive, report, offset)
+        """Leave a report to the event loop, unless more wait there than members can have written."""
+        report = report[: MAX_REPORT_BYTES + 1]  # too long is too long
+        size = len(report) + _RECORD_BYTES
+        if self._came_bytes - self._taken_bytes + size > MAX_INBOX_BYTES:
+            self.sharing.checks.refused[Refusal.TOO_MANY] += 1
+            return
+        self._came_bytes += size
+        self._inbox.append((report, offset))
+        if len(self._inbox) == 1:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._receive)
 
-    def _receive(self, report: bytes, offset: int) -> None:
-        self.sharing.receive(report, offset, self._clock.now_ms())
+    def _receive(self) -> None:
+        """Take up some reports, and the rest after other work of the loop."""
+        taken_bytes = 0
+        try:
+            while self._inbox and taken_bytes < SLICE_BYTES:
+                report, offset = self._inbox.popleft()
+                taken_bytes += len(report) + _RECORD_BYTES
+                if offset < self._last_offset:
+                    self.sharing.begin_again()
+                self._last_offset = offset
+                self.sharing.receive(report, offset, self._clock.now_ms())
+        finally:
+            self._taken_bytes += taken_bytes
+            if self._inbox:
+                self._loop.call_soon(self._receive)
 
     def status(self) -> FleetRow:
         """Return what an operator should know."""
@@ -127,6 +167,10 @@ class FleetMembership:
             members=sharing.members.count,
             others=tuple(sorted(member.name for member in sharing.members.alive.values())),
             not_trusted=len(sharing.members.strangers),
+            strangers=tuple(sorted(f"{each.name}: {each.reason}" for each in sharing.members.strangers.values())),
+            signs=bool(sharing.checks.secrets()),
+            signing=tuple(sorted(member.name for member in sharing.members.alive.values() if member.signed)),
+            refused={reason.value: sharing.checks.refused[reason] for reason in Refusal},
             wrong_clocks=sum(member.has_wrong_clock for member in sharing.members.alive.values()),
             cut_off=sharing.is_cut_off,
             fallback=self._settings.fallback.value,

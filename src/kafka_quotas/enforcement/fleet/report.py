@@ -5,24 +5,33 @@ Amounts are totals since the member's start, never increments: a report that is 
 that the next one does not set right.
 """
 
+import hmac
 import struct
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 
 MAGIC: Final = b"kq"
-VERSION: Final = 1
+VERSION: Final = 2
+MAX_REPORT_BYTES: Final = 64 * 1024
+"""Longest report that is read: a fleet of one member publishes at most 60 kB at a time, larger ones less."""
+MAC_BYTES: Final = 32
+"""Bytes of the HMAC-SHA256 at the end of a signed report."""
 MAX_NAME: Final = 40
 """Most bytes of a member's name."""
 _HEAD: Final = struct.Struct(">2sBQ")
 _BODY: Final = struct.Struct(">QIQQqBH")
 _ENTRY: Final = struct.Struct(">QdffHH")
 _MAX_SHORT: Final = 0xFFFF
+MAX_FIGURE: Final = 1e18
+"""Figures of a bucket are below this."""
 _LEVEL: Final = struct.Struct(">fH")
 _LEAVES: Final = 1
 _HAS_LEVELS: Final = 2
+_SIGNED: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +78,8 @@ class Report:
     """Whether the member ends."""
     has_levels: bool = False
     """Whether the entries have their `level`."""
+    signed: bool = False
+    """Whether it ends with a signature."""
     entries: tuple[Entry, ...] = ()
 
 
@@ -86,10 +97,26 @@ def name_hash(text: str, *, size: int = 8) -> int:
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest())
 
 
-def write_report(report: Report) -> bytes:
-    """Return the bytes of a report."""
+def signature(secret: bytes, scope: bytes, data: bytes) -> bytes:
+    """Return the signature of the bytes of a report to one topic and fleet."""
+    return hmac.digest(secret, len(scope).to_bytes(4, "big") + scope + data, "sha256")
+
+
+def is_signed_by(secrets: Iterable[bytes], scope: bytes, data: bytes) -> bool:
+    """Return whether one of the secrets made the signature at the end of a report."""
+    content, signed = data[:-MAC_BYTES], data[-MAC_BYTES:]
+    return any(hmac.compare_digest(signature(secret, scope, content), signed) for secret in secrets)
+
+
+def write_report(report: Report, secrets: Sequence[bytes] = (), scope: bytes = b"") -> bytes:
+    """Return the bytes of a report, signed by the first secret if there is one."""
+    data = _written(replace(report, signed=bool(secrets)))
+    return data + signature(secrets[0], scope, data) if secrets else data
+
+
+def _written(report: Report) -> bytes:
     name = report.name.encode()[:MAX_NAME]
-    flags = _LEAVES * report.leaves | _HAS_LEVELS * report.has_levels
+    flags = _LEAVES * report.leaves | _HAS_LEVELS * report.has_levels | _SIGNED * report.signed
     pieces = [
         _HEAD.pack(MAGIC, VERSION, report.member),
         _BODY.pack(
@@ -119,8 +146,8 @@ def _short(figure: int) -> int:
     return min(figure, _MAX_SHORT)
 
 
-def read_report(data: bytes) -> Report:
-    """Return the report in these bytes.
+def read_head(data: bytes) -> tuple[Report, int, int]:
+    """Return a report without its entries, their number, and the offset of the first.
 
     Raises:
         OtherVersionError: It is a report of another version.
@@ -135,42 +162,63 @@ def read_report(data: bytes) -> Report:
         fleet, settings, sequence, heard, sent_ms, flags, count = _BODY.unpack_from(data, _HEAD.size)
         at = _HEAD.size + _BODY.size
         end = at + 1 + data[at]
-        name = data[at + 1 : end].decode(errors="replace")
-        has_levels = bool(flags & _HAS_LEVELS)
-        entries = []
-        for _ in range(count):
-            bucket, total, rate, recent, age_ms, waiting = _ENTRY.unpack_from(data, end)
-            end += _ENTRY.size
-            level, level_age_ms = 0.0, 0
-            if has_levels:
-                level, level_age_ms = _LEVEL.unpack_from(data, end)
-                end += _LEVEL.size
-            entries.append(
-                Entry(
-                    bucket=bucket,
-                    total=total,
-                    rate=rate,
-                    recent=recent,
-                    age_ms=age_ms,
-                    waiting=waiting,
-                    level=level,
-                    level_age_ms=level_age_ms,
-                )
-            )
     except (struct.error, IndexError) as error:
         raise ProtocolError("a report of a fleet's member that ends too early") from error
-    figures = [figure for entry in entries for figure in (entry.total, entry.rate, entry.recent, entry.level)]
-    if end != len(data) or not all(-1e18 < figure < 1e18 for figure in figures):
-        raise ProtocolError("a report of a fleet's member with figures that can't be")
-    return Report(
+    name = data[at + 1 : end][:MAX_NAME].decode(errors="replace")
+    report = Report(
         member=member,
-        name=name,
+        # It is shown on terminals, and anybody may have written it.
+        name="".join(each if each.isprintable() else "?" for each in name),
         fleet=fleet,
         settings=settings,
         sequence=sequence,
         heard=heard - 1,
         sent_ms=sent_ms,
         leaves=bool(flags & _LEAVES),
-        has_levels=has_levels,
-        entries=tuple(entries),
+        has_levels=bool(flags & _HAS_LEVELS),
+        signed=bool(flags & _SIGNED),
     )
+    return report, count, end
+
+
+def read_report(data: bytes) -> Report:
+    """Return the report in these bytes, with any signature.
+
+    Raises:
+        OtherVersionError: It is a report of another version.
+        ProtocolError: It is no report.
+    """
+    report, count, at = read_head(data)
+    try:
+        entries, end = _read_entries(data, at, count, has_levels=report.has_levels)
+    except struct.error as error:
+        raise ProtocolError("a report of a fleet's member that ends too early") from error
+    figures = [figure for entry in entries for figure in (entry.total, entry.rate, entry.recent, entry.level)]
+    # Neither negative nor without end: NaN is in no range.
+    if end + MAC_BYTES * report.signed != len(data) or not all(0 <= figure < MAX_FIGURE for figure in figures):
+        raise ProtocolError("a report of a fleet's member with figures that can't be")
+    return replace(report, entries=tuple(entries))
+
+
+def _read_entries(data: bytes, at: int, count: int, *, has_levels: bool) -> tuple[list[Entry], int]:
+    entries = []
+    for _ in range(count):
+        bucket, total, rate, recent, age_ms, waiting = _ENTRY.unpack_from(data, at)
+        at += _ENTRY.size
+        level, level_age_ms = 0.0, 0
+        if has_levels:
+            level, level_age_ms = _LEVEL.unpack_from(data, at)
+            at += _LEVEL.size
+        entries.append(
+            Entry(
+                bucket=bucket,
+                total=total,
+                rate=rate,
+                recent=recent,
+                age_ms=age_ms,
+                waiting=waiting,
+                level=level,
+                level_age_ms=level_age_ms,
+            )
+        )
+    return entries, at

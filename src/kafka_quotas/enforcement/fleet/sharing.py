@@ -14,8 +14,9 @@ A bucket that was not offered yet reserves `1 - idle_share` of its capacity (`Bu
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
@@ -25,13 +26,16 @@ from kafka_quotas.enforcement.fleet.bucket_share import BucketShare, Outlook
 from kafka_quotas.enforcement.fleet.members import Member, Members
 from kafka_quotas.enforcement.fleet.report import (
     MAX_NAME,
+    MAX_REPORT_BYTES,
     Entry,
     OtherVersionError,
     Report,
     name_hash,
+    read_head,
     read_report,
     write_report,
 )
+from kafka_quotas.enforcement.fleet.report_checks import MAX_BUCKETS, REFUSALS, Refusal, ReportChecks
 from kafka_quotas.enforcement.fleet.usage import SharedBucket
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 
@@ -47,7 +51,7 @@ REFRESH_MS: Final = 2_000
 """Longest time between two entries about a bucket in use, so that a lost one is made up for."""
 CUT_OFF_AFTER: Final = 6
 """Intervals without a report of one's own that came back, after which a member is cut off."""
-JOINING: Final = 3
+JOINING: Final = 4
 """Intervals after its first report came back for which a new member listens before it has joined."""
 BYTES_PER_SECOND: Final = 100_000
 """Most that all members together may publish: each report has room for a member's share of it."""
@@ -62,6 +66,8 @@ class SharingSettings:
 
     fleet: str
     """Name of the fleet."""
+    topic: str = ""
+    """Name of the topic, for which reports are signed."""
     name: str
     """Name of the member, for people."""
     windows: str
@@ -77,7 +83,15 @@ class SharingSettings:
 class Sharing:
     """The sharing of all buckets of one process with the other members of its fleet."""
 
-    def __init__(self, member: int, settings: SharingSettings, now_ms: int, *, notify: Notify) -> None:
+    def __init__(
+        self,
+        member: int,
+        settings: SharingSettings,
+        now_ms: int,
+        *,
+        notify: Notify,
+        secrets: Callable[[], Sequence[bytes]] = tuple,
+    ) -> None:
         """Make a member that has heard nobody.
 
         Args:
@@ -85,6 +99,7 @@ class Sharing:
             settings: Its settings.
             now_ms: The time.
             notify: Takes what an operator should read.
+            secrets: Returns the secrets in force: the first signs, each is as good to verify.
         """
         self.settings = settings
         self.number = member
@@ -95,13 +110,14 @@ class Sharing:
         """Whether its own reports no longer come back."""
         self.published_bytes = 0
         self.received_bytes = 0
-        self.bad_reports = 0
+        self.checks = ReportChecks(f"{settings.topic}\0{settings.fleet}".encode(), settings.interval_ms, secrets)
         self._notify = notify
         self._fleet = name_hash(settings.fleet)
         self._windows = name_hash(settings.windows, size=4)
         self._shares: dict[int, BucketShare] = {}
+        self._dropped: dict[int, tuple[float, int]] = {}
         self._sequence = 0
-        self._unconfirmed: deque[tuple[int, int]] = deque()
+        self._unconfirmed: deque[tuple[int, int, bytes]] = deque()  # sequence, time and hash of the bytes
         self._positions: deque[tuple[int, int]] = deque()
         self._heard_sequence = 0
         self._position = -1
@@ -152,7 +168,9 @@ class Sharing:
             bucket.reserve(capacity * (1.0 - self.idle_share))
 
     def _share(self, number: int) -> BucketShare:
-        share = self._shares[number] = BucketShare(number, self.settings.span_ms, self.settings.sample_ms)
+        total, _ = self._dropped.pop(number, (0.0, 0))
+        share = BucketShare(number, self.settings.span_ms, self.settings.sample_ms, total=total)
+        self._shares[number] = share
         return share
 
     def adjust(self, now_ms: int) -> None:
@@ -174,10 +192,11 @@ class Sharing:
         self._sequence += 1
         with_levels = now_ms < self._levels_until_ms
         entries = self._entries(now_ms, waiting, with_levels=with_levels)
-        self._unconfirmed.append((self._sequence, now_ms))
+        data = self._written(now_ms, entries, with_levels=with_levels)
+        self._unconfirmed.append((self._sequence, now_ms, sha256(data).digest()))
         while len(self._unconfirmed) > 1000:
             self._unconfirmed.popleft()
-        return self._written(now_ms, entries, with_levels=with_levels)
+        return data
 
     def leave(self, now_ms: int) -> bytes:
         """Return the last report, which says that this member ends."""
@@ -199,7 +218,7 @@ class Sharing:
             has_levels=with_levels,
             entries=entries,
         )
-        data = write_report(report)
+        data = write_report(report, self.checks.secrets(), self.checks.scope)
         self.published_bytes += len(data)
         return data
 
@@ -215,7 +234,7 @@ class Sharing:
             elif sent_ms is not None and now_ms - sent_ms >= REFRESH_MS and not share.is_quiet:
                 due.append((surprise + TOLERANCE, share))
             elif share.is_quiet and now_ms - share.touched_ms > 2 * self.settings.span_ms:
-                self._drop(number, share)
+                self._drop(number, share, now_ms)
         due.sort(key=lambda each: each[0], reverse=True)
         room = BYTES_PER_SECOND * self.settings.interval_ms / 1000 / members - _HEAD_BYTES
         entries = []
@@ -226,8 +245,13 @@ class Sharing:
                 entries.append(entry)
         return tuple(entries)
 
-    def _drop(self, number: int, share: BucketShare) -> None:
+    def _drop(self, number: int, share: BucketShare, now_ms: int) -> None:
         del self._shares[number]
+        # The others drop it as well, but not at the same moment.
+        while self._dropped and now_ms - next(iter(self._dropped.values()))[1] > 4 * self.settings.span_ms:
+            del self._dropped[next(iter(self._dropped))]
+        if share.total:
+            self._dropped[number] = (share.total, now_ms)
         if share.bucket is not None:
             share.bucket.reserve(share.bucket.capacity * (1.0 - self.idle_share))
 
@@ -241,26 +265,58 @@ class Sharing:
         """
         self.received_bytes += len(data)
         self._position = max(self._position, position)
+        self.checks.heard(position, now_ms)
+        if len(data) > MAX_REPORT_BYTES:
+            self._refuse(Refusal.TOO_LONG, now_ms)
+            return
         try:
-            report = read_report(data)
+            head, _, _ = read_head(data)
+            if head.fleet != self._fleet:
+                return
+            refusal = self._refusal(head, data, position, now_ms)
+            if refusal is Refusal.OLD and (head.heard < 0 or not self.is_joined):
+                return  # one of them has just started, and can't know or show how new it is
+            if refusal is not None:
+                self._refuse(refusal, now_ms, head)
+            elif head.member == self.number:
+                self._confirm(head.sequence, data, position, now_ms)
+            else:
+                self._hear(read_report(data), now_ms)
         except OtherVersionError as error:
-            self._distrust(error.member, "", error.message)
-            return
-        except ProtocolError as error:
-            self.bad_reports += 1
-            self._warn("fleet: a report can't be read", error=error.message)
-            return
-        if report.fleet != self._fleet:
-            return
-        if report.member == self.number:
-            self._confirm(report.sequence, position, now_ms)
-        elif report.settings != self._windows:
-            self._distrust(report.member, report.name, "its quota windows are not ours")
-        else:
-            self._hear(report, now_ms)
+            self._distrust(error.member, "", error.message, Refusal.VERSION, now_ms)
+        except ProtocolError:
+            self._refuse(Refusal.UNREADABLE, now_ms)
 
-    def _confirm(self, sequence: int, position: int, now_ms: int) -> None:
-        """Take note that an own report came back."""
+    def begin_again(self) -> None:
+        """Take note that the medium's positions begin again: the topic was deleted and made anew."""
+        self._position = -1
+        self._positions.clear()
+        self.checks.begin_again()
+
+    def _refusal(self, head: Report, data: bytes, position: int, now_ms: int) -> Refusal | None:
+        refusal = self.checks.unauthentic(head, data)
+        if refusal is not None or head.member == self.number:
+            return refusal
+        if head.settings != self._windows:
+            return Refusal.WINDOWS
+        member = self.members.alive.get(head.member)
+        return self.checks.implausible(head, position, member, self.members.count, now_ms)
+
+    def _refuse(self, refusal: Refusal, now_ms: int, head: Report | None = None) -> None:
+        """Count what is not used, name the member that can't be trusted, and log anything else now and then."""
+        if head is not None and refusal in (Refusal.UNSIGNED, Refusal.SIGNATURE, Refusal.WINDOWS):
+            self._distrust(head.member, head.name, REFUSALS[refusal], refusal, now_ms)
+        elif self.checks.refuse(refusal, now_ms):
+            fields = {} if head is None else {"member": head.name}
+            self._warn("fleet: a report does not count", reason=REFUSALS[refusal], **fields)
+
+    def _confirm(self, sequence: int, data: bytes, position: int, now_ms: int) -> None:
+        """Take note that an own report came back, which nobody else can have written."""
+        if sequence < (self._unconfirmed[0][0] if self._unconfirmed else self._sequence + 1):
+            return  # it comes again
+        if (sequence, sha256(data).digest()) not in ((each[0], each[2]) for each in self._unconfirmed):
+            self._refuse(Refusal.OWN_NUMBER, now_ms)
+            return
         while self._unconfirmed and self._unconfirmed[0][0] <= sequence:
             self._confirmed_ms = self._unconfirmed.popleft()[1]
             self._echoed_ms = now_ms
@@ -273,28 +329,27 @@ class Sharing:
         if report.leaves:
             member = self.members.alive.pop(report.member, None)
             if member is not None:
-                self._lost(member, "a member left")
+                member.sequence = report.sequence
+                self._lost(member, "a member left", now_ms)
             return
+        before = self.members.alive.get(report.member)
         if self.members.hear(report, now_ms):
             self._levels_until_ms = now_ms + 2 * self.settings.interval_ms
             self._changed("a member is heard", report.name)
-            if self.members.alive[report.member].has_wrong_clock:
-                self._warn(
-                    "fleet: a member's clock is wrong, or ours; no time of it is used",
-                    member=report.name,
-                    ahead_ms=report.sent_ms - now_ms,
-                )
+        member = self.members.alive[report.member]
+        if member.has_wrong_clock and (before is None or not before.has_wrong_clock):
+            event = "fleet: a member's clock is wrong, or ours; no time of it is used"
+            self._warn(event, member=report.name, ahead_ms=member.clock_ms)
+        with_level = report.has_levels and not self.is_joined
         for entry in report.entries:
             share = self._shares.get(entry.bucket)
             if share is None:
+                if len(self._shares) >= MAX_BUCKETS:
+                    self._refuse(Refusal.BUCKETS, now_ms, report)
+                    continue
                 share = self._share(entry.bucket)
-            share.hear(
-                report.member,
-                entry,
-                report.sequence,
-                now_ms,
-                with_level=report.has_levels and not self.is_joined,
-            )
+            if not share.hear(report.member, entry, report.sequence, now_ms, with_level=with_level):
+                self._refuse(Refusal.FALLING_TOTAL, now_ms, report)
 
     # The state of the fleet.
 
@@ -318,7 +373,8 @@ class Sharing:
                 self._notify(LogEvent(event="fleet: the other members are heard again"))
         if not cut_off:
             for member in self.members.lose(self._confirmed_ms):
-                self._lost(member, "a member is lost")
+                self._lost(member, "a member is lost", now_ms)
+        self.members.forget_strangers(now_ms)
         if not self.is_joined:
             first_ms = self._first_echo_ms
             self.is_joined = cut_off or (first_ms is not None and now_ms - first_ms >= JOINING * interval_ms)
@@ -326,7 +382,8 @@ class Sharing:
         while self._positions and (heard is None or self._positions[0][1] <= heard):
             self._heard_sequence = self._positions.popleft()[0]
 
-    def _lost(self, member: Member, what: str) -> None:
+    def _lost(self, member: Member, what: str, now_ms: int) -> None:
+        self.checks.ended(member, now_ms)
         for share in self._shares.values():
             share.lose(member.number)
         self._changed(what, member.name)
@@ -335,9 +392,10 @@ class Sharing:
         fields: dict[str, str | float] = {"member": name, "members": self.members.count}
         self._notify(LogEvent(event=f"fleet: {what}", fields=fields))
 
-    def _distrust(self, number: int, name: str, reason: str) -> None:
-        if self.members.distrust(number, reason):
-            self._warn("fleet: a member is not trusted", member=name or f"{number:016x}", reason=reason)
+    def _distrust(self, number: int, name: str, reason: str, refusal: Refusal, now_ms: int) -> None:
+        self.checks.refuse(refusal, now_ms)
+        if self.members.distrust(number, name, reason, now_ms):
+            self._warn("fleet: a member is not trusted", member=self.members.strangers[number].name, reason=reason)
 
     def _warn(self, event: str, **fields: str | float) -> None:
         self._notify(LogEvent(event=event, level=LogLevel.WARNING, fields=fields))

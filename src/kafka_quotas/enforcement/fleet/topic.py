@@ -31,7 +31,7 @@ TOPIC_CONFIG: Final = {
     "retention.ms": "600000",
     "segment.ms": "600000",
     "segment.bytes": "16777216",
-    "max.message.bytes": "1048588",
+    "max.message.bytes": "131072",
 }
 """Reports are of use for seconds: ten minutes of them, for people who look into a fleet."""
 _COMMON: Final[dict[str, str | int | float]] = {
@@ -110,6 +110,11 @@ class FleetTopic:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "latest",
                 "fetch.wait.max.ms": 100,
+                # A transaction that somebody leaves open must not hide what comes after it.
+                "isolation.level": "read_uncommitted",
+                # Whoever can write to the topic can write more than can be read, which must not fill the memory.
+                "queued.max.messages.kbytes": 1024,
+                "fetch.message.max.bytes": 262144,
                 "allow.auto.create.topics": False,
             }
         )

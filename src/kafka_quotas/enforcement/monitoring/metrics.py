@@ -221,10 +221,15 @@ def _fleet_families(fleet: FleetRow) -> Iterator[Family]:
     yield _gauge(
         "kafka_quotas_fleet_cut_off", "1 while the other members can't be heard.", [({}, float(fleet.cut_off))]
     )
-    text = "Members that are not trusted, because their version or windows are others."
+    text = "Members that are not trusted, because their version, windows or secret are others."
     yield _gauge("kafka_quotas_fleet_not_trusted", text, [({}, fleet.not_trusted)])
     text = "Members whose clock is wrong, or ours is."
     yield _gauge("kafka_quotas_fleet_wrong_clocks", text, [({}, fleet.wrong_clocks)])
+    text = "Reports, or entries of them, that do not count, by reason."
+    refused = [({"reason": reason}, total) for reason, total in fleet.refused.items()]
+    yield _gauge("kafka_quotas_fleet_refused_reports", text, refused, is_counter=True)
+    text = "1 if reports are signed, and others than signed ones do not count."
+    yield _gauge("kafka_quotas_fleet_signed", text, [({}, float(fleet.signs))])
     text = "Buckets near their limits, of which members report."
     yield _gauge("kafka_quotas_fleet_shared_buckets", text, [({}, fleet.shared_buckets)])
     yield _counter("kafka_quotas_fleet_published_bytes", "Bytes of this member's reports.", fleet.published_bytes)

@@ -55,5 +55,7 @@ class Counters:
     """Bytes of records that a broker with thresholds refused as too large."""
     refused_requests: int = 0
     """Requests answered with an error because their client was over a byte rate."""
+    fleet_topic_refusals: int = 0
+    """Requests of clients that would have changed the topic of the fleet."""
     exempt_request_us: int = 0
     """Estimated thread time of requests that no request quota counts."""

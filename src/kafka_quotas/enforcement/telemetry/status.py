@@ -10,7 +10,7 @@ Sliced work is a generator that knows nothing of event loops: between two of its
 import asyncio
 import json
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, TypeVar
 
 from kafka_quotas.core.errors import ProtocolError
@@ -166,7 +166,15 @@ class FleetRow:
     others: tuple[str, ...]
     """Names of the other members."""
     not_trusted: int
-    """Members whose version or windows are others."""
+    """Members whose version, windows or secret are others."""
+    strangers: tuple[str, ...] = ()
+    """Their names, each with the reason."""
+    signs: bool = False
+    """Whether this member signs its reports and takes no others than signed ones."""
+    signing: tuple[str, ...] = ()
+    """Names of the other members that sign theirs."""
+    refused: dict[str, int] = field(default_factory=dict)
+    """Reports, or entries of them, that do not count, by reason."""
     wrong_clocks: int
     """Members whose clock differs from this one's by more than a report takes."""
     cut_off: bool
@@ -251,10 +259,10 @@ def share_used(measured: float, limit: float, *, of_tokens: bool) -> float:
 def status_text(status: DaemonStatus) -> Generator[None, None, str]:
     """Return the status as a JSON object on one line, written some rows at a time."""
     pieces = []
-    for field in fields(status):
-        value = getattr(status, field.name)
-        text = json.dumps(_plain(value)) if field.name not in _ROWS else (yield from _rows_text(value))
-        pieces.append(f'"{field.name}":{text}')
+    for each in fields(status):
+        value = getattr(status, each.name)
+        text = json.dumps(_plain(value)) if each.name not in _ROWS else (yield from _rows_text(value))
+        pieces.append(f'"{each.name}":{text}')
     return "{" + ",".join(pieces) + "}"
 
 
@@ -269,7 +277,7 @@ def _rows_text(rows: tuple[Any, ...]) -> Generator[None, None, str]:
 def _plain(value: object) -> object:
     if not isinstance(value, (*_ROWS.values(), StoreRow, FleetRow)):
         return value
-    return {field.name: getattr(value, field.name) for field in fields(value)}  # type: ignore[arg-type]
+    return {each.name: getattr(value, each.name) for each in fields(value)}  # type: ignore[arg-type]
 
 
 def status_from_json(data: object) -> DaemonStatus:
@@ -284,7 +292,7 @@ def status_from_json(data: object) -> DaemonStatus:
         fleet = values.get("fleet")
         if fleet is not None:
             row = _known(FleetRow, fleet)
-            row["others"] = tuple(row["others"])
+            row |= {name: tuple(row.get(name, ())) for name in ("others", "strangers", "signing")}
             values["fleet"] = FleetRow(**row)
         for name, kind in _ROWS.items():
             values[name] = tuple(kind(**_known(kind, each)) for each in values.get(name, ()))
@@ -297,7 +305,7 @@ def status_from_json(data: object) -> DaemonStatus:
 def _known(kind: type, data: object) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise TypeError("not an object")
-    return {field.name: data[field.name] for field in fields(kind) if field.name in data}
+    return {each.name: data[each.name] for each in fields(kind) if each.name in data}
 
 
 async def run_sliced(work: Generator[None, None, T]) -> T:

@@ -4,7 +4,14 @@ from dataclasses import fields, replace
 
 from kafka_quotas.cli.daemon.status_view import status_listing
 from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, QuotaTotals, StoreRow, ThrottledClient
+from kafka_quotas.enforcement.telemetry.status import (
+    BucketRow,
+    DaemonStatus,
+    FleetRow,
+    QuotaTotals,
+    StoreRow,
+    ThrottledClient,
+)
 
 
 def waiting(quota: str, limit: float, observed: float, *, estimated: bool = False) -> ThrottledClient:
@@ -101,3 +108,37 @@ def test_the_terms_are_said_and_what_came_of_them_only_if_something_did() -> Non
     assert told is not None
     assert "requests refused with an error for their client's byte rate: 3" in told
     assert "throttle times that shadows would have got: 2" in told
+
+
+FLEET = FleetRow(
+    name="default",
+    topic="kafka://127.0.0.1:9092/fleet",
+    member="one:9192",
+    members=2,
+    others=("two:9192",),
+    not_trusted=0,
+    wrong_clocks=0,
+    cut_off=False,
+    fallback="share",
+    trouble=None,
+    shared_buckets=0,
+    published_bytes=0,
+    received_bytes=0,
+)
+
+
+def test_a_fleet_without_a_secret_is_shown_with_the_acls_that_it_needs() -> None:
+    caption = str(status_listing(replace(status(), fleet=replace(FLEET, signing=("two:9192",)))).table.caption)
+    assert "NOT SIGNED; signed by two:9192; needs --fleet-secret-file, or ACLs on topic fleet: Create" in caption
+    signed = str(status_listing(replace(status(), fleet=replace(FLEET, signs=True))).table.caption)
+    assert "SIGNED" not in signed
+    assert "did not count" not in signed
+
+
+def test_members_that_are_not_trusted_and_what_was_refused_are_named() -> None:
+    row = replace(
+        FLEET, signs=True, not_trusted=1, strangers=("x:1: its reports are not signed",), refused={"unsigned": 7}
+    )
+    caption = str(status_listing(replace(status(), fleet=row)).table.caption)
+    assert "fleet: NOT TRUSTED: x:1: its reports are not signed" in caption
+    assert "fleet: reports that did not count: 7 unsigned" in caption

@@ -121,6 +121,12 @@ class Fleet:
             pass
 
 
+def introduced(*members: Member) -> None:
+    """Have members hear the first position of a medium: a report shows by what its member has heard that it is new."""
+    for member in members:
+        member.sharing.receive(Member(99, 0, fleet="another").sharing.report(0, {}), 0, 0)
+
+
 def fill(fleet: Fleet, members: list[Member], seconds: float, step: float = 20_000) -> list[float]:
     """Have one client at each member send as fast as it may, and return what each of them sent."""
     sent = [0.0] * len(members)
@@ -160,13 +166,15 @@ def test_a_burst_after_a_rest_is_that_of_one_broker_and_is_followed_by_the_limit
 
 
 def test_a_report_between_two_adjustments_is_waited_for_once() -> None:
-    one, other = (Member(number, 0) for number in (1, 2))
-    for number, each in ((1, one), (2, other)):
-        for turn in range(3):
-            each.sharing.receive(Member(3 + number, 0).sharing.report(0, {}), turn, 0)
+    one, other, *others = (Member(number, 0) for number in range(1, 5))
+    introduced(one, other, *others)
+    for each in (one, other):
+        for position, member in enumerate(others, 1):
+            each.sharing.receive(member.sharing.report(0, {}), position, 0)
         each.record(LIMIT * 3, 1000)
         each.adjust(1000)
     one.sharing.receive(other.sharing.report(1000, {}), 3, 1010)
+    assert one.sharing.members.count == 4
     # Four members may use 2.5 s each before they are heard: half a second too much, and nothing of the other's three.
     assert one.record(LIMIT / 100, 1020) <= 1100
 
@@ -236,12 +244,13 @@ def test_lost_doubled_and_reordered_reports_change_nothing_in_the_long_run() -> 
 
 def test_a_report_that_comes_twice_changes_nothing() -> None:
     one, other = (Member(number, 0) for number in (1, 2))
+    introduced(one, other)
     other.record(LIMIT * 9, 1000)
     other.adjust(1000)
     data = other.sharing.report(1000, {})
     one.record(LIMIT, 1000)
     one.adjust(1000)
-    for position in range(3):
+    for position in range(1, 4):
         one.sharing.receive(data, position, 1100)
         one.adjust(1100)
     assert one.bucket.used(1100) == pytest.approx(LIMIT * 10, rel=0.001)
@@ -339,7 +348,7 @@ def test_members_of_another_version_or_window_are_reported_and_not_trusted() -> 
         member.sharing.receive(bytes(data), position, 0)
     member.sharing.receive(b"rubbish", 3, 0)
     assert member.sharing.members.count == 1
-    assert member.said() == ["fleet: a member is not trusted"] * 2 + ["fleet: a report can't be read"]
+    assert member.said() == ["fleet: a member is not trusted"] * 2 + ["fleet: a report does not count"]
     assert set(member.sharing.members.strangers) == {2, 3}
 
 
@@ -351,8 +360,9 @@ def test_other_fleets_on_the_same_medium_are_left_alone() -> None:
 
 
 def test_a_wrong_clock_is_reported_and_changes_nothing() -> None:
-    member = Member(1, 0)
-    member.sharing.receive(Member(2, 0).sharing.report(3_600_000, {}), 0, 1000)
+    member, other = Member(1, 0), Member(2, 0)
+    introduced(member, other)
+    member.sharing.receive(other.sharing.report(3_600_000, {}), 1, 1000)
     assert member.sharing.members.count == 2
     assert member.events[-1].fields["ahead_ms"] == 3_599_000
 

@@ -1,0 +1,145 @@
+"""Which reports of a topic count: anybody who may write to the topic can write anything.
+
+- With secrets: those that a secret has signed for this topic and fleet.
+- In any case: those that were written lately. A report names the position up to which its member had heard all others,
+  so one that comes again later than `FRESH_MS` shows its age, whatever any clock says.
+- Each once, in order: a sequence grows, by no more than its member can have published since.
+- As many members and buckets as fit into the memory.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Final
+
+from kafka_quotas.enforcement.fleet.members import Member
+from kafka_quotas.enforcement.fleet.report import Report, is_signed_by
+
+FRESH_MS: Final = 10_000
+"""Time for which a report counts after the latest one that its member had heard."""
+MAX_SEQUENCE: Final = 2**40
+"""Number that no member reaches: 17,000 years of reports."""
+MAX_MEMBERS: Final = 1_000
+"""Most members that are heard."""
+MAX_BUCKETS: Final = 10_000
+"""Most buckets that others may make a member keep, at some 3 kB each: they can't keep more up to date."""
+LOG_EVERY_MS: Final = 60_000
+"""Time between two lines in the log about the same kind of refusal."""
+_SAMPLE_MS: Final = 500
+
+
+class Refusal(StrEnum):
+    """Why a report, or an entry of one, does not count."""
+
+    TOO_LONG = "too_long"
+    TOO_MANY = "too_many"
+    UNREADABLE = "unreadable"
+    VERSION = "version"
+    WINDOWS = "windows"
+    UNSIGNED = "unsigned"
+    SIGNATURE = "signature"
+    OWN_NUMBER = "own_number"
+    OLD = "old"
+    SEQUENCE = "sequence"
+    FALLING_TOTAL = "falling_total"
+    MEMBERS = "members"
+    BUCKETS = "buckets"
+
+
+REFUSALS: Final = {
+    Refusal.TOO_LONG: "a report is longer than any that a member publishes",
+    Refusal.TOO_MANY: "more reports come than can be read",
+    Refusal.UNREADABLE: "a report can't be read",
+    Refusal.VERSION: "it is of another version",
+    Refusal.WINDOWS: "its quota windows are not ours",
+    Refusal.UNSIGNED: "its reports are not signed",
+    Refusal.SIGNATURE: "its reports are signed with a secret that is not ours",
+    Refusal.OWN_NUMBER: "a report has our number and is not ours",
+    Refusal.OLD: "a report was written long ago, or comes again",
+    Refusal.SEQUENCE: "a report's number is beyond what its member can have published",
+    Refusal.FALLING_TOTAL: "a bucket's total is less than it was",
+    Refusal.MEMBERS: "there are more members than can be kept",
+    Refusal.BUCKETS: "there are more buckets than can be kept",
+}
+"""What each refusal means, for the log and the status."""
+
+
+class ReportChecks:
+    """The reports that one member lets count, and how many of which kind it did not."""
+
+    def __init__(self, scope: bytes, interval_ms: int, secrets: Callable[[], Sequence[bytes]]) -> None:
+        """Make the checks of a member that has heard nothing.
+
+        Args:
+            scope: What reports are signed for: the topic and the fleet.
+            interval_ms: The interval of every member's reports.
+            secrets: Returns the secrets in force, of which the first signs; none for reports without signatures.
+        """
+        self.scope = scope
+        self.secrets = secrets
+        self.refused: Counter[Refusal] = Counter()
+        self._interval_ms = interval_ms
+        self._heard: deque[tuple[int, int]] = deque()
+        self._ended: dict[int, tuple[int, int]] = {}
+        self._logged_ms: dict[Refusal, int] = {}
+
+    def refuse(self, refusal: Refusal, now_ms: int) -> bool:
+        """Count a refusal, and return whether it is time to log its kind again."""
+        self.refused[refusal] += 1
+        last_ms = self._logged_ms.get(refusal)
+        if last_ms is not None and now_ms - last_ms < LOG_EVERY_MS:
+            return False
+        self._logged_ms[refusal] = now_ms
+        return True
+
+    def heard(self, position: int, now_ms: int) -> None:
+        """Take note of a position that came, whatever is at it."""
+        if not self._heard or now_ms - self._heard[-1][0] >= _SAMPLE_MS:
+            self._heard.append((now_ms, position))
+        while len(self._heard) > 1 and self._heard[1][0] <= now_ms - FRESH_MS:
+            self._heard.popleft()
+
+    def begin_again(self) -> None:
+        """Forget all positions: the topic is a new one."""
+        self._heard.clear()
+
+    def ended(self, member: Member, now_ms: int) -> None:
+        """Remember the last report of a member that was lost or left, as long as it could come again."""
+        self._ended[member.number] = (member.sequence, now_ms)
+        for number in [each for each, (_, at_ms) in self._ended.items() if now_ms - at_ms > 2 * FRESH_MS]:
+            del self._ended[number]
+
+    def unauthentic(self, head: Report, data: bytes) -> Refusal | None:
+        """Return why nobody vouches for a report, None where somebody does or nobody has to."""
+        secrets = self.secrets()
+        if not secrets:
+            return None
+        if not head.signed:
+            return Refusal.UNSIGNED
+        return None if is_signed_by(secrets, self.scope, data) else Refusal.SIGNATURE
+
+    def implausible(
+        self, head: Report, position: int, member: Member | None, members: int, now_ms: int
+    ) -> Refusal | None:
+        """Return why a report of another member does not count, None where it does.
+
+        Args:
+            head: The report.
+            position: Its position.
+            member: Its member as it was heard last, None for a new one.
+            members: The number of members so far.
+            now_ms: The time.
+        """
+        if not self._heard or not self._heard[0][1] <= head.heard < position:
+            return Refusal.OLD
+        if member is None:
+            last, _ = self._ended.get(head.member, (-1, 0))
+            if head.sequence <= last:
+                return Refusal.OLD
+            if head.sequence > MAX_SEQUENCE:
+                return Refusal.SEQUENCE
+            return Refusal.MEMBERS if members >= MAX_MEMBERS and not head.leaves else None
+        if head.sequence <= member.sequence:
+            return Refusal.OLD
+        most = (now_ms - member.heard_ms + FRESH_MS) // self._interval_ms + 1
+        return Refusal.SEQUENCE if head.sequence - member.sequence > most else None
