@@ -180,6 +180,8 @@ class Pair:
             factories=factories,
             gathering=gathering,
         )
+        self._has_room = False
+        self.session.answers.on_room = self._found_room
         if not is_fast:
             self.session.state.requests.begin = self._begin_without_template(self.session.state.requests.begin)
         self.now_ms = START_MS
@@ -229,7 +231,22 @@ class Pair:
         return "127.0.0.1", 20_000 + node_id
 
     def _collect(self) -> None:
-        self.upstream += b"".join(map(bytes, self.session.state.to_upstream))
-        self.client += b"".join(map(bytes, self.session.state.to_client))
-        self.session.state.to_upstream.clear()
-        self.session.state.to_client.clear()
+        """Take what came out, and do what the shell does until nothing is left to do."""
+        state = self.session.state
+        while True:
+            self.upstream += b"".join(map(bytes, state.to_upstream))
+            self.client += b"".join(map(bytes, state.to_client))
+            state.to_upstream.clear()
+            state.to_client.clear()
+            if state.is_working:
+                self.session.work(self.now_ms)
+            elif state.holds_room and not state.client_is_full:
+                self.session.return_room(self.now_ms)
+            elif self._has_room:
+                self._has_room = False
+                state.resume_response(self.now_ms)
+            else:
+                return
+
+    def _found_room(self) -> None:
+        self._has_room = True

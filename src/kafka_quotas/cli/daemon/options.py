@@ -164,8 +164,8 @@ class BufferOptions:
     queued_max_request_bytes: str = option(
         "--queued-max-request-bytes SIZE",
         default="256MiB",
-        help="How many bytes of requests that have to be read as a whole may be buffered at a time, over all "
-        "connections.",
+        help="How many bytes of requests and responses that have to be read as a whole may be buffered at a time, "
+        "over all connections.",
     )
 
 

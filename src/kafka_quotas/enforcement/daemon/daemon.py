@@ -29,8 +29,8 @@ from kafka_quotas.enforcement.fleet.usage import SharedBucket
 from kafka_quotas.enforcement.monitoring.daemon_view import Pages
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, connections_for
+from kafka_quotas.enforcement.proxy.context import ProxyContext
 from kafka_quotas.enforcement.proxy.inherited_sockets import InheritedSockets
-from kafka_quotas.enforcement.proxy.proxied_connection import ProxyContext
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.proxy.quiet_connections import QuietConnections
 from kafka_quotas.enforcement.quotas.quota_registry import registry_of

@@ -21,7 +21,7 @@ from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.proxy.acceptor import Acceptor
 from kafka_quotas.enforcement.proxy.connection_quotas import BrokerConnectionQuotas, ConnectionSlot
 from kafka_quotas.enforcement.proxy.connection_rate import ConnectionRates
-from kafka_quotas.enforcement.proxy.proxied_connection import ProxyContext
+from kafka_quotas.enforcement.proxy.context import ProxyContext
 from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
 from kafka_quotas.wire.connection.proxy_protocol import HEAD_BYTES, parse_proxy_head, proxied_source

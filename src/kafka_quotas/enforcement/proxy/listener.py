@@ -21,8 +21,8 @@ from kafka_quotas.enforcement.config.principal_mapping import PrincipalMapping
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection, ConnectionAdmission
 from kafka_quotas.enforcement.proxy.broker_registry import BootstrapAlias, BrokerRegistry
 from kafka_quotas.enforcement.proxy.connection_quotas import BrokerConnectionQuotas
+from kafka_quotas.enforcement.proxy.context import ProxyContext
 from kafka_quotas.enforcement.proxy.inherited_sockets import listener_role
-from kafka_quotas.enforcement.proxy.proxied_connection import ProxyContext
 from kafka_quotas.enforcement.proxy.tls_reload import ReloadingTlsContext
 from kafka_quotas.enforcement.proxy.upstream import UpstreamConfig
 from kafka_quotas.enforcement.proxy.upstream_health import TAKEN_S, UpstreamHealth

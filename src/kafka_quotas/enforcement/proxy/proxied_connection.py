@@ -11,45 +11,25 @@ import asyncio
 import socket
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
-from kafka_quotas.enforcement.proxy.inherited_sockets import InheritedSockets
-from kafka_quotas.enforcement.proxy.transport import PeerCloseWatcher, Transport
+from kafka_quotas.enforcement.proxy.context import ProxyContext
+from kafka_quotas.enforcement.proxy.transport import Transport
 from kafka_quotas.enforcement.proxy.upstream import Reroute, UpstreamConfig, UpstreamError, connect_any
 from kafka_quotas.enforcement.session.gathering import GATHER_MS
 from kafka_quotas.enforcement.session.session import Session
 from kafka_quotas.enforcement.session.session_state import CLOSED, DRAINING, THROTTLED
-from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
+from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
 
 LINGER_S: Final = 2.0
 """Seconds that a broker gets to take the last requests after their client has left."""
 _OVERDUE: Final = KafkaQuotasError(
-    f"it did not come within {GATHER_MS // 1000} s, and others wait", hint="see --queued-max-request-bytes"
+    f"this took longer than {GATHER_MS // 1000} s, and others wait", hint="see --queued-max-request-bytes"
 )
 _LOST: Final = KafkaQuotasError("nothing was acknowledged for minutes")
-
-
-@dataclass(slots=True, kw_only=True)
-class ProxyContext:
-    """The loop, clock, counters, sockets and watchers that all connections of a daemon share."""
-
-    loop: asyncio.AbstractEventLoop
-    clock: Clock
-    counters: Counters
-    notify: Notify
-    sockets: InheritedSockets = field(default_factory=InheritedSockets)
-    """Listening sockets of another process: of the daemon's predecessor, or of its main process."""
-    accepts: bool = True
-    """Whether connections are accepted here, rather than handed over by another process."""
-    close_watcher: PeerCloseWatcher = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.close_watcher = PeerCloseWatcher(self.loop)
 
 
 class ProxiedConnection:
@@ -69,8 +49,7 @@ class ProxiedConnection:
         on_closed: Callable[["ProxiedConnection"], None],
         on_client: Callable[[asyncio.Transport], None] | None = None,
     ) -> None:
-        self.session = session
-        self._state = session.state
+        self.session, self._state = session, session.state
         self.peer = peer
         self._context = context
         self._now_ms = context.clock.now_ms
@@ -93,8 +72,11 @@ class ProxiedConnection:
         """Time at which `QuietConnections` last found bytes moved."""
         self._is_reaching = False
         """Whether a connection to the broker was started."""
-        session.gathering.on_room = self._found_room
-        session.gathering.on_overdue = self._overdue
+        session.gathering.on_room = lambda: self._resume_later(self._state.resume_gathering)
+        session.gathering.on_overdue = partial(self._overdue, is_request=True)
+        session.answers.on_room = lambda: self._resume_later(self._state.resume_response)
+        session.answers.on_overdue = partial(self._overdue, is_request=False)
+        self._is_at_work = False  # whether `_work` is called again and again
         self._watched_fd: int | None = None
         self._is_unsteady = False
         """Whether a side was paused, or the connection drained, at the last `_follow`: it may have to change back."""
@@ -147,7 +129,7 @@ class ProxiedConnection:
         if self._is_closing:
             return
         self._state.close()
-        self.session.gathering.end(self._now_ms())
+        self.session.end_gathering(self._now_ms())
         self._watch(wanted=False)
         if self._timer is not None:
             self._timer.cancel()
@@ -263,7 +245,12 @@ class ProxiedConnection:
                 self._reach()
         if state.to_client:
             self._client.send(state.to_client)
-        if state.is_held or self._is_unsteady or state.wake_at_ms != self._timer_ms:
+        if state.is_working and not self._is_at_work:
+            self._is_at_work = True
+            self._context.sliced.add(self._work)
+        if state.holds_room and not state.client_is_full:
+            self.session.return_room(self._now_ms())
+        if state.is_held or state.holds_responses or self._is_unsteady or state.wake_at_ms != self._timer_ms:
             self._follow()
 
     def _follow(self) -> None:
@@ -321,14 +308,27 @@ class ProxiedConnection:
         else:
             self._resume(self._state.resume_requests)
 
-    def _found_room(self) -> None:
-        """Resume a request that waited for memory, after the current callback has returned."""
-        self._context.loop.call_soon(self._resume, self._state.resume_gathering)
+    def _resume_later(self, release: Callable[[int], None]) -> None:
+        self._context.loop.call_soon(self._resume, release)
 
-    def _overdue(self) -> None:
-        """Close a connection that keeps memory others wait for, unless its broker is what takes no bytes."""
-        if not self._is_closing and not self._state.upstream_is_full:
-            self._fail("client closed: it holds room for a request that it does not send", _OVERDUE, LogLevel.WARNING)
+    def _overdue(self, *, is_request: bool) -> None:
+        """Close a connection that keeps memory others wait for, unless its broker is who sends or takes no bytes."""
+        is_clients = not self._state.upstream_is_full if is_request else self._state.client_is_full
+        if is_clients and not self._is_closing:
+            what = "request that it does not send" if is_request else "response that it does not read"
+            self._fail(f"client closed: it holds room for a {what}", _OVERDUE, LogLevel.WARNING)
+
+    def _work(self) -> bool:
+        """Do a slice of the work on a long response, and return whether some is left."""
+        if self._is_closing or self._client.is_gone:
+            return False
+        try:
+            self._is_at_work = self.session.work(self._now_ms())
+            if not self._is_at_work:
+                self._move()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._end_by(error)
+        return self._is_at_work and not self._is_closing
 
     def _resume(self, release: Callable[[int], None]) -> None:
         """Lift a hold by `release` and move what it lets pass."""
@@ -343,7 +343,7 @@ class ProxiedConnection:
     def _client_gone(self) -> None:
         """Give the broker the client's last bytes, and a moment to take them."""
         self._watch(wanted=False)
-        self.session.gathering.end(self._now_ms())
+        self.session.end_gathering(self._now_ms())
         if not self._is_closing:
             requests = self._state.requests
             if requests.mid_frame or requests.rest_bytes:

@@ -20,8 +20,9 @@ from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.event_log.charges import ChargeQueue, ChargeSource, OnCharge
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.connection_quotas import BrokerConnectionQuotas, ConnectionQuotas
+from kafka_quotas.enforcement.proxy.context import ProxyContext
 from kafka_quotas.enforcement.proxy.listener import Listener
-from kafka_quotas.enforcement.proxy.proxied_connection import ProxiedConnection, ProxyContext
+from kafka_quotas.enforcement.proxy.proxied_connection import ProxiedConnection
 from kafka_quotas.enforcement.proxy.upstream import UpstreamConfig
 from kafka_quotas.enforcement.proxy.upstream_health import UpstreamHealth
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry, Route

@@ -6,6 +6,10 @@ budget gets its turn when no other is gathered. Frames of one read or less take 
 much anyway, and small requests never wait for large ones. The daemon closes a connection that does not finish its frame
 in time while others wait: room that is announced but not used would be held for ever.
 
+Requests and responses take from one budget. A response keeps its room until its client has taken it, or a client that
+does not read could fill any memory. Each connection has a share per direction. A response that comes while a request of
+its connection holds room never waits, because that request may be waiting for it: without room it is refused.
+
 No I/O and no clock: `on_room` notifies the shell, and the shell asks for `overdue` at intervals.
 **Source:** `queued.max.request.bytes` of a broker (KIP-72).
 """
@@ -14,6 +18,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
+
+from kafka_quotas.core.errors import ProtocolError
 
 SMALL_BYTES: Final = 64 * 1024
 """Longest frame that needs no room."""
@@ -55,6 +61,14 @@ class GatherBudget:
         self._give(share, now_ms)
         return True
 
+    def take_now(self, share: "GatherShare", now_ms: int) -> bool:
+        """Reserve room for a share's frame before those that queue, and return whether there is any."""
+        if share not in self._gathering:
+            if not self._fits(share):
+                return False
+            self._give(share, now_ms)
+        return True
+
     def give_back(self, share: "GatherShare", now_ms: int) -> None:
         """Take back the room or the place in the queue of a share, and give room to the next in the queue."""
         if share.is_waiting:
@@ -91,16 +105,31 @@ class GatherShare:
     on_overdue: Callable[[], None] = lambda: None
     """Callback for the caller of `overdue`."""
 
-    def take(self, length: int, now_ms: int) -> bool:
+    @property
+    def holds_room(self) -> bool:
+        """Whether a frame of the share is gathered, or has its room still."""
+        return self.length > 0 and not self.is_waiting
+
+    def take(self, length: int, now_ms: int, *, may_wait: bool = True) -> bool:
         """Reserve room for a frame and return whether there is any.
 
         Without room, call again with the same frame after `on_room`.
+
+        Raises:
+            ProtocolError: There is no room, and the frame may not wait.
         """
         # Any connection may hold one read of this size anyway, so small requests never wait for large ones.
         if length <= SMALL_BYTES:
             return True
         self.length = length
-        return self._budget.take(self, now_ms)
+        if may_wait or self.is_waiting:
+            return self._budget.take(self, now_ms)
+        if self._budget.take_now(self, now_ms):
+            return True
+        self.length = 0
+        error = ProtocolError(f"no room for a response of {length} bytes", hint="see --queued-max-request-bytes")
+        error.sender = "client"  # which asked for it
+        raise error
 
     def end(self, now_ms: int) -> None:
         """Give back the room of a frame that is done or no longer wanted."""

@@ -17,6 +17,7 @@ from kafka_quotas.enforcement.quotas.client_limits import ClientLimits
 from kafka_quotas.enforcement.session.frame_stream import Decision
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.codec.skip import Buffer
+from kafka_quotas.wire.protocol.api import NEVER
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
@@ -66,6 +67,33 @@ AUTHENTICATION: Final = ResponseAction.AUTHENTICATION
 TAIL: Final = ResponseAction.TAIL
 EMPTIED: Final = ResponseAction.EMPTIED
 """The members as plain names: looking one up in its class costs as much as a small request's arithmetic."""
+
+
+CLIENT_WAITS_SINCE: Final = {
+    PRODUCE: 6,
+    FETCH: 8,
+    ApiKey.LIST_OFFSETS.value: 3,
+    ApiKey.METADATA.value: 6,
+    ApiKey.OFFSET_COMMIT.value: 4,
+    ApiKey.OFFSET_FETCH.value: 4,
+    ApiKey.FIND_COORDINATOR.value: 2,
+    ApiKey.JOIN_GROUP.value: 3,
+    ApiKey.HEARTBEAT.value: 2,
+    ApiKey.LEAVE_GROUP.value: 2,
+    ApiKey.SYNC_GROUP.value: 2,
+    ApiKey.DESCRIBE_GROUPS.value: 2,
+    ApiKey.LIST_GROUPS.value: 2,
+    API_VERSIONS: 2,
+    ApiKey.CREATE_TOPICS.value: 3,
+    ApiKey.DELETE_TOPICS.value: 2,
+    ApiKey.DESCRIBE_CONFIGS.value: 2,
+    SHARE_FETCH: NEVER,
+}
+"""API key -> first version in which a client itself waits for the throttle time; an API that is missing here does so in
+each version with the field.
+
+**Source:** KIP-219; `AbstractResponse.shouldClientThrottle` of each API (4.1).
+"""
 
 
 @lru_cache(maxsize=4096)
@@ -200,6 +228,13 @@ class InFlightRequest:
     def accountable(self) -> Limiter | None:
         """The limiter that throttles the client or, without one, the byte rate that the request counts for."""
         return self.throttled_by or self.limiter
+
+    @property
+    def reported_throttle_ms(self) -> int:
+        """The throttle time to write into the response, 0 if the client has waited for it already."""
+        # KIP-219: newer clients wait by themselves for that time, and would wait twice after a delayed response.
+        waits_itself = self.delayed and self.api_version >= CLIENT_WAITS_SINCE.get(self.api_key, 0)
+        return 0 if waits_itself else self.throttle_ms
 
     def throttled(self, limiter: Limiter, throttle_ms: int) -> None:
         """Raise the throttle time to this limiter's if it is longer than the one so far."""

@@ -2,22 +2,23 @@
 
 A response streams unless it needs a change that its first bytes don't show; then it is gathered, whole or only its end.
 The bytes of a fetch are charged when its head has come, because its throttle time is in that head.
+A gathered response takes memory from the budget of all connections, and a long one is changed in slices.
 """
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.quotas.quota_charges import RESPONSE_BYTES
 from kafka_quotas.enforcement.session.fetch_form import FETCH_FORMS
 from kafka_quotas.enforcement.session.frame_stream import Decision, Frame, Patch
+from kafka_quotas.enforcement.session.gathering import GatherShare
 from kafka_quotas.enforcement.session.in_flight import (
     ADDRESSES,
     API_VERSIONS,
     AUTHENTICATION,
     EMPTIED,
-    FETCH,
     PRODUCE,
     RAW_TOKEN,
     SHARE_FETCH,
@@ -36,61 +37,27 @@ from kafka_quotas.wire.codec.frame import (
     MAX_UNAUTHENTICATED_BYTES,
     checked_frame_length,
 )
-from kafka_quotas.wire.codec.skip import Buffer
+from kafka_quotas.wire.codec.skip import Buffer, finished
 from kafka_quotas.wire.passing.api_versions import (
     Serves,
     clamp,
     is_unsupported_version_answer,
     unsupported_version_answer,
 )
-from kafka_quotas.wire.passing.broker_addresses import Translate, rewrite_addresses
+from kafka_quotas.wire.passing.broker_addresses import Translate, rewriting
 from kafka_quotas.wire.passing.fetch_request import NO_SESSION, final_fetch
 from kafka_quotas.wire.passing.fetch_response import empty_fetch_response, fetch_result
 from kafka_quotas.wire.passing.share_fetch_response import WithoutRecords, shortened
 from kafka_quotas.wire.passing.throttle_time import (
     MAX_THROTTLE_MS,
     NEED_MORE,
-    patch_throttle,
+    patching_throttle,
     read_throttle_ms,
     throttle_needs_whole,
     throttle_offset,
 )
-from kafka_quotas.wire.protocol.api import NEVER
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD_BYTES, parse_response_head
-
-CLIENT_WAITS_SINCE: Final = {
-    PRODUCE: 6,
-    FETCH: 8,
-    ApiKey.LIST_OFFSETS.value: 3,
-    ApiKey.METADATA.value: 6,
-    ApiKey.OFFSET_COMMIT.value: 4,
-    ApiKey.OFFSET_FETCH.value: 4,
-    ApiKey.FIND_COORDINATOR.value: 2,
-    ApiKey.JOIN_GROUP.value: 3,
-    ApiKey.HEARTBEAT.value: 2,
-    ApiKey.LEAVE_GROUP.value: 2,
-    ApiKey.SYNC_GROUP.value: 2,
-    ApiKey.DESCRIBE_GROUPS.value: 2,
-    ApiKey.LIST_GROUPS.value: 2,
-    API_VERSIONS: 2,
-    ApiKey.CREATE_TOPICS.value: 3,
-    ApiKey.DELETE_TOPICS.value: 2,
-    ApiKey.DESCRIBE_CONFIGS.value: 2,
-    SHARE_FETCH: NEVER,
-}
-"""API key -> first version in which a client itself waits for the throttle time; an API that is missing here does so in
-each version with the field.
-
-**Source:** KIP-219; `AbstractResponse.shouldClientThrottle` of each API (4.1).
-"""
-
-
-def reported_throttle_ms(request: InFlightRequest) -> int:
-    """Return the throttle time to write into a response, 0 where the client has waited for it already."""
-    # KIP-219: newer clients wait by themselves for the time in a response, and would wait twice after a delayed one.
-    waits_itself = request.delayed and request.api_version >= CLIENT_WAITS_SINCE.get(request.api_key, 0)
-    return 0 if waits_itself else request.throttle_ms
 
 
 def clamped_versions(request: InFlightRequest, frame: bytearray, *, serves: Serves) -> Buffer:
@@ -126,6 +93,8 @@ def passing(request: InFlightRequest, length: int, *, gather: bool, patch: Patch
     return Frame(length + FRAME_LENGTH_BYTES, gather, patch)
 
 
+SLICED_BYTES: Final = 8 * 1024
+"""Longest response that is changed at once: some hundred coordinators, or a millisecond."""
 _STREAMED: Final = (STREAM, TAIL)
 """Actions that stream a response, except for its end."""
 
@@ -141,7 +110,12 @@ class ResponseHandler:
     delays: bool
     """Whether responses wait for their throttle time, rather than requests (KIP-13)."""
     serves: Serves
+    memory: GatherShare
+    requests_memory: GatherShare
+    """The share of the client's side: a response never waits for memory while a request holds some."""
     _unasked: bool = field(default=False, init=False)
+    _postponed: Decision | None = field(default=None, init=False)
+    _work: Generator[None, None, Buffer] | None = field(default=None, init=False)
     _is_responding: bool = field(default=False, init=False)
 
     def begin(self, chunk: memoryview, offset: int, now_ms: int) -> Decision | None:
@@ -155,8 +129,23 @@ class ResponseHandler:
         """
         state = self.state
         # While a response is delayed the later ones wait too: their order is that of the requests.
-        if state.is_delaying:
+        if state.holds_responses:
             return None
+        # A response that waited for memory keeps its decision: it may be charged, or corrected, once only.
+        decision = self._postponed or self._begin(chunk, offset, now_ms)
+        if isinstance(decision, Frame) and decision.gather and decision.keep is None:
+            if state.holds_room or not self._has_memory(decision.length, now_ms):
+                self._postponed = decision
+                state.responses_await_memory = True
+                return None
+            self._postponed = None
+        return decision
+
+    def _has_memory(self, length: int, now_ms: int) -> bool:
+        return self.memory.take(length, now_ms, may_wait=not self.requests_memory.holds_room)
+
+    def _begin(self, chunk: memoryview, offset: int, now_ms: int) -> Decision | None:
+        state = self.state
         # A broker answers the requests of a connection in their order: `SocketServer` mutes the channel meanwhile.
         request = state.in_flight[0] if state.in_flight else None
         if request is None or request.api_key == RAW_TOKEN:
@@ -187,17 +176,52 @@ class ResponseHandler:
         if self._unasked:
             self._unasked = False
             return None
-        in_flight = state.in_flight
-        request = in_flight[0]
-        passed = None
+        request = state.in_flight[0]
+        passed: Buffer | None = None
+        if gathered is not None:
+            state.holds_room = self.memory.holds_room
         if request.on_response_to_own is not None:
             assert gathered is not None
             request.on_response_to_own(gathered, now_ms)
+        elif gathered is not None:
+            work = self._changing(request, gathered, now_ms)
+            if len(gathered) > SLICED_BYTES:
+                self._work = work
+                state.is_working = True
+                return None
+            passed = finished(work)
+        return self._ended(request, passed, now_ms)
+
+    def work(self, now_ms: int) -> bool:
+        """Do the next slice of the work on a long response, and return whether some is left.
+
+        Raises:
+            ProtocolError: The response can't be passed on.
+        """
+        assert self._work is not None
+        state = self.state
+        try:
+            next(self._work)
+        except StopIteration as end:
+            passed: Buffer = end.value
+        except ProtocolError as error:
+            error.sender = error.sender or state.responses.sender
+            raise
         else:
-            if gathered is not None:
-                passed = self._changed(request, gathered, now_ms)
-            if self.tracker.state is not COMPLETE:
-                self.tracker.take_other_response(request)
+            return True
+        self._work = None
+        state.is_working = False
+        after = self._ended(state.in_flight[0], passed, now_ms)
+        if after is not None:
+            state.to_client.append(after)
+        state.pass_responses(now_ms)
+        return False
+
+    def _ended(self, request: InFlightRequest, passed: Buffer | None, now_ms: int) -> Buffer | None:
+        """Let the next response begin, and return what passes in place of a gathered one, with our own after it."""
+        state, in_flight = self.state, self.state.in_flight
+        if request.on_response_to_own is None and self.tracker.state is not COMPLETE:
+            self.tracker.take_other_response(request)
         # A request that begins now may get a response of the daemon at once, which must follow this one: so this
         # request stays in `in_flight` until then.
         if request is state.awaited:
@@ -216,7 +240,7 @@ class ResponseHandler:
         self._is_responding = True
         while in_flight and (response := in_flight[0].local_response) is not None:
             request = in_flight[0]
-            due.append(self._changed(request, bytearray(response), now_ms))
+            due.append(finished(self._changing(request, bytearray(response), now_ms)))
             if request is self.state.awaited:
                 self.accounting.settle(request, now_ms)
             self.state.allow_more_requests(now_ms)
@@ -324,14 +348,14 @@ class ResponseHandler:
             request.api_version,
             request.correlation_id,
             session_id=session_id,
-            throttle_ms=min(max(reported_throttle_ms(request), upstream_ms), MAX_THROTTLE_MS),
+            throttle_ms=min(max(request.reported_throttle_ms, upstream_ms), MAX_THROTTLE_MS),
         )
         self.accounting.settle(request, now_ms)
         return Frame(length + FRAME_LENGTH_BYTES, replacement=empty)
 
     def _patch(self, request: InFlightRequest, chunk: memoryview, offset: int) -> Patch | None:
         """Return our throttle time for the field at an offset, None if the broker's is at least as long."""
-        upstream_ms, ours_ms = read_throttle_ms(chunk, offset), reported_throttle_ms(request)
+        upstream_ms, ours_ms = read_throttle_ms(chunk, offset), request.reported_throttle_ms
         self.accounting.heed_upstream(request, upstream_ms)
         return Patch(offset, min(ours_ms, MAX_THROTTLE_MS).to_bytes(4, "big")) if ours_ms > upstream_ms else None
 
@@ -347,7 +371,8 @@ class ResponseHandler:
         self._unasked = request is None
         return Frame(length + FRAME_LENGTH_BYTES, gather=request is not None)
 
-    def _changed(self, request: InFlightRequest, frame: bytearray, now_ms: int) -> Buffer:
+    def _changing(self, request: InFlightRequest, frame: bytearray, now_ms: int) -> Generator[None, None, Buffer]:
+        """Return the response as the client gets it."""
         if request.action is TAIL and request.filter is None:
             return FETCH_FORMS[request.api_key].rewrite_tail(request.api_version, frame, self.translate)
         if request.action is EMPTIED:
@@ -361,9 +386,9 @@ class ResponseHandler:
             frame = bytearray(request.filter.on_response(frame, request, now_ms))
             self.accounting.apply_policy(request, now_ms)
         if request.client is not None and not request.patched:
-            upstream_ms = patch_throttle(frame, *request.api, reported_throttle_ms(request))
+            upstream_ms = yield from patching_throttle(frame, *request.api, request.reported_throttle_ms)
             self.accounting.heed_upstream(request, max(upstream_ms or 0, 0))
         # Last, because rewriting may change the frame's length and so every offset in it.
         if request.action in (ADDRESSES, TAIL, EMPTIED):
-            return rewrite_addresses(*request.api, frame, self.translate)
+            return (yield from rewriting(*request.api, frame, self.translate))
         return frame

@@ -10,8 +10,11 @@ No I/O and no clock. The shell around a `Session` has these duties:
 - Then it stops reading from the client while `state.waiting_request_bytes` is above 0, and from the broker while
   `state.waiting_response_bytes` is; and it calls `state.wake` at `state.wake_at_ms`, which may have changed.
 - It reports the back pressure of either side with `state.pause_*` and `state.resume_*`, and leaves the other side
-  unread meanwhile. It calls `state.resume_gathering` some time after `gathering.on_room`, never within it.
-- At the end it calls `state.drain` (and closes once `state.is_drained`) or `state.close`, and `gathering.end`.
+  unread meanwhile. It calls `state.resume_gathering` some time after `gathering.on_room`, never within it, and
+  `state.resume_response` after that of `answers`.
+- While `state.is_working` it calls `work` until that returns False, and serves others in between.
+- While `state.holds_room` it calls `return_room` once the client has taken what was written.
+- At the end it calls `state.drain` (and closes once `state.is_drained`) or `state.close`, and `end_gathering`.
 
 How the session enforces quotas, as a broker would on this connection:
 
@@ -92,7 +95,7 @@ class Session:
             costs: Returns the cost model of requests.
             on_charge: Gets each charge, None without an event log.
             factories: The filter factories by API key.
-            gathering: The memory of all connections for gathered requests, None for a budget of its own.
+            gathering: The memory of all connections for gathered frames, None for a budget of its own.
         """
         self.tracker = tracker
         self.state = state = SessionState(max_in_flight=rules.max_in_flight)
@@ -100,6 +103,9 @@ class Session:
         self._accounting = accounting = QuotaAccounting(
             state=state, throttle_stats=throttle_stats, counters=counters, costs=costs, on_charge=on_charge
         )
+        budget = gathering or GatherBudget(MAX_QUEUED_REQUEST_BYTES)
+        self.gathering, self.answers = budget.share(), budget.share()
+        """Its shares of the memory for gathered requests and responses; the shell sets the callbacks."""
         responses = ResponseHandler(
             state=state,
             tracker=tracker,
@@ -107,12 +113,12 @@ class Session:
             translate=translate,
             delays=rules.throttle_style is ThrottleStyle.DELAY,
             serves=rules.serves,
+            memory=self.answers,
+            requests_memory=self.gathering,
         )
         self._classifier = classifier = RequestClassifier(
             state, quotas=quotas, tracker=tracker, rules=rules, on_refused=accounting.refused, factories=factories
         )
-        self.gathering = (gathering or GatherBudget(MAX_QUEUED_REQUEST_BYTES)).share()
-        """Its share of the memory for gathered requests; the shell sets the callbacks."""
         requests = RequestHandler(
             state=state,
             classifier=classifier,
@@ -124,6 +130,20 @@ class Session:
         state.requests = FrameStream(requests.begin, requests.end, state.to_upstream)
         state.responses = FrameStream(responses.begin, responses.end, state.to_client, sender="upstream")
         self._requests = requests
+        self.work = responses.work
+        """Does a slice of the work on a long response, and returns whether some is left; raises like `receive_*`."""
+
+    def return_room(self, now_ms: int) -> None:
+        """Return the memory of the last gathered response, which the client has taken."""
+        self.state.holds_room = False
+        self.answers.end(now_ms)
+        if self.state.responses_await_memory:
+            self.answers.on_room()
+
+    def end_gathering(self, now_ms: int) -> None:
+        """Return all memory of a connection that ends."""
+        self.gathering.end(now_ms)
+        self.answers.end(now_ms)
 
     def move(
         self, quotas: BrokerQuotas, *, factories: Mapping[int, FilterFactory], on_charge: OnCharge | None = None

@@ -89,6 +89,12 @@ class SessionState:
     """Whether `max_in_flight` was reached: no request begins until half of the requests are answered."""
     awaits_memory: bool = False
     """Whether the next request waits for memory to be gathered, see `gathering`."""
+    responses_await_memory: bool = False
+    """Whether the next response waits for memory to be gathered, or for the end of the last one's."""
+    holds_room: bool = False
+    """Whether the last gathered response keeps its memory, which the shell returns when the client takes bytes."""
+    is_working: bool = False
+    """Whether a long response is being changed, a slice at a time: see `Session.work`."""
 
     @property
     def is_held(self) -> bool:
@@ -102,8 +108,13 @@ class SessionState:
 
     @property
     def waiting_response_bytes(self) -> int:
-        """Bytes of the broker that wait because a response is delayed."""
-        return self.responses.rest_bytes if self.is_delaying else 0
+        """Bytes of the broker that wait because a response is delayed, changed, or without memory."""
+        return self.responses.rest_bytes if self.holds_responses else 0
+
+    @property
+    def holds_responses(self) -> bool:
+        """Whether no response may begin."""
+        return self.is_delaying or self.is_working or self.responses_await_memory
 
     @property
     def is_drained(self) -> bool:
@@ -132,6 +143,11 @@ class SessionState:
         """Let the request begin that waited for memory to be gathered."""
         self.awaits_memory = False
         self._resume_requests(now_ms)
+
+    def resume_response(self, now_ms: int) -> None:
+        """Let the response begin that waited for memory to be gathered."""
+        self.responses_await_memory = False
+        self.pass_responses(now_ms)
 
     def await_response(self, request: InFlightRequest) -> None:
         """Let no request begin before the response to this one has passed."""
@@ -181,9 +197,7 @@ class SessionState:
         self.wake_at_ms = self.mute = None
         if self.is_delaying:
             self.is_delaying = False
-            # `resume_responses` passes the response on to a client that does not read yet.
-            if not self.client_is_full:
-                self.responses.resume(now_ms)
+            self.pass_responses(now_ms)
         if self.phase is THROTTLED:
             self._enter(READING, now_ms)
 
@@ -209,8 +223,11 @@ class SessionState:
     def resume_responses(self, now_ms: int) -> None:
         """Pass on the responses that waited for the client to take bytes, unless one is delayed."""
         self.client_is_full = False
-        # The end of the delay passes them on.
-        if not self.is_delaying:
+        self.pass_responses(now_ms)
+
+    def pass_responses(self, now_ms: int) -> None:
+        """Pass on the responses that waited, unless something else holds them."""
+        if not (self.holds_responses or self.client_is_full):
             self.responses.resume(now_ms)
 
     def drain(self) -> None:

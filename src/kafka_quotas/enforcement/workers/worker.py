@@ -21,9 +21,9 @@ from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.acceptor import LISTEN_HINT
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
+from kafka_quotas.enforcement.proxy.context import ProxyContext
 from kafka_quotas.enforcement.proxy.inherited_sockets import InheritedSockets
 from kafka_quotas.enforcement.proxy.listener import Listener
-from kafka_quotas.enforcement.proxy.proxied_connection import ProxyContext
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.proxy.quiet_connections import QuietConnections
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry, Route

@@ -8,9 +8,9 @@ its result, and a caller can safely read at that offset.
 **Source:** KIP-482 (compact types, tagged fields); `org.apache.kafka.common.protocol.types.Type`, Kafka 4.1.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from struct import Struct
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from kafka_quotas.core.errors import ProtocolError
 
@@ -18,6 +18,10 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 Skip: TypeAlias = Callable[[Buffer, int, int], int]
 Layout: TypeAlias = tuple[int | Skip, ...]
 
+T = TypeVar("T")
+
+SLICE: Final = 100
+"""Elements of a long array that are read at once: a third of a millisecond, while no client is served."""
 MAX_VARINT_BYTES: Final = 5
 """An unsigned varint of the protocol holds 32 bits, seven to a byte."""
 MAX_STRING_BYTES: Final = 2**15 - 1
@@ -184,6 +188,51 @@ def skip(layout: Layout, buffer: Buffer, offset: int, end: int) -> int:
     return offset
 
 
+class _Array(NamedTuple):
+    """An array whose elements take a step each."""
+
+    count_of: Callable[[Buffer, int, int], tuple[int, int]]
+    element: Layout
+    has_arrays: bool
+    """Whether its elements have arrays with steps themselves."""
+
+
+_ARRAYS: Final[dict[Skip, _Array]] = {}
+"""The arrays that `skipping` reads in slices, by the step over them."""
+
+
+def skipping(layout: Layout, buffer: Buffer, offset: int, end: int) -> Generator[None, None, int]:
+    """Do what `skip` does, `SLICE` elements at a time."""
+    for step in layout:
+        if isinstance(step, int):
+            offset += step
+        elif step not in _ARRAYS:
+            offset = step(buffer, offset, end)
+        else:
+            count_of, element, has_arrays = _ARRAYS[step]
+            count, offset = count_of(buffer, offset, end)
+            for index in range(count):
+                if has_arrays:
+                    offset = yield from skipping(element, buffer, offset, end)
+                else:
+                    offset = skip(element, buffer, offset, end)
+                if index % SLICE == SLICE - 1:
+                    yield
+    if offset > end:
+        raise TruncatedError
+    return offset
+
+
+def finished(work: Generator[None, None, T]) -> T:
+    """Do sliced work at once and return its result."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
 def array_count(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
     """Return the number of elements of an array (0 for null) and the offset of the first."""
     count = read_int32(buffer, offset, end)
@@ -230,6 +279,7 @@ def _elements(count_of: Callable[[Buffer, int, int], tuple[int, int]], element: 
             offset += size
         return offset
 
+    _ARRAYS[skip_elements] = _Array(count_of, element, any(step in _ARRAYS for step in element))
     return skip_elements
 
 

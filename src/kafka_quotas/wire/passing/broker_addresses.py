@@ -11,20 +11,23 @@ Invariant: `rewrite_addresses` with a translation that changes nothing returns t
 `ByteUtils.readUnsignedVarint`, Kafka 4.3, for the padding of a part whose length was sent already.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Final, NamedTuple, TypeAlias
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.codec.encoding import COMPACT, Encoding
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, framed
 from kafka_quotas.wire.codec.skip import (
+    SLICE,
     Buffer,
     compact_array_count,
     compact_string,
     encode_unsigned_varint,
+    finished,
     read_int32,
     read_unsigned_varint,
     skip,
+    skipping,
 )
 from kafka_quotas.wire.protocol.api import AddressLayout, BrokerListKind
 from kafka_quotas.wire.protocol.api_table import API_TABLE
@@ -34,6 +37,8 @@ Translate: TypeAlias = Callable[[int, str, int], tuple[str, int]]
 """(node id, host, port) -> (host, port) that the client shall see."""
 
 MAX_PORT: Final = 65_535
+MAX_BROKERS: Final = 100_000
+"""Most addresses that are read in one response. A client can ask for the coordinators of any number of groups."""
 
 _new: Final = tuple.__new__
 """Makes an `AddressSpan` in half the time that its own constructor takes."""
@@ -76,17 +81,62 @@ def rewrite_addresses(api_key: int, api_version: int, frame: Buffer, translate: 
     Raises:
         ProtocolError: The frame can't be a response of this API and version.
     """
+    return finished(rewriting(api_key, api_version, frame, translate))
+
+
+def rewriting(api_key: int, api_version: int, frame: Buffer, translate: Translate) -> Generator[None, None, bytes]:
+    """Do what `rewrite_addresses` does, some brokers at a time."""
     layout = _LAYOUTS.get((api_key, api_version))
-    if layout is not None and layout.kind is BrokerListKind.EMPTIED:
-        return _without_endpoints(layout, frame, whole_response_body(api_key, api_version, frame))
-    found = _find(api_key, api_version, frame)
-    # Most responses that may name brokers name none: they pass as they came.
-    if found is None or not found.places:
+    if layout is None:
         return bytes(frame)
-    content = replaced_list(frame, found, translate, API_TABLE[api_key].encoding(api_version))
-    # A tagged field carries its own size (KIP-482), which changes with the addresses.
-    size = encode_unsigned_varint(len(content)) if found.size_start < found.content_start else b""
-    return framed(b"".join((frame[FRAME_LENGTH_BYTES : found.size_start], size, content, frame[found.content_end :])))
+    end = len(frame)
+    form = API_TABLE[api_key].encoding(api_version)
+    offset = yield from skipping(layout.before, frame, whole_response_body(api_key, api_version, frame), end)
+    if layout.kind is BrokerListKind.EMPTIED:
+        return _without_endpoints(layout, frame, offset)
+    if layout.kind is BrokerListKind.TAGGED:
+        found = _find_tagged(layout, frame, offset)
+        # Most responses that may name brokers name none: they pass as they came.
+        if found is None or not found.places:
+            return bytes(frame)
+        content = replaced_list(frame, found, translate)
+        # A tagged field carries its own size (KIP-482), which changes with the addresses.
+        size = encode_unsigned_varint(len(content))
+        before, after = frame[FRAME_LENGTH_BYTES : found.size_start], frame[found.content_end :]
+        return framed(b"".join((before, size, content, after)))
+    # FindCoordinator names one coordinator up to version 3, and a list of them later (KIP-699).
+    count = 1
+    if layout.kind is not BrokerListKind.SINGLE:
+        count, offset = _broker_count(form.array_count(frame, offset, end))
+    pieces, copied, known = bytearray(), FRAME_LENGTH_BYTES, dict[bytes, bytes]()
+    # Thousands of coordinators are few brokers: each is translated once.
+    for index in range(count):
+        if index % SLICE == SLICE - 1:
+            yield
+        place, offset = _place(layout, frame, offset, end, form=form)
+        if place is not None:
+            pieces += frame[copied : place.start]
+            copied = place.port_start + 4
+            address = bytes(frame[place.start - 4 : copied])
+            if address not in known:
+                host, port = translate(place.node_id, place.host, place.port)
+                known[address] = form.encoded_text(host) + port.to_bytes(4, "big")
+            pieces += known[address]
+    pieces += frame[copied:]
+    return framed(bytes(pieces))
+
+
+def _broker_count(counted: tuple[int, int]) -> tuple[int, int]:
+    """Return the number of brokers in an array and the offset of the first.
+
+    Raises:
+        ProtocolError: More than `MAX_BROKERS`.
+    """
+    if counted[0] > MAX_BROKERS:
+        error = ProtocolError(f"a response names {counted[0]} brokers where {MAX_BROKERS} may be")
+        error.sender = "client"  # no cluster has so many brokers: the request named so many groups
+        raise error
+    return counted
 
 
 def replaced_list(frame: Buffer, found: BrokerList, translate: Translate, form: Encoding = COMPACT) -> bytes:
@@ -122,8 +172,8 @@ def untagged_list(api_key: int, api_version: int, buffer: Buffer, offset: int) -
     """
     layout = _LAYOUTS[api_key, api_version]
     end = len(buffer)
-    count, start = compact_array_count(buffer, offset, end)
-    places = _places(layout, buffer, count, start, end, form=COMPACT)
+    count, start = counted = compact_array_count(buffer, offset, end)
+    places = _places(layout, buffer, counted, end, form=COMPACT)
     # Node id, host and port of each broker, and what the version has around them.
     element = (*layout.element_before, 4, compact_string, 4, *layout.element_after)
     content_end = skip(element * count, buffer, start, end)
@@ -132,29 +182,10 @@ def untagged_list(api_key: int, api_version: int, buffer: Buffer, offset: int) -
     return BrokerList(places, offset, start, content_end)
 
 
-def _find(api_key: int, api_version: int, frame: Buffer) -> BrokerList | None:
-    """Return the places of the brokers in a response, or None if this version never has any."""
-    layout = _LAYOUTS.get((api_key, api_version))
-    if layout is None:
-        return None
-    end = len(frame)
-    form = API_TABLE[api_key].encoding(api_version)
-    offset = skip(layout.before, frame, whole_response_body(api_key, api_version, frame), end)
-    if layout.kind is BrokerListKind.TAGGED:
-        return _find_tagged(layout, frame, offset)
-    # FindCoordinator names one coordinator up to version 3, and a list of them later (KIP-699).
-    if layout.kind is BrokerListKind.SINGLE:
-        places = _places(layout, frame, 1, offset, end, form=form)
-    else:
-        count, first = form.array_count(frame, offset, end)
-        places = _places(layout, frame, count, first, end, form=form)
-    return BrokerList(places, FRAME_LENGTH_BYTES, FRAME_LENGTH_BYTES, end)
-
-
-def _without_endpoints(layout: AddressLayout, frame: Buffer, body: int) -> bytes:
-    """Return the response whose nodes have no endpoints."""
+def _without_endpoints(layout: AddressLayout, frame: Buffer, nodes: int) -> bytes:
+    """Return the response whose nodes, in the array at an offset, have no endpoints."""
     end, copied, pieces = len(frame), FRAME_LENGTH_BYTES, list[Buffer]()
-    count, offset = compact_array_count(frame, skip(layout.before, frame, body, end), end)
+    count, offset = _broker_count(compact_array_count(frame, nodes, end))
     for _ in range(count):
         offset = skip(layout.element_before, frame, offset, end)
         pieces += (frame[copied:offset], COMPACT.encoded_count(0))
@@ -177,32 +208,43 @@ def _find_tagged(layout: AddressLayout, frame: Buffer, offset: int) -> BrokerLis
     size, start = read_unsigned_varint(frame, size_start, end)
     if start + size > end:
         raise ProtocolError("a tagged field ends behind its response")
-    count, first = compact_array_count(frame, start, start + size)
-    places = _places(layout, frame, count, first, start + size, form=COMPACT)
+    counted = compact_array_count(frame, start, start + size)
+    places = _places(layout, frame, counted, start + size, form=COMPACT)
     return BrokerList(places, size_start, start, start + size)
 
 
 def _places(
-    layout: AddressLayout, frame: Buffer, count: int, offset: int, end: int, *, form: Encoding
+    layout: AddressLayout, frame: Buffer, counted: tuple[int, int], end: int, *, form: Encoding
 ) -> list[AddressSpan]:
-    """Return the places of the addresses of `count` brokers from `offset` on."""
-    before, after = layout.element_before, layout.element_after
+    """Return the places of the addresses in an array of brokers, by their number and the offset of the first."""
+    count, offset = _broker_count(counted)
     places: list[AddressSpan] = []
     for _ in range(count):
-        if before:
-            offset = skip(before, frame, offset, end)
-        node_id = read_int32(frame, offset, end)
-        host_start, host_end = form.string_span(frame, offset + 4, end)
-        port_start = max(host_start, host_end)
-        port = read_int32(frame, port_start, end)
-        # A broker answers with placeholders where it knows no coordinator or leader: there is no address to replace.
-        if node_id >= 0 and host_end > host_start and 0 < port <= MAX_PORT:
-            host = bytes(frame[host_start:host_end]).decode("utf-8", "replace")
-            places.append(_new(AddressSpan, (node_id, offset + 4, host, port_start, port)))
-        offset = port_start + 4
-        if after:
-            offset = skip(after, frame, offset, end)
+        place, offset = _place(layout, frame, offset, end, form=form)
+        if place is not None:
+            places.append(place)
     return places
+
+
+def _place(
+    layout: AddressLayout, frame: Buffer, offset: int, end: int, *, form: Encoding
+) -> tuple[AddressSpan | None, int]:
+    """Return the place of the address of the broker at an offset, None for a placeholder, and the offset after it."""
+    if layout.element_before:
+        offset = skip(layout.element_before, frame, offset, end)
+    node_id = read_int32(frame, offset, end)
+    host_start, host_end = form.string_span(frame, offset + 4, end)
+    port_start = max(host_start, host_end)
+    port = read_int32(frame, port_start, end)
+    place = None
+    # A broker answers with placeholders where it knows no coordinator or leader: there is no address to replace.
+    if node_id >= 0 and host_end > host_start and 0 < port <= MAX_PORT:
+        host = bytes(frame[host_start:host_end]).decode("utf-8", "replace")
+        place = _new(AddressSpan, (node_id, offset + 4, host, port_start, port))
+    offset = port_start + 4
+    if layout.element_after:
+        offset = skip(layout.element_after, frame, offset, end)
+    return place, offset
 
 
 PADDING_TAG: Final = 9999

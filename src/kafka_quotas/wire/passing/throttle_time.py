@@ -7,16 +7,22 @@ ApiVersions and the delegation token responses it comes later and may need the w
 that forwarded a request answers with the larger of two throttle times (`KafkaApis`, KIP-590), and so does the proxy.
 """
 
+from collections.abc import Generator
 from struct import Struct
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
-from kafka_quotas.wire.codec.skip import Buffer, Layout, TruncatedError, read_int32, skip
+from kafka_quotas.wire.codec.skip import Buffer, Layout, TruncatedError, read_int32, skip, skipping
 from kafka_quotas.wire.passing.api_versions import is_unsupported_version_answer
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD_BYTES, has_header_tags, response_body_offset
+from kafka_quotas.wire.protocol.response_header import (
+    RESPONSE_HEAD_BYTES,
+    has_header_tags,
+    response_body_offset,
+    whole_response_body,
+)
 
 NEED_MORE: Final = -1
 """The result if the bytes at hand do not reach the field."""
@@ -112,8 +118,24 @@ def patch_throttle(
         ProtocolError: The response can't be of this API and version.
     """
     offset = throttle_offset(api_key, api_version, frame, start)
-    if offset is None or offset == NEED_MORE:
-        return offset
+    return offset if offset is None or offset == NEED_MORE else _raised(frame, offset, throttle_ms)
+
+
+def patching_throttle(
+    frame: bytearray | memoryview, api_key: int, api_version: int, throttle_ms: int
+) -> Generator[None, None, int | None]:
+    """Do what `patch_throttle` does with a whole response, some elements before the field at a time."""
+    layout = _LAYOUTS.get((api_key, api_version))
+    if layout is None or api_key == _API_VERSIONS or (api_key, api_version) in _FIXED:
+        return patch_throttle(frame, api_key, api_version, throttle_ms)
+    body, end = whole_response_body(api_key, api_version, frame), len(frame)
+    offset = yield from skipping(layout, frame, body, end)
+    read_int32(frame, offset, end)
+    return _raised(frame, offset, throttle_ms)
+
+
+def _raised(frame: bytearray | memoryview, offset: int, throttle_ms: int) -> int:
+    """Raise the throttle time at an offset, and return the one before in ms."""
     upstream_ms = read_throttle_ms(frame, offset)
     # The client waits for the longer of the two, as for a request that a broker forwarded (KIP-590).
     if throttle_ms > upstream_ms:

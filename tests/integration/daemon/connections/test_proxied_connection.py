@@ -12,7 +12,8 @@ from tests.support.processes.awaiting import await_true
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.address import Address
-from kafka_quotas.enforcement.proxy.proxied_connection import ProxiedConnection, ProxyContext
+from kafka_quotas.enforcement.proxy.context import ProxyContext
+from kafka_quotas.enforcement.proxy.proxied_connection import ProxiedConnection
 from kafka_quotas.enforcement.proxy.quiet_connections import QuietConnections
 from kafka_quotas.enforcement.proxy.upstream import UpstreamConfig
 from kafka_quotas.enforcement.telemetry.log import LogEvent
