@@ -30,6 +30,7 @@ CALM = {
     "kafka_quotas_store_reachable": "1x60",
     "kafka_quotas_store_age_seconds": "0x60",
     "kafka_quotas_state_age_seconds": "5x60",
+    "kafka_quotas_event_loop_longest_stall_seconds": "0.01x60",
     "kafka_quotas_fleet_cut_off": "0x60",
     "kafka_quotas_fleet_not_trusted": "0x60",
     "kafka_quotas_fleet_wrong_clocks": "0x60",
@@ -113,6 +114,11 @@ CASES = {
     "KafkaQuotasEventsLost": counting("events_dropped"),
     "KafkaQuotasFewDescriptorsLeft": Case(
         fires={"process_open_fds": "900x60"}, calm={"process_open_fds": "900x60", "kafka_quotas_limits": ""}
+    ),
+    "KafkaQuotasEventLoopStalls": Case(
+        fires={"kafka_quotas_event_loop_longest_stall_seconds": "1.5x60"},
+        calm={"kafka_quotas_event_loop_longest_stall_seconds": "0.4x60"},
+        says="serves nobody for up to 1.5s",
     ),
     "KafkaQuotasAcceptFailures": counting("accept_failures"),
     "KafkaQuotasBucketsEvicted": counting("buckets_evicted"),

@@ -103,6 +103,8 @@ def families(status: DaemonStatus, *, is_ready: bool) -> Iterator[Family]:
     if status.state_age_ms is not None:
         text = "Time since the state file was saved, or since the start."
         yield _gauge("kafka_quotas_state_age_seconds", text, [({}, status.state_age_ms / 1000)])
+    text = "Longest time in the last 30 to 60 s for which an event loop served nobody."
+    yield _gauge("kafka_quotas_event_loop_longest_stall_seconds", text, [({}, status.longest_stall_ms / 1000)])
     yield _gauge("kafka_quotas_draining", "1 while the daemon ends.", [({}, float(status.draining))])
     yield _gauge("kafka_quotas_uptime_seconds", "Time since the start.", [({}, status.uptime_ms / 1000)])
     for name, total in status.counters.items():

@@ -113,6 +113,7 @@ class Reporter:
             thresholds=self._threshold_rows(now_ms),
             quota_totals=self.quota_totals(throttled),
             bucket_count=len(self._policy.pool),
+            longest_stall_ms=self._proxy.longest_stall_ms,
             fleet=None if self._fleet is None else self._fleet.status(),
         )
 

@@ -1,4 +1,4 @@
-"""What all connections of a daemon share, and the long work on some of them, done so that the others are served."""
+"""What all connections of a daemon share, long work that takes turns with the others, and whether they are served."""
 
 import asyncio
 from collections import deque
@@ -43,6 +43,36 @@ class SlicedWork:
             self._loop.call_later(perf_counter() - began, self._run)
 
 
+BEAT_S: Final = 0.02
+"""Time between two looks at the clock: a longer stall is found, and measured up to this much too short."""
+_WINDOW_S: Final = 30.0
+
+
+class LoopStalls:
+    """The longest time lately for which the event loop served nobody."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._longest_s = self._earlier_s = 0.0
+        self._due = perf_counter()
+        self._window_end = self._due + _WINDOW_S
+        loop.call_soon(self._beat)
+
+    @property
+    def longest_ms(self) -> float:
+        """The longest stall of the last 30 to 60 seconds, so that it is in one scrape at least."""
+        return 1000 * max(self._longest_s, self._earlier_s)
+
+    def _beat(self) -> None:
+        now = perf_counter()
+        self._longest_s = max(self._longest_s, now - self._due)
+        if now >= self._window_end:
+            self._earlier_s, self._longest_s = self._longest_s, 0.0
+            self._window_end = now + _WINDOW_S
+        self._due = now + BEAT_S
+        self._loop.call_later(BEAT_S, self._beat)
+
+
 @dataclass(slots=True, kw_only=True)
 class ProxyContext:
     """The loop, clock, counters, sockets and watchers that all connections of a daemon share."""
@@ -57,7 +87,9 @@ class ProxyContext:
     """Whether connections are accepted here, rather than handed over by another process."""
     close_watcher: PeerCloseWatcher = field(init=False)
     sliced: SlicedWork = field(init=False)
+    stalls: LoopStalls = field(init=False)
 
     def __post_init__(self) -> None:
         self.close_watcher = PeerCloseWatcher(self.loop)
         self.sliced = SlicedWork(self.loop)
+        self.stalls = LoopStalls(self.loop)

@@ -129,6 +129,11 @@ class ProxyServer:
                 )
             )
 
+    @property
+    def longest_stall_ms(self) -> float:
+        """The longest time lately for which the event loop served nobody."""
+        return self._context.stalls.longest_ms
+
     def upstreams(self) -> list[Address]:
         """Return the address of every bootstrap server and broker, each once."""
         return list(dict.fromkeys(route.upstream for listener in self.listeners for route in listener.brokers.routes))

@@ -224,6 +224,8 @@ class DaemonStatus:
     quota_totals: tuple[QuotaTotals, ...] = ()
     bucket_count: int = 0
     """Number of buckets, with and without a limit."""
+    longest_stall_ms: float = 0.0
+    """The longest time in the last 30 to 60 s for which an event loop served nobody, of all processes."""
     fleet: FleetRow | None = None
     """The fleet with which limits are shared, None without one."""
     last_hour: tuple[HourRow, ...] = ()

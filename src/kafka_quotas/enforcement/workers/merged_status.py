@@ -48,6 +48,7 @@ def merged(
     return replace(
         parent,
         connections=sum(each.connections for each in workers),
+        longest_stall_ms=max(each.longest_stall_ms for each in everyone),
         listeners=_listeners(parent.listeners, workers),
         throttled=tuple(nlargest(MAX_ROWS, throttled, key=lambda row: row.remaining_ms)),
         buckets=tuple(sorted(buckets, key=_bucket_key)),

@@ -187,7 +187,7 @@ class Reported:
         self.policy = QuotaRegistry(WINDOW)
         self.throttle_stats = ThrottleStats(_ignore)
         topics = SimpleNamespace(thresholds=SimpleNamespace(brokers={}))
-        proxy = SimpleNamespace(connections={}, routes=list, topics=topics)
+        proxy = SimpleNamespace(connections={}, routes=list, topics=topics, longest_stall_ms=0.0)
         self.choice = choice or MetricsChoice()
         self.reporter = Reporter(
             settings=DaemonSettings(

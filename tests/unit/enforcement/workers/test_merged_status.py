@@ -55,7 +55,9 @@ def test_rows_of_one_client_become_one_row() -> None:
     )
     rows = (WorkerRow(number=1, pid=2, connections=3, starts=1), WorkerRow(number=2, pid=3, connections=3, starts=2))
     ended = [WorkerTotals(counters={"requests": 10}, quota_totals=totals)]
-    whole = merged(status(buckets=(BUCKET,)), [worker, other], rows, ended)
+    worker, other = replace(worker, longest_stall_ms=7.0), replace(other, longest_stall_ms=70.0)
+    whole = merged(status(buckets=(BUCKET,), longest_stall_ms=8.0), [worker, other], rows, ended)
+    assert whole.longest_stall_ms == 70.0
     assert (whole.pid, whole.connections, whole.workers) == (1, 6, rows)
     assert whole.listeners == (replace(LISTENER, connections=6),)
     assert whole.throttled == (replace(CLIENT, connections=2, remaining_ms=70),)
