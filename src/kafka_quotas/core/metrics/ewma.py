@@ -19,7 +19,7 @@ FALLING_MS: Final = 3_600_000
 class EwmaMeter:
     """A counter with a one-minute rate per second, whose ticks are `TICK_MS` apart from `start_ms` on."""
 
-    __slots__ = ("_rate", "_ticked", "_ticked_ms", "_uncounted", "total")
+    __slots__ = ("_rate", "_ticked", "_ticked_ms", "_uncounted", "recorded_ms", "total")
 
     def __init__(self, start_ms: int) -> None:
         self._ticked_ms = start_ms
@@ -28,11 +28,14 @@ class EwmaMeter:
         self._rate = 0.0
         self.total = 0.0
         """The sum of all records since the start."""
+        self.recorded_ms = start_ms
+        """The time of the last record, of the start without one."""
 
     def record(self, value: float, now_ms: int) -> None:
         """Count a value in the interval of `now_ms`."""
         self._tick(now_ms)
         self._uncounted += value
+        self.recorded_ms = now_ms
         self.total += value
 
     def rate(self, now_ms: int) -> float:

@@ -1,19 +1,27 @@
 """Thresholds on a broker's inbound data: one total for all topics, and one per topic, stated or shared.
 
 A broker rejects data only if its total and the topic's own threshold are both exceeded. A topic without a stated
-threshold gets an equal share of what the stated ones leave. Only topics with a leader on this broker get a share.
+threshold gets an equal share of what the stated ones leave. Only topics of the broker get a share: those with a leader
+on it, and those of which it took data. A name alone changes nothing, for any client can make names up.
 
 Invariants: the stated thresholds, wherever their topics are led, never sum to more than the total. Rejected data counts
-in no rate. Rates are bytes per second, times ms.
+in no rate. At most `MAX_METERS` topics have a rate, those with the latest data. Rates are bytes per second, times ms.
 
 **Source:** "Broker-side quota V1"; Kafka itself never had this.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
+from typing import Final
 
 from kafka_quotas.core.metrics.ewma import EwmaMeter
 from kafka_quotas.core.model.threshold import ThresholdSettings
+
+MAX_METERS: Final = 10_000
+IDLE_MS: Final = 600_000
+"""Time after its last data that a topic keeps its rate, which has faded by then."""
+DROPPED_AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +50,12 @@ class TopicThresholds:
     def __init__(self, start_ms: int) -> None:
         self._total: float | None = None
         self._stated: dict[str, float] = {}
-        self._share: float | None = None
+        self._led: Collection[str] = ()
+        self._unstated = 0
+        self._stated_here = 0.0
         self._total_meter = EwmaMeter(start_ms)
         self._meters: dict[str, EwmaMeter] = {}
+        """By topic, the one whose last data is the longest ago first."""
 
     @property
     def total(self) -> float | None:
@@ -62,39 +73,38 @@ class TopicThresholds:
             raise refused
         self._total = total
         self._stated = dict(topics)
-        self._share_out()
+        self._count_topics()
 
-    def set_topics(self, led: Iterable[str], now_ms: int) -> None:
-        """Set the topics that have a leader on this broker, starting new ones at a rate of 0."""
-        self._meters = {topic: self._meters.get(topic) or EwmaMeter(now_ms) for topic in led}
-        self._share_out()
+    def lead(self, topics: Collection[str]) -> None:
+        """Set the topics that have a leader on this broker; to be called again when they have changed."""
+        self._led = topics
+        self._count_topics()
 
     def threshold(self, topic: str) -> float | None:
-        """Return the threshold of a topic (bytes/s): its own, or else the share of one that is led here."""
+        """Return the threshold of a topic (bytes/s): its own, or else the share of one of the broker's."""
         if topic in self._stated:
             return self._stated[topic]
-        return self._share if topic in self._meters else None
+        if self._total is None or not (topic in self._led or topic in self._meters):
+            return None
+        return (self._total - self._stated_here) / max(self._unstated, 1)
 
-    def decide(self, topic: str, now_ms: int) -> ThresholdDecision:
-        """Return the decision on data for a topic, led here from now on, without recording the data."""
-        if topic not in self._meters:
-            self.set_topics((*self._meters, topic), now_ms)
-        return self.look(topic, now_ms)
+    def is_over_total(self, now_ms: int) -> bool:
+        """Return whether the broker takes in more than its total, without which nothing is rejected."""
+        return self._total is not None and self._total_meter.rate(now_ms) > self._total
 
     def look(self, topic: str, now_ms: int) -> ThresholdDecision:
-        """Return the decision on data for a topic, which is admitted if it is not led here."""
+        """Return the decision on data for a topic, which is admitted if it is none of the broker's."""
         meter = self._meters.get(topic)
         topic_rate = 0.0 if meter is None else meter.rate(now_ms)
-        total_rate = self._total_meter.rate(now_ms)
-        threshold, total = self.threshold(topic), self._total
-        over = total is not None and threshold is not None and total_rate > total and topic_rate > threshold
+        threshold = self.threshold(topic)
+        over = threshold is not None and topic_rate > threshold and self.is_over_total(now_ms)
         return ThresholdDecision(
             admitted=not over,
             topic=topic,
             topic_rate=topic_rate,
             topic_threshold=threshold,
-            total_rate=total_rate,
-            total_threshold=total,
+            total_rate=self._total_meter.rate(now_ms),
+            total_threshold=self._total,
         )
 
     def admitted_in_ms(self, topic: str, now_ms: int) -> int:
@@ -107,21 +117,24 @@ class TopicThresholds:
         return min(self._total_meter.falls_in_ms(total, now_ms), self._meters[topic].falls_in_ms(threshold, now_ms))
 
     def record(self, topic: str, size: float, now_ms: int) -> None:
-        """Count `size` bytes for a topic as taken in, or take back negative ones."""
-        if topic not in self._meters:
-            self.set_topics((*self._meters, topic), now_ms)
-        self._meters[topic].record(size, now_ms)
+        """Count `size` bytes that the broker took for a topic, or take back negative ones."""
+        self.meter(topic, now_ms).record(size, now_ms)
         self._total_meter.record(size, now_ms)
 
-    def produce(self, topic: str, size: int, now_ms: int) -> ThresholdDecision:
-        """Return the decision on `size` bytes for a topic, and record them if they are admitted."""
-        decision = self.decide(topic, now_ms)
-        if decision.admitted:
-            self.record(topic, size, now_ms)
-        return decision
+    def meter(self, topic: str, now_ms: int) -> EwmaMeter:
+        """Return the meter of a topic of which the broker took data, the empty one's of all together."""
+        if not topic:
+            return self._total_meter
+        meter = self._meters.pop(topic, None)
+        if meter is None:
+            meter = EwmaMeter(now_ms)
+            self._insert(topic, meter)
+            self._drop_idle(now_ms)
+        self._meters[topic] = meter
+        return meter
 
     def rates(self, now_ms: int) -> dict[str, float]:
-        """Return the rate of each topic led here in bytes/s, with that of all together under the empty name."""
+        """Return the rate of each topic with data in bytes/s, with that of all together under the empty name."""
         return {"": self._total_meter.rate(now_ms)} | {
             topic: meter.rate(now_ms) for topic, meter in self._meters.items()
         }
@@ -141,25 +154,44 @@ class TopicThresholds:
             if meter.rate(now_ms) >= 1.0 or meter.is_counting:
                 yield topic, meter.snapshot
 
-    def restore(self, topic: str, snapshot: tuple[float, ...], shift_ms: int) -> None:
+    def restore(self, topic: str, snapshot: tuple[float, ...], shift_ms: int, now_ms: int) -> None:
         """Restore the meter of a topic (empty: of all together) from a snapshot, moved by `shift_ms`.
 
         Raises:
             ValueError: Figures that are no snapshot of a meter.
         """
-        meter = EwmaMeter(0)
-        meter.restore(snapshot, shift_ms)
-        if not topic:
-            self._total_meter = meter
-            return
-        self._meters[topic] = meter
-        self._share_out()
+        EwmaMeter(0).restore(snapshot, shift_ms)  # refused figures make no topic
+        self.meter(topic, now_ms).restore(snapshot, shift_ms)
 
-    def _share_out(self) -> None:
-        """Compute the share of each led topic without a stated threshold, if there is one and a total."""
-        unstated = sum(topic not in self._stated for topic in self._meters)
-        if self._total is None or not unstated:
-            self._share = None
-            return
-        stated = sum(value for topic, value in self._stated.items() if topic in self._meters)
-        self._share = (self._total - stated) / unstated
+    def _insert(self, topic: str, meter: EwmaMeter) -> None:
+        """Add a topic, which takes part in the sharing from now on."""
+        self._meters[topic] = meter
+        if topic not in self._led:
+            self._count_topic(topic, 1)
+
+    def _drop_idle(self, now_ms: int) -> None:
+        """Drop the meters of topics that got no data for long, and the oldest beyond the bound."""
+        for topic, meter in list(islice(self._meters.items(), DROPPED_AT_ONCE)):
+            if len(self._meters) <= MAX_METERS and now_ms - meter.recorded_ms < IDLE_MS:
+                break
+            del self._meters[topic]
+            if topic not in self._led:
+                self._count_topic(topic, -1)
+
+    def _count_topic(self, topic: str, by: int) -> None:
+        stated = self._stated.get(topic)
+        if stated is None:
+            self._unstated += by
+        else:
+            self._stated_here += by * stated
+
+    def _count_topics(self) -> None:
+        """Count those that share, and what the stated thresholds of the broker's topics leave them."""
+        self._unstated, self._stated_here = len(self._led), 0.0
+        for topic, stated in self._stated.items():
+            if topic in self._led:
+                self._unstated -= 1
+                self._stated_here += stated
+        for topic in self._meters:
+            if topic not in self._led:
+                self._count_topic(topic, 1)

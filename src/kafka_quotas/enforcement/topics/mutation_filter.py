@@ -105,8 +105,9 @@ class MutationFilter(RequestFilter):
         mutations = self._mutations
         if mutations is None or mutations.validate_only:
             return frame
+        wanted = dict(zip(mutations.keys, mutations.partitions, strict=True))
         for result in topic_results(*request.api, frame):
-            self._settle(mutations, result, now_ms)
+            self._settle(wanted, result, now_ms)
         self._throttle(request, now_ms)
         if not self._refused:
             return frame
@@ -135,7 +136,7 @@ class MutationFilter(RequestFilter):
                 )
         return kept
 
-    def _settle(self, mutations: MutationRequest, result: TopicResult, now_ms: int) -> None:
+    def _settle(self, wanted: Mapping[TopicKey, int], result: TopicResult, now_ms: int) -> None:
         """Correct the charge of a topic to the partitions that the broker reports."""
         key = next((key for key in result.keys if key in self._charged), None)
         if key is None:
@@ -152,7 +153,7 @@ class MutationFilter(RequestFilter):
                 self._charges += self._made_by.auto_creations.withdraw(key, now_ms)
             if result.partitions is not None and result.partitions > 0:
                 cost = result.partitions
-                if mutations.partitions[mutations.keys.index(key)] == DEFAULT_PARTITIONS:
+                if wanted[key] == DEFAULT_PARTITIONS:
                     self._made_by.cache.default_partitions = cost
         self._made_by.counters.mutation_partitions += cost
         if cost != charged:

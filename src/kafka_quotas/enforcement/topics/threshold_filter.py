@@ -1,7 +1,8 @@
 """The filter of Produce requests to a broker with thresholds, which rejects data of topics over theirs.
 
 It cuts the rejected partitions out of the request and adds their errors to the response. Only data that the broker
-accepts counts as intake of a topic. A batch after a rejected one is refused as out of order, see `producer_sequences`.
+accepts counts as intake of a topic, so names that a client made up change nothing. A batch after a rejected one is
+refused as out of order, see `producer_sequences`.
 
 With a total threshold every topic has a threshold, its own or its share, and the filter sees all Produce requests of
 the broker. Without one nothing is ever rejected, and all requests stream.
@@ -10,6 +11,7 @@ the broker. Without one nothing is ever rejected, and all requests stream.
 """
 
 from dataclasses import dataclass
+from heapq import nlargest
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
@@ -34,6 +36,8 @@ from kafka_quotas.wire.passing.produce_response import partition_results
 from kafka_quotas.wire.protocol.error_code import ErrorCode
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
+MAX_ASKED: Final = 100
+"""Most unknown topics of one request that the broker is asked about."""
 TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
@@ -62,16 +66,18 @@ class ThresholdFilter(RequestFilter):
             if self._thresholds.asks_for_topics(now_ms):
                 self._asks_for_all = True
                 self._lookup.about_all()
-            self._lookup.about([topic.topic for topic in data.topics if self._name_of(topic.topic) is None])
+            self._lookup.about(self._unknown(data, request))
         question = self._lookup.next()
         if question is not None:
             return SendRequest(frame=question)
+        is_over = self._thresholds.is_over_total(now_ms)
         for topic in data.topics:
-            self._decide(topic, now_ms)
-        # Without a response (acks=0) nothing reports what the broker accepted.
+            self._decide(topic, now_ms, is_over=is_over)
+        # Without a response (acks=0) nothing reports what the broker accepted: it does for topics that exist.
         if not request.expects_response:
             for name, size in self._sizes.values():
-                self._thresholds.topics.record(name, size, now_ms)
+                if self._cache.knows(name):
+                    self._thresholds.topics.record(name, size, now_ms)
         return self._partial.verdict(frame, data, request)
 
     def on_response_to_own(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> None:
@@ -95,26 +101,37 @@ class ThresholdFilter(RequestFilter):
     def _name_of(self, topic: ProducedTopic) -> str | None:
         return topic if isinstance(topic, str) else self._cache.name_of(topic)
 
-    def _decide(self, topic: TopicData, now_ms: int) -> None:
+    def _unknown(self, data: ProduceData, request: InFlightRequest) -> list[ProducedTopic]:
+        """Return the topics to ask the broker about: by their data, for a client may name any number of others."""
+        # With a response the broker says which of the names are topics.
+        names_matter = not request.expects_response
+        unknown = [
+            each
+            for each in data.topics
+            if (names_matter or not isinstance(each.topic, str)) and not self._cache.knows(each.topic)
+        ]
+        return [each.topic for each in nlargest(MAX_ASKED, unknown, key=_size)]
+
+    def _decide(self, topic: TopicData, now_ms: int, *, is_over: bool) -> None:
         """Decide about a topic's partitions, and keep the sizes of those that pass."""
         name = self._name_of(topic.topic)
         if name is None:
             return  # the broker does not know it either
-        decision = self._thresholds.decide(name, now_ms)
+        decision = self._thresholds.decide(name, now_ms) if is_over else None
         for partition in topic.partitions:
             key = (topic.topic, partition.partition)
             if not self._is_rejected(key, partition, decision, now_ms):
                 self._sizes[key] = (name, partition.size)
 
     def _is_rejected(
-        self, key: PartitionKey, partition: ProducedPartition, decision: ThresholdDecision, now_ms: int
+        self, key: PartitionKey, partition: ProducedPartition, decision: ThresholdDecision | None, now_ms: int
     ) -> bool:
         batch, sequences = partition.sequenced, self._sequences
         if batch is not None and sequences.follows_refused(key, batch, now_ms):
             self._partial.refuse_following(key)
             sequences.refused(key, batch, now_ms)
             return True
-        if not decision.admitted:
+        if decision is not None and not decision.admitted:
             self._thresholds.rejected(decision, partition.size, now_ms, dropped=not self._is_shadow)
             if not self._is_shadow:
                 self._partial.refuse(key, self._error.code, decision.reason)
@@ -124,6 +141,10 @@ class ThresholdFilter(RequestFilter):
         if batch is not None:
             sequences.admitted(key, batch)
         return False
+
+
+def _size(topic: TopicData) -> int:
+    return sum(partition.size for partition in topic.partitions)
 
 
 MAX_GATHERED_REQUEST_BYTES: Final = 100 * 1024 * 1024

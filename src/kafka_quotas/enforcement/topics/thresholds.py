@@ -19,8 +19,6 @@ ASK_EVERY_MS: Final = 60_000
 """Interval of questions which topics the broker leads, sent before a client's Produce."""
 MAX_LOGGED_TOPICS: Final = 10_000
 """Most topics with rejected data that are kept for the log."""
-PRODUCED_MS: Final = 600_000
-"""Time that a topic counts as led by a broker after data for it, whatever its known leaders."""
 
 
 @dataclass(slots=True)
@@ -50,7 +48,6 @@ class BrokerThresholds:
         """The intake and the thresholds of topics; `record` counts what the broker accepted."""
         self._asked_ms: int | None = None
         self._cache_version = -1
-        self._produced_ms: dict[str, int] = {}
         self._rejected: dict[str, _Rejected] = {}
 
     def apply(self, settings: ThresholdSettings) -> None:
@@ -68,9 +65,13 @@ class BrokerThresholds:
 
     def decide(self, topic: str, now_ms: int) -> ThresholdDecision:
         """Decide whether to accept data for a topic, which counts only once it is recorded."""
-        self._produced_ms[topic] = now_ms
-        self._follow_cache(now_ms)
-        return self.topics.decide(topic, now_ms)
+        self._follow_cache()
+        return self.topics.look(topic, now_ms)
+
+    def is_over_total(self, now_ms: int) -> bool:
+        """Return whether the broker takes in more than its total, by which topics may be over theirs."""
+        self._follow_cache()
+        return self.topics.is_over_total(now_ms)
 
     def count_oversized(self, size: int) -> None:
         """Count the bytes of a batch that the broker refused as too large."""
@@ -103,7 +104,7 @@ class BrokerThresholds:
             self._rejected[decision.topic] = _Rejected(logged_ms=now_ms)
 
     def rates(self, now_ms: int) -> dict[str, tuple[float, float | None]]:
-        """Return each topic's rate and threshold (bytes/s) by name, the broker's total under the empty name."""
+        """Return rate and threshold (bytes/s) of each topic with data, the broker's total under the empty name."""
         thresholds = self.topics
         return {
             topic: (rate, thresholds.threshold(topic) if topic else thresholds.total)
@@ -127,19 +128,13 @@ class BrokerThresholds:
         Raises:
             ValueError: The numbers are no state of a meter.
         """
-        self.topics.restore(topic, figures, shift_ms)
-        if topic:
-            self._produced_ms[topic] = now_ms
+        self.topics.restore(topic, figures, shift_ms, now_ms)
 
-    def _follow_cache(self, now_ms: int) -> None:
+    def _follow_cache(self) -> None:
         """Update the topics that this broker leads, if the topic cache has changed."""
-        if self._cache.version == self._cache_version or self.broker is None:
-            return
-        self._cache_version = self._cache.version
-        self._produced_ms = {
-            topic: produced_ms for topic, produced_ms in self._produced_ms.items() if now_ms - produced_ms < PRODUCED_MS
-        }
-        self.topics.set_topics(dict.fromkeys((*self._cache.led_by(int(self.broker)), *self._produced_ms)), now_ms)
+        if self._cache.version != self._cache_version and self.broker is not None:
+            self._cache_version = self._cache.version
+            self.topics.lead(self._cache.led_by(int(self.broker)))
 
     def _log(self, decision: ThresholdDecision, topic: _Rejected, *, dropped: bool) -> None:
         fields: dict[str, str | float] = {

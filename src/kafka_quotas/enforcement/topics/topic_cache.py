@@ -10,6 +10,7 @@ Invariants: the cache holds at most `MAX_TOPICS` topics; a topic that was create
 """
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -39,9 +40,11 @@ class TopicCache:
         self.default_partitions = 1
         """Partitions of a topic whose request leaves the number to the broker, from the last such topic."""
         self.version = 0
-        """A number that changes with the leaders of any topic."""
-        self._leaders: dict[str, frozenset[int]] = {}
+        """A number that changes with the leaders of any topic, and with the number of topics."""
+        self._topics: dict[str, tuple[frozenset[int], TopicId | None]] = {}
+        """Name -> node ids of its leaders, and its id."""
         self._names: dict[TopicId, str] = {}
+        self._led: dict[int, set[str]] = {}
         self._unlearnt: Iterator[KnownTopic] | None = None
 
     def learn(self, topics: Iterable[KnownTopic]) -> None:
@@ -51,9 +54,7 @@ class TopicCache:
                 continue
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self.forget(topic.name)
-            elif topic.error_code == ErrorCode.NONE and (
-                topic.name in self._leaders or len(self._leaders) < MAX_TOPICS
-            ):
+            elif topic.error_code == ErrorCode.NONE and (topic.name in self._topics or len(self._topics) < MAX_TOPICS):
                 self._note(topic.name, topic)
 
     def learn_in_slices(self, topics: Iterator[KnownTopic]) -> None:
@@ -80,25 +81,42 @@ class TopicCache:
 
     def forget(self, name: str) -> None:
         """Drop a topic that no longer exists."""
-        if self._leaders.pop(name, None) is not None:
-            self.version += 1
+        if name in self._topics:
+            self._replace(name, frozenset(), None)
+            del self._topics[name]
+
+    def knows(self, topic: TopicKey) -> bool:
+        """Return whether a broker has reported the topic with a name or an id."""
+        return topic in self._topics or topic in self._names
 
     def name_of(self, topic_id: TopicId) -> str | None:
         """Return the name of the topic with an id, None if it isn't known."""
         return self._names.get(topic_id)
 
-    def led_by(self, node_id: int) -> list[str]:
-        """Return the topics of which a broker leads at least one partition."""
-        return [name for name, leaders in self._leaders.items() if node_id in leaders]
+    def led_by(self, node_id: int) -> AbstractSet[str]:
+        """Return the topics of which a broker leads at least one partition, as a set that follows the cache."""
+        return self._led.setdefault(node_id, set())
 
     def _note(self, name: str, topic: KnownTopic) -> None:
-        if self._leaders.get(name) != topic.leaders:
-            self._leaders[name] = topic.leaders
-            self.version += 1
-        if topic.topic_id is not None:
-            if len(self._names) >= MAX_TOPICS:
-                self._names.clear()
-            self._names[topic.topic_id] = name
+        known = self._topics.get(name)
+        # Older versions of Metadata have no ids: what they report is no reason to forget one.
+        topic_id = topic.topic_id or (known and known[1])
+        if known != (topic.leaders, topic_id):
+            self._replace(name, topic.leaders, topic_id)
+
+    def _replace(self, name: str, leaders: frozenset[int], topic_id: TopicId | None) -> None:
+        """Put leaders and id of a topic in the place of those known."""
+        old_leaders, old_id = self._topics.get(name, (frozenset(), None))
+        for node_id in old_leaders - leaders:
+            self._led[node_id].discard(name)
+        for node_id in leaders - old_leaders:
+            self._led.setdefault(node_id, set()).add(name)
+        if old_id is not None and old_id != topic_id:
+            self._names.pop(old_id, None)
+        if topic_id is not None:
+            self._names[topic_id] = name
+        self._topics[name] = (leaders, topic_id)
+        self.version += leaders != old_leaders
 
 
 class _Question(NamedTuple):

@@ -14,8 +14,10 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple, cast
 
+from kafka_quotas.core.metrics.ewma import EwmaMeter
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
+from kafka_quotas.core.quotas.topic_thresholds import MAX_METERS
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.fleet.usage import SharedBucket
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
@@ -133,7 +135,7 @@ class SharedCharges:
         self._policy = policy
         self._thresholds = thresholds
         self._totals: dict[QuotaBucket, float] = {}
-        self._meters: dict[tuple[NodeId, str], float] = {}
+        self._meters: dict[EwmaMeter, float] = {}
         self._sources: dict[ClientQuotaManager, tuple[NodeId | str, Mode]] = {}
         self._brokers: tuple[NodeId, ...] = ()
         self._walk = policy.pool.walk()
@@ -267,6 +269,10 @@ class SharedCharges:
             self._totals = {bucket: total for bucket, total in self._totals.items() if bucket in kept}
             self._carried = {bucket: each for bucket, each in self._carried.items() if bucket in kept}
             self._reservations = {bucket: each for bucket, each in self._reservations.items() if bucket in kept}
+        brokers = self._thresholds.brokers.values()
+        if len(self._meters) > 2 * MAX_METERS * max(len(brokers), 1):
+            kept_meters = {meter for broker in brokers for _, meter, _ in broker.topics.meters()}
+            self._meters = {meter: total for meter, total in self._meters.items() if meter in kept_meters}
 
     def _source(self, manager: ClientQuotaManager) -> tuple[NodeId | str, Mode] | None:
         """Return the broker and mode of a manager, None for one that is no broker's any more."""
@@ -286,17 +292,12 @@ class SharedCharges:
         for node_id, broker in self._thresholds.brokers.items():
             if broker.is_active:
                 for topic, meter, _ in broker.topics.meters():
-                    amount = meter.total - self._meters.get((node_id, topic), 0.0)
+                    amount = meter.total - self._meters.get(meter, 0.0)
                     if amount:
-                        self._meters[node_id, topic] = meter.total
+                        self._meters[meter] = meter.total
                         yield TopicCharge(node_id, topic, amount)
 
     def _record_topic(self, charge: TopicCharge, now_ms: int) -> None:
-        topics = self._thresholds.broker(charge.broker).topics
-        if charge.topic:
-            topics.record(charge.topic, 0, now_ms)  # no client here may have named it yet
-        for topic, meter, _ in topics.meters():
-            if topic == charge.topic:
-                meter.record(charge.amount, now_ms)
-                name = (charge.broker, topic)
-                self._meters[name] = self._meters.get(name, 0.0) + charge.amount
+        meter = self._thresholds.broker(charge.broker).topics.meter(charge.topic, now_ms)
+        meter.record(charge.amount, now_ms)
+        self._meters[meter] = self._meters.get(meter, 0.0) + charge.amount

@@ -9,6 +9,7 @@ its result, and a caller can safely read at that offset.
 """
 
 from collections.abc import Callable, Generator
+from functools import cache
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -250,14 +251,16 @@ def compact_array_count(buffer: Buffer, offset: int, end: int) -> tuple[int, int
 def _elements(count_of: Callable[[Buffer, int, int], tuple[int, int]], element: Layout) -> Skip:
     """Return a step over an array whose elements have the layout `element`."""
     pairs, size = _paired(element)
+    is_compact = count_of is compact_array_count
     if not pairs:
 
         def skip_fixed(buffer: Buffer, offset: int, end: int) -> int:
+            if is_compact and offset < end and 0 < (count := buffer[offset]) < 0x80:
+                return _end_of(offset + 1, (count - 1) * size, end)
             count, offset = count_of(buffer, offset, end)
             return _end_of(offset, count * size, end)
 
         return skip_fixed
-    is_compact = count_of is compact_array_count
     plain_start, plain = _plain(pairs, size)
     plain_size = plain_start + len(plain)
 
@@ -310,11 +313,14 @@ def _paired(element: Layout) -> tuple[tuple[tuple[int, Skip], ...], int]:
     return tuple(pairs), fixed
 
 
+# Kept, for messages are read by layouts that are put together for each of them: there are some hundred in all.
+@cache
 def array(*element: int | Skip) -> Skip:
     """Return a step over an array with elements of this layout, nullable or not."""
     return _elements(array_count, element)
 
 
+@cache
 def compact_array(*element: int | Skip) -> Skip:
     """Return a step over a compact array with elements of this layout, nullable or not."""
     skip = _elements(compact_array_count, element)

@@ -118,9 +118,7 @@ def known_topics(api_version: int, frame: Buffer) -> tuple[KnownTopic, ...]:
     Raises:
         ProtocolError: The frame can't be a Metadata response.
     """
-    form = API_TABLE[ApiKey.METADATA].encoding(api_version)
-    listed = _listed(form, api_version, frame)
-    return tuple(_topic(form, api_version, frame, start, end) for start, end in listed.spans)
+    return tuple(iter_topics(api_version, frame))
 
 
 def iter_topics(api_version: int, frame: Buffer) -> Iterator[KnownTopic]:
@@ -130,12 +128,12 @@ def iter_topics(api_version: int, frame: Buffer) -> Iterator[KnownTopic]:
         ProtocolError: The frame can't be a Metadata response.
     """
     form = API_TABLE[ApiKey.METADATA].encoding(api_version)
-    element, end = _element(form, api_version), len(frame)
+    partition, end = _partition(form, api_version), len(frame)
     count, start = form.array_count(frame, _topics_offset(form, api_version, frame), end)
     for _ in range(count):
-        after = skip(element, frame, start, end)
-        yield _topic(form, api_version, frame, start, after)
-        start = after
+        topic = _topic(form, api_version, partition, frame, start)
+        yield topic
+        start = topic.end
 
 
 def with_topics(api_version: int, frame: Buffer, order: Sequence[str], absent: Mapping[str, int]) -> bytes:
@@ -145,8 +143,7 @@ def with_topics(api_version: int, frame: Buffer, order: Sequence[str], absent: M
     """
     form = API_TABLE[ApiKey.METADATA].encoding(api_version)
     listed = _listed(form, api_version, frame)
-    topics = [_topic(form, api_version, frame, start, end) for start, end in listed.spans]
-    by_name = {topic.name: frame[topic.start : topic.end] for topic in topics}
+    by_name = {topic.name: frame[topic.start : topic.end] for topic in iter_topics(api_version, frame)}
     elements: list[Buffer] = []
     # A topic that is named twice has one result, as a broker gives it (`KafkaApis.handleTopicMetadataRequest`).
     for name in dict.fromkeys(order):
@@ -185,7 +182,9 @@ def _partition(form: Encoding, version: int) -> Layout:
     return (2, 4, 4, *epoch, form.array(4), form.array(4), *offline, *form.tags)
 
 
-def _topic(form: Encoding, version: int, frame: Buffer, start: int, end: int) -> KnownTopic:
+def _topic(form: Encoding, version: int, partition: Layout, frame: Buffer, start: int) -> KnownTopic:
+    """Return the topic at an offset, whose partitions have a layout."""
+    end = len(frame)
     name, offset = form.text(frame, start + 2, end)
     topic_id: TopicId | None = None
     if version >= TOPIC_ID_SINCE:
@@ -194,10 +193,13 @@ def _topic(form: Encoding, version: int, frame: Buffer, start: int, end: int) ->
         offset += TOPIC_ID_BYTES
     if version >= IS_INTERNAL_SINCE:
         offset += 1
-    partitions = element_list(form, _partition(form, version), frame, offset, end)
+    partitions = element_list(form, partition, frame, offset, end)
     # A partition without a leader has -1 for it.
-    leaders = frozenset(read_int32(frame, place + 6, end) for place, _ in partitions.spans)
-    return KnownTopic(read_int16(frame, start, end), name, topic_id, len(partitions.spans), leaders - {-1}, start, end)
+    leaders = frozenset([read_int32(frame, place + 6, end) for place, _ in partitions.spans])
+    operations: Layout = (4,) if version >= OPERATIONS_SINCE else ()
+    after = skip((*operations, *form.tags), frame, partitions.end, end)
+    error_code = read_int16(frame, start, end)
+    return KnownTopic(error_code, name, topic_id, len(partitions.spans), leaders - {-1}, start, after)
 
 
 def _absent(form: Encoding, version: int, name: str, error_code: int) -> bytes:

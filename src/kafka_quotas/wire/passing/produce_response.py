@@ -7,13 +7,14 @@ tagged fields.
 """
 
 from collections.abc import Mapping, Sequence
+from struct import Struct
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.encoding import ElementList, Encoding, element_list, with_elements
 from kafka_quotas.wire.codec.frame import framed
-from kafka_quotas.wire.codec.skip import Buffer, Layout, read_int16, read_int32
-from kafka_quotas.wire.passing.produce_request import PartitionKey, ProducedTopic, topic_key, topic_layout
+from kafka_quotas.wire.codec.skip import Buffer, Layout, skip
+from kafka_quotas.wire.passing.produce_request import PartitionKey, ProducedTopic, topic_key
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.response_header import has_header_tags, whole_response_body
 
@@ -23,6 +24,10 @@ LOG_START_SINCE: Final = 5
 ERRORS_SINCE: Final = 8
 _API: Final = API_TABLE[ApiKey.PRODUCE]
 _NO_OFFSET: Final = (-1).to_bytes(8, "big", signed=True)
+
+
+_HEAD: Final = Struct(">ih").unpack_from
+"""A result begins with the partition's number and its error code."""
 
 
 class PartitionResult(NamedTuple):
@@ -131,12 +136,13 @@ def _merged(
 
 
 def _parsed(form: Encoding, version: int, frame: Buffer) -> tuple[ElementList, list[_TopicResults]]:
-    end = len(frame)
-    offset = whole_response_body(ApiKey.PRODUCE, version, frame)
-    results = form.array(*_result_layout(form, version))
-    element = (*topic_layout(form, version), results, *form.tags)
-    listed = element_list(form, element, frame, offset, end)
-    return listed, [_results(form, version, frame, start, after) for start, after in listed.spans]
+    offset, layout = whole_response_body(ApiKey.PRODUCE, version, frame), _result_layout(form, version)
+    count, position = form.array_count(frame, offset, len(frame))
+    topics: list[_TopicResults] = []
+    for _ in range(count):
+        topics.append(_results(form, version, layout, frame, position))
+        position = topics[-1].end
+    return ElementList(offset, tuple((topic.start, topic.end) for topic in topics), position), topics
 
 
 def _result_layout(form: Encoding, version: int) -> Layout:
@@ -146,11 +152,13 @@ def _result_layout(form: Encoding, version: int) -> Layout:
     return (4, 2, times, *errors, *form.tags)
 
 
-def _results(form: Encoding, version: int, frame: Buffer, start: int, end: int) -> _TopicResults:
+def _results(form: Encoding, version: int, layout: Layout, frame: Buffer, start: int) -> _TopicResults:
+    """Return the results of the topic at an offset, whose partitions have a layout."""
+    end = len(frame)
     topic, offset = topic_key(form, version, frame, start, end)
-    listed = element_list(form, _result_layout(form, version), frame, offset, end)
-    results = tuple(
-        PartitionResult(topic, read_int32(frame, at, after), read_int16(frame, at + 4, after), at, after)
-        for at, after in listed.spans
-    )
-    return _TopicResults(results, listed, start, end)
+    listed = element_list(form, layout, frame, offset, end)
+    results: list[PartitionResult] = []
+    for at, after in listed.spans:
+        partition, error_code = _HEAD(frame, at)
+        results.append(PartitionResult(topic, partition, error_code, at, after))
+    return _TopicResults(tuple(results), listed, start, skip(form.tags, frame, listed.end, end))

@@ -7,9 +7,25 @@ import pytest
 from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.metrics.ewma import ALPHA, EwmaMeter
 from kafka_quotas.core.quotas.mutation_bucket import SpreadEvenRate, SpreadFillRate
-from kafka_quotas.core.quotas.topic_thresholds import TopicThresholds
+from kafka_quotas.core.quotas.topic_thresholds import (
+    DROPPED_AT_ONCE,
+    IDLE_MS,
+    MAX_METERS,
+    ThresholdDecision,
+    TopicThresholds,
+)
 
 START_MS = 1_700_000_000_000
+
+
+class CountedMeters(TopicThresholds):
+    """Thresholds that count how many topics they look at for their shares."""
+
+    counts = 0
+
+    def _count_topic(self, topic: str, by: int) -> None:
+        self.counts += 1
+        super()._count_topic(topic, by)
 
 
 class Thresholds(TopicThresholds):
@@ -23,6 +39,13 @@ class Thresholds(TopicThresholds):
         self.configure(
             total=self._total, topics=topics if bytes_per_second is None else {**topics, topic: bytes_per_second}
         )
+
+    def produce(self, topic: str, size: int, now_ms: int) -> ThresholdDecision:
+        """The decision on data for a topic, which the broker takes if it is admitted."""
+        decision = self.look(topic, now_ms)
+        if decision.admitted:
+            self.record(topic, size, now_ms)
+        return decision
 
 
 def test_a_meter_is_zero_before_its_first_tick_and_then_the_rate_of_the_interval() -> None:
@@ -69,14 +92,14 @@ def test_a_clock_that_goes_back_ticks_nothing() -> None:
 
 def test_topics_without_a_threshold_share_what_is_left() -> None:
     thresholds = Thresholds(START_MS)
-    thresholds.set_topics(["a", "b", "c"], START_MS)
+    thresholds.lead({"a", "b", "c"})
     assert thresholds.threshold("a") is None
     thresholds.set_total(100)
     thresholds.set_topic("a", 40)
     assert [thresholds.threshold(topic) for topic in ("a", "b", "c", "elsewhere")] == [40, 30, 30, None]
-    thresholds.set_topics(["a", "b", "c", "d"], START_MS)
+    thresholds.lead({"a", "b", "c", "d"})
     assert thresholds.threshold("d") == 20
-    thresholds.set_topics(["b", "c", "d", "e"], START_MS)
+    thresholds.lead({"b", "c", "d", "e"})
     assert thresholds.threshold("e") == 25
     thresholds.set_topic("a", None)
     thresholds.set_total(None)
@@ -86,7 +109,7 @@ def test_topics_without_a_threshold_share_what_is_left() -> None:
 def test_no_share_is_computed_where_every_topic_has_its_own() -> None:
     thresholds = Thresholds(START_MS)
     thresholds.set_total(100)
-    thresholds.set_topics(["a"], START_MS)
+    thresholds.lead({"a"})
     thresholds.set_topic("a", 100)
     assert thresholds.threshold("a") == 100
     assert thresholds.threshold("b") is None
@@ -110,7 +133,7 @@ def test_data_is_rejected_only_where_both_are_over_and_counts_in_nothing() -> No
     thresholds = Thresholds(START_MS)
     thresholds.set_total(100)
     thresholds.set_topic("small", 10)
-    thresholds.set_topics(["small", "large"], START_MS)
+    thresholds.lead({"small", "large"})
     assert thresholds.produce("small", 300, START_MS).admitted
     assert thresholds.produce("large", 100, START_MS).admitted
     tick_ms = START_MS + 5_000
@@ -125,11 +148,42 @@ def test_data_is_rejected_only_where_both_are_over_and_counts_in_nothing() -> No
     assert later.total_rate < rejected.total_rate
 
 
-def test_a_topic_that_appears_in_a_produce_gets_its_share() -> None:
+def test_a_topic_of_which_the_broker_took_data_gets_its_share_and_a_mere_name_none() -> None:
     thresholds = Thresholds(START_MS)
     thresholds.set_total(100)
-    assert thresholds.produce("one", 1, START_MS).topic_threshold == 100
-    assert thresholds.produce("two", 1, START_MS).topic_threshold == 50
+    assert thresholds.produce("one", 1, START_MS).topic_threshold is None
+    assert thresholds.look("one", START_MS).topic_threshold == 100
+    for number in range(100):
+        assert thresholds.look(f"made-up-{number}", START_MS).admitted
+    assert thresholds.look("one", START_MS).topic_threshold == 100
+    thresholds.produce("two", 1, START_MS)
+    assert thresholds.look("one", START_MS).topic_threshold == 50
+    thresholds.lead({"one", "three"})
+    assert thresholds.look("one", START_MS).topic_threshold == pytest.approx(100 / 3)
+
+
+def test_the_topics_with_the_latest_data_have_a_rate_and_idle_ones_no_share() -> None:
+    thresholds = Thresholds(START_MS)
+    thresholds.set_total(100)
+    for number in range(MAX_METERS + 100):
+        thresholds.record(f"t{number}", 1, START_MS)
+        thresholds.record("busy", 1, START_MS)
+    assert len(thresholds.rates(START_MS)) == MAX_METERS + 1, "that of all together comes beside them"
+    assert thresholds.threshold("t0") is None
+    assert thresholds.threshold("busy") == 100 / MAX_METERS
+    for second in range(2 * MAX_METERS // DROPPED_AT_ONCE):
+        thresholds.record(f"new{second}", 1, START_MS + IDLE_MS + second)
+    assert thresholds.threshold("t5000") is None
+    share = 100 / (2 * MAX_METERS // DROPPED_AT_ONCE)
+    assert thresholds.threshold("new9") == pytest.approx(share, rel=0.01)
+
+
+def test_ten_thousand_topics_cost_a_step_each() -> None:
+    thresholds = CountedMeters(START_MS)
+    thresholds.configure(total=100, topics={})
+    for number in range(MAX_METERS):
+        thresholds.record(f"t{number}", 1, START_MS)
+    assert thresholds.counts == MAX_METERS
 
 
 def test_the_example_of_the_drafts_burst_of_560_waits_12_seconds() -> None:

@@ -188,7 +188,7 @@ def test_what_topics_took_in_before_a_restart_counts_after_it(tmp_path: Path) ->
     after.thresholds.name_bootstrap(1)
     for now_ms in (START_MS + 6_000, START_MS + 10_000, START_MS + 61_000):
         assert over(after.thresholds.broker(1), now_ms) == over(before.thresholds.broker(1), now_ms)
-    assert set(after.thresholds.broker(1).rates(START_MS + 6_000)) == {"", "busy", "other"}
+    assert set(after.thresholds.broker(1).rates(START_MS + 6_000)) == {"", "busy"}
     assert after.said[0].fields["topics"] == 4
 
 

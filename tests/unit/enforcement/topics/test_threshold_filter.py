@@ -19,6 +19,7 @@ from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.enforcement.topics.filters import TopicFilters
 from kafka_quotas.enforcement.topics.topic_cache import SLICE, TopicCache
+from kafka_quotas.wire.codec.skip import _FINDS_NOTHING
 from kafka_quotas.wire.passing.metadata import KnownTopic
 
 POLICY_VIOLATION, OUT_OF_ORDER, QUOTA_EXCEEDED, TOO_LARGE = 44, 45, 89, 10
@@ -71,7 +72,7 @@ class Producer(Client):
             return None
         names = {topic_id(name): name for name in ("small", "large", "other", "unknown")}
         return [
-            (names[topic.topic_id] if version >= 13 else topic.name, partition.index, partition.error_code)
+            (names.get(topic.topic_id, "") if version >= 13 else topic.name, partition.index, partition.error_code)
             for topic in response.responses
             for partition in topic.partition_responses
         ]
@@ -127,7 +128,7 @@ def test_many_topics_are_learnt_in_slices_while_requests_pass() -> None:
         known.append(len(who.topics._cache.led_by(1)))
         who.pair.advance(TICK_MS)
     assert known == [SLICE, 2 * SLICE, count, count]
-    assert len(thresholds.rates(who.pair.now_ms)) == count + 1, "each has a share of the total, which comes beside them"
+    assert thresholds.topics.threshold("t1") == (1000.0 - 0.0) / count, "each has a share of the total"
     assert who.broker.asked.count((METADATA, 4)) == 1
 
 
@@ -173,7 +174,7 @@ def test_topics_share_what_the_stated_thresholds_leave_and_a_new_topic_takes_par
     who.broker.topics["new"] = 1
     who.pair.advance(60_000)
     who.produce(9, ("other", 0, b"a"))
-    assert who.topics.thresholds.brokers[1].rates(who.pair.now_ms)["new"] == (0.0, 300.0)
+    assert who.topics.thresholds.brokers[1].topics.threshold("new") == 300.0
 
 
 def test_topics_that_other_brokers_lead_do_not_share() -> None:
@@ -194,6 +195,69 @@ def test_topics_are_asked_for_once_a_minute_and_ids_when_they_are_unknown() -> N
     who.pair.advance(60_000)
     who.produce(13, ("other", 0, b"a"))
     assert who.broker.asked[4:] == [(METADATA, 4), (PRODUCE, 13)]
+
+
+MADE_UP = [f"made-up-{number}" for number in range(2000)]
+
+
+@pytest.mark.parametrize(("version", "acks"), [(9, 1), (9, 0), (13, 1), (13, 0)])
+def test_names_that_a_client_made_up_take_nothing_from_anybody(version: int, acks: int) -> None:
+    who = Producer(TopicBroker(topics={"small": 2, "large": 2, "other": 1}, refuses=dict.fromkeys(MADE_UP, 3)))
+    who.broker.refuses[""] = 100  # an id that is no topic's
+    who.fill(version)
+    thresholds = who.topics.thresholds.brokers[1]
+    before = thresholds.rates(who.pair.now_ms)
+    assert before["other"] == (2.0, 450.0)
+    for _ in range(2):
+        who.produce(version, *((name, 0, b"") for name in MADE_UP), acks=acks)
+        who.produce(version, *((name, 0, b"a" * 70) for name in MADE_UP), acks=acks)
+    assert thresholds.rates(who.pair.now_ms) == before
+    assert who.produce(version, ("other", 0, b"a")) == [("other", 0, 0)]
+    assert len(who.topics._cache.led_by(1)) == 3
+
+
+def test_a_broker_is_asked_about_the_topics_with_the_most_data_where_no_response_tells_of_them() -> None:
+    who = Producer(TopicBroker(topics={"small": 2, "large": 2, "other": 1}, refuses=dict.fromkeys(MADE_UP, 3)))
+    who.fill()
+    who.broker.topics["new"] = 1
+    who.broker.asked.clear()
+    who.produce(9, *((name, 0, b"a") for name in MADE_UP), ("new", 0, b"a" * 5000), acks=0)
+    assert who.broker.asked == [(METADATA, 4), (PRODUCE, 9)]
+    who.pair.advance(TICK_MS)
+    assert who.topics.thresholds.brokers[1].rates(who.pair.now_ms)["new"][0] == 1000.0
+
+
+def test_reading_messages_leaves_nothing_behind() -> None:
+    who = Producer()
+    who.fill()
+    known = len(_FINDS_NOTHING)
+    for _ in range(5):
+        who.produce(9, ("other", 0, b"a"))
+        who.produce(13, ("other", 0, b"a"))
+        assert who.ask(METADATA, 12, topics=None, allow_auto_topic_creation=True) is not None
+        who.pair.advance(60_000)
+    assert len(_FINDS_NOTHING) <= known + 10, "the layouts of these versions, which are kept"
+    known = len(_FINDS_NOTHING)
+    for _ in range(5):
+        who.produce(9, ("other", 0, b"a"))
+        who.pair.advance(60_000)
+    assert len(_FINDS_NOTHING) == known
+
+
+def test_topics_that_are_gone_or_made_again_leave_nothing_in_the_cache() -> None:
+    cache = TopicCache()
+    for number in range(100):
+        topic_id = number.to_bytes(16, "big")
+        cache.learn([KnownTopic(0, "t", topic_id, 1, frozenset({number % 3}), 0, 0)])
+        assert cache.name_of(topic_id) == "t"
+        assert [broker for broker in range(3) if "t" in cache.led_by(broker)] == [number % 3]
+        cache.learn([KnownTopic(0, "t", None, 1, frozenset({1}), 0, 0)])
+        assert cache.name_of(topic_id) == "t", "an older version tells no id"
+        assert cache.name_of((number - 1).to_bytes(16, "big")) is None if number else True
+    cache.forget("t")
+    assert not cache.knows("t")
+    assert not cache.led_by(1)
+    assert cache.name_of((99).to_bytes(16, "big")) is None
 
 
 def test_an_id_that_nobody_knows_is_left_to_the_broker() -> None:
