@@ -16,7 +16,7 @@ from kafka_quotas.loadtest.judgement import Aspect, State
 _HEADING: Final = "\n## What came out\n"
 _COMMAND: Final = re.compile(r"^```\n(kafka-quotas load-test run .+)\n```$", re.MULTILINE)
 _JUDGEMENT: Final = re.compile(
-    rf"^(?:(.+): )?({'|'.join(Aspect)}):? ({'|'.join(State)}): (.*)$",
+    rf"^(?:\S )?(?:(.+): )?({'|'.join(each.label for each in Aspect)}):? ({'|'.join(State)}): (.*)$",
     re.MULTILINE,
 )
 _EXIT_CODE: Final = re.compile(r"Exit code (\d+)\.")
@@ -34,7 +34,7 @@ class Measurement:
     """A digest of the scenario's file, which a page is true for."""
     exit_code: int
     output: str
-    """The standard output: the table of clients, then one line per judgement."""
+    """The standard output: the table of clients, then, with `--verbose`, one line per judgement."""
     day: str
     """The day on which it ran, as people write it."""
     machine: str

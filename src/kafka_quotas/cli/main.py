@@ -12,7 +12,14 @@ import typer
 
 from kafka_quotas.cli.framework.exit_codes import INTERRUPTED
 from kafka_quotas.cli.framework.help_page import GENERAL_HEADING
-from kafka_quotas.cli.framework.lazy_group import Invocation, LazyGroup, lazy_commands, note_verbosity
+from kafka_quotas.cli.framework.lazy_group import (
+    RUNNING,
+    VERBOSE_HELP,
+    Invocation,
+    LazyGroup,
+    lazy_commands,
+    note_verbosity,
+)
 from kafka_quotas.core.errors import KafkaQuotasError
 
 PROGRAM = "kafka-quotas"
@@ -162,7 +169,7 @@ def _top(
         typer.Option(
             "--verbose",
             rich_help_panel=GENERAL_HEADING,
-            help="On an error, show the traceback as well.",
+            help=VERBOSE_HELP,
             callback=note_verbosity,
         ),
     ] = False,
@@ -183,6 +190,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments after the program's name, None for those of the process.
     """
     session = Invocation(verbose=os.environ.get(DEBUG_VARIABLE, "") not in ("", "0"))
+    RUNNING.set(session)
     _replace_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a letter that the terminal's encoding lacks is escaped, as on stderr
         sys.stdout.reconfigure(errors="backslashreplace")

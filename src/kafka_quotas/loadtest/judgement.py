@@ -25,6 +25,11 @@ class Aspect(StrEnum):
     EXPECTATION = "expectation"
     """A threshold of the user's own."""
 
+    @property
+    def label(self) -> str:
+        """The words for people."""
+        return "accounting" if self is Aspect.BOOKS else self.value
+
 
 class State(StrEnum):
     """The state of one judgement, or of all of them together."""

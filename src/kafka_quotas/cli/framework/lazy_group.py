@@ -5,6 +5,7 @@ top-level help needs none of them, and `alter` doesn't pay for what only `daemon
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -136,30 +137,43 @@ class Invocation:
     """The state of one run of the command that the error boundary reads."""
 
     verbose: bool = False
+    """Whether to show more: the evidence of every check, and the traceback of an error."""
     error_lines: Callable[[KafkaQuotasError], Sequence[str]] | None = None
     """Formats an error, for a command that imitates another program."""
 
 
+RUNNING: ContextVar[Invocation] = ContextVar("running")
+"""The run of the command that this is part of."""
+
+VERBOSE_HELP = "Show more: the evidence of every check of a load test, and the traceback of an error."
+
+
 def note_verbosity(ctx: typer.Context, value: bool) -> bool:
-    """Note that tracebacks are wanted, as the callback of `--verbose`, and return its value."""
+    """Note that more is wanted, as the callback of `--verbose`, and return its value."""
     session = ctx.find_object(Invocation)
     if value and session is not None:
         session.verbose = True
     return value
 
 
+def is_verbose() -> bool:
+    """Return whether the running command was asked for more."""
+    session = RUNNING.get(None)
+    return session is not None and session.verbose
+
+
 def verbose_option() -> list[TyperOption]:
-    """Return the option that every command takes and only the error boundary reads."""
+    """Return the option that every command takes."""
     from kafka_quotas.cli.framework.option_groups import option, option_group, typer_options  # noqa: PLC0415 - as above
 
     @option_group(GENERAL_HEADING)
     class Verbosity:
-        """What to show of an error."""
+        """How much to show."""
 
         verbose: bool = option(
             "--verbose",
             default=False,
-            help="On an error, show the traceback as well.",
+            help=VERBOSE_HELP,
             callback=note_verbosity,
             expose_value=False,
         )

@@ -12,10 +12,10 @@ from kafka_quotas.cli.charts.plot import require_matplotlib, save_plot
 from kafka_quotas.cli.framework.exit_codes import INTERRUPTED
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
-from kafka_quotas.cli.load_test.result_output import PLOT_FILE, REPORT_FILE, written_together
+from kafka_quotas.cli.load_test.result_output import PLOT_FILE, REPORT_FILE, print_verdict, written_together
 from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.page import load_page
-from kafka_quotas.cli.load_test.views.view import print_load
+from kafka_quotas.cli.load_test.views.view import print_load, verdict_line
 from kafka_quotas.cli.options.stores import ListingView, OutputForm
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import (
@@ -62,6 +62,7 @@ def report(
         if png:
             save_plot(load_series(result), partial / PLOT_FILE, title=result.title)
     print_load(result, output)
+    print_verdict(verdict_line(result), output)
     drawn = f"{REPORT_FILE} and {PLOT_FILE}" if png else REPORT_FILE
     write(f"{drawn} drawn in {place}", sys.stderr)
     end_with_verdict(result)

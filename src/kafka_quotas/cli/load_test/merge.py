@@ -7,7 +7,8 @@ import typer
 
 from kafka_quotas.cli.framework.option_groups import Without
 from kafka_quotas.cli.load_test.kept_runs import end_with_verdict
-from kafka_quotas.cli.load_test.result_output import ResultOutput, raise_all
+from kafka_quotas.cli.load_test.result_output import ResultOutput, print_verdict, raise_all
+from kafka_quotas.cli.load_test.views.view import verdict_line
 from kafka_quotas.loadtest.judge.merge import merge_shards
 from kafka_quotas.loadtest.result.shard_file import read_shard
 
@@ -24,5 +25,7 @@ def merge(folders: Folders, *, output: Annotated[ResultOutput, Without("repeat")
     """
     output.check()
     result = merge_shards([read_shard(folder) for folder in folders])
-    raise_all(list(output.keep(result)))
+    failures = list(output.keep(result))
+    print_verdict(verdict_line(result), output.output)
+    raise_all(failures)
     end_with_verdict(result)

@@ -21,13 +21,13 @@ from kafka_quotas.cli.charts.plot import check_plot_targets, save_plot
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.load_test.views.charts import load_series
-from kafka_quotas.cli.load_test.views.view import load_listing, print_load
+from kafka_quotas.cli.load_test.views.view import load_listing, marked, print_load, verdict_line
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import Output, envelope, write
 from kafka_quotas.commands.load_test.request import ScenarioResult
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.core.model.value_format import format_duration_us
+from kafka_quotas.core.model.value_format import format_count, format_duration_us
 from kafka_quotas.loadtest.result.hgrm import hgrm_files
 from kafka_quotas.loadtest.result.junit import junit_xml
 from kafka_quotas.loadtest.result.reading import REPEAT, RUN_FILE
@@ -188,7 +188,24 @@ def keep_runs(result: ScenarioResult, output: ResultOutput) -> None:
         write(f"note: run at a scale of {result.scale:g}; --scale 1 is the whole scenario", sys.stderr)
     for leftover in result.leftovers:
         write(f"warning: {leftover}", sys.stderr)
+    print_verdict(_scenario_verdict(result), output.output)
     raise_all(failures)
+
+
+def _scenario_verdict(result: ScenarioResult) -> str:
+    judged = [run.result for run in result.runs if run.variant is Variant.WITH_QUOTAS]
+    line = verdict_line(judged[-1]) if judged else "VOID: no run with the quotas, so nothing was judged"
+    if result.interrupted and not line.startswith("VOID"):
+        return "VOID: interrupted before all runs were complete"
+    if result.leftovers and line.startswith("PASS"):
+        return f"FAIL: {format_count(len(result.leftovers), 'change')} could not be undone"
+    return line
+
+
+def print_verdict(line: str, output: Output) -> None:
+    """Print the last line of a run, beside a document on standard error."""
+    stream = sys.stdout if output is Output.TABLE else sys.stderr
+    write(marked(line, stream), stream)
 
 
 def raise_all(failures: Sequence[KafkaQuotasError]) -> None:

@@ -21,7 +21,7 @@ from kafka_quotas.cli.load_test.options import (
     otlp_receiver,
 )
 from kafka_quotas.cli.load_test.rate_search import SearchOptions, check_search_output, print_found
-from kafka_quotas.cli.load_test.result_output import ResultOutput, keep_runs
+from kafka_quotas.cli.load_test.result_output import ResultOutput, keep_runs, print_verdict
 from kafka_quotas.cli.load_test.target_options import LoadWindowOptions, TargetOptions
 from kafka_quotas.cli.load_test.views.live import live_watcher
 from kafka_quotas.cli.options.windows import ONLY_CLIENTS
@@ -202,6 +202,10 @@ def run_and_keep(
         if result.interrupted:
             return INTERRUPTED
         codes.append(0 if result.ok else 1)
+    if len(codes) > 1:
+        passed = codes.count(0)
+        outcome = "PASS" if passed == len(codes) else "FAIL"
+        print_verdict(f"{outcome}: {passed} of {format_count(len(codes), 'repeat')} passed", output.output)
     return max(codes)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
+from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.loadtest.judge.experiment import alternating, quota_effect
 from kafka_quotas.loadtest.plan.plan import LoadPlan
 from kafka_quotas.loadtest.result.effect import QuotaEffect
@@ -51,7 +52,7 @@ def run_experiment(
         nonlocal number, is_interrupted
         number += 1
         variant = Variant.WITH_QUOTAS if has_quotas else Variant.WITHOUT_QUOTAS
-        step(f"{len(plan.entities)} clients for {length_s:g} s, {variant.value}, to compare (run {number})")
+        step(f"{running_text(plan, length_s, variant)}, to compare (run {number})")
         with opened(variant, f"compared-{number}") as environment:
             result = run(short_run(at_environment(plan, environment), scenario, number=number))
         is_interrupted = is_interrupted or result.interrupted
@@ -75,6 +76,12 @@ def run_experiment(
     return ExperimentResult(
         effects=effects, without_quotas=sides[1][0] if sides[1] else None, is_interrupted=is_interrupted
     )
+
+
+def running_text(plan: LoadPlan, length_s: float, variant: Variant) -> str:
+    """Return the step of a run: how many clients run for how long, and whether the quotas are on."""
+    quotas = "on" if variant is Variant.WITH_QUOTAS else "off"
+    return f"running {format_count(len(plan.entities), 'client')} for {length_s:g} s, quotas {quotas}"
 
 
 def block_s(scenario: Scenario) -> float:

@@ -9,7 +9,7 @@ from typing import Final
 from kafka_quotas.commands.load_test.broker_metrics import BrokerMetrics
 from kafka_quotas.commands.load_test.cleanup import Cleanup, SignalGuard, interruptible, run_folder
 from kafka_quotas.commands.load_test.daemon_restarts import DaemonRestarts
-from kafka_quotas.commands.load_test.experiment import ExperimentResult, run_experiment
+from kafka_quotas.commands.load_test.experiment import ExperimentResult, run_experiment, running_text
 from kafka_quotas.commands.load_test.find_rate import FoundRate, RateGoal, search_rate
 from kafka_quotas.commands.load_test.measured_variant import MeasuredVariant, gathered_evidence, judged_variant
 from kafka_quotas.commands.load_test.metrics_push import MetricsPush
@@ -257,7 +257,7 @@ class _ScenarioRun:
         direct = replace(plan, bootstrap=bed.bootstrap)
         marks: list[TopicMark] = []
         abort = AbortCheck(self._aborts if variant is Variant.WITH_QUOTAS else ())
-        self._observer.step(f"{len(plan.entities)} clients for {plan.warmup_s + plan.duration_s:g} s, {variant.value}")
+        self._observer.step(running_text(plan, plan.warmup_s + plan.duration_s, variant))
         with ExitStack() as stack:
             watch = QuotaWatch(bed.store, names=names, expected=(in_force, later or in_force))
             if self._request.reads_quotas:
@@ -326,7 +326,7 @@ class _ScenarioRun:
         if alone is None:
             return None
         labels = ", ".join(entity.name.label for entity in alone.entities)
-        self._observer.step(f"{labels} alone for {alone.warmup_s + alone.duration_s:g} s")
+        self._observer.step(f"running {labels} alone for {alone.warmup_s + alone.duration_s:g} s")
         result = run_load(alone, clock=self._clock, watcher=self._watch)
         if result.interrupted:
             raise KeyboardInterrupt

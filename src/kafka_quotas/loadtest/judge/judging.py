@@ -23,13 +23,13 @@ from kafka_quotas.loadtest.result.verdict import ObservationKind
 from kafka_quotas.wire.protocol.error_code import ErrorCode
 
 _P99 = 0.99
-_GRAIN_US = 10_000
+_SLACK_US = 10_000
 """Added to what the factor allows, as latencies below some milliseconds measure the machine's scheduler."""
 
 
 def allowed_us(alone: LatencySummary, factor: float) -> float:
     """Return the longest p99 that leaves a control client unharmed, in microseconds."""
-    return alone.p99_us * factor + _GRAIN_US
+    return alone.p99_us * factor + _SLACK_US
 
 
 def isolation(entity: ClientResult, *, factor: float) -> Judgement:
@@ -47,7 +47,7 @@ def isolation(entity: ClientResult, *, factor: float) -> Judgement:
         state = _isolation_state(entity, most_us)
         evidence = (
             f"p99 {beside.p99_us / 1000:.3g} ms beside the others, {alone.p99_us / 1000:.3g} ms alone; allowed "
-            f"{most_us / 1000:.3g} ms, {factor:g} times as long and {_GRAIN_US // 1000} ms of grain; "
+            f"{most_us / 1000:.3g} ms: {factor:g} times that plus {_SLACK_US // 1000} ms; "
             + (entity.effect.evidence if entity.effect is not None else "not compared with the load without quotas")
         )
     return Judgement(aspect=Aspect.ISOLATION, state=state, evidence=evidence, entity=entity.name.label)
@@ -161,7 +161,7 @@ def _of_entities(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
 
 
 def _books(entity: ClientResult) -> Judgement:
-    """Return the judgement on the books: void out of balance, not met with arrivals left over."""
+    """Return the judgement on the accounting: void out of balance, not met with arrivals left over."""
     books = entity.books
     state, text = State.MET, books.evidence
     is_unhindered = entity.verdict.kind in (ObservationKind.MODEST, ObservationKind.UNLIMITED)

@@ -1,11 +1,11 @@
-"""The books of one client: what became of each arrival that was due."""
+"""The accounting of one client: the outcome of each arrival that was due."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Books:
-    """What became of the records, requests, topics or connections of one client, in the whole run.
+    """The outcome of the records, requests, topics or connections of one client, in the whole run.
 
     A client without a schedule, or in a closed loop, has nothing due but what it sent.
     """
@@ -32,8 +32,8 @@ class Books:
     def evidence(self) -> str:
         """The equation, in one line."""
         equation = (
-            f"{self.due} due = {self.acknowledged} acknowledged + {self.failed} failed + {self.unsent} unsent + "
-            f"{self.unanswered} unanswered"
+            f"{self.due:,} due = {self.acknowledged:,} acknowledged + {self.failed:,} failed + {self.unsent:,} unsent"
+            f" + {self.unanswered:,} unanswered"
         )
         if not self.doubtful:
             return equation

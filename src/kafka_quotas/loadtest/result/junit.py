@@ -46,7 +46,7 @@ def _case(suite: ET.Element, judgement: Judgement, title: str) -> None:
     evidence = _clean(judgement.evidence)
     subject = judgement.entity or ("run" if judgement.aspect.value != "expectation" else evidence.partition(": ")[0])
     case = ET.SubElement(
-        suite, "testcase", {"classname": title, "name": f"{_clean(subject)}: {judgement.aspect.value}", "time": "0"}
+        suite, "testcase", {"classname": title, "name": f"{_clean(subject)}: {judgement.aspect.label}", "time": "0"}
     )
     outcome = _OUTCOMES.get(judgement.state)
     if outcome is None:

@@ -106,7 +106,7 @@ class Prediction:
         return (
             f"{self.announced_ms / 1000:.2f} s announced, {predicted} from {source}; "
             f"allowed difference {self.allowed_ms / 1000:.2f} s"
-            + (f", and {self.grain_ms / 1000:.2f} s are the grain of these events" if self.grain_ms else "")
+            + (f" (plus {self.grain_ms / 1000:.2f} s of timing uncertainty)" if self.grain_ms else "")
         )
 
 

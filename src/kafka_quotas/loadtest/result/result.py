@@ -87,7 +87,7 @@ class ClientResult:
     dropped: int
     """Records that were due and never sent, because they were overdue for too long."""
     books: Books
-    """What became of all that was due."""
+    """The outcome of all that was due."""
     failures: tuple[tuple[str, int], ...]
     payload_bytes: int
     wire_ratio: float

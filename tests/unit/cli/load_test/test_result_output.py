@@ -117,7 +117,7 @@ def test_the_report_needs_no_network_and_answers_the_questions(kept: Path) -> No
 
     assert not re.search(r"(src|href)\s*=\s*[\"']?(https?:)?//|@import|url\((?!#)", page)
     assert "<script" not in page
-    for words in ("Rate against bound", "Throttling over time", "Latency", "Isolation", "later topic", "The evidence"):
+    for words in ("Rate against quota", "Throttling over time", "Latency", "Isolation", "later topic", "The evidence"):
         assert words in page
 
 

@@ -1,6 +1,7 @@
 """A load test's result in every form, live and afterwards."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,17 +13,19 @@ from kafka_quotas.cli.charts.text_chart import Style
 from kafka_quotas.cli.demos import enforcement as demo_command
 from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.live import bar, live_view, progress_rows
-from kafka_quotas.cli.load_test.views.view import load_listing, print_load
+from kafka_quotas.cli.load_test.views.view import judgement_lines, load_listing, marked, print_load, verdict_line
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.commands.demo import CLIENTS
 from kafka_quotas.commands.load_test.request import RunRequest
 from kafka_quotas.commands.windows import WindowSource
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import format_duration_us
+from kafka_quotas.loadtest.judge.expectation import parse_expectation
 from kafka_quotas.loadtest.judge.judging import Evidence
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.record.delivery import Delivery
+from kafka_quotas.loadtest.result.effect import QuotaEffect
 from kafka_quotas.loadtest.result.result import LoadResult
 from kafka_quotas.loadtest.run.runner import ClientProgress, RunProgress
 
@@ -35,7 +38,7 @@ def test_the_table_fits_a_terminal_and_says_the_verdict(capsys: pytest.CaptureFi
     assert table[0].split() == ["greedy", "produces", "1.996", "MB/s", "2", "MB/s", "0.998", "50x", "8", "s", "held"]
     assert "unhindered" in table[1]
     assert max(len(line) for line in table) <= 80
-    assert "greedy: rate met: the evidence" in lines
+    assert lines[-2:] == ["✓ rate: greedy, alice/free", "✓ accounting: greedy, alice/free"]
 
 
 def test_latency_is_shown_where_all_do_the_same() -> None:
@@ -206,3 +209,80 @@ def test_the_window_is_read_from_the_brokers_on_demand(
 
     assert (code, err) == (0, "")
     assert asked[0].scenario.window == window
+
+
+def test_evidence_is_there_for_what_is_not_met_alone() -> None:
+    part = Delivery(acked=4900, found=1150, unchecked="the topic no longer keeps the first records")
+    expected = (parse_expectation("achieved > 1MB/s"), parse_expectation("records.lost < 0"))
+    run = result(
+        greedy(ok=False), unlimited(), evidence=Evidence(deliveries={greedy().key: part}, expectations=expected)
+    )
+
+    assert judgement_lines(run) == [
+        "✓ rate: alice/free",
+        "✓ accounting: greedy, alice/free",
+        "\N{EN DASH} delivery: greedy not checked",
+        "✓ achieved > 1MB/s: greedy 3 MB/s, alice/free 8 MB/s",
+        "✗ greedy: rate not met: the evidence",
+        "✗ expectation: not met: records.lost < 0: no client of the run has that figure",
+    ]
+    assert len(judgement_lines(run, verbose=True)) == len(run.judgements)
+    assert "✓ alice/free: rate met: all it offered" in judgement_lines(run, verbose=True)
+
+
+def test_many_clients_are_a_number_and_many_failures_are_cut() -> None:
+    entities = [
+        replace(greedy(ok=number > 50), name=ClientName(user=None, client_id=f"c{number}")) for number in range(60)
+    ]
+    lines = judgement_lines(result(*entities))
+
+    assert lines[:2] == ["✓ rate: 9 clients", "✓ accounting: 60 clients"]
+    assert len(lines) == 2 + 40 + 1
+    assert lines[-1] == "✗ 11 more are not met"
+
+
+@pytest.mark.parametrize(
+    ("run", "line"),
+    [
+        (result(greedy(), unlimited()), "PASS: 4 checks met"),
+        (
+            result(
+                greedy(), evidence=Evidence(deliveries={greedy().key: Delivery(acked=9, found=1, unchecked="late")})
+            ),
+            "PASS: 2 checks met, 1 could not be made",
+        ),
+        (result(greedy(ok=False), unlimited()), "FAIL: greedy rate not met, of 4 checks"),
+        (
+            result(greedy(), evidence=Evidence(expectations=(parse_expectation("achieved < 1MB/s"),))),
+            "FAIL: achieved < 1MB/s not met, of 3 checks",
+        ),
+        (result(greedy(ok=False), evidence=Evidence(outages=("too busy",))), "VOID: this run proves nothing: too busy"),
+        (result(greedy(), interrupted=True), "VOID: interrupted after 23 s"),
+    ],
+)
+def test_the_last_line_says_how_it_ended_and_why(run: LoadResult, line: str) -> None:
+    assert verdict_line(run) == line
+
+
+def test_a_scatter_that_decides_nothing_is_no_failure() -> None:
+    control = replace(unlimited(), control=True)
+    effect = QuotaEffect(with_us=(1, 1), without_us=(4, 4), ratio=4.0, low=0.5, high=30.0)
+    run = result(control, evidence=Evidence(solo={control.key: control.response}, effects={control.key: effect}))
+
+    assert not run.ok
+    assert verdict_line(run) == "VOID: alice/free isolation undecided, because the figures scatter too much"
+
+
+def test_marks_are_ascii_where_the_terminal_has_no_others() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+
+    assert [marked(f"{mark} rate", stream) for mark in "✓✗\N{EN DASH}"] == ["+ rate", "x rate", "- rate"]
+
+
+def test_verdicts_on_rates_say_in_which_direction() -> None:
+    much, little = greedy(ok=False), greedy(ok=False)
+    little = replace(little, verdict=replace(little.verdict, ratio=0.8))
+    unit = replace(greedy(), verdict=replace(greedy().verdict, achieved=0.0, span_ms=0.0))
+
+    assert [load_listing(result(each)).table.rows[0][-1] for each in (much, little)] == ["NOT HELD", "TOO LITTLE"]
+    assert load_listing(result(unit)).table.rows[0][1] == "too short to measure"

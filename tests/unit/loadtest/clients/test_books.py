@@ -55,7 +55,7 @@ def test_arrivals_that_were_due_and_never_sent_are_in_the_books() -> None:
 
     assert books == Books(due=6000, acknowledged=2880, failed=5, unsent=3100, unanswered=15, settled=5801)
     assert books.unaccounted == 0
-    assert books.evidence == "6000 due = 2880 acknowledged + 5 failed + 3100 unsent + 15 unanswered"
+    assert books.evidence == "6,000 due = 2,880 acknowledged + 5 failed + 3,100 unsent + 15 unanswered"
 
 
 def test_a_client_that_begins_later_has_its_whole_part() -> None:

@@ -6,7 +6,7 @@ from itertools import accumulate
 from kafka_quotas.cli.charts.html_page import ReportChart, ReportSection, ReportTable
 from kafka_quotas.cli.charts.svg import Bar, Curve, bars_svg, curves_svg, series_svg
 from kafka_quotas.cli.charts.text_chart import Series, Style
-from kafka_quotas.cli.load_test.views.view import quota_text
+from kafka_quotas.cli.load_test.views.view import achieved_text, quota_text
 from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.judge.judging import allowed_us
 from kafka_quotas.loadtest.record.histogram import LatencySummary
@@ -70,11 +70,11 @@ def against_bounds(result: LoadResult) -> ReportSection:
     left_out = len(result.entities) - len(chosen)
     more = f" {left_out} more clients are in run.json and samples.parquet." if left_out else ""
     return ReportSection(
-        title="Rate against bound",
+        title="Rate against quota",
         paragraphs=(
             (
                 "The area is the rate of every second, the line the average over a quota window, which is what a "
-                "quota bounds; the dashed line is the quota." + more
+                "quota limits; the dashed line is the quota." + more
             ),
         ),
         charts=tuple(_rate_chart(entity, result) for entity in chosen),
@@ -142,7 +142,7 @@ def isolation(result: LoadResult) -> ReportSection | None:
         paragraphs=(
             (
                 "A control client keeps within its quota and runs twice: alone first, then beside the others. "
-                f"The mark is what it was judged by: {result.control_factor:g} times its p99 alone, and some grain."
+                f"The mark is what it was judged by: {result.control_factor:g} times its p99 alone, plus 10 ms."
             ),
         ),
         charts=(ReportChart(svg=bars_svg(bars, unit="ms"), caption="p99 from due to acknowledged"),),
@@ -217,7 +217,7 @@ def _rate_chart(entity: ClientResult, result: LoadResult) -> ReportChart:
         ends = [(0.0, quota), (per_second[-1][0], quota)]
         series.append(Series(name=f"quota {entity.unit.text(quota)}", points=ends, unit=unit, style=Style.LIMIT))
     against = f"quota {quota_text(entity)}" if quota is not None or entity.quotas else "no quota"
-    caption = f"{entity.name.label}, {entity.workload.value}: {entity.unit.text(entity.verdict.achieved)}, {against}"
+    caption = f"{entity.name.label}, {entity.workload.value}: {achieved_text(entity)}, {against}"
     return ReportChart(svg=series_svg(series), caption=caption)
 
 

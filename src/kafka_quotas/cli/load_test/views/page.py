@@ -13,7 +13,14 @@ from kafka_quotas.cli.load_test.views.charts import (
     throttling,
 )
 from kafka_quotas.cli.load_test.views.summary import summary_text
-from kafka_quotas.cli.load_test.views.view import first_entities, p99_text, quota_text, throttled_text, verdict_text
+from kafka_quotas.cli.load_test.views.view import (
+    achieved_text,
+    first_entities,
+    p99_text,
+    quota_text,
+    throttled_text,
+    verdict_text,
+)
 from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.judgement import Judgement, State
 from kafka_quotas.loadtest.plan.workload import Workload
@@ -75,12 +82,12 @@ def _ratio(result: LoadResult) -> KeyFigure:
     """Return the figure of the client furthest from its quota, of those that could have used it up."""
     judged = [each for each in result.entities if each.verdict.ratio is not None and each.verdict.upper is not None]
     if not judged:
-        return KeyFigure(label="Achieved / quota", value="no quota", note="nobody offered more than a quota")
+        return KeyFigure(label="Achieved / quota", value="no quota", note="no client offered more than its quota")
     worst = max(judged, key=lambda each: abs((each.verdict.ratio or 0) - 1))
     return KeyFigure(
         label="Achieved / quota",
         value=f"{worst.verdict.ratio:.3f}",
-        note=f"{worst.name.label}, the furthest from 1 of {len(judged)}",
+        note=worst.name.label if len(judged) == 1 else f"worst of {len(judged)} clients: {worst.name.label}",
         mood=Mood.GOOD if worst.verdict.ok else Mood.BAD,
     )
 
@@ -147,7 +154,7 @@ def _row(entity: ClientResult, result: LoadResult) -> tuple[str, ...]:
     return (
         entity.name.label + (" (control)" if entity.control else ""),
         f"{entity.workload.value}, {entity.client.value}",
-        entity.unit.text(verdict.achieved),
+        achieved_text(entity),
         quota_text(entity),
         "" if verdict.ratio is None else f"{verdict.ratio:.3f}",
         throttled_text(entity),
@@ -173,7 +180,7 @@ def _judgements(result: LoadResult) -> ReportSection:
 
 
 def _judgement_row(judgement: Judgement) -> tuple[str, ...]:
-    return (judgement.entity or "the run", judgement.aspect.value, judgement.state.value, judgement.evidence)
+    return (judgement.entity or "the run", judgement.aspect.label, judgement.state.value, judgement.evidence)
 
 
 def _method(result: LoadResult) -> ReportSection:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from kafka_quotas.cli.load_test.views.view import achieved_text, is_over_quota
 from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.judgement import Aspect, State
 from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
@@ -37,8 +38,11 @@ def _rates(result: LoadResult) -> Iterator[str]:
         yield f"{_names(held)} wanted more and {_was(held)} held to {whose}, to within {max(furthest, 0.001):.1%}."
     for each in greedy:
         if not each.verdict.ok:
-            got, quota = each.unit.text(each.verdict.achieved), each.unit.text(each.verdict.quota or 0.0)
-            yield f"{each.name.label} was not held to its quota: it got {got} where {quota} are allowed."
+            got, quota = achieved_text(each), each.unit.text(each.verdict.quota or 0.0)
+            if is_over_quota(each.verdict):
+                yield f"{each.name.label} was not held to its quota: it got {got} where {quota} are allowed."
+            else:
+                yield f"{each.name.label} got too little: {got} of the {quota} that its quota allows."
     others = [
         each
         for each in result.entities
@@ -65,8 +69,8 @@ def _neighbours(result: LoadResult) -> Iterator[str]:
         if judged is None or each.solo is None or not each.response.count:
             continue
         beside, alone = format_duration_us(each.response.p99_us), format_duration_us(each.solo.p99_us)
-        felt = f"99 of 100 of its requests took {beside} at most beside the others, and {alone} when it ran alone"
-        yield f"{each.name.label} {_fate(each, judged.state)}: {felt}."
+        felt = f"its p99 was {beside} alongside the others, and {alone} alone"
+        yield f"{each.name.label} {_fate(each, judged.state)}; {felt}."
 
 
 def _fate(control: ClientResult, state: State) -> str:
@@ -78,7 +82,7 @@ def _fate(control: ClientResult, state: State) -> str:
         return "waits as long without the quotas as with them"
     if state is State.NOT_MET:
         return "was disturbed by its neighbours"
-    return "was not disturbed much, and whether that is the quotas' doing is open"
+    return "was barely affected; the run can't show whether the quotas are why"
 
 
 def _records(result: LoadResult) -> Iterator[str]:

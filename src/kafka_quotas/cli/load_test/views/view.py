@@ -1,33 +1,84 @@
-"""A load test for people: the result as a table with its evidence, in every form of output."""
+"""A load test for people: the result as a table, a line for each check, and a last line that says how it ended."""
 
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
-from kafka_quotas.cli.output.render import Cell, Listing, Output, Table, columns, folded, print_listing, write
+from kafka_quotas.cli.framework.lazy_group import is_verbose
+from kafka_quotas.cli.output.render import (
+    Cell,
+    Listing,
+    Output,
+    Table,
+    columns,
+    folded,
+    print_listing,
+    takes_every_letter,
+    write,
+)
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
-from kafka_quotas.core.model.value_format import format_duration_us, format_quota
+from kafka_quotas.core.model.value_format import format_count, format_duration_us, format_quota
 from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
 from kafka_quotas.loadtest.result.document import NOUN, VERSION, run_document
 from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
-from kafka_quotas.loadtest.result.verdict import ObservationKind
+from kafka_quotas.loadtest.result.verdict import ClientVerdict, ObservationKind
 
 MOST_ROWS = 40
 """Clients in a table for people; where there are more, those come first that did not get what they should."""
 _P99 = 0.99
-_MOST_EVIDENCE = 12  # clients whose every judgement is shown; with more clients, only those that are not met
+_MOST_NAMES = 4
+_MARKS = {State.MET: "\N{CHECK MARK}", State.UNCHECKED: "\N{EN DASH}"}
+_FAILED = "\N{BALLOT X}"
+_PLAIN_MARKS = str.maketrans({_MARKS[State.MET]: "+", _MARKS[State.UNCHECKED]: "-", _FAILED: "x"})
+"""The marks for a stream whose encoding has no others."""
 
 
 def print_load(result: LoadResult, output: Output) -> None:
-    """Print the result, with its evidence where the output is a table."""
+    """Print the result, and a line for each check where the output is a table."""
     print_listing(load_listing(result), output)
     if output is not Output.TABLE:
         return
-    for line in evidence_lines(result):
-        write(folded(line), sys.stdout)
+    for line in judgement_lines(result, verbose=is_verbose()):
+        write(folded(marked(line, sys.stdout)), sys.stdout)
     for warning in result.warnings:
         write(folded(f"warning: {warning}"), sys.stdout)
     if result.interrupted:
         write("interrupted: this is what was measured until then", sys.stdout)
+
+
+def marked(line: str, stream: TextIO) -> str:
+    """Return the line with marks that the stream can show."""
+    return line if takes_every_letter(stream) else line.translate(_PLAIN_MARKS)
+
+
+def verdict_line(result: LoadResult) -> str:
+    """Return how the run ended, in one line that begins with PASS, FAIL or VOID."""
+    states = {state: [each for each in result.judgements if each.state is state] for state in State}
+    if result.interrupted:
+        return f"VOID: interrupted after {result.elapsed_s:.0f} s"
+    if found := states[State.VOID]:
+        about = f"{found[0].entity}: " if found[0].entity else ""
+        return f"VOID: this run proves nothing: {about}{found[0].evidence}"
+    checks = sum(len(each) for state, each in states.items() if state is not State.UNCHECKED)
+    if found := states[State.NOT_MET]:
+        return f"FAIL: {_few(found)} not met, of {format_count(checks, 'check')}"
+    if found := states[State.UNDECIDED]:
+        return f"VOID: {_few(found)} undecided, because the figures scatter too much"
+    unchecked = len(states[State.UNCHECKED])
+    if not checks:
+        return f"PASS: nothing failed, but none of {format_count(unchecked, 'check')} could be made"
+    return f"PASS: {format_count(checks, 'check')} met" + (f", {unchecked} could not be made" if unchecked else "")
+
+
+def _few(judgements: Sequence[Judgement]) -> str:
+    names = [
+        each.evidence.partition(": ")[0]
+        if each.aspect is Aspect.EXPECTATION
+        else " ".join(filter(None, (each.entity, each.aspect.label)))
+        for each in judgements
+    ]
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def load_listing(result: LoadResult) -> Listing:
@@ -59,21 +110,31 @@ def first_entities(result: LoadResult, most: int = MOST_ROWS) -> Sequence[Client
     ]
 
 
-def evidence_lines(result: LoadResult) -> list[str]:
-    """Return one line per judgement.
+def judgement_lines(result: LoadResult, *, verbose: bool = False) -> list[str]:
+    """Return a line with a mark for each threshold and each kind of check, those that failed last.
 
-    Of many clients it shows only the judgements that are not met, and how many are.
+    Evidence is there for what is not met; with `verbose` every judgement has a line of its own with its evidence.
     """
-    few = len(result.entities) <= _MOST_EVIDENCE
-    shown = [judgement for judgement in result.judgements if few or judgement.entity is None or not judgement.ok]
-    lines = [_evidence_line(judgement) for judgement in shown[:MOST_ROWS]]
-    met = sum(judgement.state is State.MET for judgement in result.judgements if judgement not in shown)
-    left = len(shown) - MOST_ROWS
-    if left > 0:
-        lines.append(f"{left} judgements more are not met or not checked")
-    if met:
-        lines.append(f"{met} judgements more are met")
-    return lines
+    if verbose:
+        return [_evidence_line(judgement) for judgement in result.judgements]
+    groups: dict[tuple[Aspect, State], list[str]] = {}
+    lines: list[str] = []
+    for each in filter(lambda judgement: judgement.ok, result.judgements):
+        if each.aspect in (Aspect.EXPECTATION, Aspect.RUN):
+            lines.append(f"{_MARKS[each.state]} {each.evidence}")
+        else:
+            groups.setdefault((each.aspect, each.state), []).append(each.entity or "")
+    failed = [_evidence_line(judgement) for judgement in result.judgements if not judgement.ok]
+    more = [f"{_FAILED} {len(failed) - MOST_ROWS} more are not met"] if len(failed) > MOST_ROWS else []
+    order = list(Aspect)
+    grouped = [_group_line(*key, groups[key]) for key in sorted(groups, key=lambda key: order.index(key[0]))]
+    return [*grouped, *lines, *failed[:MOST_ROWS], *more]
+
+
+def _group_line(aspect: Aspect, state: State, names: Sequence[str]) -> str:
+    whose = ", ".join(names) if len(names) <= _MOST_NAMES else f"{len(names)} clients"
+    about = f": {whose}" if any(names) else ""
+    return f"{_MARKS[state]} {aspect.label}{about}" + (" not checked" if state is State.UNCHECKED else "")
 
 
 def verdict_text(entity: ClientResult, result: LoadResult) -> str:
@@ -88,14 +149,28 @@ def verdict_text(entity: ClientResult, result: LoadResult) -> str:
         ("NOT JUDGED", verdict.too_short),
         ("RECORDS LOST", entity.delivery is not None and entity.delivery.state is State.NOT_MET),
         ("FAILED", Aspect.DELIVERY in failed),
-        ("HINDERED" if is_unlimited else "NOT HELD", not verdict.ok),
+        ("NOT HELD", is_over_quota(verdict)),
+        ("HINDERED" if verdict.upper is None else "TOO LITTLE", not verdict.ok),
         ("UNANSWERED", Aspect.BOOKS in failed),
         ("UNDECIDED" if entity.effect is not None and not entity.effect.is_refuted else "NO EFFECT", is_without_effect),
         ("DISTURBED", Aspect.ISOLATION in failed),
-        ("THROTTLE OFF", Aspect.THROTTLE in failed),
+        ("THROTTLE TIME DIFFERS", Aspect.THROTTLE in failed),
         ("not judged", verdict.state is State.UNCHECKED),
     )
     return next((word for word, is_so in troubles if is_so), "unhindered" if is_unlimited else "held")
+
+
+def is_over_quota(verdict: ClientVerdict) -> bool:
+    """Return whether a client got more than its quota allows."""
+    ratio, upper = verdict.ratio, verdict.upper
+    return not verdict.ok and ratio is not None and upper is not None and ratio > upper
+
+
+def achieved_text(entity: ClientResult) -> str:
+    """Format the achieved rate, or why there is none although records were acknowledged."""
+    if entity.verdict.achieved == 0 and entity.acked and entity.verdict.span_ms <= 0:
+        return "too short to measure"
+    return entity.unit.text(entity.verdict.achieved)
 
 
 def quota_text(entity: ClientResult) -> str:
@@ -126,9 +201,8 @@ def p99_text(entity: ClientResult) -> str:
 
 
 def _evidence_line(judgement: Judgement) -> str:
-    subject = judgement.entity if judgement.entity is not None else judgement.aspect.value
-    about = f"{judgement.aspect.value} " if judgement.entity is not None else ""
-    return f"{subject}: {about}{judgement.state.value}: {judgement.evidence}"
+    about = f"{judgement.entity}: {judgement.aspect.label} " if judgement.entity else f"{judgement.aspect.label}: "
+    return f"{_MARKS.get(judgement.state, _FAILED)} {about}{judgement.state.value}: {judgement.evidence}"
 
 
 def _caption(result: LoadResult) -> str:
@@ -143,7 +217,7 @@ def _row(entity: ClientResult, outcome: str, *, mixed: bool) -> list[Cell]:
     return [
         entity.name.label,
         *([_DOES[entity.workload.value]] if mixed else []),
-        entity.unit.text(verdict.achieved),
+        achieved_text(entity),
         quota_text(entity),
         "" if verdict.ratio is None else f"{verdict.ratio:.3f}",
         throttled_text(entity),
