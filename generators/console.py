@@ -38,6 +38,8 @@ _TIMES = {
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ": "2026-11-22 14:00:00Z",
 }
 """How times are printed, and what the pages show in their place."""
+_HOME = "/home/ops"
+"""The folder in which the commands of the pages run, as they show it."""
 _CHANGE = re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{6}\b")
 """The id of a change in the journal."""
 _RULE = re.compile(r"-+(?:  +-+)*")
@@ -65,7 +67,7 @@ def _run_lines(block: str, folder: Path, ids: dict[str, str]) -> Iterator[str]:
     for line in block.splitlines():
         if line.startswith(_PROMPT):
             yield f"{line}\n"
-            shown = _without(f"{folder}/", _run(line.removeprefix(_PROMPT)))
+            shown = _renamed(str(folder), _run(line.removeprefix(_PROMPT)))
             for change in _CHANGE.findall(shown):
                 ids.setdefault(change, f"20261122-1400{len(ids):02}-{len(ids) + 0x3F2A9C:x}")
             shown = _CHANGE.sub(lambda match: ids[match[0]], shown)
@@ -74,8 +76,8 @@ def _run_lines(block: str, folder: Path, ids: dict[str, str]) -> Iterator[str]:
             yield shown
 
 
-def _without(path: str, shown: str) -> str:
-    """Return an output without a path, with the columns of its tables as wide as they then have to be."""
+def _renamed(folder: str, shown: str) -> str:
+    """Return an output with the reader's home for the folder, and columns of tables as wide as they then are."""
     lines = shown.splitlines()
     for first, rule in enumerate(lines):
         if not _RULE.fullmatch(rule.strip()):
@@ -83,13 +85,13 @@ def _without(path: str, shown: str) -> str:
         last = next((at for at in range(first + 1, len(lines)) if not lines[at].strip()), len(lines))
         for column in reversed([match.span() for match in re.finditer("-+", rule)]):
             cells = [line[slice(*column)].rstrip() for line in lines[first - 1 : last]]
-            if any(path in cell for cell in cells):
-                cells = [cell.replace(path, "") for cell in cells]
+            if any(folder in cell for cell in cells):
+                cells = [cell.replace(folder, _HOME) for cell in cells]
                 width = max(len(cell) for cell in cells if not _RULE.fullmatch(cell))
                 for at, cell in enumerate(cells, first - 1):
                     rest = lines[at][column[1] :]
                     lines[at] = lines[at][: column[0]] + cell[:width].ljust(width) + rest
-    return "".join(f"{line.replace(path, '').rstrip()}\n" for line in lines)
+    return "".join(f"{line.replace(folder, _HOME).rstrip()}\n" for line in lines)
 
 
 def _run(command: str) -> str:

@@ -3,6 +3,7 @@
 MkDocs calls these functions by their names; `mkdocs.yml` names this module.
 """
 
+import html
 import os
 import re
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ PARTS = ("Tutorial", "How to", "Reference", "Explanation", "Scenarios", "Project
 """The folders of `docs/` as the site titles them, in the order of its tabs."""
 COPIES = "files"
 """The folder of the site that holds what pages link to outside of `docs/`."""
+_BAR = re.compile(r"`([^`\n]*\\\|[^`\n]*)`")
+"""Code with a bar in a cell of a table, whose backslash GitHub takes away and MkDocs shows."""
 _LINK = re.compile(r"\]\((\.\./[^)#\s]+)\)")
 
 
@@ -44,7 +47,7 @@ def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:  
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
-    """Lead links out of `docs/` to the copies in the site."""
+    """Lead links out of `docs/` to the copies in the site, and show bars in code as GitHub does."""
     root = Path(config.docs_dir).parent
 
     def copied(match: re.Match[str]) -> str:
@@ -54,7 +57,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         target = f"{COPIES}/{path.relative_to(root)}" + ("/index.md" if path.is_dir() else "")
         return f"]({os.path.relpath(target, Path(page.file.src_uri).parent)})"
 
-    return _LINK.sub(copied, markdown)
+    return _LINK.sub(copied, _BAR.sub(_code_with_bars, markdown))
+
+
+def _code_with_bars(match: re.Match[str]) -> str:
+    return f"<code>{html.escape(match[1].replace(chr(92) + '|', '|')).replace('|', '&#124;')}</code>"
 
 
 def _outside(page: File, root: Path) -> Iterator[Path]:

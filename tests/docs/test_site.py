@@ -1,5 +1,6 @@
 """The documentation builds as a site: strictly, with every link checked, and without a request to another host."""
 
+import html
 import re
 from pathlib import Path
 
@@ -42,3 +43,21 @@ def test_no_folder_of_the_docs_has_more_than_20_entries() -> None:
     folders = [ROOT / "docs", *(each for each in (ROOT / "docs").rglob("*") if each.is_dir())]
     counts = {each.name: len(list(each.iterdir())) for each in folders}
     assert {name: count for name, count in counts.items() if count > 20} == {}
+
+
+def test_code_with_bars_is_shown_without_backslashes(site: Path) -> None:
+    shown = {path.name: path.read_text(encoding="utf-8") for path in site.rglob("*.html")}
+    assert [name for name, text in shown.items() if re.search(r"<code>[^<]*\\\\\|", text)] == []
+    assert "--mode kafka|smooth|shadow" in html.unescape(shown["enforce.html"])
+
+
+def test_the_front_page_has_the_picture_and_commands(site: Path) -> None:
+    front = (site / "index.html").read_text(encoding="utf-8")
+    assert '<img alt="A terminal: ' in front
+    assert "kafka-quotas demo" in html.unescape(re.sub(r"<[^>]+>", "", front))
+
+
+def test_the_copy_button_of_a_console_copies_its_commands_alone(site: Path) -> None:
+    page = (site / "tutorial" / "first-quota.html").read_text(encoding="utf-8")
+    assert "javascripts/console.js" in page
+    assert 'class="language-console' in page

@@ -10,8 +10,8 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from kafka_quotas.cli.framework.exit_codes import INTERRUPTED
-from kafka_quotas.cli.framework.help_page import GENERAL_HEADING
+from kafka_quotas.cli.framework.exit_codes import CLOSED_PIPE, INTERRUPTED
+from kafka_quotas.cli.framework.help_page import GENERAL_HEADING, show_short_help
 from kafka_quotas.cli.framework.lazy_group import (
     RUNNING,
     VERBOSE_HELP,
@@ -59,8 +59,8 @@ COMMANDS = lazy_commands(
 )
 """Every command: name, where it is, one line of help. A new command is a new row and a new module."""
 
-_OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""What writing to a full or broken device ends in; files that we open ourselves have errors of their own."""
+_OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+"""What writing to a full, broken or closed device ends in; files that we open ourselves have errors of their own."""
 
 
 class ProgramCommands(LazyGroup):
@@ -118,7 +118,7 @@ app = typer.Typer(
     cls=ProgramCommands,
     no_args_is_help=True,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["--help"], "max_content_width": 1000},  # the width is the terminal's
 )
 
 
@@ -141,8 +141,21 @@ def _print_help_json(value: bool) -> None:
         raise typer.Exit
 
 
+_ShortHelp = Annotated[
+    bool,
+    typer.Option(
+        "-h",
+        rich_help_panel=GENERAL_HEADING,
+        help="Show examples and the most used options, and stop.",
+        callback=show_short_help,
+        is_eager=True,
+    ),
+]
+
+
 @app.callback()
 def _top(
+    short_help: _ShortHelp = False,
     version: Annotated[
         bool,
         typer.Option(
@@ -209,10 +222,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+class _ClosedOutput(io.TextIOBase):
+    """Standard output that the caller has closed, so that a result can't be written, as most programs say."""
+
+    def write(self, _: str) -> int:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+
 def _replace_closed_streams() -> None:
-    """Replace a stream that the caller has closed by the null device, as most programs do."""
+    """Replace streams that the caller has closed: messages are lost, and a result is an error."""
     if sys.stdout is None:
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it lasts as long as the process
+        sys.stdout = _ClosedOutput()
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
 
@@ -231,6 +251,8 @@ def _run(argv: Sequence[str], session: Invocation) -> int:
     try:
         result = command.main(list(argv), prog_name=PROGRAM, standalone_mode=False, obj=session)
     except SystemExit as stop:  # Typer's own ending: completion, or a reader that closed the pipe
+        if isinstance(stop.__context__, BrokenPipeError):
+            return _quiet_output(CLOSED_PIPE)
         return stop.code if isinstance(stop.code, int) else 0
     return result if isinstance(result, int) else 0
 
@@ -267,23 +289,25 @@ def _report_usage(error: typer.TyperException, session: Invocation) -> int:
 
 
 def _report_unforeseen(error: Exception, session: Invocation) -> int:
-    """Return exit code 1 for a full standard output and for a defect.
+    """Return exit code 1 for a full or closed standard output and for a defect.
 
-    A closed pipe is not reported.
+    A closed pipe is not reported, and has a code of its own.
     """
     if isinstance(error, BrokenPipeError):
-        return _quiet_output()
+        return _quiet_output(CLOSED_PIPE)
     if isinstance(error, OSError) and error.errno in _OUTPUT_ERRORS and error.filename is None:
-        hint = "everything else was done; make room, and show the result again"
+        hint = "everything else was done; show the result again, into an output that takes it"
         _report(_lines(f"can't write the output: {error.strerror}", hint), code=1, session=session)
-        return _quiet_output()
+        return _quiet_output(1)
     hint = f"this is a defect of kafka-quotas; run it again with {DEBUG_VARIABLE}=1 for the traceback, and report that"
     return _report(_lines(f"internal error: {type(error).__name__}: {error}", hint), code=1, session=session)
 
 
-def _quiet_output() -> int:
-    """Return exit code 1 and send the interpreter's last flush to the null device."""
+def _quiet_output(code: int) -> int:
+    """Return the exit code and send the interpreter's last flush to the null device."""
+    if isinstance(sys.stdout, _ClosedOutput):
+        return code
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
-    return 1
+    return code

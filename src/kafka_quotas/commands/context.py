@@ -45,6 +45,7 @@ def set_context(
     properties: dict[str, str | Secret] | None = None,
     control: str | None = None,
     prometheus: Sequence[str] = (),
+    protected: bool | None = None,
 ) -> Contexts:
     """Create a context or change its given settings, and return the contexts.
 
@@ -69,6 +70,7 @@ def set_context(
         properties={**old.properties, **(properties or {})},
         control=control or old.control,
         prometheus=tuple(map(checked_metrics_url, prometheus)) or old.prometheus,
+        protected=old.protected if protected is None else protected,
     )
     if (context.username is None) != (context.password is None):
         raise UsageError(

@@ -63,6 +63,14 @@ class StoreUrl:
     makes_folder: bool = field(default=False, compare=False)
     """Whether the first change to a file creates its folder too."""
 
+    def is_same_place(self, other: "StoreUrl") -> bool:
+        """Return whether both addresses certainly lead to one store: one file, or a server that both name."""
+        if (self.kind, self.chroot, bool(self.servers)) != (other.kind, other.chroot, bool(other.servers)):
+            return False
+        if not self.servers:
+            return self.path.resolve() == other.path.resolve()
+        return not {*map(_one_spelling, self.servers)}.isdisjoint(map(_one_spelling, other.servers))
+
     def __str__(self) -> str:
         if self.servers:
             return f"{self.kind.value}://{','.join(self.servers)}{self.chroot}"
@@ -85,6 +93,14 @@ def parse_store_url(url: str) -> StoreUrl:
     if not path:
         raise UsageError(f"no file in {url!r}", hint=f"write {kind.value}:PATH")
     return StoreUrl(kind=kind, path=absolute_path(path))
+
+
+def is_address_of(url: str, place: StoreUrl) -> bool:
+    """Return whether an address from a file or a daemon leads to this store, which no invalid one does."""
+    try:
+        return parse_store_url(url).is_same_place(place)
+    except UsageError:
+        return False
 
 
 def absolute_path(text: str) -> Path:
@@ -124,6 +140,11 @@ def _server_url(kind: StoreKind, url: str, rest: str) -> StoreUrl:
         servers=tuple(_host_port(kind, url, server) for server in servers.split(",")),
         chroot=f"/{cleaned}" if slash and cleaned else "",
     )
+
+
+def _one_spelling(server: str) -> str:
+    host, _, port = server.lower().rpartition(":")
+    return f"localhost:{port}" if host in ("127.0.0.1", "[::1]") else f"{host}:{port}"
 
 
 def _host_port(kind: StoreKind, url: str, server: str) -> str:

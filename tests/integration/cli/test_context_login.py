@@ -42,6 +42,8 @@ def test_alter_and_revert_log_in_as_the_context_says(secured: Kafka, unique_name
     assert stored(unique_name) == [{RATE: 50000}]
     run_cli("context", "use", "--none")  # the store is in the journal, its login in the context of that store
     code, _, err = run_cli("revert", "last", "--yes")
+    assert (code, f" of kafka://{secured.sasl_bootstrap}: kafka-quotas revert " in err) == (2, True)
+    code, _, err = run_cli("revert", err.split()[-1], "--yes")
     assert (code, err) == (0, "")
     run_cli("context", "use", "secured")
     assert stored(unique_name) == []

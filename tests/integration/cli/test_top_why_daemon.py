@@ -104,6 +104,35 @@ def test_effective_quotas_with_what_the_daemon_sees(busy: tuple[DaemonProcess, P
     assert usage["observed"] > 0
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("why", "--client", "greedy"),
+        ("top", "--once"),
+        ("describe", "--effective", "--client", "greedy", "--with-usage"),
+    ],
+)
+def test_limits_of_another_store_than_the_daemons_are_refused(
+    busy: tuple[DaemonProcess, Path], tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    daemon, folder = busy
+    set_quota(tmp_path, Entity.of(client_id="greedy"), consumer_byte_rate=5e6)
+    code, out, err = run_cli(*command, "--control", str(daemon.control), "--store", store_url(tmp_path))
+    assert (code, out) == (2, "")
+    assert err.splitlines()[0] == (
+        f"error: the daemon takes its limits from {store_url(folder)}, not from {store_url(tmp_path)}"
+    )
+    (tmp_path / "link").symlink_to(folder)
+    same = store_url(folder).replace(str(folder), f"{tmp_path}/link")
+    assert run_cli(*command, "--control", str(daemon.control), "--store", same)[0] == 0
+
+
+def test_describe_with_usage_reads_the_daemons_store_where_none_is_named(busy: tuple[DaemonProcess, Path]) -> None:
+    daemon, _ = busy
+    document = answer("describe", "--effective", "--client", "greedy", "--with-usage", "--control", str(daemon.control))
+    assert document["clients"][0]["quotas"][0]["limit"] == QUOTA
+
+
 def test_the_daemons_own_metrics_are_read_like_those_of_brokers(busy: tuple[DaemonProcess, Path]) -> None:
     daemon, folder = busy
     document = answer("top", "--prometheus", daemon.metrics_url, "--store", store_url(folder))

@@ -16,6 +16,7 @@ from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.cli.main import COMMANDS, main
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError, VerdictError
+from kafka_quotas.core.model.entity import Entity
 
 HEAVY = (
     *("confluent_kafka", "kafka", "kazoo", "matplotlib", "uvloop", "prometheus_client", "hdrh", "numpy"),
@@ -151,13 +152,34 @@ def test_a_reader_that_leaves_is_no_traceback() -> None:
             check=False,
             timeout=240,
         )
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.returncode, done.stderr) == (141, "")
 
 
-@pytest.mark.parametrize("closed", ["1", "2"])
-def test_a_closed_stream_is_written_to_in_vain(closed: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["examples list", "export"])
+def test_a_reader_that_has_enough_ends_every_command_alike(command: str, tmp_path: Path) -> None:
+    """As a program that SIGPIPE ends does: no message, and the exit code that shells give it."""
+    store = new_store(tmp_path, {Entity.of(user="alice"): {"producer_byte_rate": 1e6}})
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe:
+        done = subprocess.run(
+            [sys.executable, "-m", "kafka_quotas", *command.split()],
+            env={**os.environ, "KAFKA_QUOTAS_STORE": store},
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=240,
+        )
+    messages = [line for line in done.stderr.splitlines() if not line.startswith("note: ")]
+    assert (done.returncode, messages) == (141, [])
+
+
+@pytest.mark.parametrize(("closed", "code"), [("1", 1), ("2", 0)])
+def test_a_closed_output_is_an_error_and_closed_messages_are_not(closed: str, code: int, tmp_path: Path) -> None:
     """`kafka-quotas ... >&-`: Python then has no stream at all."""
-    command = [sys.executable, "-m", "kafka_quotas", "describe", "--store", new_store(tmp_path, {})]
+    store = new_store(tmp_path, {Entity.of(user="alice"): {"producer_byte_rate": 1e6}})
+    command = [sys.executable, "-m", "kafka_quotas", "describe", "--store", store]
     done = subprocess.run(
         ["/bin/sh", "-c", f'exec "$@" {closed}>&-', "sh", *command],
         capture_output=True,
@@ -165,14 +187,16 @@ def test_a_closed_stream_is_written_to_in_vain(closed: str, tmp_path: Path) -> N
         check=False,
         timeout=240,
     )
-    assert done.returncode == 0
+    assert done.returncode == code
+    assert ("error: can't write the output: Bad file descriptor" in done.stderr) == bool(code)
     assert "internal error" not in done.stderr
 
 
 def test_output_that_finds_no_room_is_told_in_one_line(tmp_path: Path) -> None:
+    store = new_store(tmp_path, {Entity.of(user="alice"): {"producer_byte_rate": 1e6}})
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "kafka_quotas", "describe", "--store", new_store(tmp_path, {})],
+            [sys.executable, "-m", "kafka_quotas", "describe", "--store", store],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

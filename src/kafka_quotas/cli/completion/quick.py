@@ -96,6 +96,8 @@ def _values(line: TypedLine) -> Sequence[str] | None:
     if line.incomplete.startswith("-") or "--" in line.words:
         return None
     last = line.words[-1] if line.words else ""
+    if line.words[:1] == ["load-test"] and last == "--client":
+        return None  # it is the library of a client there
     if last in OF_THE_STORE:
         return OF_THE_STORE[last](line, line.incomplete)
     if last in OF_ITSELF:

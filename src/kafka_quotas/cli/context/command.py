@@ -37,6 +37,14 @@ ShowOrigin = Annotated[
 AllContexts = Annotated[bool, typer.Option("--all", help="Test every context.")]
 NoContext = Annotated[bool, typer.Option("--none", help="Stop using a context.")]
 Use = Annotated[bool, typer.Option("--use", help="Use this context from now on.")]
+Protected = Annotated[
+    bool | None,
+    typer.Option(
+        "--protected/--no-protected",
+        help="Ask before a change of its store, however the store is named; --yes agrees beforehand.",
+        show_default=False,
+    ),
+]
 
 
 @option_group("Login")
@@ -139,6 +147,7 @@ def set_(
     store: Annotated[StoreOptions, Without("context")],
     login: LoginOptions,
     measuring: MeasuringOptions,
+    protected: Protected = None,
     use_it: Use = False,
 ) -> None:
     """Create a context, or update the given settings of an existing one.
@@ -157,10 +166,14 @@ def set_(
         properties=dict(_pair(text) for text in login.property_ or ()),
         control=None if measuring.control is None else str(absolute_path(measuring.control)),
         prometheus=measuring.prometheus or (),
+        protected=protected,
     )
     if use_it:
         use_context(path, name)
     write(f"Context {name} is in {path}.", sys.stdout)
+    in_use = read_contexts(path).current == name
+    following = f"context test {name} tries it" if in_use else f"context use {name} makes it every command's default"
+    write(f"hint: kafka-quotas {following}", sys.stderr)
 
 
 @app.command()

@@ -18,14 +18,20 @@ def contexts_listing(contexts: Contexts) -> Listing:
         data={
             "file": str(contexts.path),
             "contexts": [
-                {"name": each.name, "store": each.store_url, "current": each.name == contexts.current}
+                {
+                    "name": each.name,
+                    "store": each.store_url,
+                    "current": each.name == contexts.current,
+                    "protected": each.protected,
+                }
                 for each in contexts.contexts
             ],
         },
         table=Table(
-            columns=columns("in use, name, store"),
+            columns=columns("in use, name, store, protected"),
             rows=[
-                ("*" if each.name == contexts.current else "", each.name, each.store_url) for each in contexts.contexts
+                ("*" * (each.name == contexts.current), each.name, each.store_url, "yes" * each.protected)
+                for each in contexts.contexts
             ],
         ),
     )
@@ -38,6 +44,7 @@ def context_listing(context: Context) -> Listing:
         ("command_config", context.command_config),
         ("control", context.control),
         ("prometheus", ", ".join(context.prometheus) or None),
+        ("protected", "yes" if context.protected else None),
         *_login_rows(context),
     ]
     shown = [(name, value) for name, value in rows if value is not None]
@@ -94,6 +101,8 @@ def _usage_rows(context: Context | None) -> Iterator[tuple[str, str]]:
         yield "control", str(context.control_path)
     if context is not None and context.prometheus:
         yield "prometheus", ", ".join(context.prometheus)
+    if context is not None and context.protected:
+        yield "protected", "yes"
 
 
 def _of_context(value: str, choice: StoreChoice) -> Setting:

@@ -20,7 +20,7 @@ from kafka_quotas.cli.framework.service_variables import service
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.declarative import DesiredOptions
 from kafka_quotas.cli.options.journal import Reason, recorder_for
-from kafka_quotas.cli.options.stores import ListingView
+from kafka_quotas.cli.options.stores import ListingView, Yes
 from kafka_quotas.cli.output.plan_view import (
     CHANGE_COLUMNS,
     changes_table,
@@ -79,6 +79,7 @@ class ApplyOptions:
         "--no-wait", default=False, help="Don't read changes back from Kafka until they are visible."
     )
     reason: Reason = None
+    yes: Yes = False
     watch: float | None = option(
         "--watch SECONDS", help="Repeat it at this interval, reading the files again each time, until it is stopped."
     )
@@ -116,6 +117,8 @@ def apply(
         raise UsageError("--metrics needs --watch", hint="add --watch 30, for example")
     if how.metrics is not None:
         require_metrics()
+    for each in choices:  # all of them before the first one changes
+        each.confirm_change(yes=how.yes or how.dry_run)
     if len(choices) > 1:
         unused = iter(recorders)
         view = ContextView(
@@ -159,6 +162,7 @@ def _reconcile(
     """
     if not interval_s >= SHORTEST_S:
         raise UsageError(f"--watch {interval_s:g} is too often", hint="at least 1 second, for example --watch 30")
+    write(f"note: bringing {store.url} to what the files declare, every {interval_s:g} s", sys.stderr)
     run_reconciler(
         Reconciler(store, desired_state, recorder=recorder, dry_run=how.dry_run, allow_invalid=how.allow_invalid),
         interval_s=interval_s,

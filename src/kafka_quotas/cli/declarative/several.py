@@ -27,7 +27,7 @@ class ContextsOptions:
     contexts: list[str] | None = option(
         "--context NAME",
         help="The store and login of a context, see 'kafka-quotas context'; repeated: of several, one after the other. "
-        "Default: the context in use. [env: KAFKA_QUOTAS_CONTEXT]",
+        "Default: the context in use.",
         autocompletion=complete_contexts,
     )
 

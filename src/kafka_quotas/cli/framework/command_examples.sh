@@ -33,7 +33,7 @@ kafka-quotas describe --bootstrap-server broker-1:9092 --output json
 ## kafka-quotas revert
 # List the changes made by this tool.
 kafka-quotas revert --list
-# Show what undoing the last one would do, then undo it.
+# Show what undoing the last one of the store in use would do, then undo it.
 kafka-quotas revert last
 kafka-quotas revert last --yes
 # Undo temporary changes that have expired, as a timer does.

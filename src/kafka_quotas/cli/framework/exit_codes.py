@@ -7,6 +7,8 @@ from typing import Final
 
 INTERRUPTED: Final = 130
 """The exit code after Ctrl-C, as shells have it: 128 and the number of SIGINT."""
+CLOSED_PIPE: Final = 141
+"""The exit code if the reader of standard output ended first, as shells have it: 128 and the number of SIGPIPE."""
 DIFFERENT: Final = "3"
 """The exit code of a difference, of commands with --exit-code."""
 DONE_MEANING: Final = ("0", "Done; finding nothing is no failure.")
@@ -17,5 +19,6 @@ EXIT_CODES: Final = (
     ("2", "Wrong usage; nothing was done."),
     (DIFFERENT, "Something differs, where --exit-code asks for that."),
     INTERRUPTED_MEANING,
+    (str(CLOSED_PIPE), "The reader of the output ended first, as head does."),
 )
 """The exit codes of all commands but kafka-configs, which has those of Kafka's program."""

@@ -1,15 +1,18 @@
 """The layout of help: usage, text, and parameters under the headings of their option groups.
 
-`--help`, the manual pages and `--help-json` show the same sections. A heading travels in Typer's own field for it,
-`rich_help_panel`; Rich itself stays out, because it costs more than the rest of a start.
+`--help`, the manual pages and `--help-json` show the same sections, `-h` the examples and the options of `most_used`. A
+heading travels in Typer's own field for it, `rich_help_panel`; Rich itself stays out, because it costs more than the
+rest of a start.
 """
 
 import inspect
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from kafka_quotas.cli.output.colour import BOLD, coloured
@@ -20,9 +23,22 @@ STORE_HEADING = "Where quotas live (see kafka-quotas help stores)"
 OUTPUT_HEADING = "Output"
 GENERAL_HEADING = "General options"
 COMMANDS_HEADING = "Commands"
+MOST_USED = 10
+"""The most options that the help of `-h` shows."""
+_USED_EVERYWHERE = ("--store", "--bootstrap-server", "--context", "--output", "--dry-run", "--yes")
+"""Options that people use whether or not an example of the command shows them, the most used first."""
+_SHARED_VARIABLES = ("--store", "--context", "--command-config")
+"""Options of stores, whose variables hold for all commands."""
+_UNBROKEN = "\u2011"
+"""Stands for a hyphen while lines are folded, so that a name can be copied and searched."""
+_IS_SHORT = "kafka_quotas.short_help"
 _LAST = (STORE_HEADING, OUTPUT_HEADING, GENERAL_HEADING)
 """What many commands share comes after what is a command's own."""
 
+if TYPE_CHECKING:
+    _Command = TyperCommand  # has the methods of groups that are called here
+else:
+    _Command = object
 Parameter = TyperArgument | TyperOption
 
 
@@ -34,25 +50,59 @@ class HelpSection:
     parameters: tuple[Parameter, ...]
 
 
-class HelpPage:
+class HelpPage(_Command):
     """The part of a command or group that writes its help, mixed in before Typer's class."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line after the command's name."""
-        assert isinstance(self, TyperCommand | TyperGroup)
         arguments = [usage_name(each) for each in self.get_params(ctx) if isinstance(each, TyperArgument)]
         return ["[OPTIONS]", *arguments, *(["COMMAND", "[ARGS]..."] if isinstance(self, TyperGroup) else [])]
 
+    def get_help(self, ctx: Any) -> str:
+        """Return the help, in which no name is broken at a hyphen."""
+        return str(super().get_help(ctx)).replace(_UNBROKEN, "-")
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Write what the command does."""
+        text = self.help
+        self.help = _unbroken(text or "")
+        super().format_help_text(ctx, formatter)
+        self.help = text
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the whole help, or for `-h` the purpose, examples and the most used options."""
+        if not ctx.meta.get(_IS_SHORT):
+            super().format_help(ctx, formatter)
+            return
+        self.format_usage(ctx, formatter)
+        with formatter.indentation():
+            formatter.write_paragraph()
+            formatter.write_text(_unbroken(summary(self)))
+        self.format_epilog(ctx, formatter)
+        self.format_options(ctx, formatter)
+        formatter.write_paragraph()
+        count = sum(isinstance(each, TyperOption) and not each.hidden for each in self.get_params(ctx))
+        formatter.write(
+            f"{ctx.command_path} --help shows everything{f', {count} options' if count > MOST_USED else ''}.\n"
+        )
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments, options and commands, each under its heading."""
-        assert isinstance(self, TyperCommand | TyperGroup)
+        parameters = self.get_params(ctx)
+        if ctx.meta.get(_IS_SHORT):
+            parameters = most_used(parameters, str(ctx.command_path))
         if isinstance(self, TyperGroup):
             for heading, rows in command_sections(self):
                 with formatter.section(coloured(heading, BOLD, sys.stdout)):
-                    formatter.write_dl(rows)
-        for section in parameter_sections(self.get_params(ctx)):
+                    formatter.write_dl([(name, _unbroken(text)) for name, text in rows])
+        for section in parameter_sections(parameters):
             with formatter.section(coloured(section.heading, BOLD, sys.stdout)):
-                formatter.write_dl([(shown_name(each, ctx), help_text(each, ctx)) for each in section.parameters])
+                texts = [(shown_name(each, ctx), help_text(each, ctx)) for each in section.parameters]
+                formatter.write_dl([(name, _unbroken(_without_variable(text))) for name, text in texts])
+        rule = variables_rule(parameters)
+        if rule is not None and not ctx.meta.get(_IS_SHORT):
+            with formatter.section(coloured("Environment variables", BOLD, sys.stdout)):
+                formatter.write_text(_unbroken(rule))
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the examples."""
@@ -81,6 +131,64 @@ def parameter_sections(parameters: Iterable[Any]) -> list[HelpSection]:
             found.setdefault(_heading(each), []).append(each)
     order = sorted(found, key=lambda heading: _LAST.index(heading) if heading in _LAST else -1)  # stable
     return [HelpSection(heading=name, parameters=tuple(found[name])) for name in order if found[name]]
+
+
+def show_short_help(ctx: Any, value: bool) -> bool:
+    """Print the help of `-h` and end the command, as the callback of that option."""
+    if value and not ctx.resilient_parsing:
+        ctx.meta[_IS_SHORT] = True
+        typer.echo(ctx.get_help())
+        raise typer.Exit
+    return value
+
+
+def most_used(parameters: Sequence[Any], path: str) -> list[Any]:
+    """Return the arguments, and the options that are required, in the examples or used everywhere.
+
+    All are returned if there are no more than ten options.
+
+    Args:
+        parameters: Those of a command.
+        path: The path of the command.
+    """
+    options = [each for each in parameters if isinstance(each, TyperOption) and not each.hidden]
+    if len(options) <= MOST_USED:
+        return list(parameters)
+    words = set(re.split(r"[\s=]", "\n".join(example_lines(path))))
+
+    def rank(option: TyperOption) -> int:
+        """Return a smaller number for an option that more people use."""
+        common = [at for at, name in enumerate(_USED_EVERYWHERE) if name in option.opts]
+        if option.required:
+            return 0
+        return 1 if words.intersection(option.opts) else 2 + min(common, default=len(_USED_EVERYWHERE))
+
+    used = [each for each in options if rank(each) < 2 + len(_USED_EVERYWHERE)]
+    kept = sorted(used, key=rank)[:MOST_USED]
+    return [each for each in parameters if isinstance(each, TyperArgument) or each in kept]
+
+
+def variables_rule(parameters: Iterable[Any]) -> str | None:
+    """Return how the environment variables of options are named, None if no option has one."""
+    options = [each for each in parameters if isinstance(each, TyperOption)]
+    own = next((each for each in options if isinstance(each.envvar, str)), None)
+    shared = ", ".join(name for each in options if _shared_variable(each) for name in each.opts)
+    rules = [f"KAFKA_QUOTAS_<OPTION> for {shared}"] if shared else []
+    if own is not None:
+        prefix = str(own.envvar).removesuffix(_in_capitals(own.opts[0]))
+        rules.append(f"{prefix}<OPTION> for each{' other' * bool(shared)} option, as in {own.envvar} for {own.opts[0]}")
+    return f"{'; '.join(rules)} (see kafka-quotas help environment)." if rules else None
+
+
+def _in_capitals(option: str) -> str:
+    return option.lstrip("-").replace("-", "_").upper()
+
+
+def _shared_variable(parameter: Any) -> str | None:
+    """Return the variable that an option of stores has for all commands, None for any other parameter."""
+    if not isinstance(parameter, TyperOption) or parameter.rich_help_panel != STORE_HEADING:
+        return None
+    return next((f"KAFKA_QUOTAS_{_in_capitals(each)}" for each in parameter.opts if each in _SHARED_VARIABLES), None)
 
 
 def example_lines(path: str) -> list[str]:
@@ -144,7 +252,16 @@ def shown_name(parameter: Parameter, context: Any) -> str:
 def help_text(parameter: Parameter, context: Any) -> str:
     """Return what a parameter is for, with its variable, default and range."""
     _, text = parameter.get_help_record(context) or ("", "")
-    return " ".join(text.split()).replace("[env var: ", "[env: ")
+    shared = _shared_variable(parameter)
+    return " ".join(text.split()).replace("[env var: ", "[env: ") + (f" [env: {shared}]" if shared else "")
+
+
+def _unbroken(text: str) -> str:
+    return text.replace("-", _UNBROKEN)
+
+
+def _without_variable(text: str) -> str:
+    return re.sub(r" ?\[env: \w+(?:; (?=[^\]])|\])", lambda found: " [" if found[0].endswith("; ") else "", text)
 
 
 def _heading(parameter: Parameter) -> str:

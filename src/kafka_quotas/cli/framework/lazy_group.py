@@ -15,7 +15,12 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from kafka_quotas.cli.framework.commands import PassThroughCommand
 from kafka_quotas.cli.framework.converters import use_plain_values
-from kafka_quotas.cli.framework.help_page import GENERAL_HEADING, PagedCommand, PagedGroup
+from kafka_quotas.cli.framework.help_page import (
+    GENERAL_HEADING,
+    PagedCommand,
+    PagedGroup,
+    show_short_help,
+)
 from kafka_quotas.cli.framework.listing_options import selection_options, takes_selection
 from kafka_quotas.cli.framework.service_variables import give_variables
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -97,10 +102,12 @@ def _real_command(row: LazyCommand) -> Command:
     command.name = row.name
     for each in _walk(command):
         each.rich_markup_mode = None  # Rich help costs more than the rest of the start, and reads [brackets] as markup
-        if not isinstance(each, TyperGroup | PassThroughCommand):
+        if isinstance(each, PagedGroup):
+            each.params.extend(general_options()[:1])
+        elif not isinstance(each, PassThroughCommand):
             if takes_selection(each.params):
                 each.params.extend(selection_options({name for known in each.params for name in known.opts}))
-            each.params.extend(verbose_option())
+            each.params.extend(general_options())
             give_variables(each)
     return command
 
@@ -162,14 +169,22 @@ def is_verbose() -> bool:
     return session is not None and session.verbose
 
 
-def verbose_option() -> list[TyperOption]:
-    """Return the option that every command takes."""
+def general_options() -> list[TyperOption]:
+    """Return the options that every command takes, the one of groups first."""
     from kafka_quotas.cli.framework.option_groups import option, option_group, typer_options  # noqa: PLC0415 - as above
 
     @option_group(GENERAL_HEADING)
-    class Verbosity:
+    class General:
         """How much to show."""
 
+        short_help: bool = option(
+            "-h",
+            default=False,
+            help="Show examples and the most used options, and stop.",
+            callback=show_short_help,
+            expose_value=False,
+            is_eager=True,
+        )
         verbose: bool = option(
             "--verbose",
             default=False,
@@ -178,4 +193,4 @@ def verbose_option() -> list[TyperOption]:
             expose_value=False,
         )
 
-    return typer_options(Verbosity)
+    return typer_options(General)

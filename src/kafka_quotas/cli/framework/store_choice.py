@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
-from kafka_quotas.cli.output.render import warn, write
+from kafka_quotas.cli.output.render import is_terminal, warn, write
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.stores.contexts.context import Context
 from kafka_quotas.stores.contexts.file import contexts_path, read_contexts
@@ -75,6 +75,12 @@ class StoreChoice:
         return default_store_url() if self.url.value is None else parse_store_url(self.url.value)
 
     @property
+    def place(self) -> str:
+        """The address in words, with the context that names it."""
+        name = self.context_name.value
+        return f"{self.address} (context {name})" if name else str(self.address)
+
+    @property
     def chosen(self) -> bool:
         """Whether somebody chose the store, by option, variable or context."""
         return self.url.origin is not Origin.DEFAULT
@@ -98,6 +104,11 @@ class StoreChoice:
     def _unresponsive(self) -> UnresponsiveBrokers:
         """The brokers that were silent to any connection of this command."""
         return UnresponsiveBrokers()
+
+    @cached_property
+    def same_stores(self) -> set[str]:
+        """Other addresses that this command has found to lead to the store."""
+        return set()
 
     @cached_property
     def _client_properties(self) -> Mapping[str, str]:
@@ -135,6 +146,17 @@ class StoreChoice:
         if self.chosen and address.kind is StoreKind.LOCAL and not address.path.exists():
             raise _missing(address.path)
 
+    def confirm_change(self, *, yes: bool) -> None:
+        """Ask before the store changes if any context protects it, unless `yes` agrees already.
+
+        Raises:
+            UsageError: Nobody can be asked.
+            typer.Abort: The user does not agree.
+        """
+        context = None if yes else read_contexts(contexts_path()).protecting(self.address)
+        if context is not None:
+            confirm(f"this changes {self.address}, which is protected as context {context.name}")
+
     def check_place(self) -> None:
         """Check that a local store that somebody named has a folder, in which a first change can make it.
 
@@ -144,6 +166,20 @@ class StoreChoice:
         address = self.address
         if self.chosen and address.kind is StoreKind.LOCAL and not address.path.parent.is_dir():
             raise _missing(address.path)
+
+
+def confirm(what: str) -> None:
+    """Ask before something that is not ours alone changes.
+
+    Raises:
+        UsageError: Nobody can be asked, because standard input is no terminal.
+        typer.Abort: The user does not agree.
+    """
+    if not is_terminal(sys.stdin):
+        raise UsageError(what, hint="--yes agrees to that")
+    import typer  # noqa: PLC0415 - seldom needed
+
+    typer.confirm(f"{what}. Go on?", abort=True, err=True)
 
 
 def _missing(path: Path) -> UsageError:

@@ -63,9 +63,10 @@ TOPICS: Final[dict[str, tuple[str, tuple[tuple[str, str], ...], str]]] = {
         "Variables that commands read where no option says otherwise:",
         ENVIRONMENT,
         (
-            "The options of services (daemon run, ui, pipeline stream, apply) have one each: KAFKA_QUOTAS_DAEMON_MODE "
-            "is --mode of daemon run. Several values are separated by blanks, several files by colons, and a switch "
-            "is true or false. The help of a command shows the variable of an option beside it: [env: NAME]."
+            "By one rule, every option of a service has a variable: KAFKA_QUOTAS_<COMMAND>_<OPTION> in capitals with _ "
+            "for -, where the command is DAEMON (daemon run), UI (ui), STREAM (pipeline stream) or APPLY (apply): "
+            "KAFKA_QUOTAS_DAEMON_MODE is --mode of daemon run. Several values are separated by blanks, several files "
+            "by colons, and a switch is true or false. The manual page of a command has the variable of each option."
         ),
     ),
     "exit-codes": (
@@ -92,7 +93,21 @@ TOPICS: Final[dict[str, tuple[str, tuple[tuple[str, str], ...], str]]] = {
 """What a topic says: a sentence, its rows, and a closing remark. The rows of schemas are those of the catalogue."""
 
 
-Words = Annotated[list[str] | None, typer.Argument(metavar="WORD", help="A topic, or the words of a command.")]
+def _complete_words(ctx: Any, incomplete: str) -> list[str]:
+    """Return the topics and commands that begin so, or the commands below those that are typed."""
+    typed: list[str] = list(ctx.params.get("words") or ())
+    try:
+        group = _command_context(ctx.find_root(), typed).command
+    except UsageError:
+        return []
+    known = [*(() if typed else TOPICS), *getattr(group, "commands", ())]
+    return [each for each in known if each.startswith(incomplete)]
+
+
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="WORD", help="A topic, or the words of a command.", autocompletion=_complete_words),
+]
 
 
 def help_(ctx: typer.Context, words: Words = None) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Annotated
 
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
+from kafka_quotas.cli.framework.store_choice import confirm
 from kafka_quotas.cli.load_test.options import (
     AbortOn,
     Brokers,
@@ -23,7 +24,7 @@ from kafka_quotas.cli.load_test.options import (
     otlp_receiver,
 )
 from kafka_quotas.cli.load_test.result_output import ResultOutput
-from kafka_quotas.cli.load_test.run import confirm, note_step, run_and_keep
+from kafka_quotas.cli.load_test.run import note_step, run_and_keep
 from kafka_quotas.cli.load_test.target_options import TargetOptions
 from kafka_quotas.commands.load_test.request import RunRequest
 from kafka_quotas.commands.load_test.typed_scenario import client_quotas

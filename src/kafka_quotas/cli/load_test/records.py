@@ -6,7 +6,7 @@ from typing import Annotated
 
 from kafka_quotas.cli.completion.values import complete_stores
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
-from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_store
+from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_store, confirm
 from kafka_quotas.cli.load_test.options import (
     AbortOn,
     Brokers,
@@ -24,7 +24,7 @@ from kafka_quotas.cli.load_test.options import (
     record_bytes,
 )
 from kafka_quotas.cli.load_test.result_output import ResultOutput
-from kafka_quotas.cli.load_test.run import confirm, run_and_keep
+from kafka_quotas.cli.load_test.run import run_and_keep
 from kafka_quotas.cli.load_test.target_options import (
     ChangeOptions,
     ClusterOptions,

@@ -45,8 +45,16 @@ def _listing(runs: Sequence[RestoredRun]) -> Listing:
         data={"runs": [_document(run) for run in runs]},
         items="runs",
         table=Table(
-            columns=columns("run!, scenario, outcome"),
-            rows=[(run.journal.stem, "" if run.header is None else run.header.scenario, _outcome(run)) for run in runs],
+            columns=columns("run!, scenario, store, outcome"),
+            rows=[
+                (
+                    run.journal.stem,
+                    "" if run.header is None else run.header.scenario,
+                    "" if run.header is None else run.header.store,
+                    _outcome(run),
+                )
+                for run in runs
+            ],
         ),
     )
 
@@ -70,6 +78,7 @@ def _document(run: RestoredRun) -> dict[str, Json]:
     return {
         "run": run.journal.stem,
         "scenario": None if run.header is None else run.header.scenario,
+        "store": None if run.header is None else run.header.store or None,
         "alive": run.alive,
         "error": run.error,
         "quotas_restored": [format_change(change) for change in run.quotas.restored],

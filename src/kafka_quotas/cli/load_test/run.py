@@ -9,6 +9,7 @@ import typer
 
 from kafka_quotas.cli.framework.exit_codes import INTERRUPTED
 from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.cli.framework.store_choice import confirm
 from kafka_quotas.cli.load_test.options import (
     AbortOn,
     Brokers,
@@ -25,7 +26,7 @@ from kafka_quotas.cli.load_test.result_output import ResultOutput, keep_runs, pr
 from kafka_quotas.cli.load_test.target_options import LoadWindowOptions, TargetOptions
 from kafka_quotas.cli.load_test.views.live import live_watcher
 from kafka_quotas.cli.options.windows import ONLY_CLIENTS
-from kafka_quotas.cli.output.render import is_terminal, write
+from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.load_test.find_rate import RateGoal
 from kafka_quotas.commands.load_test.request import RunRequest, ready_scenario
 from kafka_quotas.commands.load_test.run import RunObserver, find_rate, run_scenario
@@ -243,25 +244,10 @@ def _ask_first(order: RunRequest, *, yes: bool) -> None:
         if scenario.quotas and not order.target.through_daemon
         else ""
     )
-    question = (
+    confirm(
         f"{scenario.name} makes {format_count(len(scenario.topics), 'topic')} on {order.target.bootstrap}"
-        f"{flood}{changes}; all of it is put back at the end. Go on?"
+        f"{flood}{changes}; all of it is put back at the end"
     )
-    if not is_terminal(sys.stdin):
-        raise UsageError(question.removesuffix(" Go on?"), hint="--yes agrees to that")
-    typer.confirm(question, abort=True, err=True)
-
-
-def confirm(what: str) -> None:
-    """Ask before a user's cluster changes.
-
-    Raises:
-        UsageError: Nobody can be asked, because standard input is no terminal.
-        typer.Abort: The user does not confirm the change.
-    """
-    if not is_terminal(sys.stdin):
-        raise UsageError(what, hint="--yes agrees to that")
-    typer.confirm(f"{what}. Go on?", abort=True, err=True)
 
 
 def note_step(step: str) -> None:

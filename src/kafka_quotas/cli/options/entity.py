@@ -21,6 +21,8 @@ from kafka_quotas.core.model.entity import BROKER, CLIENT_ID, IP, TOPIC, USER, E
 from kafka_quotas.core.model.quota_filter import FilterComponent, Match, QuotaFilter
 
 _SHORT_NAMES = {USER: "--user", CLIENT_ID: "--client", IP: "--ip", TOPIC: "--topic", BROKER: "--broker"}
+_PRINCIPAL_TYPE = "User:"
+"""What brokers write before the name of a principal, as in ACLs."""
 _UNSET = "is the shell variable behind it set? the default is a flag: {option}-default"
 
 
@@ -156,6 +158,12 @@ def checked_name(option: str, name: str) -> str:
         name.encode()
     except UnicodeEncodeError:
         raise UsageError(f"{option} is not valid UTF-8: {name!a}", hint="check the encoding of the terminal") from None
+    if option == "--user" and name.startswith(_PRINCIPAL_TYPE):
+        bare = name.removeprefix(_PRINCIPAL_TYPE)
+        raise UsageError(
+            f"a user is named without 'User:': {name}",
+            hint=f"--user {bare}; if the principal's name itself begins so: --entity-type users --entity-name {name}",
+        )
     return name
 
 

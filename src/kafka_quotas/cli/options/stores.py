@@ -18,9 +18,12 @@ CommandConfig = Annotated[
         "--command-config",
         metavar="FILE",
         rich_help_panel=STORE_HEADING,
-        help="A file of client properties by Kafka's own names (security.protocol, sasl.jaas.config, ...). "
-        "[env: KAFKA_QUOTAS_COMMAND_CONFIG]",
+        help="A file of client properties by Kafka's own names (security.protocol, sasl.jaas.config, ...).",
     ),
+]
+Yes = Annotated[
+    bool,
+    typer.Option("--yes", "-y", help="Don't ask before the store of a protected context changes."),
 ]
 OutputForm = Annotated[
     Output,
@@ -56,13 +59,12 @@ class StoreOptions:
     store: str | None = option(
         "--store URL",
         help="local:PATH, zk://HOST:PORT/CHROOT, kafka://HOST:PORT or static:FILE. Default: the context in use, else "
-        "the local store in your data folder. [env: KAFKA_QUOTAS_STORE]",
+        "the local store in your data folder.",
         autocompletion=complete_stores,
     )
     context: str | None = option(
         "--context NAME",
-        help="The store and login of a context, see 'kafka-quotas context'. Default: the context in use. "
-        "[env: KAFKA_QUOTAS_CONTEXT]",
+        help="The store and login of a context, see 'kafka-quotas context'. Default: the context in use.",
         autocompletion=complete_contexts,
     )
     bootstrap_server: str | None = option(
@@ -73,6 +75,11 @@ class StoreOptions:
         "--zookeeper HOST:PORT", help="Short for --store zk://HOST:PORT; a chroot may follow, as in HOST:PORT/kafka."
     )
     command_config: CommandConfig = None
+
+    @property
+    def names_store(self) -> bool:
+        """Whether an option names the store."""
+        return any(name is not None for name in (self.store, self.context, self.bootstrap_server, self.zookeeper))
 
     def choose(self) -> StoreChoice:
         """Choose the store by these options, the environment and the file of contexts.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_known_store
+from kafka_quotas.cli.output.render import warn
 from kafka_quotas.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -81,5 +82,35 @@ def store_for(choice: StoreChoice, reading: "UsageReading") -> StoreChoice:
 
 
 def store_followed(choice: StoreChoice, store_url: str | None) -> StoreChoice:
-    """Return the chosen store, or else the one with the address that a daemon follows."""
-    return choice if choice.chosen or store_url is None else choose_known_store(store_url)
+    """Return the chosen store, or else the one with the address that a daemon follows.
+
+    Raises:
+        UsageError: The daemon takes its limits from another store than the chosen one.
+    """
+    if store_url is None:
+        return choice
+    followed = choose_known_store(store_url)
+    if not choice.chosen:
+        return followed
+    if store_url not in choice.same_stores:
+        _check_is_one(choice, followed)
+        choice.same_stores.add(store_url)
+    return choice
+
+
+def _check_is_one(choice: StoreChoice, followed: StoreChoice) -> None:
+    """Check that two stores are one, by their addresses, else by the ids of their clusters."""
+    from kafka_quotas.commands.quotas.cluster import cluster_id  # noqa: PLC0415 - seldom needed
+
+    here, there = choice.address, followed.address
+    if here.is_same_place(there):
+        return
+    ids = [cluster_id(each.address, each.settings()) for each in (choice, followed) if here.servers and there.servers]
+    if ids and None in ids:
+        warn(f"the daemon takes its limits from {there}; whether that is the cluster of {here} is not known")
+    elif not ids or ids[0] != ids[1]:
+        raise UsageError(
+            f"the daemon takes its limits from {there}, not from {here}",
+            hint="limits and rates of two stores don't go together: name no store to read the daemon's own, or another "
+            "daemon by --control",
+        )

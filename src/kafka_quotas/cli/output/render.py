@@ -43,6 +43,8 @@ __all__ = [  # a command makes and prints listings by this one import
     "yaml_text",
 ]
 _WIDTH = 80
+_MOST_LETTERS = 400
+"""The most letters of a cell that tables show; JSON, YAML and CSV have all."""
 _ODD_LINE_ENDS = frozenset("\x85\u2028\u2029")
 
 
@@ -81,7 +83,14 @@ def envelope(listing: Listing) -> dict[str, Json]:
 
 
 def print_table(table: Table, stream: TextIO) -> None:
-    """Print the table, drawn by Rich on a terminal and by tabulate elsewhere."""
+    """Print the table, drawn by Rich on a terminal and by tabulate elsewhere.
+
+    An empty one is its caption alone.
+    """
+    if not table.rows:
+        if table.caption:
+            write(table.caption, stream)
+        return
     if is_terminal(stream):
         from kafka_quotas.cli.output.rich_table import print_rich_table  # noqa: PLC0415 - Rich takes longer than most commands
 
@@ -175,12 +184,17 @@ def plain_text(table: Table, *, style: str) -> str:
 
     mark = "\\|" if style == "pipe" else "|"  # a bar would end the cell
     return tabulate(
-        [[shown_cell(cell).replace("|", mark) for cell in row] for row in table.rows],
+        [[_shortened(shown_cell(cell)).replace("|", mark) for cell in row] for row in table.rows],
         headers=[column.title for column in table.columns],
         tablefmt=style,
         colalign=["right" if column.figures else "left" for column in table.columns] if table.rows else None,
         disable_numparse=True,
     )
+
+
+def _shortened(text: str) -> str:
+    """Return a cell without the rest of a very long name, which would make every row as wide."""
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}... ({len(text):,} letters)"
 
 
 def csv_text(table: Table) -> str:

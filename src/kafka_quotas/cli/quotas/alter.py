@@ -13,7 +13,7 @@ from kafka_quotas.cli.framework.store_choice import STORE_VARIABLE, StoreChoice
 from kafka_quotas.cli.options.config import parse_changes
 from kafka_quotas.cli.options.entity import OneEntity, entity_of, selected_parts
 from kafka_quotas.cli.options.journal import For, Reason, parse_for_ms, recorder_for
-from kafka_quotas.cli.options.stores import ListingView, StoreOptions
+from kafka_quotas.cli.options.stores import ListingView, StoreOptions, Yes
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import (
     TABLE_VIEW,
@@ -73,6 +73,7 @@ class AlterOptions:
     )
     for_: For = None
     reason: Reason = None
+    yes: Yes = False
 
     @property
     def names_changes(self) -> bool:
@@ -95,6 +96,7 @@ def alter(
     _check_allow_invalid(choice, wanted.allow_invalid)
     check_columns(output, "exempt" if wanted.exempt else "alter", _COLUMNS)
     recorder, for_ms = recorder_for("alter", reason=wanted.reason), parse_for_ms(wanted.for_)
+    choice.confirm_change(yes=wanted.yes or wanted.dry_run)
     if wanted.exempt:
         user = exempted_user(parts, with_changes=wanted.names_changes)
         exempt_user(
@@ -155,9 +157,7 @@ def _report(result: AlterResult, choice: StoreChoice, output: View) -> None:
 
 def _line(change: PlannedChange, result: AlterResult, choice: StoreChoice) -> str:
     """Return the sentence about a change: whose quota, in which store, from what to what."""
-    context = choice.context_name.value
-    where = f"{result.store_url} (context {context})" if context else result.store_url
-    whom = f"{'dry run: ' if result.dry_run else ''}{change.entity} in {shown_cell(where)}"
+    whom = f"{'dry run: ' if result.dry_run else ''}{change.entity} in {shown_cell(choice.place)}"
     _, key, old, new = change_cells(change)
     if change.is_unchanged:
         return f"{whom}: {key} unchanged, {new}"

@@ -13,6 +13,7 @@ from kafka_quotas.cli.framework.option_groups import Without
 from kafka_quotas.cli.framework.store_choice import StoreChoice, print_static_note
 from kafka_quotas.cli.options.entity import EntityOptions, selected_filter
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
+from kafka_quotas.cli.options.usage import store_for
 from kafka_quotas.cli.output.render import (
     TABLE_VIEW,
     Listing,
@@ -72,6 +73,8 @@ def _stored(
         write(f"note: {quotas} of {format_count(len(result.entries), 'entity', separator=',')}", sys.stderr)
     if not result.entries:
         write(f"note: no stored quota matches in {result.store_url}", sys.stderr)
+        if any("*" in (name or "") for name in (named.user, named.client, named.ip)):
+            write("hint: names are exact here; export --selector takes patterns", sys.stderr)
         print_static_note(result.store_url)
 
 
@@ -84,7 +87,9 @@ def _effective(
         raise UsageError(f"{asked.usage.named[0]} goes with --with-usage")
     clients = clients_asked(named, order, asked)
     history = parse_history(asked.history or ())
-    usages = asked.usage.read(choice).usages if asked.with_usage else None
+    reading = asked.usage.read(choice) if asked.with_usage else None
+    choice = choice if reading is None else store_for(choice, reading)
+    usages = None if reading is None else reading.usages
     with closing(choice.open_existing()) as opened:
         found = look_at_cluster(opened, settings=choice.settings(), brokers=asked.brokers, topic=asked.topic)
         result = run_effective(

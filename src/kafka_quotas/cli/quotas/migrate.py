@@ -8,7 +8,7 @@ from pathlib import Path
 from kafka_quotas.cli.framework.option_groups import option, option_group, required
 from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_known_store
 from kafka_quotas.cli.options.journal import Reason, recorder_for
-from kafka_quotas.cli.options.stores import ListingView
+from kafka_quotas.cli.options.stores import ListingView, Yes
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.progress import ApplyProgress
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, print_table, warn, write
@@ -52,16 +52,20 @@ class MigrateOptions:
     )
 
 
-def migrate(*, asked: MigrateOptions, reason: Reason = None, output: ListingView = TABLE_VIEW) -> None:
+def migrate(
+    *, asked: MigrateOptions, reason: Reason = None, yes: Yes = False, output: ListingView = TABLE_VIEW
+) -> None:
     """Copy all quotas of one store into another, and compare the two afterwards.
 
     Quotas that the target rejects are listed with the reason, and the exit code is 1; the rest is copied. Anything
     else in the target is left alone. Running it again does what is left.
     """
     check_columns(output, "migration", _COLUMNS)
+    target = _chosen(asked.target, asked.to_command_config)
+    target.confirm_change(yes=yes or asked.dry_run)
     with (
         closing(_chosen(asked.source, asked.from_command_config).open_existing()) as read,
-        closing(_chosen(asked.target, asked.to_command_config).open(allow_invalid=asked.allow_invalid)) as written,
+        closing(target.open(allow_invalid=asked.allow_invalid)) as written,
         ApplyProgress("migrating") as progress,
     ):
         recorder = recorder_for("migrate", reason=reason or f"migrate from {read.url}")

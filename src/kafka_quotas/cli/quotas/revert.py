@@ -1,6 +1,7 @@
 """`kafka-quotas revert`: the journal, and undoing what it has."""
 
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -8,11 +9,12 @@ from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.completion.values import complete_changes
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
-from kafka_quotas.cli.framework.store_choice import choose_known_store
+from kafka_quotas.cli.framework.store_choice import Origin, StoreChoice, choose_known_store
 from kafka_quotas.cli.options.journal import Reason, open_journal, recorder_for
-from kafka_quotas.cli.options.stores import CommandConfig, ListingView
+from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.render import TABLE_VIEW, View, print_listing, warn, write
 from kafka_quotas.cli.output.selection import check_columns
 from kafka_quotas.cli.quotas.revert_view import (
@@ -23,22 +25,24 @@ from kafka_quotas.cli.quotas.revert_view import (
     proposal_listing,
     result_listing,
 )
-from kafka_quotas.commands.quotas.history import find_entries
+from kafka_quotas.commands.quotas.history import LAST, find_entries
 from kafka_quotas.commands.quotas.revert import RevertProposal, RevertResult, propose, store_of, undo_due
 from kafka_quotas.commands.quotas.revert import revert as run_revert
+from kafka_quotas.core.changes.journal_entry import JournalEntry
 from kafka_quotas.core.changes.plan_file import KeptPlan, plan_text
 from kafka_quotas.core.changes.revert import stores_with_undos
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.value_format import format_count, format_quota
-from kafka_quotas.stores.store import Store
+from kafka_quotas.stores.url import is_address_of
 from kafka_quotas.system_clock import SystemClock
 
 EntryId = Annotated[
     str | None,
     typer.Argument(
         metavar="ID",
-        help="The entry of the journal to undo: its id, how the id begins, or 'last'.",
+        help="The entry of the journal to undo: its id, how the id begins, or 'last' for the last change of the store.",
         show_default=False,
+        autocompletion=complete_changes,
     ),
 ]
 
@@ -60,34 +64,58 @@ class RevertOptions:
         help="With a zk:// store: restore also values such as 0, which ZooKeeper accepts.",
     )
     reason: Reason = None
-    command_config: CommandConfig = None
 
 
-def revert(*, entry_id: EntryId = None, asked: RevertOptions, output: ListingView = TABLE_VIEW) -> int:
+def revert(
+    *, entry_id: EntryId = None, asked: RevertOptions, store: StoreOptions, output: ListingView = TABLE_VIEW
+) -> int:
     """Undo a change that was made with this tool, from its journal on this machine.
 
-    Without --yes the inverse change is only shown, against the store as it is now. The store is the one that was
-    changed, with the login of its context or of --command-config. With --list, --limit counts the last entries.
+    Without --yes the inverse change is only shown, against the store as it is now. 'last' is the last change of the
+    store in use; a change of another store is undone there by its id, with the login of its context or of
+    --command-config. --list and --due are about all stores unless an option names one. With --list, --limit counts the
+    last entries.
     """
-    _check_options(entry_id, list_=asked.list_, due=asked.due, single=bool(asked.yes or asked.out or asked.force))
+    _check_options(entry_id, list_=asked.list_, due=asked.due, single=bool(asked.out or asked.force))
     if asked.list_:
-        _list(output)
+        _list(store, output)
         return 0
     if asked.due:
-        return _undo_due(asked.command_config, asked.reason, output, allow_invalid=asked.allow_invalid)
+        return _undo_due(store, asked.reason, output, allow_invalid=asked.allow_invalid)
     check_columns(output, "revert", DONE_COLUMNS if asked.yes else PROPOSED_COLUMNS)
-    entries = find_entries(open_journal(), entry_id or "")
-    with closing(_store(store_of(entries), asked.command_config, allow_invalid=asked.allow_invalid)) as store:
-        proposal = propose(store, entries, force=asked.force)
+    chosen, entries = _entries(entry_id or "", store)
+    with closing(chosen.open(allow_invalid=asked.allow_invalid)) as opened:
+        proposal = propose(opened, entries, force=asked.force)
         if not asked.yes or proposal.inverse.changed_since:
-            print_listing(proposal_listing(proposal), replace(output, columns=()) if asked.yes else output)
+            listing = proposal_listing(proposal, chosen.place)
+            print_listing(listing, replace(output, columns=()) if asked.yes else output)
         if asked.out is not None and not proposal.inverse.changed_since:
             _write_plan(asked.out, KeptPlan(plan=proposal.plan, store_url=proposal.store_url))
         if not asked.yes:
             return _report_proposal(proposal, asked.out)
-        result = run_revert(store, proposal, recorder=recorder_for("revert", reason=asked.reason))
-    print_listing(proposal_listing(proposal, result), output)
+        result = run_revert(opened, proposal, recorder=recorder_for("revert", reason=asked.reason))
+    print_listing(proposal_listing(proposal, chosen.place, result), output)
     return _report_result(result)
+
+
+def _entries(entry_id: str, store: StoreOptions) -> tuple[StoreChoice, Sequence[JournalEntry]]:
+    """Return the entries to undo, and the store that they changed.
+
+    Raises:
+        UsageError: An option names another store than the one that was changed.
+    """
+    choice = store.choose()
+    entries = find_entries(open_journal(), entry_id, choice.address)
+    here = [entry for entry in entries if is_address_of(entry.store_url, choice.address)]
+    if here and (entry_id == LAST or choice.url.origin is Origin.OPTION or choice.login is not None):
+        return choice, here
+    url = store_of(entries)
+    if store.names_store:
+        raise UsageError(
+            f"{entries[0].entry_id} is a change of {url}, not of {choice.address}",
+            hint="leave out the option that names the store: a change is undone where it was made",
+        )
+    return choose_known_store(url, command_config=store.command_config), entries
 
 
 def _check_options(entry_id: str | None, *, list_: bool, due: bool, single: bool) -> None:
@@ -96,31 +124,37 @@ def _check_options(entry_id: str | None, *, list_: bool, due: bool, single: bool
             "name one entry to undo, or give --list or --due", hint="kafka-quotas revert --list shows the entries"
         )
     if single and entry_id is None:
-        raise UsageError("--yes, --out and --force are for one entry", hint="kafka-quotas revert ID --yes")
+        raise UsageError("--out and --force are for one entry", hint="kafka-quotas revert ID --yes")
 
 
-def _list(output: View) -> None:
+def _list(store: StoreOptions, output: View) -> None:
     journal = open_journal()
-    result = journal.read(limit=output.limit or None)
+    place = store.choose().address if store.names_store else None
+    result = journal.read(limit=output.limit or None, of=lambda url: place is None or is_address_of(url, place))
     print_listing(history_listing(result), output)
     if not result.entries:
-        write(f"note: nothing is in the journal {journal.path}", sys.stderr)
+        of = "" if place is None else f" of {place}"
+        write(f"note: nothing{of} is in the journal {journal.path}", sys.stderr)
     if result.damaged_lines:
         warn(f"{format_count(result.damaged_lines, 'damaged line')} of the journal {journal.path} left out")
 
 
-def _undo_due(command_config: Path | None, reason: str | None, output: View, *, allow_invalid: bool) -> int:
-    """Revert what is due in every store and return the exit code, 1 for any failure.
+def _undo_due(named: StoreOptions, reason: str | None, output: View, *, allow_invalid: bool) -> int:
+    """Revert what is due in every store, or in the one that an option names, and return the exit code.
 
-    An unreachable store doesn't stop the others.
+    An unreachable store doesn't stop the others. The code is 1 for any failure.
     """
     check_columns(output, "undone", UNDONE_COLUMNS)
     entries = open_journal().since_oldest_pending()
     results: list[RevertResult] = []
     failed = False
+    place = named.choose().address if named.names_store else None
     for url in stores_with_undos(entries, now_ms=SystemClock().now_ms()):
+        if place is not None and not is_address_of(url, place):
+            continue
         try:
-            with closing(_store(url, command_config, allow_invalid=allow_invalid)) as store:
+            choice = choose_known_store(url, command_config=named.command_config)
+            with closing(choice.open(allow_invalid=allow_invalid)) as store:
                 results.append(undo_due(store, entries, recorder=recorder_for("revert", reason=reason)))
         except KafkaQuotasError as error:
             warn(f"nothing was undone in {url}: {error.message}")
@@ -128,10 +162,6 @@ def _undo_due(command_config: Path | None, reason: str | None, output: View, *, 
     if not output.is_table or any(result.undone for result in results):  # cron mails whatever is printed
         print_listing(result_listing(results), output)
     return max([_report_result(result) for result in results] + [int(failed)])
-
-
-def _store(url: str, command_config: Path | None, *, allow_invalid: bool) -> Store:
-    return choose_known_store(url, command_config=command_config).open(allow_invalid=allow_invalid)
 
 
 def _write_plan(path: Path, plan: KeptPlan) -> None:

@@ -1,6 +1,7 @@
 """What is shown of the journal and of undoing."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Column, Listing, Table, columns
@@ -45,12 +46,12 @@ def history_listing(result: JournalContent) -> Listing:
     )
 
 
-def proposal_listing(proposal: RevertProposal, result: RevertResult | None = None) -> Listing:
-    """List the inverse of an entry's changes, quota by quota.
+def proposal_listing(proposal: RevertProposal, where: str, result: RevertResult | None = None) -> Listing:
+    """List the inverse of an entry's changes in a store, quota by quota.
 
     With a result it lists the outcome of each.
     """
-    found = proposal.inverse
+    found, entry = proposal.inverse, proposal.entry
     failed = set() if result is None else {entity for entity, _ in result.failed}
     done = "to undo" if result is None else "undone"
     rows: list[tuple[PlannedChange, str]] = [
@@ -58,15 +59,21 @@ def proposal_listing(proposal: RevertProposal, result: RevertResult | None = Non
         *((_reversed(change, now), "changed since") for change, now in found.changed_since),
         *((_reversed(change, change.old), "already as before") for change in found.back_already),
     ]
+    when, reason = _shown_time(entry.time_ms), f": {entry.reason}" if entry.reason else ""
+    caption = f"{entry.entry_id}, {entry.command} by {entry.user} at {when} in {where}{reason}"
     return Listing(
         noun="revert",
         items="changes",
         data={
-            "entry": proposal.entry_id,
+            "entry": entry.entry_id,
             "store": proposal.store_url,
+            "time": format_instant(entry.time_ms),
+            "command": entry.command,
+            "by": entry.user,
+            "reason": entry.reason,
             "changes": [{**change_document(change), "state": state} for change, state in rows],
         },
-        table=_table(rows, PROPOSED_COLUMNS if result is None else DONE_COLUMNS),
+        table=replace(_table(rows, PROPOSED_COLUMNS if result is None else DONE_COLUMNS), caption=caption),
     )
 
 

@@ -49,7 +49,7 @@ def watch(
     check_columns(output, "change", _COLUMNS)
     bounds = WatchBounds(count=count or output.limit or None, duration_s=_seconds(duration))
     choice = store.choose()
-    with closing(choice.open()) as opened:
+    with closing(choice.open_existing()) as opened:
         url = opened.url
 
         def began(entities: int) -> None:

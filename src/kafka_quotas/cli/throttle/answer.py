@@ -25,14 +25,24 @@ _NO_TABLE = Table(columns=(), rows=())
 
 
 def print_answer(
-    noun: str, answer: CalculatorAnswer, output: Output, *, window: QuotaWindow, window_origin: str
+    noun: str,
+    answer: CalculatorAnswer,
+    output: Output,
+    *,
+    window: QuotaWindow,
+    window_origin: str,
+    explain: bool = True,
 ) -> None:
-    """Print the answer in the given form."""
+    """Print the answer in the given form.
+
+    Without `explain` the arithmetic of figures that one table has side by side is left out.
+    """
     if output in (Output.TABLE, Output.MARKDOWN):
         given = [f"{each.name} {format_amount(each.value, each.unit)}" for each in answer.given]
         write(f"{', '.join(given)}; window {window.samples} x {window.window_s} s ({window_origin})", sys.stdout)
         sys.stdout.write("\n")
-        print_tables(answer_tables(answer), output)
+        tables = answer_tables(answer)
+        print_tables(tables if explain or len(tables) == len(answer.calculations) else tables[:1], output)
         if answer.notes:
             sys.stdout.write("\n")
         for note in answer.notes:

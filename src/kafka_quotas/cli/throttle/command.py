@@ -118,7 +118,13 @@ class RateOptions:
 
 @app.command()
 def rate(
-    *, asked: RateOptions, windows: Annotated[BrokerWindowOptions, ONLY_CLIENTS], output: OutputForm = Output.TABLE
+    *,
+    asked: RateOptions,
+    windows: Annotated[BrokerWindowOptions, ONLY_CLIENTS],
+    explain: Annotated[
+        bool, typer.Option("--explain", rich_help_panel=OUTPUT_HEADING, help="Show the arithmetic of every figure.")
+    ] = False,
+    output: OutputForm = Output.TABLE,
 ) -> None:
     """Compute the delay of a produce or fetch quota, by KIP-13's arithmetic and by Kafka's own rate.
 
@@ -126,7 +132,8 @@ def rate(
     """
     traffic = asked.traffic()
     window, origin = client_window(windows.in_force())
-    print_answer("throttle-rate", throttle_rate(traffic, window), output, window=window, window_origin=origin)
+    answer = throttle_rate(traffic, window)
+    print_answer("throttle-rate", answer, output, window=window, window_origin=origin, explain=explain)
 
 
 @option_group("Load")

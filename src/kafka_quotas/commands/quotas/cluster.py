@@ -8,11 +8,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafka_quotas.core.errors import StoreError, StoreRefusedError, UsageError
+from kafka_quotas.core.errors import KafkaQuotasError, StoreError, StoreRefusedError, UsageError
 from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE, QuotaKey
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Store
-from kafka_quotas.stores.url import StoreKind, parse_store_url
+from kafka_quotas.stores.url import StoreKind, StoreUrl, parse_store_url
 
 if TYPE_CHECKING:
     from kafka_quotas.stores.kafka.broker_settings import KafkaCluster
@@ -98,6 +98,22 @@ def _callback_warnings(cluster: "KafkaCluster") -> tuple[str, ...]:
 
 def _not_known(reason: str) -> str:
     return f"it is unknown whether every broker is without {_CALLBACK}, which would replace all of this: {reason}"
+
+
+def cluster_id(address: StoreUrl, settings: StoreSettings) -> str | None:
+    """Return the id of the cluster whose quotas are at an address, None for files, or if it is unknown."""
+    try:
+        if address.kind is StoreKind.KAFKA:
+            from kafka_quotas.stores.kafka.cluster_info import kafka_cluster_id  # noqa: PLC0415 - one kind of several
+
+            return kafka_cluster_id(address, settings=settings)
+        if address.kind is StoreKind.ZOOKEEPER:
+            from kafka_quotas.stores.zookeeper.cluster_info import zookeeper_cluster_id  # noqa: PLC0415 - loads kazoo
+
+            return zookeeper_cluster_id(address, settings=settings)
+    except KafkaQuotasError:
+        return None
+    return None
 
 
 def old_brokers(store: Store, *, settings: StoreSettings) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from kafka_quotas.core.clock import Clock, parse_instant
 from kafka_quotas.core.errors import KafkaQuotasError, StoreError, UnconfirmedError, UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.files.journal import Journal
+from kafka_quotas.stores.url import StoreUrl, is_address_of
 
 _WHOLE_ID: Final = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)-[0-9a-f]{6}")
 _CLOCK_STEP_MS: Final = 3_600_000
@@ -112,16 +113,24 @@ def new_run_id(clock: Clock) -> str:
     return new_entry_id(clock.now_ms(), os.urandom(3))
 
 
-def find_entries(journal: Journal, entry_id: str) -> tuple[JournalEntry, ...]:
-    """Return the entries of the run with this id or prefix, `last` for the newest run.
+LAST: Final = "last"
+"""Names the newest run that changed the store in use."""
+
+
+def find_entries(journal: Journal, entry_id: str, place: StoreUrl) -> tuple[JournalEntry, ...]:
+    """Return the entries of the run with this id or prefix, or the `last` run that changed the store.
 
     Raises:
-        UsageError: No id has this prefix, or several do.
+        UsageError: No id has this prefix, or several do, or the journal has no change of the store.
     """
     found: list[JournalEntry] = []
+    newest: JournalEntry | None = None
     wanted, begin_ms = entry_id, _begin_ms(entry_id)
     for entry in journal.newest_first() if entry_id else ():
-        if wanted == "last":
+        newest = newest or entry
+        if wanted == LAST:
+            if not is_address_of(entry.store_url, place):
+                continue
             wanted = entry.entry_id
             begin_ms = _begin_ms(wanted)
         if begin_ms is not None and entry.time_ms < begin_ms - _CLOCK_STEP_MS:
@@ -130,10 +139,19 @@ def find_entries(journal: Journal, entry_id: str) -> tuple[JournalEntry, ...]:
             found.append(entry)
     ids = {entry.entry_id for entry in found}
     if not found:
-        raise UsageError(f"the journal has no entry {entry_id!r}", hint="kafka-quotas revert --list shows them")
+        raise _not_found(entry_id, place, newest)
     if len(ids) > 1 and wanted not in ids:
         raise UsageError(f"several entries begin with {entry_id!r}", hint=f"for example {', '.join(sorted(ids)[:3])}")
     return tuple(entry for entry in reversed(found) if entry.entry_id == wanted or wanted not in ids)
+
+
+def _not_found(entry_id: str, place: StoreUrl, newest: JournalEntry | None) -> UsageError:
+    hint = "kafka-quotas revert --list shows them"
+    if entry_id != LAST:
+        return UsageError(f"the journal has no entry {entry_id!r}", hint=hint)
+    if newest is not None:
+        hint = f"the last change is {newest.entry_id}, of {newest.store_url}: kafka-quotas revert {newest.entry_id}"
+    return UsageError(f"the journal has no change of {place}", hint=hint)
 
 
 def _begin_ms(entry_id: str) -> int | None:

@@ -16,7 +16,8 @@ from kafka_quotas.stores.store import Store, alterations_of, content_of, errors_
 class RevertProposal:
     """The inverse of what one run changed, as a plan for the store as it is now."""
 
-    entry_id: str
+    entry: JournalEntry
+    """The first entry of that run."""
     store_url: str
     plan: Plan
     inverse: InverseChange
@@ -39,7 +40,9 @@ def store_of(entries: Sequence[JournalEntry]) -> str:
     """Return the address of the one store that the entries changed, or raise a `UsageError` for several."""
     urls = {entry.store_url for entry in entries}
     if len(urls) > 1:
-        raise UsageError(f"this entry changed several stores: {', '.join(sorted(urls))}")
+        raise UsageError(
+            f"this entry changed several stores: {', '.join(sorted(urls))}", hint="name one of them with --store URL"
+        )
     return urls.pop()
 
 
@@ -47,9 +50,7 @@ def propose(store: Store, entries: Sequence[JournalEntry], *, force: bool = Fals
     """Return the inverse of what the entries changed, with `force` also of quotas changed since then."""
     stored = content_of(store)
     found = inverse_of(merged_changes(entries), stored, force=force)
-    return RevertProposal(
-        entry_id=entries[0].entry_id, store_url=store.url, plan=planned(stored, found.to_make), inverse=found
-    )
+    return RevertProposal(entry=entries[0], store_url=store.url, plan=planned(stored, found.to_make), inverse=found)
 
 
 def revert(store: Store, proposal: RevertProposal, *, recorder: JournalWriter) -> RevertResult:
@@ -66,7 +67,7 @@ def revert(store: Store, proposal: RevertProposal, *, recorder: JournalWriter) -
     failed = _write(store, proposal.inverse.to_make)
     undone = tuple(change for change in proposal.plan.changes if change.entity not in failed)
     settled = (*proposal.plan.changes, *_as_found(proposal.inverse))
-    recorder.record_outcomes(store.url, settled, failed, reverts=proposal.entry_id)
+    recorder.record_outcomes(store.url, settled, failed, reverts=proposal.entry.entry_id)
     return RevertResult(store_url=store.url, undone=undone, failed=tuple(failed.items()))
 
 

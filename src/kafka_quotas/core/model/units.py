@@ -29,6 +29,18 @@ _DURATION_UNITS_MS: Final = {
     "min": Fraction(60_000),
     "h": Fraction(3_600_000),
 }
+_UNIT_NAMES: Final = {
+    "ms": ("msec", "msecs", "millis", "millisecond", "milliseconds"),
+    "s": ("s", "sec", "secs", "second", "seconds"),
+    "min": ("m", "min", "mins", "minute", "minutes"),
+    "h": ("h", "hr", "hrs", "hour", "hours"),
+}
+"""How others spell the units of time."""
+_OTHER_SIZE = re.compile(
+    r"(?P<number>\d+(?:\.\d*)?|\.\d+)\s*(?P<prefix>[kmgt])(?P<binary>i?)b?(?P<per>/?s(?:ec)?|ps)?",
+    re.ASCII | re.IGNORECASE,
+)
+_OTHER_DURATION = re.compile(r"(?P<number>\d+(?:\.\d*)?|\.\d+)\s*(?P<unit>[a-z]+)", re.ASCII | re.IGNORECASE)
 _DURATION = re.compile(r"(?P<number>\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})\s*(?P<unit>us|ms|s|min|h)", re.ASCII)
 
 
@@ -39,11 +51,9 @@ def parse_bytes(text: str) -> Fraction:
         InvalidQuotaError: The text is no such figure, or bits lack `/s` or `ps`.
     """
     match = _QUANTITY.fullmatch(text.strip())
-    if match is None:
-        raise InvalidQuotaError(f"not a size: {text!r}", hint=_BYTES_HINT)
+    if match is None or match["prefix"] == "K":
+        raise InvalidQuotaError(f"not a size: {text!r}", hint=_meant_size(text) or _BYTES_HINT)
     prefix, letter, per = match["prefix"] or "", match["letter"], match["per"]
-    if prefix == "K":
-        raise InvalidQuotaError(f"not a size: {text!r}", hint="k is 1000, Ki is 1024")
     base = Fraction(1024 if prefix.endswith("i") else 1000)
     value = Fraction(match["number"]) * Fraction(base ** (_POWERS[prefix[0]] if prefix else 0))
     if letter == "b":
@@ -55,6 +65,17 @@ def parse_bytes(text: str) -> Fraction:
     return value
 
 
+def _meant_size(text: str) -> str | None:
+    """Return a hint at a size as others spell it, such as `10mb`, `10KB/s` or `10MBs`."""
+    match = _OTHER_SIZE.fullmatch(text.strip())
+    if match is None:
+        return None
+    number, prefix, binary, per = match["number"], match["prefix"].upper(), match["binary"], match["per"]
+    prefix = "k" if prefix == "K" and not binary else prefix
+    meant = f"{number}{prefix}{'i' * bool(binary)}B{'/s' * bool(per)}"
+    return f"did you mean {meant}?{' k is 1000, Ki is 1024' if prefix == 'k' else ''}"
+
+
 def parse_duration_ms(text: str) -> Fraction:
     """Return the exact milliseconds of a text such as `100ms`, `1.5s` or `10min`.
 
@@ -63,7 +84,10 @@ def parse_duration_ms(text: str) -> Fraction:
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"not a length of time: {text!r}", hint="examples: 250us, 100ms, 1.5s, 10min, 2h")
+        other = _OTHER_DURATION.fullmatch(text.strip())
+        unit = next((unit for unit, names in _UNIT_NAMES.items() if other and other["unit"].lower() in names), None)
+        hint = f"did you mean {other['number']}{unit}?" if other and unit else None
+        raise UsageError(f"not a length of time: {text!r}", hint=hint or "examples: 250us, 100ms, 1.5s, 10min, 2h")
     return Fraction(match["number"]) * _DURATION_UNITS_MS[match["unit"]]
 
 

@@ -42,6 +42,8 @@ class Context:
     """The control socket of the daemon in front of the cluster."""
     prometheus: tuple[str, ...] = ()
     """The URLs of the brokers' metrics, or of the Prometheus server that has them."""
+    protected: bool = False
+    """Whether a change of its store is asked about first."""
 
     @property
     def logs_in(self) -> bool:

@@ -84,6 +84,8 @@ def _block(context: Context) -> Iterator[str]:
         yield f"control = {_quoted(context.control)}\n"
     if context.prometheus:
         yield f"prometheus = [{', '.join(map(_quoted, context.prometheus))}]\n"
+    if context.protected:
+        yield "protected = true\n"
     if context.properties:
         yield f"\n[{header}.properties]\n"
     for name, value in context.properties.items():

@@ -8,6 +8,7 @@
     password_command = "pass show kafka/prod"
     control = "/run/kafka-quotas/daemon.sock"
     prometheus = ["http://prometheus.example:9090"]
+    protected = true
 
     [contexts.prod.properties]
     "sasl.mechanism" = "SCRAM-SHA-512"
@@ -30,10 +31,13 @@ from kafka_quotas.stores.contexts.context import (
 )
 from kafka_quotas.stores.contexts.secret import Secret, SecretPlace, secret_at
 from kafka_quotas.stores.files.atomic_write import replace_text
-from kafka_quotas.stores.url import parse_store_url
+from kafka_quotas.stores.url import StoreUrl, is_address_of, parse_store_url
 
 _PASSWORDS: Final = {f"password_{place}": place for place in SecretPlace}
-_FIELDS: Final = ("store", "command_config", "username", *_PASSWORDS, "control", "prometheus", "properties")
+_FIELDS: Final = (
+    *("store", "command_config", "username", *_PASSWORDS),
+    *("control", "prometheus", "protected", "properties"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,10 @@ class Contexts:
         wanted = parse_store_url(store_url)
         found = [context for context in self.contexts if parse_store_url(context.store_url) == wanted]
         return next((context for context in found if context.name == self.current), found[0] if found else None)
+
+    def protecting(self, place: StoreUrl) -> Context | None:
+        """Return a protected context of a store, by whichever address the store is named."""
+        return next((each for each in self.contexts if each.protected and is_address_of(each.store_url, place)), None)
 
 
 def contexts_path() -> Path:
@@ -147,6 +155,7 @@ def _context_of(name: str, table: object, folder: Path) -> Context:
         properties={key: _property(key, value) for key, value in _table(table, "properties").items()},
         control=_text(table, "control"),
         prometheus=_urls(table),
+        protected=_flag(table, "protected"),
     )
 
 
@@ -195,6 +204,13 @@ def _table(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = table.get(name, {})
     if not isinstance(value, dict):
         raise UsageError(f"{name} is not a table")
+    return value
+
+
+def _flag(table: Mapping[str, Any], name: str) -> bool:
+    value = table.get(name, False)
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} is neither true nor false")
     return value
 
 

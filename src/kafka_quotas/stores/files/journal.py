@@ -7,7 +7,7 @@ to the user alone (mode 0600). Reading never creates one, and begins with the ne
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -65,10 +65,10 @@ class Journal:
         if written < len(line):
             raise StoreError(f"cannot write the journal {self.path}: the disk is full")
 
-    def read(self, *, limit: int | None = None) -> JournalContent:
-        """Return the last `limit` entries (None: all) and the number of damaged lines among them."""
+    def read(self, *, limit: int | None = None, of: Callable[[str], bool] = lambda _: True) -> JournalContent:
+        """Return the last `limit` entries (None: all) of the chosen stores, and the number of damaged lines."""
         damaged: list[bytes] = []
-        newest = list(islice(self.newest_first(damaged), limit))
+        newest = list(islice((each for each in self.newest_first(damaged) if of(each.store_url)), limit))
         return JournalContent(entries=tuple(reversed(newest)), damaged_lines=len(damaged))
 
     def newest_first(self, damaged: list[bytes] | None = None) -> Iterator[JournalEntry]:

@@ -57,6 +57,12 @@ def old_kafka_brokers(address: StoreUrl, *, settings: StoreSettings) -> tuple[st
         return _old(ask_each(connection.node_ids(), lambda node: not _knows_2_7(connection, node)))
 
 
+def kafka_cluster_id(address: StoreUrl, *, settings: StoreSettings) -> str | None:
+    """Return the id of the cluster, with the errors of `kafka_cluster_info`."""
+    with closing(ClusterClient(address, settings=settings)) as connection:
+        return connection.send(MetadataRequest()).cluster_id
+
+
 def _old(found: FanOut[bool]) -> tuple[str, ...]:
     return tuple(str(node) for node, is_old in found.answers.items() if is_old)
 

@@ -18,6 +18,7 @@ from kafka_quotas.stores.zookeeper.transaction import ZnodeState
 _REASSIGNMENT: Final = "/admin/reassign_partitions"
 _NOT_THERE: Final = "the settings of the brokers are not in ZooKeeper: threads and quota callbacks were not looked at"
 _BROKERS: Final = "/brokers/ids"
+_CLUSTER_ID: Final = "/cluster/id"
 _REGISTRATION_OF_2_7: Final = 5
 """The version with which brokers since 2.7 register. **Source:** `kafka.zk.BrokerIdZNode` (Kafka 3.9)."""
 
@@ -49,6 +50,20 @@ def old_zookeeper_brokers(address: StoreUrl, *, settings: StoreSettings) -> tupl
     """Return the ids of brokers that register like those before 2.7, with the same errors."""
     with closing(ZooKeeperSession(address, settings=settings)) as session:
         return tuple(_too_old(session))
+
+
+def zookeeper_cluster_id(address: StoreUrl, *, settings: StoreSettings) -> str | None:
+    """Return the id of the cluster, None if its brokers never started.
+
+    The errors are those of `zookeeper_cluster_info`.
+    """
+    with closing(ZooKeeperSession(address, settings=settings)) as session:
+        node = session.node(_CLUSTER_ID)
+        try:
+            found = None if node is None else json.loads(node.data or b"")["id"]
+        except (ValueError, TypeError, KeyError):
+            return None
+        return found if isinstance(found, str) else None
 
 
 def _empty(session: Znodes) -> Iterator[str]:

@@ -56,6 +56,7 @@ class Metadata(NamedTuple):
     controller_id: int
     """The node id of the controller; -1 if unknown."""
     topics: tuple[Topic, ...]
+    cluster_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +98,13 @@ class MetadataRequest(ClientRequest[Metadata]):
     def read(self, reader: FieldReader, version: int) -> Metadata:
         reader.int32()  # throttle_time_ms
         brokers = tuple(_broker(reader) for _ in range(reader.count()))
-        reader.string()  # cluster id
+        cluster_id = reader.string()
         controller_id = reader.int32()
         topics = tuple(_topic(reader, version) for _ in range(reader.count()))
         if version >= _AUTHORIZED_OPERATIONS_SINCE:
             reader.int32()
         reader.tags()
-        return Metadata(brokers=brokers, controller_id=controller_id, topics=topics)
+        return Metadata(brokers=brokers, controller_id=controller_id, topics=topics, cluster_id=cluster_id)
 
 
 def _broker(reader: FieldReader) -> Broker:

@@ -14,6 +14,7 @@ from kafka_quotas.cli.completion.quick import OF_ITSELF, OF_THE_STORE, quick_ans
 from kafka_quotas.cli.docs.documentation import commands
 from kafka_quotas.cli.start import main as start
 from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.stores.files.journal import Journal
 
 LINES = [
     "describe --store STORE --user ",
@@ -157,3 +158,25 @@ def pieces_of_bash(line: str) -> list[str]:
         else:
             pieces.append(piece)
     return pieces
+
+
+def test_changes_topics_and_libraries_are_completed(
+    environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = {"KAFKA_QUOTAS_JOURNAL": str(tmp_path / "journal"), "KAFKA_QUOTAS_STORE": environment["STORE"]}
+    run_cli("alter", "--user", "alice", "--add-config", "producer_byte_rate=2MB", environment=journal)
+    (entry,) = Journal(tmp_path / "journal").read().entries
+
+    def offered(*words: str) -> list[str]:
+        asked = {
+            "_KAFKA_QUOTAS_COMPLETE": "complete_bash",
+            "COMP_WORDS": " ".join(("kafka-quotas", *words)),
+            "COMP_CWORD": str(len(words)),
+        }
+        return run_cli(environment=asked | journal)[1].split()
+
+    assert offered("revert", "") == ["last", entry.entry_id]
+    assert offered("help", "st") == ["stores"]
+    assert offered("help", "context", "us") == ["use"]
+    assert offered("load-test", "produce", "--client", "") == ["librdkafka", "kafka-python", "raw"]
+    assert quick_answer("complete_zsh", {"_TYPER_COMPLETE_ARGS": "kafka-quotas load-test produce --client "}) is None

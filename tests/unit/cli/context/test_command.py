@@ -1,5 +1,6 @@
 """`context` through the command line, and how strong a context is beside options and variables."""
 
+import io
 import json
 from pathlib import Path
 
@@ -46,8 +47,8 @@ def test_lists_contexts_and_marks_the_one_in_use(contexts: Path, home: Path) -> 
         "schema": "kafka-quotas.contexts/1",
         "file": str(contexts),
         "contexts": [
-            {"name": "lab", "store": f"local:{home}/lab.db", "current": False},
-            {"name": "prod", "store": f"local:{home}/prod.db", "current": True},
+            {"name": "lab", "store": f"local:{home}/lab.db", "current": False, "protected": False},
+            {"name": "prod", "store": f"local:{home}/prod.db", "current": True, "protected": False},
         ],
     }
     assert [line.split()[0] for line in done("context", "list").splitlines()[2:]] == ["lab", "*"]
@@ -257,3 +258,73 @@ def test_a_command_that_tells_a_password_runs_once(home: Path) -> None:
     choice = choose_store(store=None, context="x")
     assert choice.settings().client_properties == choice.settings(allow_invalid=True).client_properties
     assert runs.read_text(encoding="utf-8") == "asked\n"
+
+
+@pytest.fixture
+def guarded(contexts: Path, home: Path) -> str:
+    """The address of a store with a quota, and of the context `prod`, which is protected."""
+    done("alter", *QUOTA)
+    done("context", "set", "prod", "--protected")
+    return f"local:{home}/prod.db"
+
+
+RAISED = ("--user", "alice", "--add-config", "producer_byte_rate=2MB")
+CHANGES: dict[str, tuple[str, ...]] = {
+    "alter": ("alter", *RAISED),
+    "alter, its store named": ("alter", "--store", "STORE", *RAISED),
+    "exempt": ("alter", "--exempt", "--user", "alice"),
+    "apply": ("apply", "FILE"),
+    "apply, several": ("apply", "FILE", "--context", "lab", "--context", "prod"),
+    "migrate": ("migrate", "--from", "OTHER", "--to", "context:prod"),
+    "revert": ("revert", "last"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_protected_context_is_changed_only_by_agreement(guarded: str, home: Path, name: str) -> None:
+    (home / "q.yaml").write_text("- {entity: {user: alice}, quotas: {producer_byte_rate: 2MB}}\n", encoding="utf-8")
+    done("alter", "--store", f"local:{home}/other.db", *RAISED)
+    done("alter", "--context", "lab", *QUOTA)
+    places = {"STORE": guarded, "FILE": str(home / "q.yaml"), "OTHER": f"local:{home}/other.db"}
+    argv = [places.get(word, word) for word in CHANGES[name]]
+    before = {each: done("describe", "--context", each) for each in ("prod", "lab")}
+    code, _, err = run_cli(*argv)
+    if name != "revert":  # which shows what it would do, and needs --yes anyway
+        message = f"error: this changes {guarded}, which is protected as context prod\nhint: --yes agrees to that\n"
+        assert (code, err) == (2, message)
+    assert {each: done("describe", "--context", each) for each in ("prod", "lab")} == before
+    assert run_cli(*argv, "--yes")[0] == 0
+    assert done("describe", "--context", "prod") != before["prod"]
+
+
+@pytest.mark.parametrize(("answer", "changed"), [("y\n", True), ("n\n", False)])
+def test_a_person_is_asked(guarded: str, monkeypatch: pytest.MonkeyPatch, answer: str, changed: bool) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    code, _, err = run_cli("alter", *RAISED)
+    assert (code == 0, f"this changes {guarded}, which is protected as context prod. Go on?" in err) == (changed, True)
+    assert ("2 MB/s" in done("describe")) is changed
+
+
+def test_what_protects_is_shown_and_can_be_taken_away(guarded: str, contexts: Path) -> None:
+    assert "protected = true\n" in contexts.read_text(encoding="utf-8")
+    (prod,) = (each for each in json.loads(done("context", "list", "-o", "json"))["contexts"] if each["protected"])
+    assert prod["store"] == guarded
+    assert "protected" in done("context", "show", "prod")
+    assert done("alter", *RAISED, "--dry-run")
+    done("context", "set", "prod", "--no-protected")
+    done("alter", *RAISED)
+
+
+def test_a_new_context_is_followed_by_what_comes_next(home: Path) -> None:
+    named = ("context", "set", "prod", "--store", f"local:{home}/prod.db")
+    assert run_cli(*named)[2] == "hint: kafka-quotas context use prod makes it every command's default\n"
+    assert run_cli(*named, "--use")[2] == "hint: kafka-quotas context test prod tries it\n"
+
+
+def test_a_store_that_is_not_there_is_not_waited_for(contexts: Path, home: Path) -> None:
+    code, _, err = run_cli("watch", "--store", f"local:{home}/nosuch.db", "--duration", "1s")
+    assert (code, err.splitlines()[0]) == (2, f"error: there is no store at {home}/nosuch.db")

@@ -2,19 +2,24 @@
 
 import re
 from typing import Any
+from unittest import mock
 
 import pytest
-from typer.core import TyperGroup
+from tests.support.processes.run_cli import run_cli
+from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from kafka_quotas.cli.docs.documentation import commands
 from kafka_quotas.cli.docs.man_page import man_page, page_name
 from kafka_quotas.cli.framework.help_page import (
     COMMANDS_HEADING,
     GENERAL_HEADING,
+    MOST_USED,
     OPTIONS_HEADING,
     OUTPUT_HEADING,
     STORE_HEADING,
     command_sections,
+    example_lines,
+    most_used,
     parameter_sections,
     summary,
 )
@@ -71,3 +76,58 @@ def test_every_command_of_the_program_has_a_heading() -> None:
     found = dict(command_sections(root))
     assert COMMANDS_HEADING not in found
     assert list(found)[:6] == ["Quotas", "Files and stores", "Live", "Enforce", "Prove", "Plan"]
+
+
+def shown(page: str, columns: int) -> str:
+    command, context = ALL[page]
+    with mock.patch.dict("os.environ", {"COLUMNS": str(columns)}):
+        return str(command.get_help(context))
+
+
+def test_help_is_as_wide_as_the_terminal() -> None:
+    widths = {columns: max(map(len, shown("kafka-quotas-daemon-run", columns).splitlines())) for columns in (80, 180)}
+    assert 70 < widths[80] <= 80
+    assert 160 < widths[180] <= 180
+
+
+@pytest.mark.parametrize("page", ALL)
+def test_variables_are_one_rule_and_no_name_is_broken(page: str) -> None:
+    text = shown(page, 80)
+    assert "[env" not in text
+    command, context = ALL[page]
+    options = [each for each in command.get_params(context) if isinstance(each, TyperOption) and not each.hidden]
+    assert all(re.search(rf"(?<![\w-]){each}(?![\w-])", text) for option in options for each in option.opts)
+    assert not re.search(r"\w-\n", text)
+    if any(each.envvar for each in options):
+        assert re.search(r"\nEnvironment variables:\n.*KAFKA_QUOTAS_[A-Z]+_<OPTION>", text, re.DOTALL)
+        assert "KAFKA_QUOTAS_" in man_page(command, context)
+
+
+@pytest.mark.parametrize("page", ALL)
+def test_the_short_help_has_what_is_required_and_what_the_examples_use(page: str) -> None:
+    command, context = ALL[page]
+    every = command.get_params(context)
+    kept = most_used(every, context.command_path)
+    options = [each for each in kept if isinstance(each, TyperOption)]
+    assert len(options) <= MOST_USED
+    assert [each for each in every if isinstance(each, TyperArgument)] == [
+        each for each in kept if isinstance(each, TyperArgument)
+    ]
+    assert {each.name for each in every if isinstance(each, TyperOption) and each.required} <= {
+        each.name for each in options
+    }
+    if options != [each for each in every if isinstance(each, TyperOption)]:
+        words = set(" ".join(example_lines(context.command_path)).replace("=", " ").split())
+        used = [each for each in every if isinstance(each, TyperOption) and words.intersection(each.opts)]
+        assert len([each for each in used if each in options]) >= min(len(used), MOST_USED) - 2
+
+
+def test_h_is_short_and_help_is_all() -> None:
+    code, short, _ = run_cli("daemon", "run", "-h")
+    assert (code, "--state-file FILE" in short, "--fleet-fallback" in short) == (0, True, False)
+    assert short.index("Examples:") < short.index("--upstream HOST:PORT")
+    assert "kafka-quotas daemon run --help shows everything" in short
+    code, whole, _ = run_cli("daemon", "run", "--help")
+    assert (code, "--fleet-fallback" in whole) == (0, True)
+    for argv in (("-h",), ("context", "-h"), ("context", "set", "-h"), ("help", "alter")):
+        assert run_cli(*argv)[0] == 0

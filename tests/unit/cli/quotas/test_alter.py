@@ -217,7 +217,11 @@ def test_a_default_that_takes_a_quota_away_from_others_says_so(store: str) -> No
 @pytest.mark.parametrize(
     ("options", "config", "warning"),
     [
-        (("--user", "User:alice"), TEN_MIB, "warning: the user 'User:alice' begins with 'User:'"),
+        (
+            ("--entity-type", "users", "--entity-name", "User:a"),
+            TEN_MIB,
+            "warning: the user 'User:a' begins with 'User:'",
+        ),
         (("--user", "<default>"), TEN_MIB, "warning: the user '<default>' is a name that spells the default"),
         (("--client", "a" * 5000), TEN_MIB, "warning: the client-id that begins with 'aaaaaaaaaaaaaaaaaaaa' is 5,000"),
         (("--user", "a"), "producer_byte_rate=5", "warning: producer_byte_rate is 5 B/s, less than one batch"),
@@ -225,7 +229,7 @@ def test_a_default_that_takes_a_quota_away_from_others_says_so(store: str) -> No
     ],
 )
 def test_the_checks_of_doctor_run_at_the_change(
-    store: str, options: tuple[str, str], config: str, warning: str
+    store: str, options: tuple[str, ...], config: str, warning: str
 ) -> None:
     code, _, err = run_cli("alter", "--store", store, *options, "--add-config", config)
     assert code == 0
@@ -265,6 +269,18 @@ BAD_INPUT = [
     ((*USER, "--add-config", "producer_byte_rate=1.5"), 2, "whole number of bytes/s, not 1.5", "round"),
     ((*USER, "--add-config", "producer_byte_rate=1,000"), 2, "not KEY=VALUE: '000'", "separators of thousands"),
     ((*USER, "--add-config", "producer_byte_rate=10Mb"), 2, "bits", "B for bytes"),
+    ((*USER, "--add-config", "producer_byte_rate=10mb"), 2, "not a size", "did you mean 10MB?"),
+    (
+        (*USER, "--add-config", "producer_byte_rate=10KB/s"),
+        2,
+        "not a size",
+        "did you mean 10kB/s? k is 1000, Ki is 1024",
+    ),
+    ((*USER, "--add-config", "producer_byte_rate=10MBs"), 2, "not a size", "did you mean 10MB/s?"),
+    ((*USER, "--add-config", "producer_byte_rate=4mib"), 2, "not a size", "did you mean 4MiB?"),
+    ((*USER, "--add-config", TEN_MIB, "--for", "2hours"), 2, "not a length of time", "did you mean 2h?"),
+    ((*USER, "--add-config", TEN_MIB, "--for", "90 sec"), 2, "not a length of time", "did you mean 90s?"),
+    (("--user", "User:alice", "--add-config", TEN_MIB), 2, "a user is named without 'User:'", "--user alice;"),
     ((*USER, "--add-config", "producer_byte_rate=50%"), 2, "not %", "10MiB"),
     ((*USER, "--add-config", "producer_byte_rate="), 2, "no value", "--delete-config producer_byte_rate"),
     ((*USER, "--add-config", "producer_byte_rate=many"), 2, "not a size", "10MiB"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.support.processes.run_cli import run_cli
+from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.factory import open_store
@@ -140,6 +141,18 @@ def test_nothing_found_is_no_failure(store: str) -> None:
     code, out, err = run_cli("describe", "--store", store, "--user", "nobody", "--output", "csv")
     assert (code, out) == (0, "user,client_id,ip,topic,broker,defaults,key,value\n")
     assert err.startswith("note: no stored quota matches")
+    code, out, err = run_cli("describe", "--store", store, "--user", "nob*")
+    assert (code, out) == (0, ""), "no headings without rows"
+    assert err.splitlines()[1] == "hint: names are exact here; export --selector takes patterns"
+
+
+def test_a_very_long_name_does_not_make_every_row_as_wide(tmp_path: Path) -> None:
+    name = "a" * 20_000
+    url = new_store(tmp_path, {Entity.of(user=name): {"producer_byte_rate": 1e6}})
+    shown = run_cli("describe", "--store", url)[1]
+    assert max(map(len, shown.splitlines())) < 600
+    assert "... (20,005 letters)" in shown
+    assert name in run_cli("describe", "--store", url, "-o", "csv")[1]
 
 
 def test_a_store_that_was_never_written_is_empty(tmp_path: Path) -> None:

@@ -22,8 +22,9 @@ class Desk:
         self.journal = Journal(folder / "journal.jsonl")
         self.environment = {"KAFKA_QUOTAS_JOURNAL": str(self.journal.path)}
 
-    def run(self, *argv: str) -> tuple[int, str, str]:
-        return run_cli(*argv, environment=self.environment)
+    def run(self, *argv: str, store: str | None = None) -> tuple[int, str, str]:
+        """Run a command with a store in use, that of this desk unless another is given."""
+        return run_cli(*argv, environment={"KAFKA_QUOTAS_STORE": store or self.url, **self.environment})
 
     def set(self, user: str, value: str, *options: str) -> None:
         code, _, err = self.run(
@@ -224,7 +225,7 @@ def test_a_store_that_cannot_be_opened_does_not_hinder_the_others(desk: Desk, tm
         (("x", "--list"), "name one entry to undo"),
         (("--list", "--due"), "name one entry to undo"),
         (("--due", "--columns", "was,when"), "unknown column: 'when'"),
-        (("--due", "--yes"), "--yes, --out and --force are for one entry"),
+        (("--due", "--force"), "--out and --force are for one entry"),
         (("nope",), "the journal has no entry 'nope'"),
     ],
 )
@@ -243,5 +244,69 @@ def test_a_change_lasts_between_a_second_and_a_year(desk: Desk, length: str) -> 
 
 
 def test_an_empty_reason_is_an_unset_variable(desk: Desk) -> None:
-    code, _, err = desk.run("alter", "--store", desk.url, "--user", "a", "--add-config", f"{RATE}=1", "--reason", "")
+    code, _, err = desk.run("alter", "--user", "a", "--add-config", f"{RATE}=1", "--reason", "")
     assert (code, err.splitlines()[0], desk.was_written()) == (2, "error: --reason is empty", False)
+
+
+@pytest.fixture
+def elsewhere(desk: Desk, tmp_path: Path) -> Desk:
+    """Another store with the journal of `desk`, changed after it."""
+    other = Desk(tmp_path / "other")
+    (tmp_path / "other").mkdir()
+    other.environment, other.journal = desk.environment, desk.journal
+    desk.set("alice", "1")
+    other.set("dave", "2", "--reason", "trial")
+    return other
+
+
+def test_last_is_the_last_change_of_the_store_in_use(desk: Desk, elsewhere: Desk) -> None:
+    code, out, _ = desk.run("revert", "last", "--yes")
+    assert (code, desk.stored(), elsewhere.stored()) == (0, {}, {"dave": 2})
+    assert out.splitlines()[0].startswith(f"{desk.entries()[0].entry_id}, alter by ")
+    assert out.splitlines()[0].endswith(f"Z in {desk.url}")
+
+
+def test_last_takes_the_options_that_every_command_takes(desk: Desk, elsewhere: Desk) -> None:
+    code, out, err = desk.run("revert", "last", "--store", elsewhere.url)
+    assert (code, err) == (0, "note: nothing was changed; --yes undoes it, --out FILE keeps it as a plan\n")
+    head, titles, _, row = out.splitlines()
+    assert head.endswith(f" in {elsewhere.url}: trial")
+    assert titles.split() == ["entity", "key", "current", "after", "revert", "state"]
+    assert row.split() == ["user", "dave", RATE, "2", "B/s", "not", "set", "to", "undo"]
+    named = json.loads(desk.run("revert", "last", "--store", elsewhere.url, "-o", "json")[1])
+    change = desk.entries()[1]
+    assert (named["by"], named["command"], named["reason"]) == (change.user, "alter", "trial")
+
+
+def test_a_change_of_another_store_needs_its_id(desk: Desk, elsewhere: Desk, tmp_path: Path) -> None:
+    newest = desk.entries()[1].entry_id
+    code, out, err = desk.run("revert", "last", "--yes", store=f"local:{tmp_path}/third.db")
+    assert (code, out, desk.stored(), elsewhere.stored()) == (2, "", {"alice": 1}, {"dave": 2})
+    assert err.splitlines() == [
+        f"error: the journal has no change of local:{tmp_path}/third.db",
+        f"hint: the last change is {newest}, of {elsewhere.url}: kafka-quotas revert {newest}",
+    ]
+    code, _, err = desk.run("revert", newest, "--yes", "--store", desk.url)
+    assert (code, err.splitlines()[0]) == (2, f"error: {newest} is a change of {elsewhere.url}, not of {desk.url}")
+    assert desk.run("revert", newest, "--yes")[0] == 0
+    assert (desk.stored(), elsewhere.stored()) == ({"alice": 1}, {})
+
+
+def test_one_store_has_several_addresses(desk: Desk, tmp_path: Path) -> None:
+    desk.set("alice", "1")
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert desk.run("revert", "last", "--store", f"local:{tmp_path}/link/quotas.db", "--yes")[0] == 0
+    assert desk.stored() == {}
+
+
+def test_the_list_and_what_is_due_are_of_all_stores_or_of_one(desk: Desk, elsewhere: Desk) -> None:
+    listed = json.loads(desk.run("revert", "--list", "--store", elsewhere.url, "-o", "json")[1])["entries"]
+    assert [entry["store"] for entry in listed] == [elsewhere.url]
+    assert len(json.loads(desk.run("revert", "--list", "-o", "json")[1])["entries"]) == 2
+    for each in (desk, elsewhere):
+        each.set("zoe", "3", "--for", "1h")
+    desk.move_back(hours=2)
+    assert desk.run("revert", "--due", "--store", elsewhere.url)[0] == 0
+    assert (desk.stored(), elsewhere.stored()) == ({"alice": 1, "zoe": 3}, {"dave": 2})
+    assert desk.run("revert", "--due", "--yes")[0] == 0  # as the shipped unit for systemd runs it
+    assert desk.stored() == {"alice": 1}

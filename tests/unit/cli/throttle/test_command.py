@@ -44,6 +44,13 @@ def test_every_answer_comes_in_every_form(argv) -> None:
     assert run_cli(*argv, terminal=True)[0] == 0
 
 
+def test_every_figure_is_printed_once_and_its_arithmetic_if_it_is_asked_for() -> None:
+    once, explained = run(*KIP_13), run(*KIP_13, "--explain")
+    assert (once.count("6.364 MB/s"), "arithmetic" in once) == (1, False)
+    assert explained.count("arithmetic") == 3
+    assert "arithmetic" in run(*STALL), "figures that stand nowhere else"
+
+
 def test_the_json_of_an_answer_holds_plain_numbers_without_noise() -> None:
     text = run(*KIP_13, "--output", "json")
     assert json.loads(text)["delay_ms"] == {"kip-13": 2000, "kafka-start": 3000, "kafka-end": 2100}

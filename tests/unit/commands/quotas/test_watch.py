@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.processes.output_contract import check_document
 from tests.support.processes.run_cli import run_cli
+from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.cli.output.json_text import json_line
 from kafka_quotas.cli.output.render import RowStream
@@ -166,7 +167,7 @@ def test_a_duration_that_cannot_be_meant_is_refused(tmp_path: Path, duration: st
 
 
 def test_the_command_prints_changes_of_another_process(tmp_path: Path) -> None:
-    url = f"local:{tmp_path}/q.db"
+    url = new_store(tmp_path, {})
     watching = [sys.executable, "-m", "kafka_quotas", "watch", "--store", url, "--count", "2", "--duration", "60s"]
     with subprocess.Popen(
         [*watching, "--output", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -192,7 +193,7 @@ def test_the_command_prints_changes_of_another_process(tmp_path: Path) -> None:
 
 
 def test_for_people_it_prints_words(tmp_path: Path) -> None:
-    url = f"local:{tmp_path}/q.db"
+    url = new_store(tmp_path, {})
     watching = [sys.executable, "-m", "kafka_quotas", "watch", "--store", url, "--count", "1", "--duration", "60s"]
     with subprocess.Popen(watching, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -220,7 +221,7 @@ def test_only_entities_that_pass_the_filter_count() -> None:
     ],
 )
 def test_a_filtered_watch_in_every_form(tmp_path: Path, form: str, lines: list[str]) -> None:
-    url = f"local:{tmp_path}/q.db"
+    url = new_store(tmp_path, {})
     argv = ("--store", url, "--user", "bob", "--limit", "1", "--duration", "60s", "--output", *form.split())
     watching = [sys.executable, "-m", "kafka_quotas", "watch", *argv]
     with subprocess.Popen(watching, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -235,7 +236,7 @@ def test_a_filtered_watch_in_every_form(tmp_path: Path, form: str, lines: list[s
 
 
 def test_a_filter_that_no_broker_takes_is_refused(tmp_path: Path) -> None:
-    code, out, err = run_cli("watch", "--store", f"local:{tmp_path}/q.db", "--ip-any", "--user-any")
+    code, out, err = run_cli("watch", "--store", new_store(tmp_path, {}), "--ip-any", "--user-any")
     assert (code, out) == (2, "")
     assert err.startswith("error: Invalid entity filter component combination.")
 

@@ -25,8 +25,10 @@ from kafka_quotas.stores.files.journal import Journal
 from kafka_quotas.stores.files.journal_files import lines_from_end
 from kafka_quotas.stores.local.store import LocalStore
 from kafka_quotas.stores.store import Alteration, AlterationResult
+from kafka_quotas.stores.url import parse_store_url
 
 ODD = Entity.of(user='a\nb/"<default>\U0001f600', client_id=None)
+PLACE = parse_store_url("zk://z:2181")
 CHANGE = PlannedChange(entity=ODD, key="producer_byte_rate", old=None, new=float("nan"))
 
 
@@ -179,18 +181,18 @@ def test_an_alter_is_in_the_journal_with_its_reason(tmp_path: Path) -> None:
 
 def test_entries_are_found_by_id_its_beginning_and_last(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j")
-    with pytest.raises(UsageError, match="the journal has no entry 'last'"):
-        find_entries(journal, "last")
+    with pytest.raises(UsageError, match="the journal has no change of "):
+        find_entries(journal, "last", PLACE)
     for entry_id in ("20230101-a", "20230102-b", "20230102-b", "20230102-c"):
         journal.append(entry(entry_id))
-    assert [each.entry_id for each in find_entries(journal, "20230101")] == ["20230101-a"]
-    assert [each.entry_id for each in find_entries(journal, "20230102-b")] == ["20230102-b"] * 2
-    assert [each.entry_id for each in find_entries(journal, "last")] == ["20230102-c"]
+    assert [each.entry_id for each in find_entries(journal, "20230101", PLACE)] == ["20230101-a"]
+    assert [each.entry_id for each in find_entries(journal, "20230102-b", PLACE)] == ["20230102-b"] * 2
+    assert [each.entry_id for each in find_entries(journal, "last", PLACE)] == ["20230102-c"]
     for unknown in ("", "x"):
         with pytest.raises(UsageError, match="has no entry"):
-            find_entries(journal, unknown)
+            find_entries(journal, unknown, PLACE)
     with pytest.raises(UsageError, match="several entries begin"):
-        find_entries(journal, "2023")
+        find_entries(journal, "2023", PLACE)
     assert [each.entry_id for each in journal.read(limit=1).entries] == ["20230102-c"]
 
 
@@ -219,7 +221,7 @@ def test_what_an_interrupted_apply_has_done_is_in_the_journal(tmp_path: Path, mo
     assert calls == [FIRST_CHUNK, 300 - FIRST_CHUNK]
     assert len(made.changes) == FIRST_CHUNK
     monkeypatch.undo()
-    assert run_cli("revert", "last", "--yes", environment=chosen)[0] == 0
+    assert run_cli("revert", "last", *at, "--yes", environment=chosen)[0] == 0
     assert json.loads(run_cli("describe", *at, "--output", "json")[1])["entries"] == []
 
 
@@ -267,9 +269,9 @@ def test_the_newest_entries_are_found_without_reading_the_rest(tmp_path: Path, m
         return real(line)
 
     monkeypatch.setattr(journal_module, "entry_from", counted)
-    (last,) = find_entries(journal, "last")
+    (last,) = find_entries(journal, "last", PLACE)
     assert len(parsed) <= 4
-    assert [each.entry_id for each in find_entries(journal, last.entry_id)] == [last.entry_id]
+    assert [each.entry_id for each in find_entries(journal, last.entry_id, PLACE)] == [last.entry_id]
     assert len(journal.read(limit=3).entries) == 3
     assert journal.since_oldest_pending() == ()
     assert len(parsed) <= 12
@@ -371,7 +373,7 @@ class TestUnconfirmed:
         ((confirmed, entities),) = self.entries(tmp_path / "j")
         assert (confirmed, set(entities)) == (True, {"user svc"})
         monkeypatch.undo()
-        assert run_cli("revert", "last", "--yes", environment=chosen)[0] == 0
+        assert run_cli("revert", "last", *at, "--yes", environment=chosen)[0] == 0
         _, out, _ = run_cli("describe", *at, "--output", "json")
         assert [each["entity"] for each in json.loads(out)["entries"]] == [{"user": "svc", "client-id": "app"}]
 

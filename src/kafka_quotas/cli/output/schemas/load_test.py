@@ -120,6 +120,7 @@ SCHEMAS: Final[dict[str, OutputSchema]] = {
                     {
                         "run": TEXT,
                         "scenario": nullable(TEXT),
+                        "store": nullable(TEXT, "where its quotas were set; null if the cluster ended with the run"),
                         "alive": FLAG,
                         "error": nullable(TEXT),
                         "quotas_restored": SENTENCES,

@@ -187,7 +187,15 @@ SCHEMAS: Final[dict[str, OutputSchema]] = {
     "revert": OutputSchema(
         commands=("revert",),
         rows=("changes",),
-        fields={"entry": TEXT, "store": STORE, "changes": rows(record({**_CHANGE, "state": _REVERTED}))},
+        fields={
+            "entry": TEXT,
+            "store": STORE,
+            "time": INSTANT,
+            "command": TEXT,
+            "by": described(TEXT, "who made the change"),
+            "reason": nullable(TEXT),
+            "changes": rows(record({**_CHANGE, "state": _REVERTED})),
+        },
     ),
     "undone": OutputSchema(
         commands=("revert --due",),
@@ -245,7 +253,10 @@ SCHEMAS: Final[dict[str, OutputSchema]] = {
     "contexts": OutputSchema(
         commands=("context list",),
         rows=("contexts",),
-        fields={"file": TEXT, "contexts": rows(record({"name": TEXT, "store": STORE, "current": FLAG}))},
+        fields={
+            "file": TEXT,
+            "contexts": rows(record({"name": TEXT, "store": STORE, "current": FLAG, "protected": FLAG})),
+        },
     ),
     "context": OutputSchema(
         commands=("context show NAME",),
