@@ -12,9 +12,9 @@ function commandsOf(text) {
 }
 
 function markButtons() {
-  for (const button of document.querySelectorAll(".language-console [data-clipboard-target]:not([data-clipboard-text])")) {
+  for (const button of document.querySelectorAll("[data-clipboard-target]:not([data-clipboard-text])")) {
     const code = document.querySelector(button.dataset.clipboardTarget);
-    if (code) button.dataset.clipboardText = commandsOf(code.textContent);
+    if (code?.querySelector(".gp")) button.dataset.clipboardText = commandsOf(code.textContent);
   }
 }
 

@@ -60,4 +60,4 @@ def test_the_front_page_has_the_picture_and_commands(site: Path) -> None:
 def test_the_copy_button_of_a_console_copies_its_commands_alone(site: Path) -> None:
     page = (site / "tutorial" / "first-quota.html").read_text(encoding="utf-8")
     assert "javascripts/console.js" in page
-    assert 'class="language-console' in page
+    assert '<span class="gp">$ </span>' in page, "the mark by which the script knows a console"

@@ -9,6 +9,13 @@ from tests.support.brokers.broker_properties import USERS
 from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import run_cli
 
+from kafka_quotas.cli.framework.store_choice import choose_store
+from kafka_quotas.cli.options.usage import store_followed
+from kafka_quotas.commands.quotas.cluster import cluster_id
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.url import parse_store_url
+
 RATE = "producer_byte_rate"
 
 
@@ -58,3 +65,27 @@ def test_a_wrong_password_is_told_without_telling_it(secured: Kafka, mechanism: 
     assert (code, out) == (1, "")
     assert err.splitlines()[-2] == f"error: kafka://{secured.sasl_bootstrap} refused the credentials"
     assert "hunter2" not in err
+
+
+def test_the_id_of_the_cluster_tells_whether_two_addresses_are_one_store(
+    secured: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str], unique_name: str
+) -> None:
+    """A daemon follows the plaintext listener, and the context names the one with a login."""
+    run_cli("alter", "--user", unique_name, "--add-config", f"{RATE}=50000")
+    choice = choose_store(store=None, environment={})
+    assert str(choice.address) == f"kafka://{secured.sasl_bootstrap}"
+    assert store_followed(choice, f"kafka://{secured.bootstrap}") is choice
+    assert capsys.readouterr().err == ""
+    with pytest.raises(UsageError, match=r"the daemon takes its limits from local:/q\.db, not from kafka://"):
+        store_followed(choice, "local:/q.db")
+    unknown = "kafka://127.0.0.1:1"
+    assert store_followed(choice, unknown) is choice
+    assert f"whether that is the cluster of kafka://{secured.sasl_bootstrap} is not known" in capsys.readouterr().err
+    run_cli("revert", "last", "--yes")
+
+
+def test_a_zookeeper_store_has_the_id_of_its_cluster(kafka3: Kafka) -> None:
+    addresses = [parse_store_url(f"kafka://{kafka3.bootstrap}"), parse_store_url(kafka3.zookeeper_url)]
+    (of_brokers, of_zookeeper) = (cluster_id(address, StoreSettings()) for address in addresses)
+    assert of_brokers is not None
+    assert of_brokers == of_zookeeper

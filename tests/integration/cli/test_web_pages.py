@@ -27,7 +27,7 @@ from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.run.runner import ClientProgress, RunProgress
 
-HOSTILE = "<script>document.title=1</script><svg/onload=alert(1)>"
+HOSTILE = "<script>document.title=1</script><svg/onload=alert(1)>" + "x" * 140
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +99,8 @@ def test_the_page_shows_who_is_throttled_by_which_quota(
     assert browser.title == "Kafka quotas", "a client-id is no script"
     assert browser.find_elements(By.CSS_SELECTOR, "main [onload], main script") == []
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width, "nothing sticks out"
+    right = "return document.querySelector('#rows th:last-child').getBoundingClientRect().right"
+    assert width < 600 or browser.execute_script(right) <= width, "no name pushes a column out of the page"
     paper = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
     brightness = sum(map(int, re.findall(r"\d+", paper)[:3]))
     assert (brightness < 200) is dark
@@ -141,6 +143,8 @@ def test_the_command_serves_the_same_page_and_outlives_the_daemon(
             daemon.send(signal.SIGKILL)
             await_true(lambda: "no daemon answers" in text(browser, "trouble"), "what is wrong")
             assert "user alice" in text(browser, "stored"), "the store is read all the same"
+            assert text(browser, "figures").count("not known") == 4, "nothing is said of rates that can't be read"
+            assert {text(browser, part) for part in ("waiting", "hour", "rows")} == {"Not known."}
             page.terminate()
             await_true(lambda: "does not answer" in text(browser, "trouble"), "that nothing answers")
             assert page.wait(60) == 0

@@ -1,8 +1,10 @@
 """The Kafka store against real brokers: logins, missing ACLs, large changes, visibility, and brokers that won't do."""
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from kafka import KafkaAdminClient
@@ -275,3 +277,21 @@ def test_kafkas_own_tool_sees_what_we_set(kafka4: Kafka, unique_name: str) -> No
 def test_an_error_of_the_broker_is_one_of_ours(kafka4: Kafka) -> None:
     with opened(kafka4.bootstrap) as store, pytest.raises(InvalidQuotaError):
         store.describe(QuotaFilter(components=(FilterComponent(entity_type="group", match=Match.ANY),)))
+
+
+def test_a_port_that_speaks_http_is_named_after_one_contact() -> None:
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Write no access log."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        address = f"127.0.0.1:{server.server_address[1]}"
+        try:
+            with opened(address) as store, pytest.raises(StoreError) as raised:
+                store.describe(EVERYTHING)
+        finally:
+            server.shutdown()
+            thread.join()
+    assert raised.value.message == f"{address} speaks HTTP, not Kafka"

@@ -11,8 +11,6 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 
-_NEWEST: Final = 20
-"""The number of the newest entries of the journal that are offered."""
 LONG_TYPES: Final[Mapping[str, str]] = {"users": USER, "clients": CLIENT_ID, "ips": IP}
 """The entity types as kafka-configs spells them."""
 
@@ -74,19 +72,6 @@ def complete_contexts(incomplete: str) -> list[str]:
     except KafkaQuotasError:
         return []
     return [context.name for context in contexts.contexts if context.name.startswith(incomplete)]
-
-
-def complete_changes(incomplete: str) -> list[str]:
-    """Return `last` and the ids of the newest changes in the journal that begin so."""
-    from itertools import islice  # noqa: PLC0415 - only completing pays
-
-    from kafka_quotas.cli.options.journal import open_journal  # noqa: PLC0415 - as above
-
-    try:
-        ids = dict.fromkeys(entry.entry_id for entry in islice(open_journal().newest_first(), _NEWEST))
-    except KafkaQuotasError:
-        ids = {}
-    return [each for each in ("last", *ids) if each.startswith(incomplete)]
 
 
 def _names(ctx: Any, entity_type: str, incomplete: str) -> list[str]:

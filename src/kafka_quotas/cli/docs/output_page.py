@@ -24,6 +24,8 @@ schemas NOUN` prints that of one. Data goes to standard output, notes and errors
   field of a nested object has the object's name in front (`last_minute_times`), null is an empty cell, a switch is
   `true` or `false`, and a list of names is one cell with blanks between them. Fields of the document itself,
   sentences and longer lists are in JSON and YAML alone.
+- **For programs, not for spreadsheets**: cells hold names as they are, control characters and a leading `=`, `+`, `-`
+  or `@` included, which a spreadsheet takes for a formula. Import such a file as text; tables and Markdown are safe.
 - **An entity** is an object from Kafka's entity types to names, as in files of quotas: `{"user": "alice",
   "client-id": null}`. null is the default of a type; a type that is left out is no part of the entity. In CSV each
   type has a column, `user`, `client_id`, `ip`, `topic` and `broker`, and the column `defaults` names those that are

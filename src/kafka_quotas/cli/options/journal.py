@@ -1,6 +1,7 @@
 """The options of the journal: where it is, the reason of a change, and how long the change lasts."""
 
 import os
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -8,14 +9,16 @@ import typer
 
 from kafka_quotas.cli.framework.store_choice import Origin, Setting
 from kafka_quotas.cli.output.render import warn
-from kafka_quotas.commands.quotas.history import JournalWriter, new_run_id
-from kafka_quotas.core.errors import UsageError
+from kafka_quotas.commands.quotas.history import LAST, JournalWriter, new_run_id
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.units import parse_duration_ms
 from kafka_quotas.stores.files.journal import Journal, default_journal_path
 from kafka_quotas.stores.url import absolute_path
 from kafka_quotas.system_clock import SystemClock
 
 JOURNAL_VARIABLE = "KAFKA_QUOTAS_JOURNAL"
+_OFFERED = 20
+"""The number of the newest entries of the journal that completion offers."""
 
 Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why, for the journal that revert reads.")]
 
@@ -31,6 +34,15 @@ def journal_setting() -> Setting:
 def open_journal() -> Journal:
     """Return the journal of this user."""
     return Journal(Path(journal_setting().value or os.devnull))
+
+
+def complete_changes(incomplete: str) -> list[str]:
+    """Return `last` and the ids of the newest changes in the journal that begin so, for completion."""
+    try:
+        ids = dict.fromkeys(entry.entry_id for entry in islice(open_journal().newest_first(), _OFFERED))
+    except KafkaQuotasError:
+        ids = {}
+    return [each for each in (LAST, *ids) if each.startswith(incomplete)]
 
 
 def recorder_for(command: str, *, reason: str | None) -> JournalWriter:

@@ -9,11 +9,10 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.completion.values import complete_changes
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import Origin, StoreChoice, choose_known_store
-from kafka_quotas.cli.options.journal import Reason, open_journal, recorder_for
+from kafka_quotas.cli.options.journal import Reason, complete_changes, open_journal, recorder_for
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.render import TABLE_VIEW, View, print_listing, warn, write
 from kafka_quotas.cli.output.selection import check_columns

@@ -38,11 +38,14 @@ class ClientName:
 def parse_entity_name(text: str) -> ClientName:
     """Parse the name of a client: `user/client-id`, `/client-id` or `client-id`.
 
+    The client-id may have slashes after the first one.
+
     Raises:
-        UsageError: The client-id is empty, or there is more than one slash.
+        UsageError: The client-id is empty.
     """
-    user, slash, client_id = text.rpartition("/")
-    if "/" in user or not client_id:
+    user, slash, rest = text.partition("/")
+    client_id = rest if slash else user
+    if not client_id:
         raise UsageError(f"not an entity: {text!r}", hint="write USER/CLIENT-ID, or /CLIENT-ID without a user")
     return ClientName(user=user if slash and user else None, client_id=client_id)
 

@@ -104,6 +104,12 @@ class BrokerClient:
         except ConnectionError as error:
             # A TLS port ends the connection at the first plaintext bytes.
             raise ShutOutError(f"{self._server} closed the connection without an answer", hint=_TLS_HINT) from error
+        except TimeoutError:
+            if channel.speaks_http():
+                raise StoreError(
+                    f"{self._server} speaks HTTP, not Kafka", hint="name the port of a broker's listener"
+                ) from None
+            raise
         if offered.error_code:
             raise ProtocolError(f"it answered the request for its versions with error {offered.error_code}")
         return offered.ranges

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LARGEST_RESPONSE: Final = 256 * 1024 * 1024
 """Bytes, of which a hundred thousand entities take about 10 MB."""
 _PIECE: Final = 1024 * 1024
+_HTTP_S: Final = 1.0
 _TLS_ALERT: Final = b"\x15\x03"
 _LARGEST_CORRELATION_ID: Final = 2**31 - 1
 _TLS_FAILED: Final = "SSL_AUTHENTICATION_FAILED"
@@ -99,6 +100,17 @@ class BrokerConnection:
     def exchange_raw(self, token: bytes, *, deadline_s: float) -> bytes:
         """Send a token in a raw frame and return the token that answers it."""
         return self._exchanged(len(token).to_bytes(FRAME_LENGTH_BYTES, "big") + token, deadline_s)
+
+    def speaks_http(self) -> bool:
+        """Return whether a server that is silent was waiting for the end of a line of HTTP.
+
+        The connection is unusable afterwards. A broker takes the line end for the length of a frame that is too large.
+        """
+        with suppress(OSError):
+            self._socket.settimeout(_HTTP_S)
+            self._socket.sendall(b"\r\n\r\n")
+            return self._socket.recv(_PIECE).startswith((b"HTTP/", b"<"))
+        return False
 
     def abort(self) -> None:
         """End an exchange in another thread with an error."""

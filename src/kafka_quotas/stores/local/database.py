@@ -1,9 +1,9 @@
 """The SQLite file of the local store: opening, schema, transactions, and SQLite's errors in our words.
 
-Contract: the first write creates the file, reading never does. Writers exclude each other by `BEGIN IMMEDIATE`, and
-readers never wait (WAL). The next transaction notices that a file was deleted or replaced. Invariants: `application_id`
-marks a file as ours, `user_version` numbers the schema. One row holds the revision, which grows with every change of
-content, and a random id, which distinguishes a new file at the same path from the old one.
+Contract: the first write creates the file, whole or not at all, and reading never does. Writers exclude each other by
+`BEGIN IMMEDIATE`, and readers never wait (WAL). The next transaction notices that a file was deleted or replaced.
+Invariants: `application_id` marks a file as ours, `user_version` numbers the schema. One row holds the revision, which
+grows with every change of content, and a random id, which distinguishes a new file at the same path from the old one.
 """
 
 import os
@@ -11,7 +11,7 @@ import resource
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote_from_bytes
@@ -142,11 +142,31 @@ class LocalFile:
                 f"the folder of the local store does not exist: {self.path.parent}",
                 hint=f"make it: mkdir -p {self.path.parent}",
             )
-        self._connect("rwc").close()
+        self._put_new_file()
         connection = self._current()
         if connection is None:
             raise StoreUnreachableError(f"the local store vanished while it was opened: {self.path}")
         return connection
+
+    def _put_new_file(self) -> None:
+        """Put a store without quotas at the path, whole or not at all, unless another process was faster."""
+        new = self.path.with_name(f"{self.path.name}.{os.getpid()}-{threading.get_ident()}")
+        try:
+            with closing(self._connect("rwc", new)) as connection:
+                self._use_write_ahead_log(connection)
+                with _transaction(connection, "BEGIN IMMEDIATE"):
+                    for statement in _SCHEMA:
+                        connection.execute(statement)
+            try:
+                os.link(new, self.path)
+            except FileExistsError:
+                pass
+            except OSError:  # a file system without links
+                if not self.path.exists():
+                    new.rename(self.path)
+        finally:
+            for end in ("", "-wal", "-shm", "-journal"):
+                new.with_name(new.name + end).unlink(missing_ok=True)
 
     def _opened(self) -> sqlite3.Connection:
         """Return a connection to the existing file, read-only where no file can be written beside it."""
@@ -171,11 +191,11 @@ class LocalFile:
         log = self.path.with_name(self.path.name + "-wal")
         return log.exists() and log.stat().st_size > 0
 
-    def _connect(self, mode: str) -> sqlite3.Connection:
+    def _connect(self, mode: str, path: Path | None = None) -> sqlite3.Connection:
         """Return a new connection in autocommit mode, in which transactions begin explicitly."""
         return sqlite3.connect(
             # Path.as_uri loads urllib.request from Python 3.14 on, and with it the whole of HTTP.
-            f"file://{quote_from_bytes(os.fsencode(self.path))}?mode={mode}",
+            f"file://{quote_from_bytes(os.fsencode(path or self.path))}?mode={mode}",
             uri=True,
             timeout=self._timeout_s,
             isolation_level=None,

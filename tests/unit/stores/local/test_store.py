@@ -218,6 +218,7 @@ def test_a_limit_of_file_sizes_is_named_where_it_is_met(path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code, *change], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "hint: this process may not write files of more than 1024 bytes; ulimit -f raises that" in done.stderr
+    assert list(path.parent.iterdir()) == [], "no empty store is left, which would read as one without quotas"
 
 
 @pytest.mark.parametrize("folder_mode", [0o755, 0o555])

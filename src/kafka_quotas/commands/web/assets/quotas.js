@@ -51,12 +51,14 @@ function showOverview(found) {
   fill("trouble", found.trouble ? notice(found.trouble.error, found.trouble.hint) : null, (found.health?.troubles ?? []).map((text) => notice(text)));
   const closest = found.rows.reduce((most, row) => (row.share !== null && (most === null || row.share > most.share) ? row : most), null);
   const isOver = closest !== null && closest.share >= 0.9;
+  const knows = !found.trouble;
+  const unknown = (noun, note) => figure(noun, "not known", note, "");
   const connections = found.waiting.reduce((sum, row) => sum + row.connections, 0);
   fill("figures",
     figure("Waiting at this instant", found.health ? String(found.waiting.length) : "not known", found.health ? `${found.waiting.length === 1 ? "client" : "clients"}, on ${count(connections, "connection")}` : "only a daemon knows", found.waiting.length ? "bad" : ""),
-    figure("Throttled lately", String(found.held), `of ${count(found.buckets, "bucket")}, in the last minute`, found.held ? "bad" : found.buckets ? "good" : ""),
-    figure("Throttled in the last hour", String(found.hour.length), found.hour.length === 1 ? "bucket" : "buckets", found.hour.length ? "watch" : ""),
-    figure("Closest to its limit", closest ? `${Math.round(closest.share * 100)}%` : "nobody", closest ? who(closest) : "no bucket has a limit", isOver ? "watch" : ""),
+    !knows ? unknown("Throttled lately", "no rates can be read") : figure("Throttled lately", String(found.held), `of ${count(found.buckets, "bucket")}, in the last minute`, found.held ? "bad" : found.buckets ? "good" : ""),
+    !knows && !found.hour.length ? unknown("Throttled in the last hour", "no rates can be read") : figure("Throttled in the last hour", String(found.hour.length), found.hour.length === 1 ? "bucket" : "buckets", found.hour.length ? "watch" : ""),
+    !knows ? unknown("Closest to its limit", "no rates can be read") : figure("Closest to its limit", closest ? `${Math.round(closest.share * 100)}%` : "nobody", closest ? who(closest) : "no bucket has a limit", isOver ? "watch" : ""),
   );
   fill("waiting", table([
     { title: "Client", kind: "who", cell: who },
@@ -66,8 +68,8 @@ function showOverview(found) {
     { title: "Limit", kind: "numeric", cell: (row) => row.limit },
     { title: "Connections", kind: "numeric", cell: (row) => String(row.connections) },
     { title: "Time left", kind: "numeric", cell: (row) => row.remaining },
-  ], found.waiting, { empty: found.health ? "Nobody." : "Brokers' metrics don't say who waits at an instant.", caption: "Clients that wait now" }));
-  fill("hour-note", counts
+  ], found.waiting, { empty: !knows ? "Not known." : found.health ? "Nobody." : "Brokers' metrics don't say who waits at an instant.", caption: "Clients that wait now" }));
+  fill("hour-note", !knows && !found.hour.length ? null : counts
     ? "A bar is a minute, its height the throttle time in it, up to 60 s; the present minute is on the right."
     : `A bar is a minute in which brokers reported a throttle time. This program has looked since ${moment(found.sampled_from_ms)}.`);
   fill("hour", table([
@@ -78,7 +80,7 @@ function showOverview(found) {
       { title: "Times", kind: "numeric", cell: (row) => row.times.toLocaleString("en") },
       { title: "In total", kind: "numeric", cell: (row) => row.total },
     ] : []),
-  ], found.hour, { empty: "Nobody.", caption: "Clients throttled in the last hour" }));
+  ], found.hour, { empty: knows ? "Nobody." : "Not known.", caption: "Clients throttled in the last hour" }));
   fill("rows", table([
     { title: "Clients", kind: "who", cell: who },
     { title: "Quota", cell: whose },
@@ -87,7 +89,7 @@ function showOverview(found) {
     { title: "Limit", kind: "numeric", cell: (row) => row.limit },
     { title: "Used", kind: "used", cell: used },
     { title: "Throttled", cell: throttled },
-  ], found.rows, { empty: "No bucket with a limit was seen.", caption: "Rates and limits" }),
+  ], found.rows, { empty: knows ? "No bucket with a limit was seen." : "Not known.", caption: "Rates and limits" }),
   found.buckets > found.rows.length ? el("p", { class: "state" }, `${found.buckets - found.rows.length} more, further from their limits, are not shown.`) : null,
   found.notes.map((note) => el("p", { class: "state" }, note)));
   showHealth(found.health);
@@ -95,7 +97,7 @@ function showOverview(found) {
 
 function showHealth(health) {
   if (!health) {
-    fill("daemon", el("p", { class: "empty" }, "No daemon is asked."));
+    fill("daemon", el("p", { class: "empty" }, "No daemon answers here."));
     return;
   }
   fill("daemon",
