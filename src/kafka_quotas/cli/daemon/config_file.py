@@ -7,6 +7,7 @@ relative to the folder of the file.
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,16 +23,21 @@ from kafka_quotas.cli.daemon.config_sections import (
     setting_name,
     value_kind,
 )
+from kafka_quotas.cli.daemon.setting_forms import FORMS
 from kafka_quotas.cli.framework.store_choice import COMMAND_CONFIG_VARIABLE, STORE_VARIABLE
 from kafka_quotas.cli.output.render import shown_cell, write
 from kafka_quotas.core.errors import UsageError, near_hint
-from kafka_quotas.enforcement.config.toml_table import read_toml, table_path
+from kafka_quotas.enforcement.config.listener_file import check_property
+from kafka_quotas.enforcement.config.policy_file import policy_problems
+from kafka_quotas.enforcement.config.toml_table import flat, property_text, read_toml, table_path
 
 CONFIG: Final = "kafka_quotas.daemon_config"
 """The key of a context's `meta` under which the file that was read stands."""
 _STORE_VARIABLES: Final = {"store": STORE_VARIABLE, "command_config": COMMAND_CONFIG_VARIABLE}
-_HEADER: Final = re.compile(r"\s*\[\[?\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
-_KEY: Final = re.compile(r"\s*[\"']?([A-Za-z0-9_-]+)[\"']?\s*(?:=|\.)")
+_PART: Final = r"(?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')"
+_PATH: Final = rf"({_PART}(?:\s*\.\s*{_PART})*)"
+_HEADER: Final = re.compile(rf"\s*(\[\[?)\s*{_PATH}\s*\]\]?\s*(?:#.*)?$")
+_KEY: Final = re.compile(rf"\s*{_PATH}\s*=")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +81,7 @@ def read_config_file(path: Path, options: Mapping[str, TyperOption], ctx: typer.
 class _Reading:
     path: Path
     options: Mapping[str, TyperOption]
-    lines: Mapping[tuple[str, str], int]
+    lines: Mapping[str, int]
     ctx: typer.Context
     values: dict[str, Any] = field(default_factory=dict)
     found: dict[str, int] = field(default_factory=dict)
@@ -84,22 +90,46 @@ class _Reading:
     def take(self, section: str, table: object) -> None:
         if section not in SECTIONS and section not in TABLES:
             hint = self._home_of(section) or near_hint(section, (*SECTIONS, *TABLES), otherwise=_every_section())
-            self._problem((section, ""), f"there is no section {section}", hint)
+            self._problem(section, f"there is no section {section}", hint)
         elif not isinstance(table, dict):
-            self._problem((section, ""), f"{section} is no section", f"write [{section}] on a line of its own")
+            self._problem(section, f"{section} is no section", f"write [{section}] on a line of its own")
         elif section == "policy":
-            self._use("policy", str(table_path(self.path.absolute(), "policy")), ("policy", ""))
+            self._use("policy", str(table_path(self.path.absolute(), "policy")), "policy")
+            for path, error in policy_problems(table):
+                self._problem(f"policy.{path}", error.message, error.hint)
         elif section == "listener":
             names = [str(table_path(self.path.absolute(), f"listener.{name}")) for name in table]
-            self._use("listener", names, ("listener", ""))
+            self._use("listener", names, "listener")
+            for name, properties in table.items():
+                self._take_listener(f"listener.{name}", properties)
         else:
             for name, value in table.items():
                 self._take_setting(section, name, value)
 
+    def _take_listener(self, where: str, table: object, *, needed: tuple[str, ...] = ("listen", "upstream")) -> None:
+        """Look at a listener's properties, each on its own."""
+        if not isinstance(table, dict):
+            self._problem(where, f"{where} is no table", f"write [{where}] on a line of its own")
+            return
+        entries = dict(flat(table))
+        for name, value in entries.items():
+            if not needed and name in ("listen", "upstream"):
+                self._problem(f"{where}.{name}", f"{name} can't be given here", "[listeners] and [upstream] say it")
+                continue
+            try:
+                check_property(name, property_text(name, value))
+            except UsageError as error:
+                message = error.message if name in error.message else f"{name}: {error.message}"
+                self._problem(f"{where}.{name}", message, error.hint)
+        missing = [name for name in needed if name not in entries]
+        if missing:
+            self._problem(where, f"{' and '.join(missing)} missing", "a listener needs both, as HOST:PORT")
+
     def _take_setting(self, section: str, name: str, value: object) -> None:
-        where = (section, name)
+        where = f"{section}.{name}"
         if section == "listeners" and name == LISTENER_PROPERTIES:
-            self._use("listener_config", str(table_path(self.path.absolute(), f"{section}.{name}")), where)
+            self._use("listener_config", str(table_path(self.path.absolute(), where)), where)
+            self._take_listener(where, value, needed=())
             return
         if name not in SECTIONS[section]:
             hint = self._home_of(name) or near_hint(name, SECTIONS[section], otherwise=_every_setting(section))
@@ -112,14 +142,16 @@ class _Reading:
             self._problem(where, f"{name}: {error}", None)
         except typer.BadParameter as error:
             self._problem(where, f"{name}: {error.message}", None)
+        except UsageError as error:
+            self._problem(where, f"{name}: {error.message}", error.hint)
 
-    def _use(self, name: str, value: object, where: tuple[str, str]) -> None:
+    def _use(self, name: str, value: object, where: str) -> None:
         parameter = self.options[name].name or name
         if parameter in self.values:
             self._problem(where, f"{name} is given twice", "by the setting and by a table; keep one of them")
             return
         self.values[parameter] = value
-        self.found[parameter] = self.lines.get(where, self.lines.get((where[0], ""), 1))
+        self.found[parameter] = self._line(where)
 
     def _checked(self, option: TyperOption, value: object) -> object:
         """Return the value as the option takes it.
@@ -127,18 +159,29 @@ class _Reading:
         Raises:
             ValueError: It is of another type.
             typer.BadParameter: The option refuses it.
+            UsageError: It has not the form of the setting.
         """
         kind, several = value_kind(option)
         given = value if several and isinstance(value, list) else [value]
         taken = [_of_kind(kind, each) for each in given]
+        form = FORMS.get(setting_name(option))
+        if form is not None:
+            for each in given:
+                form.check(each)
         if kind is Path:
             taken = [str(self.path.absolute().parent / Path(str(each)).expanduser()) for each in taken]
         whole = taken if several else taken[0]
         option.get_runtime_param().coerce(whole, param=option, ctx=self.ctx)
         return whole
 
-    def _problem(self, where: tuple[str, str], message: str, hint: str | None) -> None:
-        line = self.lines.get(where, self.lines.get((where[0], ""), 1))
+    def _line(self, where: str) -> int:
+        """Return the line of an entry, or of what it is in."""
+        while where and where not in self.lines:
+            where = where.rpartition(".")[0]
+        return self.lines.get(where, 1)
+
+    def _problem(self, where: str, message: str, hint: str | None) -> None:
+        line = self._line(where)
         text = f"{self.path}:{line}: {message}" + (f" ({hint})" if hint else "")
         self.problems.append((line, shown_cell(text)))
 
@@ -173,24 +216,30 @@ def _every_setting(section: str) -> str:
     return f"it has {', '.join(SECTIONS[section])}"
 
 
-def _lines(text: str) -> dict[tuple[str, str], int]:
-    """Return the line of each section, whose setting has no name, and of each setting in it.
+def _lines(text: str) -> dict[str, int]:
+    """Return the line of each table and entry by its path, `policy.entity.2.mode` in the second of `[[policy.entity]]`.
 
-    Only the usual layout is seen: a header on a line of its own, and one setting to a line.
+    Only the usual layout is seen: a header on a line of its own, and one entry to a line.
     """
-    found: dict[tuple[str, str], int] = {}
+    found: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     section = ""
     for number, line in enumerate(text.splitlines(), start=1):
         header, key = _HEADER.match(line), _KEY.match(line)
         if header:
-            section, _, rest = header[1].partition(".")
-            section, rest = section.strip(" \"'"), rest.strip(" \"'")
-            found.setdefault((section, ""), number)
-            if rest:
-                found.setdefault((section, rest), number)
+            section = _plain_path(header[2])
+            if header[1] == "[[":
+                counts[section] += 1
+                section = f"{section}.{counts[section]}"
+            found.setdefault(section.partition(".")[0], number)
+            found.setdefault(section, number)
         elif key:
-            found.setdefault((section or key[1], key[1] if section else ""), number)
+            found.setdefault(f"{section}.{_plain_path(key[1])}".removeprefix("."), number)
     return found
+
+
+def _plain_path(text: str) -> str:
+    return ".".join(part.strip("\"'") for part in re.findall(_PART, text))
 
 
 def options_of(ctx: typer.Context) -> Iterator[tuple[str, TyperOption]]:

@@ -4,6 +4,7 @@ A setting is an option of `daemon run`, by the option's name with `_` for `-`. I
 option's own, so that file and command line can't come apart.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any, Final, get_args, get_origin
 
 from typer.core import TyperOption
 
+from kafka_quotas.cli.daemon.setting_forms import FORMS, nested, property_schemas
 from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.commands.examples import examples_folder
 
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "upstream": ("upstream", "connect_timeout"),
@@ -105,16 +108,14 @@ def schema(options: Mapping[str, TyperOption]) -> dict[str, Json]:
     for section, names in SECTIONS.items():
         properties: dict[str, Json] = {name: _value_schema(options[name]) for name in names}
         if section == "listeners":
-            properties[LISTENER_PROPERTIES] = {
-                "type": "object",
-                "description": "What a file of --listener-config holds, by Kafka's own names of properties.",
-            }
+            text = "What a file of --listener-config holds, by Kafka's own names of properties."
+            properties[LISTENER_PROPERTIES] = {"description": text, **nested(property_schemas(has_addresses=False))}
         sections[section] = {"type": "object", "additionalProperties": False, "properties": properties}
-    sections["policy"] = {"type": "object", "description": TABLES["policy"]}
+    sections["policy"] = {"description": TABLES["policy"], **_policy_schema()}
     sections["listener"] = {
         "type": "object",
         "description": TABLES["listener"],
-        "additionalProperties": {"type": "object", "required": ["listen", "upstream"]},
+        "additionalProperties": nested(property_schemas(has_addresses=True), required=("listen", "upstream")),
     }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -123,6 +124,11 @@ def schema(options: Mapping[str, TyperOption]) -> dict[str, Json]:
         "additionalProperties": False,
         "properties": sections,
     }
+
+
+def _policy_schema() -> dict[str, Json]:
+    published = json.loads((examples_folder() / "daemon" / "policy.schema.json").read_text(encoding="utf-8"))
+    return {name: value for name, value in published.items() if name not in ("$schema", "title")}
 
 
 def _value_schema(option: TyperOption) -> dict[str, Json]:
@@ -137,6 +143,8 @@ def _value_schema(option: TyperOption) -> dict[str, Json]:
         described = {"type": "integer" if kind is int else "number"}
         described |= {"minimum": info.min} if info.min is not None else {}
         described |= {"maximum": info.max} if info.max is not None else {}
+    elif setting_name(option) in FORMS:
+        described = FORMS[setting_name(option)].schema()
     else:
         described = {"type": "string"} if kind is Path else {"type": ["string", "integer"]}
     if several:

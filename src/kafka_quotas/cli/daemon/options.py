@@ -1,7 +1,6 @@
 """The options of `daemon run` about the network, metrics and operation, and those of its sister commands."""
 
 import pwd
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -9,11 +8,11 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.completion.values import complete_contexts
+from kafka_quotas.cli.daemon.setting_forms import control_mode, parse_size
 from kafka_quotas.cli.framework.option_groups import option, option_group, required
 from kafka_quotas.cli.framework.service_variables import variable
 from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.enforcement.config.address import Address, parse_address, parse_broker_addresses, parse_local_address
 from kafka_quotas.enforcement.config.fleet_settings import FLEET, Fallback, FleetSettings, read_secrets
 from kafka_quotas.enforcement.config.listener_file import ListenerFiles, parse_port_range
@@ -30,8 +29,6 @@ from kafka_quotas.enforcement.config.settings import (
 from kafka_quotas.enforcement.config.topic_target import SCHEME, parse_topic
 from kafka_quotas.enforcement.telemetry.log import LogFormat
 from kafka_quotas.stores.files.property_file import read_properties
-
-_MODE = re.compile(r"0?[0-7]{3}")
 
 Control = Annotated[
     Path | None,
@@ -243,12 +240,8 @@ class OperationOptions:
         Raises:
             UsageError: The mode is invalid, or this machine does not know the user.
         """
-        if not _MODE.fullmatch(self.control_mode):
-            raise UsageError(
-                f"not a mode of a file: {self.control_mode!r}", hint="for example 0660, for the daemon's group"
-            )
         users = frozenset(map(_user_id, self.control_user or ()))
-        return ControlAccess(mode=int(self.control_mode, 8), users=users)
+        return ControlAccess(mode=control_mode(self.control_mode), users=users)
 
 
 @option_group("Event log")
@@ -293,7 +286,7 @@ class EventLogOptions:
         if not self.event_log.startswith(SCHEME):
             if self.event_log_config is not None:
                 raise UsageError("--event-log-config is for a topic", hint="leave it out: --event-log names a folder")
-            keep_bytes = int(parse_bytes(self.event_log_keep))
+            keep_bytes = parse_size("--event-log-keep", self.event_log_keep)
             folder = FolderTarget(folder=Path(self.event_log), rotate_s=self.event_log_rotate, keep_bytes=keep_bytes)
             return EventLogSettings(target=folder, cluster=cluster)
         topic = parse_topic(self.event_log)

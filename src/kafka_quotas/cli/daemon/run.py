@@ -17,6 +17,7 @@ from kafka_quotas.cli.daemon.options import (
     OperationOptions,
     TimeoutOptions,
 )
+from kafka_quotas.cli.daemon.setting_forms import parse_size
 from kafka_quotas.cli.framework.exit_codes import INTERRUPTED
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
@@ -26,7 +27,6 @@ from kafka_quotas.cli.options.journal import open_journal
 from kafka_quotas.cli.options.stores import StoreOptions
 from kafka_quotas.commands.web.daemon_quotas import daemon_pages
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.enforcement.config.address import parse_addresses
 from kafka_quotas.enforcement.config.listener_file import all_listeners
 from kafka_quotas.enforcement.config.settings import DaemonSettings
@@ -84,7 +84,7 @@ class DaemonOptions:
         rules = self.enforcement.rules(
             self.principals,
             windows,
-            max_request_bytes=int(parse_bytes(self.buffers.max_request_bytes)),
+            max_request_bytes=parse_size("--max-request-bytes", self.buffers.max_request_bytes),
             unknown_apis=self.limits.unknown_apis,
         )
         files = self.listeners.files(self.bootstrap, upstreams)
@@ -93,7 +93,7 @@ class DaemonOptions:
             listener_files=files,
             connection_rate=self.limits.connection_rate,
             max_connections=self.limits.max_connections,
-            queued_max_request_bytes=int(parse_bytes(self.buffers.queued_max_request_bytes)),
+            queued_max_request_bytes=parse_size("--queued-max-request-bytes", self.buffers.queued_max_request_bytes),
             rules=rules,
             static_quotas=self.static_quotas,
             policy_file=self.enforcement.policy,
@@ -101,7 +101,7 @@ class DaemonOptions:
             control=self.operation.control,
             control_access=self.operation.control_access(),
             state_file=self.operation.state_file,
-            max_bucket_bytes=int(parse_bytes(self.operation.max_bucket_memory)),
+            max_bucket_bytes=parse_size("--max-bucket-memory", self.operation.max_bucket_memory),
             metrics=self.metrics.address,
             metrics_choice=self.metrics.choice,
             log_format=self.operation.log_format,

@@ -18,17 +18,19 @@ class WindowOptions:
     """The options of both quota windows, that of controller mutations and that of everything else."""
 
     quota_window_num: int | None = option(
-        "--quota-window-num N", help="quota.window.num: samples kept, the current one included. Default 11."
+        "--quota-window-num N", min=1, help="quota.window.num: samples kept, the current one included. Default 11."
     )
     quota_window_size_seconds: int | None = option(
-        "--quota-window-size-seconds SECONDS", help="quota.window.size.seconds: length of one sample. Default 1."
+        "--quota-window-size-seconds SECONDS", min=1, help="quota.window.size.seconds: length of one sample. Default 1."
     )
     controller_quota_window_num: int | None = option(
         "--controller-quota-window-num N",
+        min=1,
         help="controller.quota.window.num: samples of a burst of controller mutations. Default 11.",
     )
     controller_quota_window_size_seconds: int | None = option(
         "--controller-quota-window-size-seconds SECONDS",
+        min=1,
         help="controller.quota.window.size.seconds: length of one of these samples. Default 1.",
     )
     window_file: Path | None = option(

@@ -21,7 +21,6 @@
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final
@@ -36,7 +35,7 @@ from kafka_quotas.enforcement.config.principal_mapping import PROPERTY, Principa
 from kafka_quotas.enforcement.config.toml_table import names_table, properties_in, table_name
 from kafka_quotas.stores.files.property_file import read_properties
 
-_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _UPSTREAM: Final = "upstream."
 _ADDRESSES: Final = ("listen", "upstream")
 _PORT_RANGE: Final = re.compile(r"(\d{1,5})-(\d{1,5})")
@@ -95,13 +94,34 @@ def _properties(path: Path) -> dict[str, str]:
 
 
 def _completed(settings: ListenerSettings, properties: Mapping[str, str], path: Path) -> ListenerSettings:
-    for name in properties:
-        if name not in _KNOWN and not name.removeprefix(_UPSTREAM).startswith("ssl."):
-            raise UsageError(f"{path}: unknown property {name}", hint="docs/reference/daemon.md lists them")
     try:
+        for name in properties:
+            _refuse_unknown(name)
         return _replaced(settings, properties)
     except UsageError as error:
         raise UsageError(f"{path}: {error.message}", hint=error.hint) from error
+
+
+def _refuse_unknown(name: str) -> None:
+    if name not in PROPERTIES and not name.removeprefix(_UPSTREAM).startswith("ssl."):
+        raise UsageError(f"unknown property {name}", hint="docs/reference/daemon.md lists them")
+
+
+def check_property(name: str, text: str) -> None:
+    """Refuse a property of a listener that is unknown, or whose value can't be meant.
+
+    Raises:
+        UsageError: It is such a property.
+    """
+    _refuse_unknown(name)
+    if name in _SETTINGS:
+        _SETTINGS[name][1](name, text)
+    elif name in _ADDRESSES:
+        parse_address(text, may_be_zero=True) if name == "listen" else parse_addresses([text])
+    elif name.endswith("security.protocol"):
+        _protocol(name, text)
+    elif name in (ALLOW, DENY):
+        parse_api_access(allow=text if name == ALLOW else None, deny=text if name == DENY else None)
 
 
 def _replaced(settings: ListenerSettings, properties: Mapping[str, str]) -> ListenerSettings:
@@ -126,8 +146,8 @@ def _replaced(settings: ListenerSettings, properties: Mapping[str, str]) -> List
 
 def _protocol(name: str, text: str) -> str:
     protocol = text.strip().upper()
-    if protocol not in _PROTOCOLS:
-        raise UsageError(f"{name}: {protocol!r} is not a security protocol", hint=", ".join(_PROTOCOLS))
+    if protocol not in SECURITY_PROTOCOLS:
+        raise UsageError(f"{name}: {protocol!r} is not a security protocol", hint=", ".join(SECURITY_PROTOCOLS))
     return protocol
 
 
@@ -139,8 +159,8 @@ def _text(_name: str, text: str) -> str:
     return text
 
 
-def _integer(name: str, text: str, *, least: int = 1, most: int = MAX_NODE_ID) -> int:
-    """Return a whole number within bounds, by default those of a broker's 32 bits."""
+def _integer(name: str, text: str) -> int:
+    least, most = INTEGERS[name]
     digits = text.strip()
     if not digits.isdecimal() or len(digits) > len(str(most)) or not least <= int(digits) <= most:
         raise UsageError(f"{name}: not a whole number from {least} to {most}: {text!r}")
@@ -149,7 +169,7 @@ def _integer(name: str, text: str, *, least: int = 1, most: int = MAX_NODE_ID) -
 
 def _idle_ms(name: str, text: str) -> int | None:
     """Return the longest idle time, None for the -1 that means no limit in a broker."""
-    return None if text.strip() == "-1" else _integer(name, text, most=_LONGEST_MS)
+    return None if text.strip() == "-1" else _integer(name, text)
 
 
 def _host_pattern(name: str, text: str) -> str:
@@ -174,10 +194,19 @@ def _networks(name: str, text: str) -> tuple[Network, ...]:
     return networks
 
 
+INTEGERS: Final = {
+    "upstream.node.id": (0, MAX_NODE_ID),
+    "max.connection.creation.rate": (1, MAX_NODE_ID),
+    "max.connections": (1, MAX_NODE_ID),
+    "max.connections.per.ip": (1, MAX_NODE_ID),
+    "connections.max.idle.ms": (1, _LONGEST_MS),
+    "max.in.flight.requests.per.connection": (1, MAX_NODE_ID),
+}
+"""Properties that are whole numbers, with the least and the greatest."""
 _SETTINGS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
     "broker.host.pattern": ("host_pattern", _host_pattern),
     PROPERTY: ("principal_mapping", _principal_mapping),
-    "upstream.node.id": ("upstream_node_id", partial(_integer, least=0)),
+    "upstream.node.id": ("upstream_node_id", _integer),
     "port.range": ("port_range", lambda _, text: parse_port_range(text)),
     "advertised.host": ("advertised_host", _text),
     "broker.addresses": ("broker_addresses", lambda _, text: parse_broker_addresses([text])),
@@ -191,7 +220,8 @@ _SETTINGS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
     "max.in.flight.requests.per.connection": ("max_in_flight", _integer),
 }
 """Properties that set one setting each, and their parsers: (name, text) -> value."""
-_KNOWN: Final = {*_ADDRESSES, *_SETTINGS, "security.protocol", "upstream.security.protocol", ALLOW, DENY}
+PROPERTIES: Final = (*_ADDRESSES, *_SETTINGS, "security.protocol", "upstream.security.protocol", ALLOW, DENY)
+"""Every property but those of TLS."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ Invariants: a file is refused as soon as a part of it is not understood, with on
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -63,6 +63,50 @@ def read_policy_file(path: Path) -> PolicyFile:
         return _policy(document)
     except UsageError as error:
         raise UsageError(f"{path}: {error.message}", hint=error.hint) from None
+
+
+def policy_problems(document: _Table) -> list[tuple[str, UsageError]]:
+    """Return everything that is wrong with a policy, each with the path of its entry, such as `entity.2.mode`."""
+    found: list[tuple[str, UsageError]] = []
+    for name, value in document.items():
+        if name == "entity" and isinstance(value, list):
+            for number, table in enumerate(value, start=1):
+                found += _entity_problems(f"entity.{number}", table)
+        elif name == "thresholds" and isinstance(value, Mapping):
+            for path, part in _threshold_parts(value):
+                found += _problem_of(f"thresholds.{path}", {"thresholds": part})
+        else:
+            found += _problem_of(name, {name: value})
+    return found or _problem_of("", document)
+
+
+def _entity_problems(path: str, table: object) -> list[tuple[str, UsageError]]:
+    if not isinstance(table, Mapping):
+        return _problem_of(path, {"entity": [table]})
+    who = {name: value for name, value in table.items() if name in _WHO}
+    found = _problem_of(path, {"entity": [{**who, "exempt": True}]})
+    anybody = {"user": "anybody", "max_throttle_ms": 1}
+    for name in [each for each in table if each not in _WHO]:
+        found += _problem_of(f"{path}.{name}", {"entity": [{**anybody, name: table[name]}]})
+    return found or _problem_of(path, {"entity": [table]})
+
+
+def _threshold_parts(table: _Table) -> Iterator[tuple[str, _Table]]:
+    for name, value in table.items():
+        if name in ("brokers", "topics") and isinstance(value, Mapping):
+            for key, each in value.items():
+                yield f"{name}.{key}", {name: {key: each}}
+        else:
+            yield name, {name: value}
+
+
+def _problem_of(path: str, document: _Table) -> list[tuple[str, UsageError]]:
+    try:
+        _policy(document)
+    except UsageError as error:
+        message = error.message.removeprefix("entity 1: ") if path else error.message
+        return [(path, UsageError(message, hint=error.hint))]
+    return []
 
 
 def _policy(document: _Table) -> PolicyFile:

@@ -61,22 +61,30 @@ def properties_in(path: Path) -> dict[str, str]:
     Raises:
         UsageError: As `read_toml` does, or an entry is neither a text, a number nor a flag.
     """
-    return {name: _property(path, name, value) for name, value in _flat(read_toml(path, "properties of a listener"))}
+    try:
+        return {name: property_text(name, value) for name, value in flat(read_toml(path, "properties of a listener"))}
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.message}", hint=error.hint) from None
 
 
-def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     """Return the entries by their whole names: TOML reads a bare `port.range` as a table `port`."""
     found: list[tuple[str, Any]] = []
     for name, value in table.items():
-        found += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
+        found += flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
     return found
 
 
-def _property(path: Path, name: str, value: object) -> str:
+def property_text(name: str, value: object) -> str:
+    """Return an entry's value as the text of a property.
+
+    Raises:
+        UsageError: It is neither a text, a number, a flag nor a list of texts.
+    """
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int):
         return str(value)
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return ",".join(value)
-    raise UsageError(f"{path}: {name} is neither a text, a whole number, a flag nor a list of texts")
+    raise UsageError(f"{name} is neither a text, a whole number, a flag nor a list of texts")

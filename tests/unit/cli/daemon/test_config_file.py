@@ -1,6 +1,7 @@
 """daemon.toml: every setting has its place, everything wrong is named at once, and the strongest source wins."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -141,10 +142,10 @@ def test_check_reads_every_file_that_is_named(file: Path) -> None:
     assert err == f"note: read {file}, {file}#policy\n"
     file.write_text(WHOLE.replace("internal_principals", "internal_principal"))
     code, _, err = run_cli("daemon", "check", "--config", str(file))
-    assert (code, err.splitlines()[0]) == (2, f"error: {file}#policy: unknown setting 'internal_principal'")
+    assert (code, err.splitlines()[0].split(" (")[0]) == (2, f"error: {file}:18: unknown setting 'internal_principal'")
     file.write_text(WHOLE.replace('"max.connections" = 7', '"max.connection" = 7'))
     code, _, err = run_cli("daemon", "check", "--config", str(file))
-    assert (code, err.splitlines()[0]) == (2, f"error: {file}#listeners.properties: unknown property max.connection")
+    assert (code, err.splitlines()[0].split(" (")[0]) == (2, f"error: {file}:7: unknown property max.connection")
 
 
 def test_a_file_that_is_not_there_or_no_toml_is_one_line(tmp_path: Path) -> None:
@@ -161,8 +162,137 @@ def test_the_published_schema_takes_the_example_and_refuses_what_the_reader_refu
     validator = jsonschema.Draft202012Validator(schema)
     assert validator.is_valid(tomllib.loads((EXAMPLES / "daemon.toml").read_text(encoding="utf-8")))
     assert validator.is_valid(tomllib.loads(WHOLE))
-    for wrong in ("[enforcement]\nmode = 'smoth'", "[upstrem]", "[limits]\nmax_connections = 0", "[limits]\nx = 1"):
-        assert not validator.is_valid(tomllib.loads(wrong)), wrong
+
+
+SECTION_OF = {name: section for section, names in SECTIONS.items() for name in names}
+WRONG = {
+    "upstream": ["'b1'", "'b1:0'", "'b1:9092,'", "['b1:9092', 'b2']", "5", "''"],
+    "connect_timeout": ["0", "'soon'"],
+    "listen": ["5", "'0.0.0.0'", "'h:65536'", "true", "['h:1']"],
+    "port_range": ["'9-1'", "'19100'", "'0-5'", "'19100-19099'", "'1-70000'", "19100", "'200-30'"],
+    "broker_address": ["'1'", "'1=0'", "['1=20001', 'x=1']"],
+    "advertised_host": ["''"],
+    "mode": ["'smoth'", "1"],
+    "max_throttle_ms": ["0", "-1", "'2s'", "1.5"],
+    "quota_window_num": ["-3", "0", "'3'"],
+    "quota_window_size_seconds": ["0"],
+    "controller_quota_window_num": ["-1"],
+    "controller_quota_window_size_seconds": ["0"],
+    "upstream_windows": ["'yes'", "1"],
+    "principal": ["''"],
+    "internal_principal": ["['a', '']"],
+    "connection_rate": ["0"],
+    "max_connections": ["0", "'many'"],
+    "max_request_bytes": [
+        "-5",
+        "0",
+        "'-5'",
+        "'0'",
+        "'0MiB'",
+        "'5MiB/s'",
+        "'80Mbps'",
+        "'much'",
+        "1.5",
+        "'KB'",
+        "'5 KB'",
+    ],
+    "queued_max_request_bytes": ["-1", "''"],
+    "max_bucket_memory": ["0"],
+    "metrics_port": ["65536", "-1", "'x'", "'h:'", "true"],
+    "metrics_top": ["1001"],
+    "event_log": ["'kafka://b:1'", "'kafka:///t'", "''"],
+    "event_log_keep": ["0"],
+    "fleet": ["'topic'", "'kafka://b:1'", "'kafka://b:1/a/b'", "5"],
+    "fleet_fallback": ["'none'"],
+    "control_mode": ["'0777'", "'0755'", "'0060'", "'abc'", "600", "'06600'"],
+    "workers": ["0", "65"],
+    "drain_timeout": ["-1"],
+}
+"""Values that can't be meant, by setting, as the file has them."""
+RIGHT = {
+    "upstream": ["'b1:9092, [::1]:9093'"],
+    "listen": ["'[::]:0'"],
+    "port_range": ["'9-10'", "'19100-19100'", "'99-100'", "'1-65535'"],
+    "broker_address": ["'1=20001,2-5=h:20002'"],
+    "max_request_bytes": ["1", "'0.5MiB'", "'100 MB'", "'1GiB'"],
+    "metrics_port": ["0", "'0.0.0.0:9404'", "'9404'"],
+    "event_log": ["'events'", "'kafka://b1:9092,b2:9092/t'"],
+    "fleet": ["'kafka://b1:9092,b2:9092/t'"],
+    "control_mode": ["'0660'", "'666'"],
+    "internal_principal": ["'a'", "['a', 'b']"],
+}
+PROPERTY_WRONG = {
+    '"max.conections"': ["7"],
+    '"max.connections"': ["0", "'-1'", "'many'", "2147483648"],
+    "max.connections": ["0"],
+    '"connections.max.idle.ms"': ["-2", "0"],
+    '"port.range"': ["'9-1'", "5"],
+    '"broker.addresses"': ["'1'"],
+    '"security.protocol"': ["'TLS'"],
+}
+TABLE_WRONG = {
+    "listener.internal": ['upstream = "b:1"', 'listen = "h:1"\nupstream = "b"', 'listen = "h"\nupstream = "b:1"'],
+    "[policy.entity]": ["mode = 'kafka'", "user = 'a'", "user = 'a'\nmode = 'smoth'", "user = 'a'\nmodus = 1"],
+    "policy": ["internal_principals = 'a'", "principals = ['a']"],
+    "policy.thresholds": ["total = 0", "totals = 1"],
+}
+
+
+def tables(names: dict[str, list[str]], *, of: str = "") -> list[str]:
+    """A document for each value of a setting or property."""
+    section = {name: f"[{of or SECTION_OF[name]}]" for name in names}
+    return [f"{section[name]}\n{name} = {value}\n" for name, values in names.items() for value in values]
+
+
+def judged(folder: Path, document: str) -> tuple[str, bool]:
+    """What `daemon check` says of a document that is otherwise complete, and whether the schema takes it."""
+    if "[upstream]" not in document:
+        document = f"[upstream]\nupstream = 'b1:9092'\n{document}"
+    path = folder / "daemon.toml"
+    path.write_text(document)
+    _, _, err = run_cli("daemon", "check", "--config", str(path))
+    schema = json.loads((EXAMPLES / "daemon.schema.json").read_text(encoding="utf-8"))
+    return err, jsonschema.Draft202012Validator(schema).is_valid(tomllib.loads(document))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        *("[upstrem]\n", "[limits]\nx = 1\n"),
+        *tables(WRONG),
+        *tables(PROPERTY_WRONG, of="listeners.properties"),
+        *(f"[{name}]\n{text}\n" for name, texts in TABLE_WRONG.items() for text in texts),
+    ],
+)
+def test_what_can_not_be_meant_is_refused_with_its_line_and_by_the_schema_too(tmp_path: Path, document: str) -> None:
+    err, is_valid = judged(tmp_path, document)
+    assert re.match(rf"error: {tmp_path}/daemon.toml:\d+: ", err), err
+    assert err.splitlines()[-1] == f"error: {tmp_path}/daemon.toml can't be used: 1 problem"
+    assert not is_valid
+
+
+@pytest.mark.parametrize("document", tables(RIGHT))
+def test_what_can_be_meant_is_taken_by_both(tmp_path: Path, document: str) -> None:
+    err, is_valid = judged(tmp_path, document)
+    assert "error" not in err
+    assert is_valid
+
+
+def test_every_value_property_and_entity_that_is_wrong_is_listed_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "daemon.toml"
+    path.write_text(
+        "[upstream]\nupstream = 'b1'\n[listeners]\nlisten = 5\nport_range = '9-1'\n"
+        "[listeners.properties]\n'max.conns' = 1\n'max.connections' = 0\n"
+        "[listener.one]\nlisten = 'h'\nupstream = 'b:1'\n[listener.two]\nlisten = 'h:1'\n"
+        "[enforcement]\nquota_window_num = -3\n[limits]\nmax_request_bytes = -5\n[telemetry]\nmetrics_port = 'x'\n"
+        "[fleet]\nfleet = 'topic'\n[policy]\ninternal_principals = 5\n[[policy.entity]]\nuser = 'a'\nexempt = true\n"
+        "[[policy.entity]]\nuser = 'b'\nmode = 'x'\nscope = 'y'\n[policy.thresholds]\ntotal = 0\n"
+        "[policy.thresholds.topics]\norders = -1\n"
+    )
+    code, _, err = run_cli("daemon", "check", "--config", str(path))
+    assert code == 2
+    lines = [int(line.removeprefix(f"error: {path}:").partition(":")[0]) for line in err.splitlines()[:-1]]
+    assert lines == [2, 4, 5, 7, 8, 10, 12, 15, 17, 19, 21, 23, 29, 30, 32, 34]
 
 
 def test_the_example_is_in_order() -> None:
