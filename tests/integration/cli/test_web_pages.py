@@ -165,7 +165,7 @@ def test_a_load_test_shows_rates_against_their_bounds_and_then_that_it_has_ended
             page.update(RunProgress(elapsed_s=elapsed_s, total_s=10.0, warming_up=False, entities=(client,)))
         await_true(lambda: "3 of 10 s" in text(browser, "phase"), "the load runs", timeout_s=60)
         shown = " ".join(text(browser, "charts").split())
-        assert f"{HOSTILE} produces 1.9 MB/s, 95% of its bound of 2 MB/s" in shown
+        assert f"{HOSTILE} produces 1.9 MB/s, 95% of its quota of 2 MB/s" in shown
         assert len(browser.find_elements(By.CSS_SELECTOR, "svg.chart circle title")) == 3, "each point has a tooltip"
         assert browser.find_elements(By.CSS_SELECTOR, "main [onload], main script") == []
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 400

@@ -72,6 +72,7 @@ _MARGIN: Final = 12
 """Columns left of the plot: a label of ten characters, a blank, the axis."""
 _MANTISSAS: Final = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
 """What a step of the value axis may begin with, so that labels are round."""
+_LEAST_RANGE_S = 0.001
 _LEAST_WIDTH: Final = _MARGIN + 20
 
 _Cell = tuple[str, str]
@@ -108,6 +109,9 @@ def chart_lines(
         yield [("nothing to draw: no points", "")]
         return
     start, end = time_range(drawn)
+    if end - start <= _LEAST_RANGE_S:
+        yield [("nothing to draw: it was too short", "")]
+        return
     for panel in drawn:
         yield from ([(line, "bold")] for line in _legend(panel, marks, width))
         yield from _panel_lines(panel, marks, width=width - _MARGIN, height=height, start=start, end=end)
@@ -130,7 +134,7 @@ def time_range(drawn: Sequence[Panel]) -> tuple[float, float]:
     """Return the first and the last time of all points in seconds, at least a millisecond apart."""
     times = [point[0] for panel in drawn for series in panel.series for point in series.points]
     start, end = min(times), max(times)
-    return start, end if end > start else start + 0.001
+    return start, end if end > start else start + _LEAST_RANGE_S
 
 
 def _panel(unit: str, group: tuple[Series, ...]) -> Panel:

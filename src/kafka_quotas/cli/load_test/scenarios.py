@@ -19,13 +19,19 @@ from kafka_quotas.cli.output.render import (
     print_listing,
     write,
 )
-from kafka_quotas.commands.load_test.scenarios import ScenarioCheck, needs_broker, seconds_under_load, validate_scenario
+from kafka_quotas.commands.load_test.scenarios import (
+    ScenarioCheck,
+    needs_broker,
+    seconds_under_load,
+    validate_scenario,
+)
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.run.host_limits import host_limits
 from kafka_quotas.loadtest.scenario.file import Question, question_text, read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import Scenario, TargetNeed
 from kafka_quotas.loadtest.scenario.sections import scenario_json_schema
+from kafka_quotas.loadtest.scenario.yaml_tree import ScenarioError
 from kafka_quotas.stores.files.atomic_write import save_text
 
 Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON schema of scenario files, and nothing else.")]
@@ -132,7 +138,7 @@ def validate(
         return 0
     if scenario is None:
         raise UsageError("name a scenario", hint="kafka-quotas load-test list shows those that are shipped")
-    found = read_scenario(scenario)
+    found = _read(scenario)
     target = LoadTarget(
         bootstrap=cluster.bootstrap_server, broker_jars=cluster.broker_jars, through_daemon=cluster.through_daemon
     )
@@ -145,6 +151,25 @@ def validate(
     else:
         print_listing(_validation_listing(check), output)
     return 0 if check.ok else 1
+
+
+def _read(scenario: str) -> Scenario:
+    """Read a scenario, and report every fault of its file on standard error.
+
+    Raises:
+        ScenarioError: The last of the faults.
+    """
+    try:
+        return read_scenario(scenario)
+    except ScenarioError as error:
+        if not error.faults:
+            raise
+        *others, last = error.faults
+        for each in others:
+            write(f"error: {each.message}", sys.stderr)
+            if each.hint:
+                write(f"hint: {each.hint}", sys.stderr)
+        raise last from error
 
 
 def _validation_listing(check: ScenarioCheck) -> Listing:

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from kafka_quotas.commands.load_test.broker_metrics import BrokerMetrics
 from kafka_quotas.commands.load_test.cleanup import Cleanup, SignalGuard, interruptible, run_folder
@@ -15,6 +15,7 @@ from kafka_quotas.commands.load_test.measured_variant import MeasuredVariant, ga
 from kafka_quotas.commands.load_test.metrics_push import MetricsPush
 from kafka_quotas.commands.load_test.quota_steps import QuotaSteps
 from kafka_quotas.commands.load_test.request import RunRequest, ScenarioResult, VariantResult, ready_scenario
+from kafka_quotas.commands.load_test.scenarios import seconds_under_load
 from kafka_quotas.commands.load_test.target import (
     TestBed,
     floods_topics,
@@ -121,6 +122,9 @@ class _ScenarioRun:
         is_bare = request.keeps_names and not request.target.is_theirs
         self._prefix = "" if is_bare else f"kafka-quotas-{scenario.name}-{self._run_id:016x}-"
         self._signals = signals
+        self._before_s = 0.0
+        is_compared = (scenario.quotas or scenario.daemon_policy) and len(scenario.variants) == 1
+        self._whole_s = seconds_under_load(scenario) + (request.experiment_time_s if is_compared else 0.0)
         self._aborts = (*map(parse_abort, scenario.abort_on), *request.aborts)
         self.cleanup = Cleanup(signals=signals, report=observer.warn)
 
@@ -155,7 +159,7 @@ class _ScenarioRun:
     def search(self, goal: RateGoal) -> FoundRate:
         """Search for the highest rate that keeps a target, under the scenario's quotas all the time."""
         names = client_names(self._scenario)
-        variant = Variant.WITH_QUOTAS
+        variant, self._whole_s = Variant.WITH_QUOTAS, 0.0  # of each short run by itself
         with (
             self._test_bed() as (bed, journal),
             self._environment(variant, bed, journal, name="search") as environment,
@@ -203,7 +207,7 @@ class _ScenarioRun:
             plan,
             self._scenario,
             opened=lambda variant, name: self._environment(variant, bed, journal, name=name),
-            run=lambda block: run_load(block, clock=self._clock, watcher=self._watch),
+            run=lambda block: self._run_load(block, watcher=self._watch),
             step=self._observer.step,
             time_s=self._request.experiment_time_s,
         )
@@ -267,9 +271,8 @@ class _ScenarioRun:
             restarts = stack.enter_context(
                 DaemonRestarts(self._scenario.daemon_restarts_s, environment.restarts, warmup_s=plan.warmup_s)
             )
-            result = run_load(
+            result = self._run_load(
                 plan,
-                clock=self._clock,
                 watcher=lambda progress: self._watch(progress, steps.look, restarts.look),
                 ready=lambda: marks.extend(mark_topics(direct) if self._request.checks_delivery else ()),
                 abort=abort,
@@ -327,9 +330,15 @@ class _ScenarioRun:
             return None
         labels = ", ".join(entity.name.label for entity in alone.entities)
         self._observer.step(f"running {labels} alone for {alone.warmup_s + alone.duration_s:g} s")
-        result = run_load(alone, clock=self._clock, watcher=self._watch)
+        result = self._run_load(alone, watcher=self._watch)
         if result.interrupted:
             raise KeyboardInterrupt
+        return result
+
+    def _run_load(self, plan: LoadPlan, *, watcher: Watcher, **options: Any) -> LoadResult:
+        """Run a plan, whose time counts towards that of the whole."""
+        result = run_load(plan, clock=self._clock, watcher=watcher, **options)
+        self._before_s += plan.warmup_s + plan.duration_s
         return result
 
     def _watch(self, progress: RunProgress, *looks: Callable[[float], None]) -> None:
@@ -337,7 +346,7 @@ class _ScenarioRun:
         for look in looks:
             look(progress.elapsed_s)
         if self._observer.watcher is not None:
-            self._observer.watcher(progress)
+            self._observer.watcher(replace(progress, before_s=self._before_s, whole_s=self._whole_s))
 
     def _probes(self, bed: TestBed, variant: Variant) -> list[TopicProbes]:
         return [

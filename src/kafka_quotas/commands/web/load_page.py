@@ -1,4 +1,4 @@
-"""The live page of a load test: every client's rate against its bound while the load runs.
+"""The live page of a load test: every client's rate against its quota while the load runs.
 
 The load writes what it has done a few times a second, in its own thread, and never waits for a browser. The server has
 a thread of its own and hands out the last document that is whole.
@@ -24,8 +24,6 @@ MAX_CLIENTS: Final = 12
 MAX_POINTS: Final = 120
 """Most points of a chart; where there are more every second one goes."""
 MAX_STEPS: Final = 5
-MAX_OVER: Final = 2.5
-"""How often a chart is as high as the bound at most: the burst of an empty window would flatten all the rest."""
 _EVERY_S: Final = 1.0
 
 
@@ -84,7 +82,7 @@ class LoadPage:
 
     def _made(self, progress: RunProgress | None) -> Document:
         if progress is None:
-            empty: Document = {"elapsed_s": 0, "total_s": 0, "left_out": 0, "clients": []}
+            empty: Document = {"elapsed_s": 0, "total_s": 0, "done_s": 0, "most_s": 0, "left_out": 0, "clients": []}
             return {"title": self._title, "phase": "preparing", **empty}
         urgent = sorted(progress.entities, key=lambda each: (-each.throttle_sum_ms, -each.rate))[:MAX_CLIENTS]
         clients = [each for each in progress.entities if each in urgent]  # charts keep their order
@@ -93,6 +91,8 @@ class LoadPage:
             "phase": "warming up" if progress.warming_up else "measuring",
             "elapsed_s": round(progress.elapsed_s, 1),
             "total_s": round(progress.total_s, 1),
+            "done_s": round(progress.done_s, 1),
+            "most_s": round(progress.most_s, 1),
             "left_out": len(progress.entities) - len(clients),
             "clients": [_client_document(each, self._points[_key(each)]) for each in clients],
         }
@@ -106,8 +106,6 @@ def _client_document(client: ClientProgress, points: list[tuple[float, float]]) 
     load = client.entity
     unit = UNITS[load.workload]
     top = max(load.quota or 0.0, *(rate for _, rate in points)) * 1.1
-    if load.quota:
-        top = min(top, MAX_OVER * load.quota)
     throttled = f"{client.throttle_count:,}x, {duration_text(client.throttle_sum_ms)}" if client.throttle_count else ""
     return {
         "client": name_text(load.name.label) + (" (control)" if load.control else ""),

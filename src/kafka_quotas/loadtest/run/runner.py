@@ -60,6 +60,20 @@ class RunProgress:
     total_s: float
     warming_up: bool
     entities: tuple[ClientProgress, ...]
+    before_s: float = 0.0
+    """The time of the loads before this one, such as those of control clients alone."""
+    whole_s: float = 0.0
+    """The time of all loads at most, comparison included, 0 where this one is all there is."""
+
+    @property
+    def done_s(self) -> float:
+        """The time under load until now, of all loads."""
+        return self.before_s + self.elapsed_s
+
+    @property
+    def most_s(self) -> float:
+        """The time of all loads at most."""
+        return max(self.whole_s, self.before_s + self.total_s)
 
 
 Watcher = Callable[[RunProgress], None]

@@ -5,8 +5,9 @@ schema use the same tables, so that neither can know a field that the other lack
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
 from kafka_quotas.core.errors import UsageError, near_hint
@@ -190,7 +191,7 @@ class ListOf:
         """Return the values."""
         if not isinstance(node.value, tuple) or not node.value:
             raise node.problem(f"{node.kind} is not a list of 1 or more", "write each with a dash in front")
-        return tuple(read(self.item, item) for item in node.value)
+        return tuple(_gathered(partial(read, self.item, item) for item in node.value))
 
     def schema(self) -> dict[str, Any]:
         """Return the schema of an array."""
@@ -209,10 +210,13 @@ class Named:
         """Return the pairs."""
         if not isinstance(node.value, Mapping) or not node.value:
             raise node.problem(f"{node.kind} is no mapping of names to values")
-        for name, value in node.value.items():
-            if self.names is not None and name not in self.names:
-                raise value.problem(f"no such name: {name[:40]!r}", _meant(name, self.names))
-        return tuple((name, read(self.item, value)) for name, value in node.value.items())
+        values = _gathered(partial(self._value, name, value) for name, value in node.value.items())
+        return tuple(zip(node.value, values, strict=True))
+
+    def _value(self, name: str, value: YamlNode) -> Any:
+        if self.names is not None and name not in self.names:
+            raise value.problem(f"no such name: {name[:40]!r}", _meant(name, self.names))
+        return read(self.item, value)
 
     def schema(self) -> dict[str, Any]:
         """Return the schema of an object."""
@@ -257,17 +261,18 @@ class Section:
         if not isinstance(node.value, Mapping):
             raise node.problem(f"{self.what} is {node.kind}, not a mapping", f"it has {self._names()}")
         known = {field.name: field for field in self.fields}
-        for name, part in node.value.items():
-            if name not in known:
-                raise part.problem(f"{self.what} has no {name[:40]!r}", _meant(name, list(known)))
-        for field in self.fields:
-            if field.required and field.name not in node.value:
-                raise node.problem(f"{self.what} lacks {field.name!r}", f"{field.name}: {field.about}")
-        values = {known[name].target: read(known[name].kind, part) for name, part in node.value.items()}
+        missing = [field for field in self.fields if field.required and field.name not in node.value]
+        lacks = [node.problem(f"{self.what} lacks {each.name!r}", f"{each.name}: {each.about}") for each in missing]
+        values = _gathered((partial(self._part, known, *each) for each in node.value.items()), faults=lacks)
         try:
-            return self.build(**values)
+            return self.build(**{known[name].target: value for name, value in zip(node.value, values, strict=True)})
         except UsageError as error:
             raise node.problem(error.message, error.hint) from error
+
+    def _part(self, known: Mapping[str, Field], name: str, part: YamlNode) -> Any:
+        if name not in known:
+            raise part.problem(f"{self.what} has no {name[:40]!r}", _meant(name, list(known)))
+        return read(known[name].kind, part)
 
     def schema(self) -> dict[str, Any]:
         """Return the schema of an object without other properties."""
@@ -280,6 +285,24 @@ class Section:
 
     def _names(self) -> str:
         return ", ".join(field.name for field in self.fields)
+
+
+def _gathered(readers: Iterable[Callable[[], Any]], *, faults: Sequence[ScenarioError] = ()) -> list[Any]:
+    """Return the value of every reader.
+
+    Raises:
+        ScenarioError: Some readers raise one, or there are `faults`; it has all of them.
+    """
+    values, found = [], []
+    for reader in readers:
+        try:
+            values.append(reader())
+        except ScenarioError as error:
+            found.append(error)
+    found += faults
+    if found:
+        raise ScenarioError.of_all(found)
+    return values
 
 
 def read(kind: FieldKind, node: YamlNode) -> Any:

@@ -4,6 +4,7 @@ Invariants: there are no aliases, anchors or tags, so a small file can't become 
 mapping. Numbers and words are texts, as their meaning depends on their location.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,6 +19,20 @@ _NULLS: Final = ("null", "~", "")
 class ScenarioError(UsageError):
     """An error in a scenario, with file and line at the start of the message."""
 
+    line: int | None = None
+    faults: "tuple[ScenarioError, ...]" = ()
+    """All errors of the file by line, where there are several; this one is the first."""
+
+    @classmethod
+    def of_all(cls, faults: "Sequence[ScenarioError]") -> "ScenarioError":
+        """Return one error for several, which names the first and counts the others."""
+        every = sorted((each for fault in faults for each in fault.faults or (fault,)), key=lambda each: each.line or 0)
+        if len(every) == 1:
+            return every[0]
+        error = cls(f"{every[0].message} (and {len(every) - 1} more, see load-test validate)", hint=every[0].hint)
+        error.line, error.faults = every[0].line, tuple(every)
+        return error
+
 
 @dataclass(frozen=True, slots=True)
 class YamlNode:
@@ -29,7 +44,9 @@ class YamlNode:
 
     def problem(self, message: str, hint: str | None = None) -> ScenarioError:
         """Return the error for this part, with its line."""
-        return ScenarioError(f"{self.location}: {message}", hint=hint)
+        error = ScenarioError(f"{self.location}: {message}", hint=hint)
+        error.line = self.location.line
+        return error
 
     @property
     def kind(self) -> str:

@@ -149,3 +149,9 @@ def test_every_plot_that_is_named_is_drawn(tmp_path: Path) -> None:
     assert all(Path(name).stat().st_size > 1000 for name in names)
     code, _, err = run_cli(*command, "--plot", names[0], "--plot", names[0])
     assert (code, err.splitlines()[0]) == (2, "error: --plot names a file twice")
+
+
+def test_a_run_too_short_for_a_time_axis_is_not_drawn() -> None:
+    limit = Series(name="quota", points=[(0.0, 2e6), (0.0, 2e6)], unit="bytes/s", style=Style.LIMIT)
+
+    assert chart_text([limit]) == "nothing to draw: it was too short"

@@ -12,7 +12,7 @@ from tests.support.processes.run_cli import run_cli
 from kafka_quotas.cli.charts.text_chart import Style
 from kafka_quotas.cli.demos import enforcement as demo_command
 from kafka_quotas.cli.load_test.views.charts import load_series
-from kafka_quotas.cli.load_test.views.live import bar, live_view, progress_rows
+from kafka_quotas.cli.load_test.views.live import bar, headline, live_view, progress_rows
 from kafka_quotas.cli.load_test.views.view import judgement_lines, load_listing, marked, print_load, verdict_line
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.commands.demo import CLIENTS
@@ -286,3 +286,9 @@ def test_verdicts_on_rates_say_in_which_direction() -> None:
 
     assert [load_listing(result(each)).table.rows[0][-1] for each in (much, little)] == ["NOT HELD", "TOO LITTLE"]
     assert load_listing(result(unit)).table.rows[0][1] == "too short to measure"
+
+
+def test_one_bar_covers_all_loads_of_a_run() -> None:
+    progress = RunProgress(elapsed_s=6.0, total_s=24.0, warming_up=False, entities=(), before_s=30.0, whole_s=72.0)
+
+    assert headline(progress, "load") == f"load {'━' * 12}{'╌' * 12} 36 of 72 s, measuring, 36 s left"

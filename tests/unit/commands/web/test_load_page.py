@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import Any
 
-from kafka_quotas.commands.web.load_page import MAX_CLIENTS, MAX_OVER, MAX_POINTS, LoadPage
+from kafka_quotas.commands.web.load_page import MAX_CLIENTS, MAX_POINTS, LoadPage
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.run.runner import ClientProgress, RunProgress
@@ -45,10 +45,13 @@ def test_a_client_has_its_rate_its_bound_and_the_way_there() -> None:
     assert len(seen) == 2
 
 
-def test_the_burst_of_an_empty_window_leaves_the_bound_readable() -> None:
+def test_the_axis_grows_with_the_rate() -> None:
     page = LoadPage("x")
-    page.update(progress(1.0, client("app", rate=1e9)))
-    assert document(page)["clients"][0]["top"] == MAX_OVER * 2e6
+    page.update(progress(1.0, client("app", rate=9e6)))
+    page.update(progress(3.0, client("app", rate=2e6)))
+    (shown,) = document(page)["clients"]
+    assert max(point["rate"] for point in shown["points"]) < shown["top"]
+    assert shown["top_text"] == "9.9 MB/s"
 
 
 def test_a_client_without_a_bound_has_none() -> None:

@@ -16,6 +16,7 @@ from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, Mutat
 from kafka_quotas.loadtest.scenario.file import parse_scenario, read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import Scenario, Security, TargetNeed, Variant
 from kafka_quotas.loadtest.scenario.sections import scenario_json_schema
+from kafka_quotas.loadtest.scenario.yaml_tree import ScenarioError
 
 HEAD = "schema: kafka-quotas.scenario/1\nname: mine\ntitle: it shows something\nduration: 5s\n"
 CLIENT = "entities:\n- {client-id: a, does: produce, topic: t}\n"
@@ -201,3 +202,25 @@ def test_shipped_scenarios_fit_the_schema(name: str) -> None:
 
 def test_workloads_are_the_words_of_the_commands() -> None:
     assert [each.value for each in Workload] == ["produce", "consume", "requests", "mutate", "connect"]
+
+
+def test_all_faults_of_a_file_are_found_each_with_its_line() -> None:
+    text = (
+        HEAD.replace("5s", "soon") + "colour: red\nentities:\n- {client-id: a, does: fly}\n- {does: produce, topc: t}\n"
+    )
+    with pytest.raises(ScenarioError) as refused:
+        scenario(text)
+
+    assert [each.message.partition(": ")[0] for each in refused.value.faults] == [
+        f"f.yaml, line {line}" for line in (4, 5, 7, 8, 8)
+    ]
+    assert refused.value.message.startswith("f.yaml, line 4: ")
+    assert refused.value.message.endswith(" (and 4 more, see load-test validate)")
+
+
+def test_one_fault_is_reported_as_it_is() -> None:
+    with pytest.raises(ScenarioError) as refused:
+        scenario(HEAD + "colour: red\n" + CLIENT)
+
+    assert refused.value.faults == ()
+    assert "more" not in refused.value.message

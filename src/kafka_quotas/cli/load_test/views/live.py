@@ -1,4 +1,4 @@
-"""A running load test, live on standard error: the time, and every client's rate against its bound.
+"""A running load test, live on standard error: the time, and every client's rate against its quota.
 
 It is off where standard error is no terminal. Only this module loads Rich for it. Of many clients it shows those that
 are throttled most, then the fastest, and a line with the sum of all.
@@ -52,10 +52,11 @@ def live_view(progress: RunProgress, title: str) -> "RenderableType":
 
 def headline(progress: RunProgress, title: str) -> str:
     """Return what runs, how far it is, and the time left."""
-    share = progress.elapsed_s / progress.total_s if progress.total_s else 1.0
+    done_s, most_s = progress.done_s, progress.most_s
+    share = done_s / most_s if most_s else 1.0
     phase = "warming up" if progress.warming_up else "measuring"
-    left_s = max(progress.total_s - progress.elapsed_s, 0.0)
-    return f"{title} {bar(share)} {progress.elapsed_s:.0f} of {progress.total_s:.0f} s, {phase}, {left_s:.0f} s left"
+    left_s = max(most_s - done_s, 0.0)
+    return f"{title} {bar(share)} {done_s:.0f} of {most_s:.0f} s, {phase}, {left_s:.0f} s left"
 
 
 def progress_rows(progress: RunProgress) -> list[tuple[str, ...]]:
