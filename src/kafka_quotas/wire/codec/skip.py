@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 SLICE: Final = 100
 """Elements of a long array that are read at once: a third of a millisecond, while no client is served."""
+MAX_TAGS: Final = 8
+"""Most tagged fields of a structure that is read. Kafka defines four at most, and each costs as much as an element."""
 MAX_VARINT_BYTES: Final = 5
 """An unsigned varint of the protocol holds 32 bits, seven to a byte."""
 MAX_STRING_BYTES: Final = 2**15 - 1
@@ -164,10 +166,12 @@ def bytes_field(buffer: Buffer, offset: int, end: int) -> int:
 
 
 def tags(buffer: Buffer, offset: int, end: int) -> int:
-    """Return the offset after a section of tagged fields, known and unknown alike."""
+    """Return the offset after a section of at most `MAX_TAGS` tagged fields, known and unknown alike."""
     if offset < end and not buffer[offset]:
         return offset + 1
     count, offset = read_unsigned_varint(buffer, offset, end)
+    if count > MAX_TAGS:
+        raise ProtocolError(f"a structure has {count} tagged fields where {MAX_TAGS} may be")
     for _ in range(count):
         _, offset = read_unsigned_varint(buffer, offset, end)
         size, offset = read_unsigned_varint(buffer, offset, end)
@@ -316,13 +320,13 @@ def _paired(element: Layout) -> tuple[tuple[tuple[int, Skip], ...], int]:
 # Kept, for messages are read by layouts that are put together for each of them: there are some hundred in all.
 @cache
 def array(*element: int | Skip) -> Skip:
-    """Return a step over an array with elements of this layout, nullable or not."""
+    """Return the step over an array with elements of this layout, nullable or not."""
     return _elements(array_count, element)
 
 
 @cache
 def compact_array(*element: int | Skip) -> Skip:
-    """Return a step over a compact array with elements of this layout, nullable or not."""
+    """Return the step over a compact array with elements of this layout, nullable or not."""
     skip = _elements(compact_array_count, element)
     _FINDS_NOTHING[skip] = b"\1"
     return skip

@@ -216,7 +216,9 @@ def _listed(api_key: int, api_version: int, form: Encoding, frame: Buffer) -> El
     since = _SINCE[api_key]
     offset = whole_response_body(api_key, api_version, frame)
     before = 4 if api_version >= since.throttle else 0
-    return element_list(form, _result_element(since, api_version, form), frame, offset + before, len(frame))
+    element = _result_element(since, api_version, form)
+    # No request that is read whole names more.
+    return element_list(form, element, frame, offset + before, len(frame), at_most=MAX_ELEMENTS)
 
 
 def _result_element(since: _Since, api_version: int, form: Encoding) -> Layout:

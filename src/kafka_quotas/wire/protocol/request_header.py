@@ -14,16 +14,15 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.java.strings import decode_utf8
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, MAX_REQUEST_BYTES, checked_frame_length
-from kafka_quotas.wire.codec.skip import Buffer, TruncatedError, read_unsigned_varint, tags
+from kafka_quotas.wire.codec.skip import Buffer, TruncatedError, tags
 from kafka_quotas.wire.protocol.api import NEVER
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 
 MIN_HEADER_BYTES: Final = 8
 """Key, version and correlation id: what even the shortest request holds."""
-MAX_HEADER_TAGS: Final = 8
-"""Most tagged fields in a header. No client or broker sends any, and they are read again until all have come."""
 MAX_HEADER_TAG_BYTES: Final = 1024
-"""Most bytes of them: nobody can have a whole frame kept in memory before a single decision is taken."""
+"""Most bytes of tagged fields in a header. No client or broker sends any, and they are read again until all have come:
+nobody can have a whole frame kept in memory before a single decision is taken."""
 
 _CONTROLLED_SHUTDOWN: Final = ApiKey.CONTROLLED_SHUTDOWN.value
 _FIXED: Final = Struct(">ihhih")
@@ -124,8 +123,6 @@ def after_header_tags(buffer: Buffer, start: int, frame_end: int) -> int | None:
     limit = min(frame_end, start + MAX_HEADER_TAG_BYTES)
     end = min(len(buffer), limit)
     try:
-        if read_unsigned_varint(buffer, start, end)[0] > MAX_HEADER_TAGS:
-            raise ProtocolError(f"a header has more than {MAX_HEADER_TAGS} tagged fields")
         return tags(buffer, start, end)
     except TruncatedError as error:
         if len(buffer) < limit:
