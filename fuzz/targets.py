@@ -117,7 +117,7 @@ def response(data: bytes) -> None:
 def _response_readers(place: tuple[int, int], frame: bytes) -> None:
     api_key, api_version = place
     if api_key == 0:
-        produce_results.partition_results(api_version, frame)
+        list(produce_results.partition_results(api_version, frame))
     elif api_key == 1:
         fetch_response.fetch_result(api_version, frame, 0)
         rewrite_tail(api_version, frame, _translate)
@@ -234,7 +234,7 @@ def cut(content: bytes) -> None:
         assert again is not None
         assert produce_partitions.parse_produce(left, again).order == [key for key in asked.order if key not in refused]
     answer = produce_results.all_refused_partitions(header.api_version, 7, asked.order, refused)
-    told = produce_results.partition_results(header.api_version, answer)
+    told = list(produce_results.partition_results(header.api_version, answer))
     assert {(result.topic, result.partition) for result in told} == refused.keys()
 
 

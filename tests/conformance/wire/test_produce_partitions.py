@@ -104,7 +104,7 @@ def test_refused_partitions_are_merged_in_the_order_of_the_request(version: int)
     order = [(other, 7), *[(third, number) for number in (2, 7, 0, 1)]]
     order += [(topic, number) for topic in (second, first) for number in range(3)]
     merged = with_refused_partitions(version, frame, order, {(other, 7): refusal, (third, 7): refusal})
-    results = partition_results(version, merged)
+    results = list(partition_results(version, merged))
     assert [(result.topic, result.partition) for result in results] == order
     assert [result.error_code for result in results if result.partition == 7] == [44, 44]
     decoded = kafka_python_samples.RESPONSES[ApiKey.PRODUCE][version].decode(merged, header=True, framed=True)

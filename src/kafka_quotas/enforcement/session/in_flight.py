@@ -4,7 +4,7 @@ The session makes an `InFlightRequest` per request, on the hot path: a plain slo
 writes, each slot from one of its modules.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from enum import IntEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -39,8 +39,8 @@ OWN_REQUEST: Final = -2
 """The "API" of the daemon's own request, whose response the client never sees."""
 
 
-OnResponseToOwn: TypeAlias = Callable[[bytearray, int], None]
-"""(the whole response to the daemon's own request, now_ms) -> None."""
+OnResponseToOwn: TypeAlias = Callable[[bytearray, int], Generator[None, None, None] | None]
+"""(the whole response to the daemon's own request, now_ms) -> work to do in slices, None if all is done."""
 
 
 class ResponseAction(IntEnum):

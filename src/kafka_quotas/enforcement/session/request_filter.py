@@ -9,7 +9,7 @@ No I/O and no clock, as in the session. Frames are whole, including their length
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
@@ -80,11 +80,16 @@ class RequestFilter(ABC):
 
     def on_response_to_own(  # noqa: B027 - most filters send no request
         self, frame: bytearray, request: InFlightRequest, now_ms: int
-    ) -> None:
-        """Take the broker's response to the last `SendRequest`."""
+    ) -> Generator[None, None, None] | None:
+        """Take the broker's response to the last `SendRequest`, at once or in slices."""
 
-    def on_response(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Buffer:
-        """Return the response for the client, before the session rewrites addresses and the throttle time."""
+    def on_response(
+        self, frame: bytearray, request: InFlightRequest, now_ms: int
+    ) -> Buffer | Generator[None, None, Buffer]:
+        """Return the response for the client, before the session rewrites addresses and the throttle time.
+
+        Where many elements have to be read, it is a generator that yields between slices of a millisecond.
+        """
         del request, now_ms
         return frame
 

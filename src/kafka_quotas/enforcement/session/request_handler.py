@@ -4,6 +4,7 @@ Most requests stream: their first bytes decide how they pass, and at their end t
 gathered; the filter then forwards it, responds to it, or first sends the broker a request of its own.
 """
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from kafka_quotas.enforcement.session.frame_stream import Decision, Frame
@@ -135,9 +136,11 @@ class RequestHandler:
     def _send_own(self, request: InFlightRequest, frame: bytearray) -> None:
         """Await the response to a filter's own request, then carry out its verdict on the client's request."""
 
-        def on_response(response: bytearray, now_ms: int) -> None:
+        def on_response(response: bytearray, now_ms: int) -> Generator[None, None, None]:
             assert request.filter is not None
-            request.filter.on_response_to_own(response, request, now_ms)
+            work = request.filter.on_response_to_own(response, request, now_ms)
+            if work is not None:
+                yield from work
             sent = self._filter(request, frame, now_ms)
             # The stream to the broker is between two frames: nothing of the client passes while this is awaited.
             if sent is not None:

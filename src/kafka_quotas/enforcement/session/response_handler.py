@@ -115,7 +115,7 @@ class ResponseHandler:
     """The share of the client's side: a response never waits for memory while a request holds some."""
     _unasked: bool = field(default=False, init=False)
     _postponed: Decision | None = field(default=None, init=False)
-    _work: Generator[None, None, Buffer] | None = field(default=None, init=False)
+    _work: Generator[None, None, Buffer | None] | None = field(default=None, init=False)
     _is_responding: bool = field(default=False, init=False)
 
     def begin(self, chunk: memoryview, offset: int, now_ms: int) -> Decision | None:
@@ -180,10 +180,6 @@ class ResponseHandler:
         passed: Buffer | None = None
         if gathered is not None:
             state.holds_room = self.memory.holds_room
-        if request.on_response_to_own is not None:
-            assert gathered is not None
-            request.on_response_to_own(gathered, now_ms)
-        elif gathered is not None:
             work = self._changing(request, gathered, now_ms)
             if len(gathered) > SLICED_BYTES:
                 self._work = work
@@ -203,7 +199,7 @@ class ResponseHandler:
         try:
             next(self._work)
         except StopIteration as end:
-            passed: Buffer = end.value
+            passed: Buffer | None = end.value
         except ProtocolError as error:
             error.sender = error.sender or state.responses.sender
             raise
@@ -240,7 +236,7 @@ class ResponseHandler:
         self._is_responding = True
         while in_flight and (response := in_flight[0].local_response) is not None:
             request = in_flight[0]
-            due.append(finished(self._changing(request, bytearray(response), now_ms)))
+            due.append(finished(self._changing(request, bytearray(response), now_ms)) or b"")
             if request is self.state.awaited:
                 self.accounting.settle(request, now_ms)
             self.state.allow_more_requests(now_ms)
@@ -371,8 +367,15 @@ class ResponseHandler:
         self._unasked = request is None
         return Frame(length + FRAME_LENGTH_BYTES, gather=request is not None)
 
-    def _changing(self, request: InFlightRequest, frame: bytearray, now_ms: int) -> Generator[None, None, Buffer]:
-        """Return the response as the client gets it."""
+    def _changing(
+        self, request: InFlightRequest, frame: bytearray, now_ms: int
+    ) -> Generator[None, None, Buffer | None]:
+        """Return the response as the client gets it, None for one of the daemon's own."""
+        if request.on_response_to_own is not None:
+            work = request.on_response_to_own(frame, now_ms)
+            if work is not None:
+                yield from work
+            return None
         if request.action is TAIL and request.filter is None:
             return FETCH_FORMS[request.api_key].rewrite_tail(request.api_version, frame, self.translate)
         if request.action is EMPTIED:
@@ -383,7 +386,8 @@ class ResponseHandler:
             frame = bytearray(clamped_versions(request, frame, serves=self.serves))
         # A filter that responded itself has made the response as it should be.
         if request.filter is not None and request.local_response is None:
-            frame = bytearray(request.filter.on_response(frame, request, now_ms))
+            changed = request.filter.on_response(frame, request, now_ms)
+            frame = bytearray((yield from changed) if isinstance(changed, Generator) else changed)
             self.accounting.apply_policy(request, now_ms)
         if request.client is not None and not request.patched:
             upstream_ms = yield from patching_throttle(frame, *request.api, request.reported_throttle_ms)

@@ -7,7 +7,7 @@ exist, cuts those out of the request and adds them to the response.
 The filter takes the requests that may create topics, and all requests while the thresholds need to know the topics.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,10 +26,10 @@ from kafka_quotas.enforcement.session.request_filter import (
     check_topic_request,
 )
 from kafka_quotas.enforcement.topics.auto_creation import AutoCreations
-from kafka_quotas.enforcement.topics.topic_cache import TopicCache, TopicLookup
+from kafka_quotas.enforcement.topics.topic_cache import TopicCache, TopicLookup, read_in_slices
 from kafka_quotas.wire.codec.encoding import with_elements
 from kafka_quotas.wire.codec.skip import Buffer
-from kafka_quotas.wire.passing.metadata import ParsedMetadataRequest, known_topics, parse_metadata_request, with_topics
+from kafka_quotas.wire.passing.metadata import ParsedMetadataRequest, parse_metadata_request, with_topics
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.error_code import ErrorCode
 from kafka_quotas.wire.protocol.request_header import RequestHeader
@@ -74,18 +74,21 @@ class MetadataFilter(RequestFilter):
             return Forward(frame=frame)
         return Forward(frame=self._without_absent(frame, parsed))
 
-    def on_response_to_own(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> None:
+    def on_response_to_own(
+        self, frame: bytearray, request: InFlightRequest, now_ms: int
+    ) -> Generator[None, None, None]:
+        yield from self._lookup.taking_response(frame)
         self._absent = {
             topic.name: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            for topic in self._lookup.take_response(frame)
+            for topic in self._lookup.known.values()
             if topic.name and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         }
 
-    def on_response(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Buffer:
+    def on_response(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Generator[None, None, Buffer]:
         parsed = self._parsed
         if (parsed is None or parsed.names is None) and len(frame) > MAX_LEARNT_BYTES:
             return frame
-        topics = known_topics(request.api_version, frame)
+        topics = yield from read_in_slices(request.api_version, frame)
         self._made_by.cache.learn(topics)
         if parsed is None or parsed.names is None:
             return frame

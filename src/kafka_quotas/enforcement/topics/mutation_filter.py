@@ -14,7 +14,7 @@ it twice.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -98,8 +98,10 @@ class MutationFilter(RequestFilter):
         results = [self._refused[key] for key in mutations.keys]
         return Respond(frame=all_refused(*request.api, request.correlation_id, results))
 
-    def on_response_to_own(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> None:
-        self._lookup.take_response(frame)
+    def on_response_to_own(
+        self, frame: bytearray, request: InFlightRequest, now_ms: int
+    ) -> Generator[None, None, None]:
+        yield from self._lookup.taking_response(frame)
 
     def on_response(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Buffer:
         mutations = self._mutations

@@ -10,6 +10,7 @@ the broker. Without one nothing is ever rejected, and all requests stream.
 **Source:** "Broker-side quota V1".
 """
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from heapq import nlargest
 from typing import Final
@@ -23,7 +24,7 @@ from kafka_quotas.enforcement.session.produce_filters import PartialProduce
 from kafka_quotas.enforcement.session.request_filter import NotFiltered, RequestFilter, SendRequest, Verdict
 from kafka_quotas.enforcement.topics.thresholds import BrokerThresholds
 from kafka_quotas.enforcement.topics.topic_cache import TopicCache, TopicLookup
-from kafka_quotas.wire.codec.skip import Buffer
+from kafka_quotas.wire.codec.skip import SLICE, Buffer
 from kafka_quotas.wire.passing.produce_request import (
     PartitionKey,
     ProduceData,
@@ -88,9 +89,11 @@ class ThresholdFilter(RequestFilter):
         else:
             self._cache.learn(self._lookup.take_response(frame))
 
-    def on_response(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Buffer:
+    def on_response(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Generator[None, None, Buffer]:
         # Only what the broker accepted is intake of a topic: a batch that it refused comes again, or never.
-        for result in partition_results(request.api_version, frame):
+        for number, result in enumerate(partition_results(request.api_version, frame)):
+            if number % SLICE == SLICE - 1:
+                yield
             topic, size = self._sizes.get((result.topic, result.partition), ("", 0))
             if result.error_code == ErrorCode.NONE and size:
                 self._thresholds.topics.record(topic, size, now_ms)

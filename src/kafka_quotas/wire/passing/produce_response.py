@@ -6,7 +6,7 @@ tagged fields.
 **Source:** `ProduceResponse.json`, Kafka 4.1, and 3.9 for versions 0 to 2; KIP-467 (record errors).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -49,15 +49,19 @@ class _TopicResults(NamedTuple):
     end: int
 
 
-def partition_results(api_version: int, frame: Buffer) -> tuple[PartitionResult, ...]:
-    """Return the results of a whole Produce response in its order.
+def partition_results(api_version: int, frame: Buffer) -> Iterator[PartitionResult]:
+    """Yield the results of a whole Produce response in its order, each topic read when it is asked for.
 
     Raises:
         ProtocolError: The frame can't be a Produce response.
     """
     form = _API.encoding(api_version)
-    _, topics = _parsed(form, api_version, frame)
-    return tuple(result for topic in topics for result in topic.results)
+    offset, layout = whole_response_body(ApiKey.PRODUCE, api_version, frame), _result_layout(form, api_version)
+    count, offset = form.array_count(frame, offset, len(frame))
+    for _ in range(count):
+        topic = _results(form, api_version, layout, frame, offset)
+        yield from topic.results
+        offset = topic.end
 
 
 def refused_partition(api_version: int, partition: int, *, error_code: int, message: str) -> bytes:

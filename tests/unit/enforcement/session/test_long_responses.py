@@ -5,16 +5,22 @@ import sys
 from types import FrameType
 
 import pytest
-from tests.support.frames.enforcement import CLIENT_ID, Pair, framed, request, response
+from tests.support.frames.enforcement import CLIENT_ID, START_MS, WINDOW, Pair, framed, request, response
 from tests.support.frames.whole_requests import FilterAll, RecordingFilter
 
+from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.config.rules import EnforcementRules
+from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.session.gathering import SMALL_BYTES, GatherBudget
+from kafka_quotas.enforcement.telemetry.counters import Counters
+from kafka_quotas.enforcement.topics.filters import TopicFilters
 from kafka_quotas.wire.codec.skip import encode_unsigned_varint
 from kafka_quotas.wire.passing.broker_addresses import MAX_BROKERS, rewrite_addresses
 
-FIND_COORDINATOR, PRODUCE, CREATE_TOPICS = 10, 0, 19
+FIND_COORDINATOR, PRODUCE, CREATE_TOPICS, DELETE_TOPICS = 10, 0, 19, 20
 MANY = 6000
 
 
@@ -48,6 +54,7 @@ class SlicedPair(Pair):
         state = self.session.state
         self.client += b"".join(map(bytes, state.to_client))
         state.to_client.clear()
+        self.upstream = b"".join(map(bytes, state.to_upstream))
         state.to_upstream.clear()
 
     def slices(self) -> list[int]:
@@ -94,6 +101,33 @@ def test_a_long_response_is_changed_in_slices_and_the_next_waits_for_it(
     assert max(slices) < 3000, "no slice takes longer than others"
     assert pair.client == rewrite_addresses(*api, answer, local) + response(2, bytes(2))
     assert not pair.session.state.in_flight
+
+
+def named(names: int, partitions: int) -> bytes:
+    """A Metadata response of version 4 with topics that exist, as the daemon asks for."""
+    partition = struct.pack(">hiiii", 0, 0, 1, 0, 0)
+    topics = b"".join(
+        struct.pack(">hh5s?i", 0, 5, b"%05d" % number, False, partitions) + partitions * partition
+        for number in range(names)
+    )
+    return struct.pack(">iihii", 0, 0, -1, 1, names) + topics
+
+
+def test_what_the_broker_says_of_thousands_of_topics_is_read_in_slices() -> None:
+    rules = EnforcementRules(window=WINDOW)
+    broker = BrokerQuotas(WINDOW, policies=rules.policies)
+    topics = TopicFilters(rules, counters=Counters(), notify=lambda _: None, clock=VirtualClock(START_MS))
+    quotas = {QuotaType.CONTROLLER_MUTATION: 1e9}
+    pair = SlicedPair(quotas=quotas, rules=rules, broker=broker, factories=topics.factories(1, broker))
+    names = 2000
+    content = b"".join(struct.pack(">h5s", 5, b"%05d" % number) for number in range(names))
+    deleted = request(DELETE_TOPICS, 1, 1, struct.pack(">i", names) + content + struct.pack(">i", 1000))
+    pair.send(deleted)
+    pair.answer(response(1, named(names, 12)))
+    slices = pair.slices()
+    assert len(slices) > names // 30
+    assert max(slices[:-1]) < 8000, "a millisecond or so"
+    assert pair.upstream == deleted, "the request passes when all is read"
 
 
 def test_a_response_that_breaks_off_within_a_slice_is_the_brokers() -> None:

@@ -36,7 +36,7 @@ def test_a_step_is_made_once_however_many_messages_have_it() -> None:
     frames = [len(frame[4:]).to_bytes(4, "big") + frame[4:] for frame in (produced, named)]
     kept = []
     for _ in range(2):
-        partition_results(1, frames[0])
+        list(partition_results(1, frames[0]))
         known_topics(0, frames[1])
         kept.append((len(codec._ARRAYS), len(codec._FINDS_NOTHING)))
     assert kept[0] == kept[1], "nothing is kept of a message"
