@@ -1,6 +1,7 @@
 """`kafka-quotas daemon run`: every option of the enforcing proxy."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -87,6 +88,8 @@ class DaemonOptions:
             max_request_bytes=parse_size("--max-request-bytes", self.buffers.max_request_bytes),
             unknown_apis=self.limits.unknown_apis,
         )
+        fleet = self.fleet.settings()
+        rules = replace(rules, fleet_topic=None if fleet is None else fleet.target.topic)
         files = self.listeners.files(self.bootstrap, upstreams)
         return DaemonSettings(
             listeners=all_listeners(files),
@@ -108,7 +111,7 @@ class DaemonOptions:
             connect_timeout_s=self.timeouts.connect_timeout,
             drain_timeout_s=self.timeouts.drain_timeout,
             event_log=self.event_log.settings(servers),
-            fleet=self.fleet.settings(),
+            fleet=fleet,
             workers=self.operation.workers,
             takes_over=takes_over,
         )

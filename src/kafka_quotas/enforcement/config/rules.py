@@ -144,6 +144,8 @@ class EnforcementRules:
     """Requests of a connection that may wait for their responses before it is left unread."""
     apis: ApiAccess = ALL_APIS
     """APIs that pass."""
+    fleet_topic: str | None = None
+    """The topic that no client may change, as it carries the reports of the fleet."""
 
     def serves(self, api_key: int) -> bool:
         """Return whether requests of an API pass."""

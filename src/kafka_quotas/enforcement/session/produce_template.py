@@ -68,8 +68,12 @@ class ProduceTemplate:
         max_bytes: int,
         quotas: BrokerQuotas,
         factory: FilterFactory | None,
+        start_end: int | None = None,
     ) -> None:
-        """Make the template of a request, whose acks must be in the chunk."""
+        """Make the template of a request, whose acks must be in the chunk.
+
+        Later requests have to start with the same bytes up to `start_end`, which is by default the end of the acks.
+        """
         self._api = (header.api_key, header.api_version)
         self._action = response_action(*self._api)
         self._api_on_wire = header.api_key << 16 | header.api_version
@@ -77,8 +81,8 @@ class ProduceTemplate:
         self._max_bytes = max_bytes
         self._quotas = quotas
         self._factory = factory
-        self.start_bytes = _acks_end(chunk, header) - header.start
-        """Bytes of a request up to the end of its acks."""
+        self.start_bytes = (start_end or _acks_end(chunk, header)) - header.start
+        """Bytes of a request up to the end of its acks or, where its topic counts, of that."""
         self._unpack = Struct(f"{_START.format}{self.start_bytes - _START.size}s").unpack_from
         self._start = bytes(chunk[header.start + _START.size : header.start + self.start_bytes])
         self.client = client

@@ -21,7 +21,7 @@ from kafka_quotas.enforcement.session.in_flight import (
 from kafka_quotas.enforcement.session.principal import COMPLETE, UNAUTHENTICATED_APIS, PrincipalTracker, SaslState
 from kafka_quotas.enforcement.session.produce_filters import QuotaErrorFilter, SequenceFilter
 from kafka_quotas.enforcement.session.produce_template import ProduceTemplate
-from kafka_quotas.enforcement.session.request_filter import FilterFactory, NotFiltered
+from kafka_quotas.enforcement.session.request_filter import FilterFactory, NotFiltered, ProduceProtection
 from kafka_quotas.enforcement.session.session_state import SessionState
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, MAX_UNAUTHENTICATED_BYTES, checked_frame_length
 from kafka_quotas.wire.passing.fetch_request import (
@@ -266,7 +266,12 @@ class RequestClassifier:
     def _take_produce(self, chunk: memoryview, header: RequestHeader, *, expects_response: bool) -> InFlightRequest:
         if not expects_response:
             self._state.expects_all_responses = False
-        client = self.client(header.client_id)
+        client, factory = self.client(header.client_id), self._factories.get(PRODUCE)
+        start_end, is_reusable = None, not client.refuses
+        if isinstance(factory, ProduceProtection):
+            start_end = factory.harmless_until(chunk, header)
+            is_reusable = is_reusable and start_end is not None
+            factory = factory.inner
         template = ProduceTemplate(
             chunk,
             header,
@@ -274,12 +279,13 @@ class RequestClassifier:
             expects_response=expects_response,
             max_bytes=self.max_request_bytes,
             quotas=self._quotas,
-            factory=self._factories.get(PRODUCE),
+            factory=factory,
+            start_end=start_end,
         )
         if self.last is not None:
             self.last.retire()  # also after a change of the quotas, whose limiters a spare request would keep
         # Each Produce of a client that gets errors has to be checked against its quota before it passes.
-        self.last = None if client.refuses else template
+        self.last = template if is_reusable else None
         return template.request(header.frame_length, header.correlation_id)
 
     def _take_fetch(self, request: InFlightRequest, chunk: memoryview, header: RequestHeader) -> bool:

@@ -132,6 +132,17 @@ class FilterFactory(Protocol):
         ...
 
 
+class ProduceProtection(FilterFactory):
+    """A factory of Produce filters that needs to see which topic each request is for, and no more of most."""
+
+    inner: FilterFactory | None
+    """The factory of the other filters of the API."""
+
+    @abstractmethod
+    def harmless_until(self, chunk: memoryview, header: RequestHeader) -> int | None:
+        """Return the end of the first bytes that show that a Produce needs no check, None if they don't show it."""
+
+
 MAX_TOPIC_REQUEST_BYTES: Final = 2 * 1024 * 1024
 """Longest request about topics that is gathered: about 10,000 topics of some 200 bytes each."""
 

@@ -20,6 +20,7 @@ from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 from kafka_quotas.enforcement.topics.auto_creation import AutoCreations
 from kafka_quotas.enforcement.topics.metadata_filter import MetadataFilterFactory
 from kafka_quotas.enforcement.topics.mutation_filter import MutationFilterFactory
+from kafka_quotas.enforcement.topics.protected_topic_filter import ProtectedTopic, protected
 from kafka_quotas.enforcement.topics.streams_filter import StreamsFilterFactory
 from kafka_quotas.enforcement.topics.threshold_filter import ThresholdFilterFactory
 from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
@@ -36,6 +37,8 @@ class TopicFilters:
         self._cache = TopicCache()
         self._factories: dict[BrokerQuotas, Mapping[int, FilterFactory]] = {}
         self._auto_creations = AutoCreations(self._cache, counters)
+        topic = rules.fleet_topic
+        self._protected = None if topic is None else ProtectedTopic(topic, counters=counters, notify=notify)
         self.thresholds = ThresholdRegistry(cache=self._cache, counters=counters, notify=notify, clock=clock)
 
     def factories(self, node_id: NodeId, quotas: BrokerQuotas) -> Mapping[int, FilterFactory]:
@@ -77,9 +80,12 @@ class TopicFilters:
             sequences=quotas.sequences,
         )
         requested = (key for key, row in QUOTA_CHARGES.items() if row.mutation is Mutation.REQUESTED)
-        return {
+        factories: Mapping[int, FilterFactory] = {
             **dict.fromkeys(requested, mutations),
             ApiKey.METADATA.value: metadata,
             ApiKey.STREAMS_GROUP_HEARTBEAT.value: streams,
             ApiKey.PRODUCE.value: thresholds,
         }
+        if self._protected is None:
+            return factories
+        return protected(self._protected, factories, cache=self._cache, sequences=quotas.sequences)

@@ -143,6 +143,21 @@ def parse_produce(frame: Buffer, header: RequestHeader) -> ProduceData:
     return ProduceData(tuple(topics), listed)
 
 
+def only_topic(buffer: Buffer, header: RequestHeader) -> tuple[ProducedTopic, int] | None:
+    """Return the topic of a Produce for a single one, and the offset after it, None if the buffer shows no such."""
+    version, end = header.api_version, min(len(buffer), header.frame_end)
+    form = _API.encoding(version)
+    before: Layout = (form.string, 2, 4) if version >= TRANSACTIONAL_ID_SINCE else (2, 4)
+    try:
+        count, offset = form.array_count(buffer, skip(before, buffer, header.end, end), end)
+        if count != 1:
+            return None
+        topic, offset = topic_key(form, version, buffer, offset, end)
+    except ProtocolError:
+        return None
+    return None if offset > end else (topic, offset)
+
+
 def without_partitions(
     frame: Buffer, header: RequestHeader, data: ProduceData, is_cut: Callable[[PartitionKey], bool]
 ) -> bytes | None:
