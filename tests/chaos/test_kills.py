@@ -28,7 +28,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.state.snapshotter import SAVE_S
 
 SEED = 20261122
-KILLS = 3
+KILLS = 5
 ALLOWED_BYTES = BURST_BYTES + REQUEST_BYTES + QUOTA * SLACK_S
 
 

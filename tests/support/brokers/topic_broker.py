@@ -169,11 +169,13 @@ class TopicBroker:
 
     def _delete(self, request: Any, version: int) -> dict[str, Any]:
         result_type = _RESPONSES[DELETE_TOPICS][version].DeletableTopicResult
-        names = [self._name(topic, 10) for topic in request.topics] if version >= 6 else request.topic_names
+        named = [(self._name(topic, 10), topic.topic_id) for topic in request.topics] if version >= 6 else []
         results = []
-        for name in names:
-            error = self.refuses.get(name, _NO_ERROR if self.topics.pop(name, 0) else _UNKNOWN_TOPIC)
-            fields = {"name": name, "topic_id": topic_id(name), "error_code": error, "error_message": None}
+        for name, asked_id in named or [(name, None) for name in request.topic_names]:
+            missing = _UNKNOWN_TOPIC if name else _UNKNOWN_ID
+            error = self.refuses.get(name, _NO_ERROR if name and self.topics.pop(name, 0) else missing)
+            identity = topic_id(name) if name else asked_id
+            fields = {"name": name, "topic_id": identity, "error_code": error, "error_message": None}
             results.append(result_type(version=version, **fields))
         return {"responses": results}
 

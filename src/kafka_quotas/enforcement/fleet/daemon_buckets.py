@@ -87,6 +87,9 @@ class DaemonBuckets:
         self._walk = self.pool.walk()
         self._numbers: dict[QuotaBucket, int] = {}
         self._meters: dict[tuple[str, str], MeterBucket] = {}
+        self.unnamed = 0
+        """Used buckets that no member shares: their broker's node id is not known yet."""
+        self._unnamed_so_far = 0
 
     def offer(self, offer: Offer, now_ms: int) -> None:
         """Offer all buckets that were used lately, of very many some at each call."""
@@ -117,12 +120,15 @@ class DaemonBuckets:
                 manager = cast("ClientQuotaManager", owner)
                 source = sources.get(manager)
                 if source is None:
+                    self._unnamed_so_far += 1
                     continue
                 number = self._numbers.get(bucket)
                 if number is None:
                     number = self._numbers[bucket] = name_hash("\0".join((source, *bucket.name)))
                 owner.renewed(bucket)
                 yield number, bucket if self._carried is None else self._carried(bucket, manager)
+        if len(slices) < SLICES:
+            self.unnamed, self._unnamed_so_far = self._unnamed_so_far, 0
 
     def _owners(self) -> Iterator[tuple[str, BrokerQuotas]]:
         yield CLUSTER, self._quotas.cluster

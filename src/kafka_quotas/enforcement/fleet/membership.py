@@ -176,6 +176,7 @@ class FleetMembership:
             fallback=self._settings.fallback.value,
             trouble=self._topic.trouble,
             shared_buckets=sharing.shared_buckets,
+            unnamed_buckets=self._buckets.unnamed,
             published_bytes=sharing.published_bytes,
             received_bytes=sharing.received_bytes,
         )

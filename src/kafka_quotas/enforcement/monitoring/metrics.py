@@ -234,6 +234,8 @@ def _fleet_families(fleet: FleetRow) -> Iterator[Family]:
     yield _gauge("kafka_quotas_fleet_signed", text, [({}, float(fleet.signs))])
     text = "Buckets near their limits, of which members report."
     yield _gauge("kafka_quotas_fleet_shared_buckets", text, [({}, fleet.shared_buckets)])
+    text = "Buckets in use that are not shared, because the node id of their broker is not known yet."
+    yield _gauge("kafka_quotas_fleet_unnamed_buckets", text, [({}, fleet.unnamed_buckets)])
     yield _counter("kafka_quotas_fleet_published_bytes", "Bytes of this member's reports.", fleet.published_bytes)
     yield _counter("kafka_quotas_fleet_received_bytes", "Bytes of all members' reports.", fleet.received_bytes)
 

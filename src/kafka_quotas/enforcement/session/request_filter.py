@@ -140,7 +140,7 @@ class ProduceProtection(FilterFactory):
 
     @abstractmethod
     def harmless_until(self, chunk: memoryview, header: RequestHeader) -> int | None:
-        """Return the end of the first bytes that show that a Produce needs no check, None if they don't show it."""
+        """Return the end of the bytes that show that a Produce needs no check, None if they don't."""
 
 
 MAX_TOPIC_REQUEST_BYTES: Final = 2 * 1024 * 1024

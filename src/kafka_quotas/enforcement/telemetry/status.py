@@ -175,6 +175,8 @@ class FleetRow:
     """Names of the other members that sign theirs."""
     refused: dict[str, int] = field(default_factory=dict)
     """Reports, or entries of them, that do not count, by reason."""
+    unnamed_buckets: int = 0
+    """Buckets in use that are not shared, because the node id of their broker is not known yet."""
     wrong_clocks: int
     """Members whose clock differs from this one's by more than a report takes."""
     cut_off: bool

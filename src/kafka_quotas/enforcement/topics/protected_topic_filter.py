@@ -1,4 +1,4 @@
-"""The topic of a fleet's reports, which clients may read and not change: whoever can write it decides on all limits.
+"""The topic of a fleet's reports, which clients may read and not change: a report decides on limits.
 
 A Produce for it is refused whole. In any other request that would change it the topic has a name that none can have,
 so the broker refuses that part by itself, in whichever way the API has; its response has the real name again. Requests

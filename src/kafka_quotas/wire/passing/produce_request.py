@@ -144,7 +144,7 @@ def parse_produce(frame: Buffer, header: RequestHeader) -> ProduceData:
 
 
 def only_topic(buffer: Buffer, header: RequestHeader) -> tuple[ProducedTopic, int] | None:
-    """Return the topic of a Produce for a single one, and the offset after it, None if the buffer shows no such."""
+    """Return the only topic of a Produce and the offset after it, None if the buffer shows none."""
     version, end = header.api_version, min(len(buffer), header.frame_end)
     form = _API.encoding(version)
     before: Layout = (form.string, 2, 4) if version >= TRANSACTIONAL_ID_SINCE else (2, 4)

@@ -55,6 +55,14 @@ def test_every_quota_type_is_offered_once_per_broker_and_for_the_cluster() -> No
     assert len(offered()) == 2 * len(QuotaType) + 3 + 2
 
 
+def test_buckets_of_a_broker_whose_node_id_is_not_known_are_counted() -> None:
+    buckets = DaemonBuckets(*used_everywhere())
+    for now_ms, expected in ((NOW_MS, len(QuotaType)), (NOW_MS + 60_000, 0)):
+        for _ in range(64):  # each looks at some of the pool
+            buckets.offer(lambda *_: None, now_ms)
+        assert buckets.unnamed == expected
+
+
 def test_numbers_are_the_same_at_every_member() -> None:
     assert offered().keys() == offered().keys()
 

@@ -405,3 +405,38 @@ def test_a_changed_limit_holds_from_the_next_adjustment_on() -> None:
 def test_a_report_is_written_as_documented() -> None:
     sharing = Member(1, 0).sharing
     assert sharing.report(0, {})[:11] == b"kq" + bytes((VERSION,)) + (1).to_bytes(8)
+
+
+def throttle_times(fleet: Fleet, homes: list[Member], seconds: float) -> list[int]:
+    """Return the throttle times of one client at each home, whose requests take a quarter of a second each."""
+    fleet.idle(3)
+    told, until_ms = list[int](), [0] * len(homes)
+    for now_ms in fleet.run(seconds):
+        for at, home in enumerate(homes):
+            while until_ms[at] < now_ms + ADJUST_MS:
+                instant = max(now_ms, until_ms[at])
+                told.append(home.record(LIMIT / 4, instant))
+                until_ms[at] = instant + told[-1] + 10
+        for home in homes:
+            home.waiting = sum(until > now_ms for each, until in zip(homes, until_ms, strict=True) if each is home)
+    return told
+
+
+def test_clients_of_a_fleet_are_told_the_throttle_times_of_one_broker() -> None:
+    fleet, alone = Fleet(3), Fleet(1)
+    told, control = throttle_times(fleet, fleet.members, 90), throttle_times(alone, alone.members * 3, 90)
+    half = len(control) // 2
+    assert len(told) == pytest.approx(len(control), rel=0.05)
+    assert sum(told[half:]) / len(told[half:]) == pytest.approx(sum(control[half:]) / len(control[half:]), rel=0.06)
+    assert max(told) < 1.3 * max(control)
+
+
+def test_a_client_that_stalls_after_its_throttle_time_leaves_its_part_to_the_others() -> None:
+    fleet = Fleet(2)
+    fleet.idle(3)
+    fill(fleet, fleet.members, 20)
+    stalled, other = fleet.members
+    stalled.waiting = 0
+    fill(fleet, [other], 12)
+    (sent,) = fill(fleet, [other], 33)
+    assert sent == pytest.approx(33 * LIMIT, rel=0.05)
