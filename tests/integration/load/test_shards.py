@@ -58,6 +58,9 @@ def test_shards_are_one_load(kafka4: Kafka, unique_name: str, tmp_path: Path) ->
 
     assert every["records"]["sent"] == sum(shard["entities"][0]["records"]["sent"] for shard in shards)
     assert every["books"]["due"] == one["books"]["due"] > 3000
+    for part, counts in (("books", ("due", "acknowledged", "doubtful")), ("delivery", ("acked", "found", "missing"))):
+        for count in counts:
+            assert every[part][count] == sum(shard["entities"][0][part][count] for shard in shards), count
     assert every["latency"]["response"]["count"] == pytest.approx(one["latency"]["response"]["count"], abs=2)
     assert every["seconds"]["records"] == [
         sum(counts) for counts in zip(*(shard["entities"][0]["seconds"]["records"] for shard in shards), strict=True)

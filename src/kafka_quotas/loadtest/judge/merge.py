@@ -6,7 +6,7 @@ evidence of all shards. A shard that proves nothing makes the whole void.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.clients.engine import WireCount
@@ -37,8 +37,7 @@ class _MergedClient:
 
     def books(self, *, answer_ms: float) -> Books:  # noqa: ARG002 - each shard knows its own
         """Return the sum of the shards' books."""
-        names = ("due", "acknowledged", "failed", "unsent", "unanswered", "settled")
-        return Books(**{name: sum(getattr(each, name) for each in self.all_books) for name in names})
+        return Books(**_sums(self.all_books))
 
 
 def merge_shards(shards: Sequence[Shard]) -> LoadResult:
@@ -145,11 +144,12 @@ def _deliveries(results: Sequence[LoadResult]) -> Mapping[EntityKey, Delivery]:
         parts = [part.delivery for result in results for part in result.entities if part.key == entity.key]
         known = [part for part in parts if part is not None]
         if len(known) == len(parts):
-            found[entity.key] = Delivery(
-                found=sum(part.found for part in known),
-                lost=sum(part.lost for part in known),
-                duplicated=sum(part.duplicated for part in known),
-                missing=sum(part.missing for part in known),
-                unchecked="; ".join(dict.fromkeys(part.unchecked for part in known if part.unchecked)),
-            )
+            unchecked = "; ".join(dict.fromkeys(part.unchecked for part in known if part.unchecked))
+            found[entity.key] = Delivery(**_sums(known), unchecked=unchecked)
     return found
+
+
+def _sums(parts: Sequence[Books] | Sequence[Delivery]) -> dict[str, int]:
+    """Return the sum of every count that the parts have, so that no count is left out."""
+    counts = [each.name for each in fields(parts[0]) if each.type is int]
+    return {name: sum(getattr(part, name) for part in parts) for name in counts}

@@ -3,7 +3,7 @@
 import gzip
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.loadtest.judge.merge import merge_shards
 from kafka_quotas.loadtest.judgement import State
 from kafka_quotas.loadtest.plan.plan import LoadShare
+from kafka_quotas.loadtest.record.books import Books
+from kafka_quotas.loadtest.record.delivery import Delivery
 from kafka_quotas.loadtest.record.recorder import Recorder, RecorderRoom
 from kafka_quotas.loadtest.result.document import run_document
 from kafka_quotas.loadtest.result.shard_file import SHARD_FILE, Shard, read_shard, write_shard
@@ -62,6 +64,24 @@ def test_the_whole_is_what_one_process_would_have_recorded(events: list[tuple[in
 
     assert merged["entities"] == one["entities"]
     assert merged["judgements"] == one["judgements"]
+
+
+def test_every_count_of_the_whole_is_the_sum_of_its_shards() -> None:
+    shards = []
+    for number, shard in enumerate(shards_of([recorded_of([]) for _ in range(3)]), start=1):
+        (entity,) = shard.result.entities
+        counts = {each.name: number * 10**at for at, each in enumerate(fields(Delivery)) if each.type is int}
+        books = {each.name: number * 10**at for at, each in enumerate(fields(Books))}
+        entity = replace(entity, delivery=Delivery(**counts), books=Books(**books))
+        shards.append(replace(shard, result=replace(shard.result, entities=(entity,))))
+
+    (whole,) = merge_shards(shards).entities
+
+    parts = [shard.result.entities[0] for shard in shards]
+    for name in (each.name for each in fields(Books)):
+        assert getattr(whole.books, name) == sum(getattr(part.books, name) for part in parts) > 0
+    for name in ("acked", "found", "lost", "duplicated", "missing"):
+        assert getattr(whole.delivery, name) == sum(getattr(part.delivery, name) for part in parts) > 0
 
 
 def test_a_shard_survives_its_file(tmp_path: Path) -> None:
