@@ -1,7 +1,7 @@
 """The measurements of one variant of a scenario, the evidence gathered on them, and their judgement."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -44,10 +44,11 @@ def gathered_evidence(
     variant: Variant,
     folder: Path,
     aborts: Sequence[Expectation],
+    step: Callable[[str], None],
 ) -> Evidence:
     """Gather the evidence on a run, after quotas were restored: reading back would use them too.
 
-    `folder` is the test bed's, with the event logs of the variant's daemons.
+    `folder` is the test bed's, with the event logs of the variant's daemons. `step` receives a line every few seconds.
     """
     result, is_limited = measured.result, variant is Variant.WITH_QUOTAS
     expectations = (*map(parse_expectation, scenario.expect), *request.expectations, *aborts)
@@ -55,7 +56,7 @@ def gathered_evidence(
     return Evidence(
         solo=measured.solo,
         control_factor=request.control_factor or scenario.control_factor,
-        deliveries=read_back(measured.direct, result.entities, measured.marks) if checks_delivery else {},
+        deliveries=read_back(measured.direct, result.entities, measured.marks, step=step) if checks_delivery else {},
         charges=logged_charges(
             folder / variant.value / EVENT_LOG,
             measured.plan.entities,

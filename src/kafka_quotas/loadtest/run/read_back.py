@@ -5,7 +5,7 @@ the topic no longer keeps, do not count as lost, and the result reports them.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from kafka_quotas.loadtest.record.delivery import STAMP_SIZE, Delivery, StampCou
 from kafka_quotas.loadtest.result.result import ClientResult, EntityKey
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message
+    from confluent_kafka import Consumer, Message, ThrottleEvent
 
 READ_BACK_S = 60.0
 """Default time limit of `read_back`."""
@@ -26,6 +26,8 @@ _CLIENT_ID = "kafka-quotas-load-test-check"  # not a client of the run, whose qu
 _BATCH = 2000
 _LOOK_S = 0.2
 _ANSWER_S = 30.0
+_STEP_S = 5.0
+_FETCH_BYTES = 1 << 20  # a small quota of consumers lets a fetch of more through late
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +71,17 @@ def mark_topics(plan: LoadPlan) -> tuple[TopicMark, ...]:
 
 
 def read_back(
-    plan: LoadPlan, entities: Sequence[ClientResult], marks: Sequence[TopicMark], *, within_s: float = READ_BACK_S
+    plan: LoadPlan,
+    entities: Sequence[ClientResult],
+    marks: Sequence[TopicMark],
+    *,
+    within_s: float = READ_BACK_S,
+    step: Callable[[str], None] = lambda _: None,
 ) -> Mapping[EntityKey, Delivery]:
     """Return the delivery of the records of every client that produced, given in the plan's order.
 
     A delivery has a reason where the records could not be checked within the time. An error of the cluster is such a
-    reason, not an exception.
+    reason, not an exception. `step` receives a line every few seconds, which says if a quota slows the reading down.
     """
     from confluent_kafka import KafkaException  # noqa: PLC0415 - loads librdkafka
 
@@ -85,9 +92,10 @@ def read_back(
     unread: dict[str, str] = {}
     loads = _producers(plan)
     if loads:
-        consumer = _open(plan, loads[0])
+        throttle = _Throttle()
+        consumer = _open(plan, loads[0], throttle)
         try:
-            unread = _Reading(consumer, counter, time.monotonic() + within_s).read(marks)
+            unread = _Reading(consumer, counter, within_s, throttle, step).read(marks)
         except KafkaException as error:
             reason = translated(error.args[0], bootstrap=plan.bootstrap).message
             unread = dict.fromkeys((mark.topic for mark in marks), reason)
@@ -104,7 +112,17 @@ def _producers(plan: LoadPlan) -> list[ClientLoad]:
     return [entity for entity in plan.entities if entity.workload is Workload.PRODUCE]
 
 
-def _open(plan: LoadPlan, entity: ClientLoad) -> "Consumer":
+class _Throttle:
+    """The throttle times that brokers announced to the reader."""
+
+    def __init__(self) -> None:
+        self.sum_s = 0.0
+
+    def __call__(self, event: "ThrottleEvent") -> None:
+        self.sum_s += event.throttle_time
+
+
+def _open(plan: LoadPlan, entity: ClientLoad, throttle: _Throttle | None = None) -> "Consumer":
     from confluent_kafka import Consumer  # noqa: PLC0415 - loads librdkafka
 
     return Consumer(
@@ -114,7 +132,8 @@ def _open(plan: LoadPlan, entity: ClientLoad) -> "Consumer":
             "group.id": _CLIENT_ID,  # assigned by hand: nothing is ever committed
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            "fetch.message.max.bytes": 4 << 20,
+            "fetch.message.max.bytes": _FETCH_BYTES,
+            **({} if throttle is None else {"throttle_cb": throttle}),
         }
     )
 
@@ -147,10 +166,20 @@ def _delivery(
 class _Reading:
     """The reader of every partition from its mark to its end, within the time limit."""
 
-    def __init__(self, consumer: "Consumer", counter: StampCounter, deadline: float) -> None:
+    def __init__(
+        self,
+        consumer: "Consumer",
+        counter: StampCounter,
+        within_s: float,
+        throttle: _Throttle,
+        step: Callable[[str], None],
+    ) -> None:
         self._consumer = consumer
         self._counter = counter
-        self._deadline = deadline
+        self._deadline = time.monotonic() + within_s
+        self._throttle = throttle
+        self._step = step
+        self._read = 0
         self._left: dict[tuple[str, int], int] = {}
         """Offset to stop at, by partition that is not at its end."""
         self._position: dict[tuple[str, int], int] = {}
@@ -168,12 +197,24 @@ class _Reading:
                 self._left[mark.topic, mark.partition] = high
                 self._position[mark.topic, mark.partition] = max(low, mark.offset)
         self._consumer.assign([TopicPartition(*partition, offset) for partition, offset in self._position.items()])
-        while self._left and time.monotonic() < self._deadline:
+        records = sum(end - self._position[partition] for partition, end in self._left.items())
+        next_step = time.monotonic() + _STEP_S
+        while self._left and (now := time.monotonic()) < self._deadline:
             self._take(self._consumer.consume(_BATCH, _LOOK_S))
+            if now >= next_step:
+                next_step = now + _STEP_S
+                self._step(f"read {self._read:,} of {records:,} records back{self._why_slow}")
         for topic, partition in self._left:
             missing = self._left[topic, partition] - self._position[topic, partition]
-            unread[topic] = f"{missing} records of a partition could not be read back in time"
+            unread[topic] = f"{missing} records of a partition could not be read back in time{self._why_slow}"
         return unread
+
+    @property
+    def _why_slow(self) -> str:
+        """Return that a quota slows the reading down, empty where none does."""
+        if not self._throttle.sum_s:
+            return ""
+        return f", as a quota of consumers throttles the reader ({_CLIENT_ID}), so far for {self._throttle.sum_s:.0f} s"
 
     def _take(self, messages: "list[Message]") -> None:
         for message in messages:
@@ -185,6 +226,7 @@ class _Reading:
             if end is None:
                 continue
             self._counter.count(message.value())
+            self._read += 1
             self._position[partition] = (message.offset() or 0) + 1
             if self._position[partition] >= end:
                 del self._left[partition]
