@@ -274,6 +274,10 @@ def _report(lines: Sequence[str], *, code: int, session: Invocation) -> int:
     return code
 
 
+_INSTEAD = {"--broker-windows": "leave it out: the brokers of --bootstrap-server are always asked for their windows"}
+"""Hints for options that there were."""
+
+
 def _report_usage(error: typer.TyperException, session: Invocation) -> int:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else PROGRAM
@@ -285,6 +289,7 @@ def _report_usage(error: typer.TyperException, session: Invocation) -> int:
     message = " ".join(text.split()).rstrip(".")
     lowered = message[:1].lower() + message[1:]
     hint = f"did you mean {near[0]}?" if near else f"{path} --help"
+    hint = _INSTEAD.get(getattr(error, "option_name", ""), hint)
     return _report(_lines(lowered, hint), code=error.exit_code, session=session)
 
 

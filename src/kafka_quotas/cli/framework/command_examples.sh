@@ -240,14 +240,14 @@ kafka-quotas load-test run isolation --out isolation
 kafka-quotas load-test run scenario.yaml --bootstrap-server broker-1:9092
 
 ## kafka-quotas load-test produce
-# Produce as fast as possible, and judge the rate by a quota.
+# Produce as fast as possible under a quota, for as long as it takes to judge it.
 kafka-quotas load-test produce --bootstrap-server broker-1:9092 \
-  --topic load --entity /app --set-quota 1MB/s --duration 30s
+  --topic load --entity /app --set-quota 1MB/s --yes
 
 ## kafka-quotas load-test consume
-# Consume as fast as possible, and judge the rate by a quota.
+# Consume as fast as possible under a quota, for as long as it takes to judge it.
 kafka-quotas load-test consume --bootstrap-server broker-1:9092 \
-  --topic load --entity /app --set-quota 1MB/s --duration 30s
+  --topic load --entity /app --set-quota 1MB/s --yes
 
 ## kafka-quotas load-test requests
 # Flood a cluster with requests for metadata, under a request quota.

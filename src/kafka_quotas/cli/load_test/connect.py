@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.load_test.flood import FloodVerdictOptions, OneConnection, quota_to_set, run_flood
+from kafka_quotas.cli.load_test.flood import FLOOD_S, FloodVerdictOptions, OneConnection, quota_to_set, run_flood
 from kafka_quotas.cli.load_test.options import LengthOptions
 from kafka_quotas.cli.load_test.result_output import ResultOutput
 from kafka_quotas.cli.load_test.target_options import LoadWindowOptions, TargetOptions
@@ -46,7 +46,7 @@ def connect(
         name="connect",
         title="a storm of connections",
         entities=clients.spelled_out(ScenarioClient(client_id=None, does=Workload.CONNECT)),
-        duration_s=0.0,
+        duration_s=FLOOD_S,
         window=windows.client_window(target),
         quotas=() if set_quota is None else (_address_quota(set_quota),),
     )

@@ -6,7 +6,7 @@ of `--set-quota` last as long as its run.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Final
 
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.framework.store_choice import confirm
@@ -34,6 +34,9 @@ from kafka_quotas.core.model.units import parse_quota_value
 from kafka_quotas.loadtest.plan.plan import ClientName
 from kafka_quotas.loadtest.plan.workload import ClientKind
 from kafka_quotas.loadtest.scenario.model import Scenario, ScenarioQuota, Security
+
+FLOOD_S: Final = 30.0
+"""How long a flood is measured where verdicts don't take longer."""
 
 
 @option_group("Clients")
@@ -83,12 +86,13 @@ def run_flood(
     """
     if not target.cluster.is_named():
         raise UsageError("say what to put under load", hint="--bootstrap-server HOST:PORT, --broker-jars DIR")
-    scenario = replace(scenario, duration_s=length.duration_s, warmup_s=length.warmup_s, security=_security(target))
+    scenario = replace(scenario, warmup_s=length.warmup_s, security=_security(target))
     order = RunRequest(
         scenario=scenario,
         target=target.load_target(window=scenario.window, enforcers=verdict.brokers),
         journal_folder=target.change.journal_folder,
         scale=1.0,
+        duration_s=length.duration_s,
         expectations=expectations(verdict.expect),
         aborts=aborts(verdict.abort_on),
         share=verdict.shards.share,

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
-from kafka_quotas.cli.load_test.flood import FloodVerdictOptions, OneConnection, quotas_to_set, run_flood
+from kafka_quotas.cli.load_test.flood import FLOOD_S, FloodVerdictOptions, OneConnection, quotas_to_set, run_flood
 from kafka_quotas.cli.load_test.options import HonorThrottle, LengthOptions, seconds
 from kafka_quotas.cli.load_test.result_output import ResultOutput
 from kafka_quotas.cli.load_test.target_options import LoadWindowOptions, TargetOptions
@@ -121,7 +121,7 @@ def mutate(
         title=f"a flood of requests to {flood.kind.value}",
         needs=TargetNeed.REAL_BROKER,
         entities=clients.spelled_out(ScenarioClient(client_id=None, does=Workload.MUTATE, flood=flood)),
-        duration_s=0.0,
+        duration_s=FLOOD_S,
         window=window,
         quotas=quotas_to_set(clients.names(), CONTROLLER_MUTATION_RATE, set_quota),
         broker_settings=(

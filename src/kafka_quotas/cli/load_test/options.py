@@ -168,17 +168,28 @@ class ClientOptions:
         return tuple(map(parse_entity_name, self.entity or (_DEFAULT_CLIENT,)))
 
 
+Duration = Annotated[
+    str | None,
+    typer.Option(
+        "--duration",
+        metavar="TIME",
+        help="How long to measure: 60s, 2min. Default: as long as verdicts take, which is five quota windows, "
+        "and no less than the scenario or command does without quotas.",
+    ),
+]
+
+
 @option_group("Duration")
 class LengthOptions:
     """The options about how long a run takes."""
 
-    duration: str = option("--duration TIME", default="30s", help="How long to measure: 60s, 2min.")
+    duration: Duration = None
     warmup: str | None = option("--warmup TIME", help="How long before that, not judged. Default: one quota window.")
 
     @property
-    def duration_s(self) -> float:
-        """The measured time."""
-        return seconds(self.duration)
+    def duration_s(self) -> float | None:
+        """The measured time, None for as long as it takes."""
+        return None if self.duration is None else seconds(self.duration)
 
     @property
     def warmup_s(self) -> float | None:

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from kafka_quotas.cli.framework.option_groups import option, option_group
-from kafka_quotas.cli.load_test.flood import FloodClientOptions, FloodVerdictOptions, quotas_to_set, run_flood
+from kafka_quotas.cli.load_test.flood import FLOOD_S, FloodClientOptions, FloodVerdictOptions, quotas_to_set, run_flood
 from kafka_quotas.cli.load_test.options import HonorThrottle, LengthOptions, RecordSize, record_bytes
 from kafka_quotas.cli.load_test.result_output import ResultOutput
 from kafka_quotas.cli.load_test.target_options import LoadWindowOptions, TargetOptions
@@ -107,7 +107,7 @@ def requests(
         entities=tuple(
             replace(each, flood=flood) for each, flood in zip(clients.spelled_out(what), floods, strict=True)
         ),
-        duration_s=0.0,
+        duration_s=FLOOD_S,
         window=windows.client_window(target),
         topics=topics,
         quotas=quotas_to_set(clients.names(), REQUEST_PERCENTAGE, set_quota),

@@ -14,12 +14,14 @@ from kafka_quotas.cli.load_test.options import (
     AbortOn,
     Brokers,
     ControlFactor,
+    Duration,
     Otlp,
     Prometheus,
     ShardOptions,
     aborts,
     expectations,
     otlp_receiver,
+    seconds,
 )
 from kafka_quotas.cli.load_test.rate_search import SearchOptions, check_search_output, print_found
 from kafka_quotas.cli.load_test.result_output import ResultOutput, keep_runs, print_verdict
@@ -38,6 +40,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.units import parse_duration_ms
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.enforcement.config.address import parse_local_address
+from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.run.runner import Watcher
 from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import Scenario
@@ -73,6 +76,7 @@ class VerdictOptions:
     """The options about what of a scenario is run and judged."""
 
     scale: Scale = None
+    duration: Duration = None
     brokers: Brokers = None
     expect: list[str] | None = option(
         "--expect THRESHOLD",
@@ -122,9 +126,10 @@ def run(
     found = read_scenario(scenario)
     order = RunRequest(
         scenario=found,
-        target=_target(target, found, window=_window(windows, target), enforcers=verdict.brokers),
+        target=_target(target, found, window=_window(windows, target, found), enforcers=verdict.brokers),
         journal_folder=target.change.journal_folder,
         scale=verdict.scale,
+        duration_s=None if verdict.duration is None else seconds(verdict.duration),
         expectations=expectations(verdict.expect),
         aborts=aborts(verdict.abort_on),
         share=verdict.shards.share,
@@ -255,12 +260,10 @@ def note_step(step: str) -> None:
     write(f"note: {step}", sys.stderr)
 
 
-def _window(windows: LoadWindowOptions, target: TargetOptions) -> QuotaWindow | None:
-    """Return the quota window that is named or that the brokers report.
-
-    Returns:
-        None leaves the scenario its own window.
-    """
-    named = (windows.quota_window_num, windows.quota_window_size_seconds, windows.window_file)
-    asks_brokers = windows.broker_windows and target.cluster.bootstrap_server is not None
-    return windows.client_window(target) if asks_brokers or named != (None, None, None) else None
+def _window(windows: LoadWindowOptions, target: TargetOptions, scenario: Scenario) -> QuotaWindow | None:
+    """Return the quota window that is given or in force at the brokers, None for the scenario's own."""
+    found = windows.given(target)
+    if found is None:
+        return None
+    only_mutates = all(entity.does is Workload.MUTATE for entity in scenario.entities)
+    return found.controller if only_mutates else found.client

@@ -19,12 +19,8 @@ from kafka_quotas.cli.output.render import (
     print_listing,
     write,
 )
-from kafka_quotas.commands.load_test.scenarios import (
-    ScenarioCheck,
-    needs_broker,
-    seconds_under_load,
-    validate_scenario,
-)
+from kafka_quotas.commands.load_test.request import run_length
+from kafka_quotas.commands.load_test.scenarios import ScenarioCheck, needs_broker, validate_scenario
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.run.host_limits import host_limits
@@ -73,9 +69,10 @@ def list_(*, output: ListingView = TABLE_VIEW) -> None:
             items="scenarios",
             data={"scenarios": [_document(each) for each in scenarios]},
             table=Table(
-                columns=columns("scenario!, needs!, seconds>, shows"),
-                rows=[[each.name, _needs(each), round(seconds_under_load(each)), each.title] for each in scenarios],
-                caption="Seconds are those under load. Run one with: kafka-quotas load-test run SCENARIO",
+                columns=columns("scenario!, needs!, load (s)>, comparison (s)>, shows"),
+                rows=[[each.name, _needs(each), *_seconds(each), each.title] for each in scenarios],
+                caption="Comparison: runs with and without the quotas that follow the load, on a target that ends with "
+                "the run. Run one with: kafka-quotas load-test run SCENARIO",
             ),
         ),
         output,
@@ -86,6 +83,13 @@ def _needs(scenario: Scenario) -> str:
     return "real broker" if needs_broker(scenario) else "daemon" if scenario.needs is TargetNeed.DAEMON else "any"
 
 
+def _seconds(scenario: Scenario) -> tuple[int, str]:
+    """Return the seconds of load, and those of the comparison."""
+    length = run_length(scenario)
+    least, most = round(length.comparison_s), round(length.comparison_most_s)
+    return round(length.load_s), f"{least} to {most}" if most > least else str(least or "")
+
+
 def _document(scenario: Scenario) -> dict[str, str | int | float | bool]:
     return {
         "name": scenario.name,
@@ -94,7 +98,9 @@ def _document(scenario: Scenario) -> dict[str, str | int | float | bool]:
         "needs_broker": needs_broker(scenario),
         "needs_daemon": scenario.needs is TargetNeed.DAEMON,
         "clients": scenario.clients,
-        "seconds": seconds_under_load(scenario),
+        "seconds": run_length(scenario).load_s,
+        "comparison_seconds": run_length(scenario).comparison_s,
+        "comparison_most_seconds": run_length(scenario).comparison_most_s,
         "scales": bool(scenario.scaling.multiplies),
     }
 
@@ -182,7 +188,7 @@ def _validation_listing(check: ScenarioCheck) -> Listing:
             "largest_scale": check.largest,
             "clients": check.clients,
             "partitions": check.partitions,
-            "seconds": check.seconds,
+            "seconds": None if check.length is None else check.length.load_s,
             "limits": {"open_files": check.limits.open_files, "max_map_count": check.limits.max_maps},
             "obstacles": [{"message": each.message, "hint": each.hint} for each in check.findings],
         },
@@ -197,6 +203,7 @@ def _validation_listing(check: ScenarioCheck) -> Listing:
 
 def _validation_caption(check: ScenarioCheck) -> str:
     outcome = "can be run" if check.ok else f"can't be run ({len(check.findings)})"
-    size = f"{check.clients} clients, {check.partitions} partitions, {check.seconds:g} s under load"
+    length = "a length that can't be told" if check.length is None else check.length.text
+    size = f"{check.clients} clients, {check.partitions} partitions, {length}"
     scale = f"scale {check.scale:g} (a broker on this machine can bear {check.largest:g})"
     return f"{check.name} {outcome}: {size} at {scale}; this machine allows {check.limits.description}"

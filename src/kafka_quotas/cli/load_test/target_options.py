@@ -1,6 +1,7 @@
 """The options of `load-test` that say what is put under load, and how it is reached."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,9 +11,11 @@ from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import COMMAND_CONFIG_VARIABLE
 from kafka_quotas.cli.options.stores import CommandConfig
 from kafka_quotas.cli.options.windows import WindowOptions
+from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.commands.load_test.typed_scenario import credentials_of
-from kafka_quotas.core.errors import UsageError
+from kafka_quotas.commands.windows import WindowSettings
+from kafka_quotas.core.errors import StoreRefusedError, UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.run.journal import default_journal_folder
 from kafka_quotas.stores.files.property_file import read_properties
@@ -153,24 +156,43 @@ class TargetOptions:
 
 @option_group("Quota windows")
 class LoadWindowOptions(WindowOptions):
-    """The options about the quota window of the target."""
+    """The options about quota windows, which the target's brokers are asked for if none is given."""
 
-    broker_windows: bool = option(
-        "--broker-windows",
-        default=False,
-        help="Read the quota window from the brokers of --bootstrap-server, with --command-config; the options above "
-        "win. A daemon in front of them may have been given another.",
-    )
+    def given(self, target: TargetOptions) -> WindowSettings | None:
+        """Return the windows of the options, the file or the brokers, None for a target that takes any.
+
+        Where the brokers refuse an answer, Kafka's default is assumed, with a note on standard error.
+        """
+        is_theirs = target.cluster.bootstrap_server is not None and not target.cluster.through_daemon
+        settings = self.settings()
+        is_whole = all(
+            None not in window
+            for window in (
+                (self.quota_window_num, self.quota_window_size_seconds),
+                (self.controller_quota_window_num, self.controller_quota_window_size_seconds),
+            )
+            if any(window)
+        )
+        if not is_theirs or (is_whole and not settings.untouched):
+            return None if settings.untouched else settings
+        try:
+            return self.settings(servers=target.cluster.bootstrap_server, command_config=target.command_config)
+        except StoreRefusedError as error:
+            window = f"{settings.client.samples} x {settings.client.window_s} s"
+            write(
+                f"note: the quota window is not known, and Kafka's default of {window} is assumed: {error.message}; "
+                "--quota-window-num and --quota-window-size-seconds name another",
+                sys.stderr,
+            )
+            return settings
 
     def client_window(self, target: TargetOptions) -> QuotaWindow:
         """Return the window of all quotas but those of mutations."""
-        servers = target.cluster.bootstrap_server if self.broker_windows else None
-        return self.settings(servers=servers, command_config=target.command_config).client
+        return (self.given(target) or WindowSettings()).client
 
     def controller_window(self, target: TargetOptions) -> QuotaWindow:
         """Return the window of mutation quotas."""
-        servers = target.cluster.bootstrap_server if self.broker_windows else None
-        return self.settings(servers=servers, command_config=target.command_config).controller
+        return (self.given(target) or WindowSettings()).controller
 
 
 def settings_of(command_config: Path | None) -> StoreSettings:

@@ -17,7 +17,7 @@ from kafka_quotas.loadtest.judge.analysis import is_bottleneck
 from kafka_quotas.loadtest.judge.expectation import Expectation, parse_expectation
 from kafka_quotas.loadtest.judge.judging import Evidence, judge_run
 from kafka_quotas.loadtest.judge.rate_search import RateSearch, RateTally, factor_of
-from kafka_quotas.loadtest.judgement import Aspect, State
+from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import UNITS, Loop, RateUnit
 from kafka_quotas.loadtest.result.result import LoadResult
@@ -144,7 +144,7 @@ def search_rate(
         short = at_rate(short_run(plan, scenario, number=number), at)
         result = judge_run(run(short), evidence)
         interrupted = result.interrupted
-        void = next((each.evidence for each in result.judgements if each.state is State.VOID), None)
+        void = next((each.evidence for each in result.judgements if _is_void(each)), None)
         if interrupted or void is not None:
             break
         trials.append(_trial(at, goal.target, result))
@@ -153,6 +153,11 @@ def search_rate(
         step(f"run {number} at {_text(_offered(short))}: {outcome}, {trials[-1].evidence}")
     rates = tuple(_tried(tally, plan, trials) for tally in search.tallies)
     return _found(goal, scenario, search, rates, void=void, interrupted=interrupted)
+
+
+def _is_void(judgement: Judgement) -> bool:
+    """Return whether a run shows nothing, for which it need not last long enough to judge rates by quotas."""
+    return judgement.state is State.VOID and judgement.aspect is not Aspect.RATE
 
 
 def check_rates(plan: LoadPlan) -> None:

@@ -5,19 +5,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from kafka_quotas.commands.load_test.experiment import block_s
 from kafka_quotas.commands.load_test.metrics_push import OtlpReceiver
-from kafka_quotas.commands.load_test.target import LoadTarget
+from kafka_quotas.commands.load_test.target import LoadTarget, floods_topics
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.extras import require_extra
+from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.judge.expectation import Expectation, check_entities, parse_expectation
-from kafka_quotas.loadtest.plan.plan import WHOLE, LoadShare
+from kafka_quotas.loadtest.judge.experiment import LEAST_PAIRS
+from kafka_quotas.loadtest.plan.plan import WHOLE, LoadPlan, LoadShare
 from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, RequestFlood, Workload
 from kafka_quotas.loadtest.result.result import LoadResult
 from kafka_quotas.loadtest.result.shard_file import Shard
 from kafka_quotas.loadtest.run.host_limits import HostLimits, host_limits
 from kafka_quotas.loadtest.run.journal import RunHeader
 from kafka_quotas.loadtest.scenario.model import Scenario, ScenarioClient, Variant
-from kafka_quotas.loadtest.scenario.planning import client_names
+from kafka_quotas.loadtest.scenario.planning import client_names, long_enough, own_plan
 from kafka_quotas.loadtest.scenario.preflight import preflight
 from kafka_quotas.loadtest.scenario.scaling import largest_scale, scaled
 
@@ -35,6 +38,8 @@ class RunRequest:
     """Folder for the journal of changes to undo."""
     scale: float | None = None
     """Scale of the scenario, None for the one of `fitting_scale`."""
+    duration_s: float | None = None
+    """How long to measure in seconds, None for as long as the scenario says, or as verdicts take."""
     expectations: tuple[Expectation, ...] = ()
     """Expectations in addition to the scenario's own."""
     aborts: tuple[Expectation, ...] = ()
@@ -113,6 +118,47 @@ class ScenarioResult:
         return bool(judged) and not (self.interrupted or self.leftovers) and all(result.ok for result in judged)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLength:
+    """How long a scenario takes, without the start and the end of what it starts."""
+
+    load_s: float
+    """Seconds of all variants, with control clients alone first."""
+    comparison_s: float
+    """Seconds of the runs with and without quotas that follow, at least."""
+    comparison_most_s: float
+    """Seconds of these runs where they are not decided before."""
+
+    @property
+    def text(self) -> str:
+        """The times in words."""
+        compared = format_duration_us(self.comparison_s * 1e6)
+        if self.comparison_most_s > self.comparison_s:
+            compared += f" to {format_duration_us(self.comparison_most_s * 1e6)}"
+        load = f"{format_duration_us(self.load_s * 1e6)} of load"
+        return f"{load}, then {compared} to compare with and without quotas" if self.comparison_s else load
+
+
+def run_length(
+    scenario: Scenario, plan: LoadPlan | None = None, *, experiment_time_s: float = EXPERIMENT_S
+) -> RunLength:
+    """Return how long a scenario takes, by its plan or, without one, by its own quotas.
+
+    `experiment_time_s` is how long it may be run with and without quotas.
+    """
+    plan = long_enough(own_plan(scenario)) if plan is None else plan
+    has_controls = any(load.control for load in plan.entities)
+    solo_s = scenario.solo_s * 1.2 if has_controls else 0.0
+    load_s = (solo_s + plan.warmup_s + plan.duration_s) * len(scenario.variants)
+    if not (scenario.quotas or scenario.daemon_policy) or len(scenario.variants) > 1 or floods_topics(plan):
+        return RunLength(load_s=load_s, comparison_s=0.0, comparison_most_s=0.0)
+    one_s = plan.warmup_s + block_s(scenario if has_controls else replace(scenario, solo_s=0.0))
+    least_s, most_s = (2 * LEAST_PAIRS * one_s, experiment_time_s) if has_controls else (one_s, one_s)
+    return RunLength(
+        load_s=load_s, comparison_s=min(least_s, experiment_time_s), comparison_most_s=min(most_s, experiment_time_s)
+    )
+
+
 def fitting_scale(scenario: Scenario, target: LoadTarget, limits: HostLimits) -> float:
     """Return the default scale: all of it on an existing cluster, else the one for a laptop.
 
@@ -135,6 +181,8 @@ def ready_scenario(request: RunRequest) -> tuple[Scenario, float]:
     scenario = request.scenario if window is None else replace(request.scenario, window=window)
     scale = request.scale if request.scale is not None else fitting_scale(scenario, request.target, limits)
     scenario = scaled(scenario, scale)
+    if request.duration_s is not None:
+        scenario = replace(scenario, duration_s=request.duration_s)
     found = preflight(scenario, request.target.capabilities(limits), is_typed=request.is_typed)
     if found:
         first, count = found[0], len(found)

@@ -1,5 +1,6 @@
 """`load-test run`: a scenario from its first topic to its last verdict."""
 
+import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -13,9 +14,15 @@ from kafka_quotas.commands.load_test.experiment import ExperimentResult, run_exp
 from kafka_quotas.commands.load_test.find_rate import FoundRate, RateGoal, search_rate
 from kafka_quotas.commands.load_test.measured_variant import MeasuredVariant, gathered_evidence, judged_variant
 from kafka_quotas.commands.load_test.metrics_push import MetricsPush
+from kafka_quotas.commands.load_test.quota_effect import check_effect
 from kafka_quotas.commands.load_test.quota_steps import QuotaSteps
-from kafka_quotas.commands.load_test.request import RunRequest, ScenarioResult, VariantResult, ready_scenario
-from kafka_quotas.commands.load_test.scenarios import seconds_under_load
+from kafka_quotas.commands.load_test.request import (
+    RunRequest,
+    ScenarioResult,
+    VariantResult,
+    ready_scenario,
+    run_length,
+)
 from kafka_quotas.commands.load_test.target import (
     TestBed,
     floods_topics,
@@ -27,6 +34,7 @@ from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.loadtest.judge.abort import AbortCheck, parse_abort
 from kafka_quotas.loadtest.judge.judging import Evidence
 from kafka_quotas.loadtest.plan.plan import WHOLE, ClientName, LoadPlan
+from kafka_quotas.loadtest.plan.throttle_cycles import MIN_WINDOWS
 from kafka_quotas.loadtest.result.result import LoadResult
 from kafka_quotas.loadtest.result.shard_file import Shard
 from kafka_quotas.loadtest.run.host_limits import raise_open_files
@@ -40,6 +48,7 @@ from kafka_quotas.loadtest.scenario.model import QuotaStep, Scenario, Variant
 from kafka_quotas.loadtest.scenario.planning import (
     Environment,
     client_names,
+    long_enough,
     same_load,
     scenario_plan,
     solo_plan,
@@ -122,9 +131,7 @@ class _ScenarioRun:
         is_bare = request.keeps_names and not request.target.is_theirs
         self._prefix = "" if is_bare else f"kafka-quotas-{scenario.name}-{self._run_id:016x}-"
         self._signals = signals
-        self._before_s = 0.0
-        is_compared = (scenario.quotas or scenario.daemon_policy) and len(scenario.variants) == 1
-        self._whole_s = seconds_under_load(scenario) + (request.experiment_time_s if is_compared else 0.0)
+        self._before_s = self._whole_s = 0.0
         self._aborts = (*map(parse_abort, scenario.abort_on), *request.aborts)
         self.cleanup = Cleanup(signals=signals, report=observer.warn)
 
@@ -141,7 +148,13 @@ class _ScenarioRun:
                 measured = self._under_quotas(variant, bed, journal, plan)
                 plan = measured.plan
                 evidence = gathered_evidence(
-                    measured, self._scenario, self._request, variant=variant, folder=bed.folder, aborts=self._aborts
+                    measured,
+                    self._scenario,
+                    self._request,
+                    variant=variant,
+                    folder=bed.folder,
+                    aborts=self._aborts,
+                    step=self._observer.warn,
                 )
                 runs[variant] = measured, evidence
                 if measured.ended_early:
@@ -159,7 +172,7 @@ class _ScenarioRun:
     def search(self, goal: RateGoal) -> FoundRate:
         """Search for the highest rate that keeps a target, under the scenario's quotas all the time."""
         names = client_names(self._scenario)
-        variant, self._whole_s = Variant.WITH_QUOTAS, 0.0  # of each short run by itself
+        variant = Variant.WITH_QUOTAS
         with (
             self._test_bed() as (bed, journal),
             self._environment(variant, bed, journal, name="search") as environment,
@@ -219,6 +232,9 @@ class _ScenarioRun:
         quotas = self._scenario.quotas if variant is Variant.WITH_QUOTAS else ()
         is_first = self._request.share.number == 1
         if quotas and is_first:
+            wanted = [(each.entity, dict(each.values)) for each in quotas]
+            with closing(bed.store()) as store:
+                check_effect(store, wanted, client_names(self._scenario), warn=self._observer.warn)
             self._observer.step(f"setting {format_count(len(quotas), 'quota')}")
         steps = QuotaSteps(
             self._scenario.quota_steps if quotas else (),
@@ -306,8 +322,25 @@ class _ScenarioRun:
             plan = scenario_plan(self._scenario, in_force, environment, run_id=self._run_id, later=later)
             share = self._request.share
             plan = replace(plan, entities=tuple(replace(entity, share=share) for entity in plan.entities))
+            plan = self._long_enough(plan)
         else:
             plan = same_load(replace(before, bootstrap=environment.bootstrap, run_id=before.run_id + 1), in_force)
+        return plan
+
+    def _long_enough(self, plan: LoadPlan) -> LoadPlan:
+        """Return the plan with the time that its verdicts take, unless its length is given."""
+        needed_s, given_s = math.ceil(plan.needed_s), self._request.duration_s
+        if given_s is None and plan.duration_s < needed_s:
+            self._observer.warn(
+                f"{plan.duration_s:g} s are made {needed_s} s: {MIN_WINDOWS} windows of {plan.window_ms / 1000:g} s "
+                "show whether a quota holds"
+            )
+            plan = long_enough(plan)
+        elif plan.duration_s < needed_s:
+            self._observer.warn(f"this is too short to judge every client: needs {needed_s} s, got {given_s:g} s")
+        length = run_length(self._scenario, plan, experiment_time_s=self._request.experiment_time_s)
+        self._observer.step(f"this takes {length.text}")
+        self._whole_s = length.load_s + length.comparison_most_s
         return plan
 
     def _shard(self, plan: LoadPlan, result: LoadResult) -> Shard | None:

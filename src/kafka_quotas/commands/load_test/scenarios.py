@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from kafka_quotas.commands.load_test.request import fitting_scale
+from kafka_quotas.commands.load_test.request import RunLength, fitting_scale, run_length
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.loadtest.run.host_limits import HostLimits
 from kafka_quotas.loadtest.scenario.model import Scenario, Security, TargetNeed
@@ -13,12 +13,6 @@ from kafka_quotas.loadtest.scenario.scaling import largest_scale, partitions_nee
 def needs_broker(scenario: Scenario) -> bool:
     """Check whether the scenario needs a real broker, with or without the daemon in front."""
     return scenario.needs is TargetNeed.REAL_BROKER or scenario.security is not Security.PLAINTEXT or scenario.mutates
-
-
-def seconds_under_load(scenario: Scenario) -> float:
-    """Return how long the load of a scenario lasts in all, in seconds, without its start and cleanup."""
-    solo_s = scenario.solo_s * 1.2 if any(entity.control for entity in scenario.entities) else 0.0
-    return (solo_s + scenario.unjudged_s + scenario.duration_s) * len(scenario.variants)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +28,8 @@ class ScenarioCheck:
     """Clients at that scale."""
     partitions: int
     """Partitions at that scale."""
-    seconds: float
-    """Seconds under load."""
+    length: RunLength | None
+    """How long it takes, None where it can't be planned."""
     limits: HostLimits
     findings: tuple[Mismatch, ...]
     """Reasons why it can't run."""
@@ -58,13 +52,14 @@ def validate_scenario(
         scenario = replace(scenario, window=target.window)
     chosen = fitting_scale(scenario, target, limits) if scale is None else scale
     sized = scaled(scenario, chosen)
+    findings = preflight(sized, target.capabilities(limits))
     return ScenarioCheck(
         name=scenario.name,
         scale=chosen,
         largest=largest_scale(scenario, limits),
         clients=sized.clients,
         partitions=partitions_needed(sized),
-        seconds=seconds_under_load(sized),
+        length=None if findings else run_length(sized),
         limits=limits,
-        findings=preflight(sized, target.capabilities(limits)),
+        findings=findings,
     )

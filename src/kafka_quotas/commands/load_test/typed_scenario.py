@@ -86,15 +86,6 @@ def load_scenario(request: LoadRequest) -> Scenario:
     )
 
 
-def shortest_s(scenario: Scenario) -> tuple[float, float]:
-    """Return the seconds that a greedy client must be measured for any verdict, and for tight bounds.
-
-    The first window never counts, and three throttle cycles take about four more windows.
-    """
-    unjudged_s = max(0.0, scenario.window_s - scenario.unjudged_s)
-    return unjudged_s + scenario.window_s, unjudged_s + 4.0 * scenario.window_s
-
-
 def is_unlimited(key: QuotaKey, limit: float) -> bool:
     """Check whether a stored limit means "no limit"."""
     return limit >= key.unlimited

@@ -198,11 +198,12 @@ def _verdict(plan: LoadPlan, clients: Sequence[MeasuredClient], facts: RunFacts)
     entity = clients[0].entity
     start_s = min(client.entity.start_s for client in clients)
     end_s = max(min(client.entity.stop_s or facts.elapsed_s, facts.elapsed_s) for client in clients)
-    seen = _seen(clients, from_s=max(plan.warmup_s, start_s), elapsed_s=max(end_s - start_s, 0.0), end_s=end_s)
+    from_s, enforcers = max(plan.warmup_s, start_s), _enforcers(plan, clients[0], facts)
+    seen = _seen(clients, from_s=from_s, elapsed_s=max(end_s - start_s, 0.0), end_s=end_s, enforcers=enforcers)
     warmup_ms = max(plan.warmup_s - start_s, 0.0) * 1000
-    quota = None if entity.quota is None else entity.quota * _enforcers(plan, clients[0], facts)
+    quota = None if entity.quota is None else entity.quota * enforcers
     is_judged = entity.is_judged and entity.share == WHOLE
-    is_staged = is_judged and _crosses(clients, quota, from_s=max(plan.warmup_s, start_s), to_s=end_s)
+    is_staged = is_judged and _crosses(clients, quota, from_s=from_s, to_s=end_s)
     if is_judged and entity.later is not None:
         return _changed_verdict(plan, clients, entity.later, facts, end_s=end_s)
     if is_staged or not is_judged:
@@ -214,9 +215,10 @@ def _changed_verdict(
     plan: LoadPlan, clients: Sequence[MeasuredClient], later: LaterQuota, facts: RunFacts, *, end_s: float
 ) -> ClientVerdict:
     """Return the verdict on clients whose quota changed, by the new quota once they have settled."""
-    quota = later.quota * _enforcers(plan, clients[0], facts)
-    unit = UNITS[clients[0].entity.workload]
-    seen = _seen(clients, from_s=later.at_s, elapsed_s=max(end_s - later.at_s, 0.0), end_s=end_s)
+    enforcers, unit = _enforcers(plan, clients[0], facts), UNITS[clients[0].entity.workload]
+    quota = later.quota * enforcers
+    elapsed_s = max(end_s - later.at_s, 0.0)
+    seen = _seen(clients, from_s=later.at_s, elapsed_s=elapsed_s, end_s=end_s, enforcers=enforcers)
     settled_ms = settling_ms(seen.acks, from_ms=later.at_s * 1000, quota=quota, window_ms=plan.window_ms)
     if settled_ms is None:
         verdict = unjudged_verdict(seen, quota=quota, window_ms=plan.window_ms, warmup_ms=0.0)
@@ -233,7 +235,9 @@ def _changed_verdict(
     return replace(verdict, settled_ms=settled_ms, evidence=f"{verdict.evidence}; {settled}")
 
 
-def _seen(clients: Sequence[MeasuredClient], *, from_s: float, elapsed_s: float, end_s: float) -> Observation:
+def _seen(
+    clients: Sequence[MeasuredClient], *, from_s: float, elapsed_s: float, end_s: float, enforcers: int
+) -> Observation:
     """Return the observation of clients of one workload together, whose offers count from `from_s` on."""
     entity = clients[0].entity
     offers = [_offered(client, from_s=from_s, to_s=end_s) for client in clients]
@@ -252,7 +256,18 @@ def _seen(clients: Sequence[MeasuredClient], *, from_s: float, elapsed_s: float,
         if end_s > from_s and any(client.entity.ramp for client in clients)
         else None,
         offer_slack=max(_offer_slack(client.entity, elapsed_s) for client in clients),
+        under_way=sum(map(_under_way, clients)) * enforcers,
     )
+
+
+def _under_way(client: MeasuredClient) -> float:
+    """Return what a client has under way to one broker at once, 0 for what no window blurs."""
+    entity, charges = client.entity, client.recorder.responses
+    if not (entity.workload.moves_records or entity.workload is Workload.MUTATE):
+        return 0.0
+    planned = max(entity.request_bytes, entity.record_size) if entity.workload.moves_records else entity.arrival_cost
+    mean = client.wire.wire_bytes / client.wire.requests if client.wire.requests else 0  # whole batches may be larger
+    return entity.connections * (max((each.charged for each in charges), default=0) or max(planned, mean))
 
 
 def _patience_ms(client: MeasuredClient) -> float:

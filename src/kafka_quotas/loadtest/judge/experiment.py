@@ -19,7 +19,8 @@ from kafka_quotas.loadtest.result.effect import QuotaEffect
 from kafka_quotas.loadtest.result.result import LoadResult
 from kafka_quotas.loadtest.result.verdict import ObservationKind
 
-_LEAST_PAIRS = 3  # of two the interval is so wide that it decides nothing
+LEAST_PAIRS = 3
+"""The pairs of runs that decide anything: of two the interval is too wide."""
 _T = TypeVar("_T")
 
 
@@ -59,7 +60,7 @@ def alternating(
                 return sides
             sides[0 if has_quotas else 1].append(run(has_quotas))
         pair += 1
-        if pair >= _LEAST_PAIRS and is_decided(*sides):
+        if pair >= LEAST_PAIRS and is_decided(*sides):
             return sides
 
 

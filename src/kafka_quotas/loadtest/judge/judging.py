@@ -225,7 +225,8 @@ def _late_ms(entity: ClientResult) -> float:
 
 def _why_unpredictable(entity: ClientResult, source: PredictionSource, recorder: Recorder) -> str:
     """Return why the events are not enough for a simulation, empty where they are."""
-    if source is PredictionSource.EVENT_LOG or entity.verdict.kind is ObservationKind.MODEST:
+    was_never_throttled = entity.verdict.kind is ObservationKind.MODEST and not recorder.throttle_count
+    if source is PredictionSource.EVENT_LOG or was_never_throttled:
         return ""
     if entity.workload is Workload.CONSUME:
         return "a fetch that is answered empty counts for its delay, and no client learns its size"

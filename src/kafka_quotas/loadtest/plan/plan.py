@@ -9,6 +9,7 @@ from fractions import Fraction
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.plan.ramp import RampPhase
+from kafka_quotas.loadtest.plan.throttle_cycles import MIN_WINDOWS
 from kafka_quotas.loadtest.plan.workload import Arrival, ClientKind, Loop, MutationFlood, RequestFlood, Workload
 
 MAX_RECORD_SIZE = 900_000
@@ -63,7 +64,7 @@ class ClientSettings:
     honor_throttle: bool = True
     record_size: int = 1024
     batch_bytes: int | None = None
-    """The size of a batch, None for the client's own choice."""
+    """The most bytes to send or fetch in one request, None for `request_size`."""
     acks: str = "all"
     compression: str = "none"
     group: str | None = None
@@ -93,6 +94,24 @@ class LoadShare:
 
 
 WHOLE = LoadShare()
+
+
+LARGEST_REQUEST = 1_000_000
+"""Bytes of one request without a quota."""
+_SMALLEST_REQUEST = 1024
+_REQUEST_S = 0.1  # of its quota is what a client sends at once at most, so that a burst is many requests,
+_WINDOW_SHARE = 0.02  # and this share of a window's quota, with all others that share it
+
+
+def request_size(quota_bytes_per_second: float | None, *, window_s: float, sharing: int = 1) -> int:
+    """Return the most bytes to send or fetch in one request.
+
+    `sharing` is the number of connections that share the quota.
+    """
+    if quota_bytes_per_second is None:
+        return LARGEST_REQUEST
+    size = quota_bytes_per_second * min(_REQUEST_S, _WINDOW_SHARE * window_s / sharing)
+    return int(min(max(size, _SMALLEST_REQUEST), LARGEST_REQUEST))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +189,27 @@ class ClientLoad(ClientSettings):
         """The key that identifies it among the clients of the run."""
         return self.name, self.workload
 
+    @property
+    def request_bytes(self) -> int:
+        """The most bytes of records to send or fetch in one request."""
+        return LARGEST_REQUEST if self.batch_bytes is None else self.batch_bytes
+
+    @property
+    def is_held_back(self) -> bool:
+        """Whether it offers more than a quota whose window decides what it gets, and is judged by that."""
+        rate = self.arrivals_per_second
+        if self.quota is None or not self.is_judged or self.workload is Workload.MUTATE:
+            return False
+        return rate is None or float(rate) * self.arrival_cost > self.quota
+
+    def judged_until_s(self, window_s: float, warmup_s: float) -> float:
+        """Return when the windows that its verdict takes are over, in seconds since the start of the load."""
+        from_s = max(warmup_s, self.start_s + window_s)
+        if self.later is not None:  # the first window after it has settled counts as little
+            from_s = self.later.at_s + 2 * window_s
+        # A broker counts a refused connection for the wait of the next one, so that a cycle takes about two windows.
+        return from_s + MIN_WINDOWS * window_s * (2 if self.workload is Workload.CONNECT else 1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRestart:
@@ -231,3 +271,17 @@ class LoadPlan:
     def window_ms(self) -> int:
         """The length of the quota window in milliseconds: samples x sample length."""
         return self.window.samples * self.window.window_ms
+
+    @property
+    def needed_s(self) -> float:
+        """The seconds after the warm-up that verdicts on all clients take, 0 where no quota holds any back.
+
+        Clients that stop before don't count: no longer run helps them.
+        """
+        window_s = self.window_ms / 1000
+        untils = (
+            entity.judged_until_s(window_s, self.warmup_s)
+            for entity in self.entities
+            if entity.is_held_back and entity.stop_s is None
+        )
+        return max(max(untils, default=0.0) - self.warmup_s, 0.0)

@@ -6,9 +6,14 @@ burst, where `amount - mean rate x time` is lowest. The first window (a burst in
 
 A trace without such a sawtooth needs no low points: its average is off by no more than swing/span.
 
+Large requests blur what a broker keeps: those of several connections are all taken before the first throttle time
+holds, and a fetch that does not fit has to wait until all of it does. So the bounds are wider by what is under way at
+once, as a share of what the quota allows in a window (`blur`), and with more than `MAX_BLUR` of it nothing is judged.
+
 Contract: pure. Acknowledgements are (t_ms, amount) in order of time, the amount as the quota counts it (bytes of whole
-requests or responses, requests, partitions, connections). A trace too short for `MIN_CYCLES` cycles is judged with the
-wider tolerance window/span, and the evidence states it.
+requests or responses, requests, partitions, connections). A trace of fewer than `MIN_WINDOWS` windows or `MIN_CYCLES`
+cycles is never judged, whatever its rate.
+**Source:** the bounds are those of Kafka's limiter over drawn loads (tests/unit/loadtest/judge/test_limited_loads.py).
 """
 
 from collections.abc import Sequence
@@ -16,20 +21,26 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.plan.workload import UNITS, RateUnit, Workload
+from kafka_quotas.loadtest.plan.workload import UNITS, Workload
 
+MIN_WINDOWS = 5
+"""The number of quota windows, after the first, that a verdict takes."""
 MIN_CYCLES = 3
-"""The number of cycles from which on the tight bounds hold."""
+"""The number of throttle cycles that a verdict takes."""
 TOLERANCE = 0.02
-"""The distance of a producer from its quota, or of a consumer above it, that is allowed, as a share of the quota."""
-CONSUMER_LOWER = 0.87
-"""The least share of its quota for a consumer, as over-quota fetches lengthen the delay (brokers give 0.87 to 0.93)."""
+"""The distance from its quota that is allowed, as a share of the quota."""
+MAX_BLUR = 0.04
+"""The largest share of a window's quota under way at once that leaves a difference of 10 % visible."""
 
+_FETCH_BLUR = 1.2  # of the blur is what a consumer may get less, as over-quota fetches lengthen the delay
+_CERTAIN = 2.0  # times the quota is too much whatever the cycles are
+_END_SHARE = 0.02  # of a window that a run may end early, as stopping takes a moment
 # What must lie between a low point and the highs beside it, as a share of the whole swing. The smaller shares are for
 # traces that level out: their early bursts are much larger than the later ones.
 _REVERSAL_SHARES = (0.25, 0.1, 0.04)
 _MIN_SPACING_SHARE = 0.5  # of a window: closer low points belong to one cycle, the lower one counts
-_STEADY_SWING_SHARE = TOLERANCE / 4  # of all bytes: a trace that swings by no more has no sawtooth to allow for
+_STEADY_SWING = TOLERANCE / 4  # of all bytes: a trace that swings by no more has no sawtooth to allow for
+_MOST_SWING = 0.06  # of all bytes, and blur: a trace without cycles that swings by no more has bounds wider by it
 _REFINEMENTS = 3  # the line that low points are sought under is redrawn with the rate they gave
 
 
@@ -42,8 +53,13 @@ class CycleMeasurement:
     """The number of whole cycles."""
     span_ms: float
     """The length of the span."""
-    steady: bool = False
-    """Whether there is no sawtooth that could falsify the average, and the span holds `MIN_CYCLES` windows."""
+    swing: float = 1.0
+    """How far a plain average may be off, as a share of it, 0 for a rate between low points."""
+
+    @property
+    def steady(self) -> bool:
+        """Whether there is no sawtooth that could falsify the average."""
+        return self.swing <= _STEADY_SWING and not self.cycles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +71,11 @@ class QuotaVerdict:
     ratio: float
     cycles: int
     span_ms: float
-    tolerance: float
     lower: float
     upper: float
     ok: bool
+    too_short: bool
+    """Whether there are too few windows or cycles for a verdict, or requests too large for the window."""
     evidence: str
     """The figures, in one sentence."""
 
@@ -70,35 +87,77 @@ def judge(
     window_ms: int,
     workload: Workload = Workload.PRODUCE,
     skip_ms: float | None = None,
+    measured_ms: float | None = None,
+    blur: float = 0.0,
+    silent_ms: float = 0.0,
 ) -> QuotaVerdict:
     """Return the verdict on a client that wanted more than its quota.
 
-    The quota is per second in the workload's unit, the window samples x sample length. `skip_ms` is left out at the
-    start, or one window where that is longer.
+    Args:
+        acks: The charges, in order of time.
+        quota: The quota per second, in the workload's unit.
+        window_ms: The length of the quota window: samples x sample length.
+        workload: What the client does.
+        skip_ms: The time to leave out at the start, one window where that is longer.
+        measured_ms: The time after that, None for that of the trace.
+        blur: What is under way at once, as a share of what the quota allows in a window.
+        silent_ms: How long nothing was acknowledged at the end, 0 where that shows nothing.
 
     Raises:
         UsageError: The quota or the window is not above 0.
     """
     if not quota > 0:
         raise UsageError(f"a quota to judge by must be above 0, not {quota}")
-    measured = measure(acks, window_ms=window_ms, skip_ms=skip_ms)
-    tight = measured.steady or measured.cycles >= MIN_CYCLES
-    tolerance = TOLERANCE if tight else window_ms / measured.span_ms if measured.span_ms > 0 else float("inf")
-    floor = CONSUMER_LOWER if workload is Workload.CONSUME else 1 - TOLERANCE
-    lower, upper = (floor, 1 + TOLERANCE) if tight else (max(0.0, min(floor, 1 - tolerance)), 1 + tolerance)
+    is_windowed = workload is not Workload.MUTATE
+    if is_windowed:
+        measured = measure(acks, window_ms=window_ms, skip_ms=skip_ms)
+    else:  # a bucket of tokens has no cycles: at either end of the time a request may be in it or not
+        measured = replace(average(acks, window_ms=window_ms, skip_ms=max(skip_ms or 0, window_ms)), swing=0.0)
+        blur *= window_ms / measured.span_ms if measured.span_ms else 1.0
+    swing = 0.0 if measured.steady or measured.swing + blur > _MOST_SWING else measured.swing
+    lower, upper = 1 - TOLERANCE - swing, 1 + TOLERANCE + blur + swing
+    if workload is not Workload.PRODUCE:
+        lower -= _FETCH_BLUR * blur
     ratio = measured.per_second / quota
+    is_certain = silent_ms > 0 or measured.span_ms <= 0 or (ratio >= _CERTAIN and blur < 1 / 2)
+    if measured_ms is None:
+        measured_ms = acks[-1][0] - acks[0][0] - max(window_ms, skip_ms or 0) if acks else 0.0
+    reason = _too_short(measured_ms, window_ms) if is_windowed else ""
+    reason = reason or ("" if is_certain else _why_open(measured, blur))
+    figures = f"{UNITS[workload].text(measured.per_second)} of {UNITS[workload].text(quota)} = {ratio:.3f}"
     return QuotaVerdict(
         achieved=measured.per_second,
         quota=quota,
         ratio=ratio,
         cycles=measured.cycles,
         span_ms=measured.span_ms,
-        tolerance=tolerance,
         lower=lower,
         upper=upper,
-        ok=tolerance < 1 and lower <= ratio <= upper,  # a tolerance of the whole quota would prove nothing
-        evidence=_evidence(measured, quota, lower, upper, UNITS[workload]),
+        ok=not reason and not silent_ms and lower <= ratio <= upper,
+        too_short=bool(reason),
+        evidence=reason or _evidence(measured, figures, lower, upper) + _silence(silent_ms),
     )
+
+
+def _too_short(got_ms: float, window_ms: int) -> str:
+    """Return why the time is too short for a verdict, empty where it is not."""
+    if got_ms >= (MIN_WINDOWS - _END_SHARE) * window_ms:
+        return ""
+    needed, got, window = (f"{ms / 1000:.4g} s" for ms in (MIN_WINDOWS * window_ms, max(got_ms, 0.0), window_ms))
+    return f"too short to judge: needs {needed}, got {got}: {MIN_WINDOWS} quota windows of {window}, after the first"
+
+
+def _why_open(measured: CycleMeasurement, blur: float) -> str:
+    """Return why a trace allows no verdict, empty where it does."""
+    if blur > MAX_BLUR:
+        return (
+            f"its requests are too large to judge: {blur:.0%} of what the quota allows in a window is under way at "
+            f"once, and up to {MAX_BLUR:.0%} shows a rate; take smaller batches, or fewer connections"
+        )
+    if measured.swing + blur > _MOST_SWING:
+        span = f"{measured.span_ms / 1000:.1f} s"
+        return f"too irregular to judge: {measured.cycles} whole throttle cycles in {span}, and it takes {MIN_CYCLES}"
+    return ""
 
 
 def measure(acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float | None = None) -> CycleMeasurement:
@@ -119,7 +178,7 @@ def measure(acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float
         if measured.cycles >= MIN_CYCLES:
             return measured
         cycles = measured.cycles
-    return replace(plain, cycles=cycles)  # the whole span proves more than one or two cycles do
+    return replace(plain, cycles=cycles)  # the whole span shows more than one or two cycles do
 
 
 def average(
@@ -192,7 +251,7 @@ def _average(times: Sequence[float], before: Sequence[int], *, window_ms: int) -
         per_second=per_ms * 1000,
         cycles=0,
         span_ms=span_ms,
-        steady=swing <= _STEADY_SWING_SHARE * before[-1] and span_ms >= MIN_CYCLES * window_ms,
+        swing=swing / before[-1] if before[-1] and span_ms >= MIN_CYCLES * window_ms else 1.0,
     )
 
 
@@ -213,7 +272,7 @@ def _over_cycles(
             return average
         span_ms = times[lows[-1]] - times[lows[0]]
         rate = (before[lows[-1]] - before[lows[0]]) / span_ms * 1000
-        measured = CycleMeasurement(per_second=rate, cycles=len(lows) - 1, span_ms=span_ms)
+        measured = CycleMeasurement(per_second=rate, cycles=len(lows) - 1, span_ms=span_ms, swing=0.0)
     return measured
 
 
@@ -256,17 +315,16 @@ def _keep_spaced(lows: list[int], low: int, times: Sequence[float], level: Seque
         lows[-1] = low
 
 
-def _evidence(measured: CycleMeasurement, quota: float, lower: float, upper: float, unit: RateUnit) -> str:
+def _evidence(measured: CycleMeasurement, figures: str, lower: float, upper: float) -> str:
     if measured.span_ms <= 0:
         return "nothing was acknowledged after the first window, so there is no rate to judge"
-    ratio = measured.per_second / quota
-    figures = f"{unit.text(measured.per_second)} of {unit.text(quota)} = {ratio:.3f}"
-    span = f"{measured.span_ms / 1000:.1f} s"
-    if measured.steady:
-        return f"{figures}, steady over {span} (bounds {lower:.2f} to {upper:.2f})"
-    if measured.cycles >= MIN_CYCLES:
-        return f"{figures} over {measured.cycles} throttle cycles in {span} (bounds {lower:.2f} to {upper:.2f})"
-    return (
-        f"{figures} over {span}, which holds {measured.cycles} whole throttle cycles of the {MIN_CYCLES} wanted, "
-        f"so the bounds are one window per span: {lower:.2f} to {upper:.2f}"
-    )
+    span, bounds = f"{measured.span_ms / 1000:.1f} s", f"(bounds {lower:.2f} to {upper:.2f})"
+    if measured.cycles < MIN_CYCLES:
+        return f"{figures}, steady over {span} {bounds}"
+    return f"{figures} over {measured.cycles} throttle cycles in {span} {bounds}"
+
+
+def _silence(silent_ms: float) -> str:
+    if not silent_ms:
+        return ""
+    return f"; nothing was acknowledged in the last {silent_ms / 1000:.1f} s, longer than any throttle time"

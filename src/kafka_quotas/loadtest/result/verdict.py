@@ -43,7 +43,7 @@ class ClientVerdict:
     span_ms: float
     evidence: str
     too_short: bool = False
-    """Whether the run left no more than a window to measure, in which all rates look the same."""
+    """Whether the run held too few windows or cycles to judge, or requests too large for the window."""
     settled_ms: float | None = None
     """How long after its quota was changed the client was held to the new one, None where it was not changed, or the
     client was never held to it.
@@ -80,6 +80,8 @@ class Observation:
     """The time of which `offered` is the mean, where stages change the rate, None for any part of the run."""
     offer_slack: float = 0.0
     """The share by which random arrivals, or bursts, may have been fewer than `offered`."""
+    under_way: float = 0.0
+    """The most that is under way at once to one broker, in the unit of its quota."""
 
 
 def entity_verdict(seen: Observation, *, quota: float | None, window_ms: int, warmup_ms: float) -> ClientVerdict:
@@ -116,17 +118,21 @@ def shared_verdict(own: ClientVerdict, together: ClientVerdict, *, others: int, 
 
 def _greedy(seen: Observation, quota: float, *, window_ms: int, warmup_ms: float) -> ClientVerdict:
     skip_ms = max(warmup_ms, seen.limited_from_ms or 0)
-    verdict = judge(seen.acks, quota=quota, window_ms=window_ms, workload=seen.workload, skip_ms=skip_ms)
-    measured_ms = seen.elapsed_ms - max(window_ms, skip_ms)
-    silent_ms = _silence_ms(seen, window_ms)
-    if verdict.ok and silent_ms:
-        silence = f"nothing was acknowledged in the last {silent_ms / 1000:.1f} s, longer than any throttle time"
-        verdict = replace(verdict, ok=False, evidence=f"{verdict.evidence}; {silence}")
-    too_short = not verdict.ok and measured_ms <= window_ms
-    if too_short:
-        verdict = replace(verdict, evidence=_too_short(measured_ms, window_ms))
-    same = {field.name: getattr(verdict, field.name) for field in fields(verdict) if field.name != "tolerance"}
-    return ClientVerdict(kind=ObservationKind.GREEDY, offered=seen.offered, too_short=too_short, **same)
+    verdict = judge(
+        seen.acks,
+        quota=quota,
+        window_ms=window_ms,
+        workload=seen.workload,
+        skip_ms=skip_ms,
+        measured_ms=seen.elapsed_ms - max(window_ms, skip_ms),
+        blur=seen.under_way / (quota * window_ms / 1000),
+        silent_ms=_silence_ms(seen, window_ms),
+    )
+    bucket = quota * (seen.elapsed_ms + window_ms) / 1000
+    if seen.workload is Workload.MUTATE and not seen.throttle_count and sum(size for _, size in seen.acks) <= bucket:
+        verdict = replace(verdict, ok=False, too_short=True, evidence="too short to judge: its bucket was never empty")
+    same = {field.name: getattr(verdict, field.name) for field in fields(verdict)}
+    return ClientVerdict(kind=ObservationKind.GREEDY, offered=seen.offered, **same)
 
 
 def _average(seen: Observation, *, window_ms: int, skip_ms: float) -> CycleMeasurement:
@@ -147,7 +153,10 @@ def _silence_ms(seen: Observation, window_ms: int) -> float:
     if seen.end_ms is None or not seen.acks:
         return 0.0
     silent_ms = seen.end_ms - seen.acks[-1][0]
-    return silent_ms if silent_ms > (window_ms if seen.patience_ms is None else seen.patience_ms) else 0.0
+    patience_ms = window_ms if seen.patience_ms is None else seen.patience_ms
+    if seen.workload is Workload.CONSUME:  # what one fetch waited for, another one of the client may have taken
+        patience_ms *= 2
+    return silent_ms if silent_ms > patience_ms else 0.0
 
 
 def _unhindered(seen: Observation, measured: CycleMeasurement, quota: float | None) -> ClientVerdict:
@@ -169,11 +178,6 @@ def _unhindered(seen: Observation, measured: CycleMeasurement, quota: float | No
         span_ms=measured.span_ms,
         evidence=_evidence(seen, None if at_once else achieved),
     )
-
-
-def _too_short(measured_ms: float, window_ms: int) -> str:
-    left, window = f"{max(measured_ms, 0) / 1000:.1f} s", f"{window_ms / 1000:g} s"
-    return f"the run left {left} after the first window, and it takes more than a window of {window} to judge"
 
 
 def _evidence(seen: Observation, achieved: float | None) -> str:

@@ -1,5 +1,6 @@
 """Planning: from a scenario and the quotas in force to clients and rates as figures."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -9,11 +10,20 @@ from typing import Final
 
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
 from kafka_quotas.loadtest.judge.judging import REFUSED_FOR_QUOTA
-from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, ClientSettings, LaterQuota, LoadPlan, PlannedRestart
+from kafka_quotas.loadtest.plan.plan import (
+    ClientLoad,
+    ClientName,
+    ClientSettings,
+    LaterQuota,
+    LoadPlan,
+    PlannedRestart,
+    request_size,
+)
 from kafka_quotas.loadtest.plan.ramp import RampPhase
 from kafka_quotas.loadtest.plan.workload import MutationFlood, RequestFlood, Workload
-from kafka_quotas.loadtest.run.quotas_in_force import KEY_OF, InForce
+from kafka_quotas.loadtest.run.quotas_in_force import KEY_OF, InForce, quotas_in_force
 from kafka_quotas.loadtest.scenario.model import NUMBER, Scenario, ScenarioClient
+from kafka_quotas.stores.store import QuotaEntry
 
 _REFUSING: Final = ("error", "delay-then-error", "--on-violation=error", "--on-violation=delay-then-error")
 """The options of a daemon that refuses requests over a quota."""
@@ -69,7 +79,7 @@ def scenario_plan(
         loads = [replace(load, later=_later(load, scenario, later)) for load in loads]
     return LoadPlan(
         bootstrap=environment.bootstrap,
-        entities=_marked(loads, in_force, is_fleet=environment.is_fleet),
+        entities=tuple(_sized(_marked(loads, in_force, is_fleet=environment.is_fleet), scenario)),
         duration_s=scenario.duration_s,
         warmup_s=scenario.unjudged_s,
         window=scenario.window,
@@ -81,6 +91,22 @@ def scenario_plan(
         run_id=run_id,
         properties=tuple(environment.properties.items()),
     )
+
+
+def own_plan(scenario: Scenario) -> LoadPlan:
+    """Return the plan of a scenario under no other quotas than its own, which touches no server.
+
+    Raises:
+        UsageError: A rate is a multiple of a quota that does not exist.
+    """
+    entries = [QuotaEntry(entity=quota.entity, quotas=dict(quota.values)) for quota in scenario.quotas]
+    in_force = quotas_in_force(entries, client_names(scenario))
+    return scenario_plan(scenario, in_force, Environment(bootstrap="", prefix=""), run_id=0)
+
+
+def long_enough(plan: LoadPlan) -> LoadPlan:
+    """Return the plan with the time that verdicts on its clients take, where it has less."""
+    return replace(plan, duration_s=max(plan.duration_s, math.ceil(plan.needed_s)))
 
 
 def _restarts(scenario: Scenario, environment: Environment) -> Iterator[PlannedRestart]:
@@ -239,6 +265,18 @@ def _marked(loads: Sequence[ClientLoad], in_force: InForce, *, is_fleet: bool = 
         )
         for load, bucket in zip(loads, buckets, strict=True)
     )
+
+
+def _sized(loads: Sequence[ClientLoad], scenario: Scenario) -> Iterator[ClientLoad]:
+    """Yield the loads with requests that are small beside the quota, which some of them share."""
+    sharing = Counter[str]()
+    for load in loads:
+        sharing[load.bucket] += load.connections
+    for load in loads:
+        size = request_size(
+            load.quota, window_s=scenario.window_s, sharing=sharing[load.bucket] if load.bucket else load.connections
+        )
+        yield load if load.batch_bytes else replace(load, batch_bytes=size)
 
 
 def _quotas(load: ClientLoad, in_force: InForce) -> tuple[tuple[str, float], ...]:

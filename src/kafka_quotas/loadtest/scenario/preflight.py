@@ -9,20 +9,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import format_bytes
 from kafka_quotas.core.resolution.effective import ANONYMOUS
 from kafka_quotas.loadtest.judge.abort import parse_abort
 from kafka_quotas.loadtest.judge.expectation import parse_expectation
 from kafka_quotas.loadtest.plan.offered_rate import RateKind
-from kafka_quotas.loadtest.plan.plan import MAX_ENTITIES, ClientLoad, LoadPlan
+from kafka_quotas.loadtest.plan.plan import MAX_ENTITIES
 from kafka_quotas.loadtest.plan.workload import ClientKind, Loop, MutationFlood, RequestFlood, Workload
 from kafka_quotas.loadtest.run.host_limits import HostLimits
-from kafka_quotas.loadtest.run.quotas_in_force import quotas_in_force
 from kafka_quotas.loadtest.scenario.model import NUMBER, Scenario, ScenarioClient, Security, TargetNeed, Variant
-from kafka_quotas.loadtest.scenario.planning import Environment, client_names, scenario_plan
+from kafka_quotas.loadtest.scenario.planning import own_plan
 from kafka_quotas.loadtest.scenario.scaling import partitions_needed
-from kafka_quotas.stores.store import QuotaEntry
 
 _MOST_OF: Final = {
     ClientKind.LIBRDKAFKA: (100, "each has four threads and megabytes of queues of its own"),
@@ -100,6 +97,10 @@ def _of_target(scenario: Scenario, target: TargetCapabilities) -> Iterator[Misma
         yield Mismatch(message="a fleet takes several daemons", hint="daemon: {count: 2, fleet: true}")
     if scenario.daemon_count > 1 and scenario.variants != (Variant.WITH_QUOTAS,):
         yield Mismatch(message="there are several daemons, and it has variants", hint="leave variants out")
+    if Variant.WITH_QUOTAS not in scenario.variants:
+        yield Mismatch(
+            message="a run without the quotas alone judges nothing", hint="variants: [without-quotas, with-quotas]"
+        )
     if Variant.WITHOUT_QUOTAS in scenario.variants and not (scenario.quotas or scenario.daemon_policy):
         yield Mismatch(message="there are no quotas to leave out", hint="remove without-quotas from its variants")
 
@@ -285,31 +286,7 @@ def _of_expectations(scenario: Scenario) -> Iterator[Mismatch]:
 
 def _of_plan(scenario: Scenario) -> Iterator[Mismatch]:
     """Yield the errors of planning it with the scenario's own quotas."""
-    entries = [QuotaEntry(entity=quota.entity, quotas=dict(quota.values)) for quota in scenario.quotas]
-    in_force = quotas_in_force(entries, client_names(scenario))
     try:
-        plan = scenario_plan(scenario, in_force, Environment(bootstrap="", prefix=""), run_id=0)
+        own_plan(scenario)
     except KafkaQuotasError as error:
         yield Mismatch(message=error.message, hint=error.hint)
-        return
-    yield from _of_judgement(plan, scenario.window)
-
-
-def _of_judgement(plan: LoadPlan, window: QuotaWindow) -> Iterator[Mismatch]:
-    """Yield what is too short to be judged: the first window never counts, and one more is needed."""
-    window_s = window.samples * window.window_s
-    least_s = max(0.0, window_s - plan.warmup_s) + window_s
-    if plan.duration_s <= least_s and any(_is_greedy(entity) for entity in plan.entities):
-        yield Mismatch(
-            message=f"{plan.duration_s:g} s are too short to judge a client that is held back under a window of "
-            f"{window_s:g} s",
-            hint=f"it takes more than {least_s:g} s",
-        )
-
-
-def _is_greedy(entity: ClientLoad) -> bool:
-    """Return whether a client offers more bytes than its quota, as only such clients need cycles."""
-    if entity.quota is None or not entity.workload.moves_records:
-        return False
-    rate = entity.arrivals_per_second
-    return rate is None or float(rate) * entity.record_size > entity.quota

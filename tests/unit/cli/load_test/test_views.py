@@ -18,6 +18,7 @@ from kafka_quotas.cli.output.view import Output
 from kafka_quotas.commands.demo import CLIENTS
 from kafka_quotas.commands.load_test.request import RunRequest
 from kafka_quotas.commands.windows import WindowSource
+from kafka_quotas.core.errors import StoreRefusedError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.judge.expectation import parse_expectation
@@ -169,7 +170,7 @@ def test_the_demo_has_a_greedy_a_modest_and_an_unlimited_client() -> None:
         (["produce", "--embedded", "--entity", "a/"], "not an entity: 'a/'"),
         (["produce", "--embedded", "--plot", "run.gif"], "must end in .png or .svg"),
         (["consume", "--embedded", "--passwords", "nowhere.txt"], "cannot read nowhere.txt"),
-        (["produce", "--embedded", "--broker-windows"], "--broker-windows needs brokers to ask"),
+        (["produce", "--embedded", "--broker-windows"], "no such option: --broker-windows"),
     ],
 )
 def test_bad_input_is_one_line_and_starts_nothing(arguments: list[str], message: str) -> None:
@@ -185,12 +186,13 @@ def test_bad_input_is_one_line_and_starts_nothing(arguments: list[str], message:
 @pytest.mark.parametrize(
     ("options", "window"),
     [
-        ((), QuotaWindow()),
-        (("--broker-windows",), QuotaWindow(samples=3, window_s=2)),
-        (("--broker-windows", "--quota-window-num", "5"), QuotaWindow(samples=5, window_s=2)),
+        ((), QuotaWindow(samples=3, window_s=2)),
+        (("--quota-window-num", "5"), QuotaWindow(samples=5, window_s=2)),
+        (("--quota-window-num", "5", "--quota-window-size-seconds", "3"), QuotaWindow(samples=5, window_s=3)),
+        (("--through-daemon",), QuotaWindow()),
     ],
 )
-def test_the_window_is_read_from_the_brokers_on_demand(
+def test_the_window_is_that_of_the_brokers_unless_it_is_given(
     options: tuple[str, ...], window: QuotaWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[RunRequest] = []
@@ -292,3 +294,20 @@ def test_one_bar_covers_all_loads_of_a_run() -> None:
     progress = RunProgress(elapsed_s=6.0, total_s=24.0, warming_up=False, entities=(), before_s=30.0, whole_s=72.0)
 
     assert headline(progress, "load") == f"load {'━' * 12}{'╌' * 12} 36 of 72 s, measuring, 36 s left"
+
+
+def test_a_window_that_brokers_refuse_to_tell_is_kafkas_default_and_said_to_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[RunRequest] = []
+
+    def brokers(url: str, _settings: object) -> WindowSource:
+        raise StoreRefusedError(f"{url} refuses it", hint="kafka-acls --add")
+
+    monkeypatch.setattr("kafka_quotas.commands.windows.broker_source", brokers)
+    monkeypatch.setattr("kafka_quotas.cli.load_test.run.run_and_keep", lambda order, *_, **__: asked.append(order) or 0)
+    code, _, err = run_cli("load-test", "run", "ratio", "--bootstrap-server", "127.0.0.1:9092", "--yes")
+
+    assert code == 0
+    assert asked[0].target.window == QuotaWindow(samples=11, window_s=1)
+    assert err.startswith("note: the quota window is not known, and Kafka's default of 11 x 1 s is assumed: ")

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from kafka_quotas.commands.load_test.typed_scenario import LoadRequest, credentials_of, load_scenario, shortest_s
+from kafka_quotas.commands.load_test.typed_scenario import LoadRequest, credentials_of, load_scenario
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.core.model.quota_key import LONG_MAX
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.loadtest.clients.librdkafka.settings import client_properties, request_size
+from kafka_quotas.loadtest.clients.librdkafka.settings import client_properties
 from kafka_quotas.loadtest.plan.offered_rate import OfferedRate, RateKind, parse_offered_rate
-from kafka_quotas.loadtest.plan.plan import ClientName, LoadPlan, parse_entity_name
+from kafka_quotas.loadtest.plan.plan import ClientName, LoadPlan, parse_entity_name, request_size
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.run.quotas_in_force import quotas_in_force
 from kafka_quotas.loadtest.scenario.model import ScenarioClient
-from kafka_quotas.loadtest.scenario.planning import Environment, client_names, scenario_plan
+from kafka_quotas.loadtest.scenario.planning import Environment, client_names, long_enough, scenario_plan
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Alteration, Store
 
@@ -172,9 +172,21 @@ def test_a_property_of_the_user_wins_over_ours() -> None:
     assert properties["client.id"] == "mine"
 
 
-@pytest.mark.parametrize(("quota", "size"), [(None, 1_000_000), (1e3, 16_384), (2e6, 200_000), (500e6, 1_000_000)])
-def test_requests_are_small_beside_the_quota(quota: float | None, size: int) -> None:
-    assert request_size(quota) == size
+@pytest.mark.parametrize(
+    ("quota", "window_s", "sharing", "size"),
+    [
+        (None, 11, 1, 1_000_000),
+        (1e3, 11, 1, 1024),
+        (2e6, 11, 1, 200_000),
+        (2e6, 1, 1, 40_000),
+        (2e6, 11, 11, 40_000),
+        (500e6, 11, 1, 1_000_000),
+    ],
+)
+def test_requests_are_small_beside_what_the_quota_allows_in_a_window(
+    quota: float | None, window_s: float, sharing: int, size: int
+) -> None:
+    assert request_size(quota, window_s=window_s, sharing=sharing) == size
 
 
 def test_quotas_to_set_are_those_of_the_clients_and_the_control_is_one_of_them() -> None:
@@ -191,6 +203,14 @@ def test_quotas_to_set_are_those_of_the_clients_and_the_control_is_one_of_them()
         load_scenario(request(control="c"))
 
 
-def test_how_long_it_takes_to_judge() -> None:
-    assert shortest_s(load_scenario(request(window=QuotaWindow(samples=3)))) == (3.0, 12.0)
-    assert shortest_s(load_scenario(request(window=QuotaWindow(samples=3), warmup_s=1.0))) == (5.0, 14.0)
+@pytest.mark.parametrize(
+    ("warmup_s", "rates", "needed_s"),
+    [(None, ("max",), 55.0), (1.0, ("max",), 65.0), (30.0, ("2MB/s",), 55.0), (None, ("500kB/s",), 0.0)],
+)
+def test_a_run_lasts_for_five_windows_where_a_quota_holds_a_client_back(
+    warmup_s: float | None, rates: tuple[str, ...], needed_s: float
+) -> None:
+    plan = plan_load(request(quotas=(1e6,), rates=tuple(map(parse_offered_rate, rates)), warmup_s=warmup_s))
+
+    assert plan.needed_s == needed_s
+    assert long_enough(plan).duration_s == max(plan.duration_s, needed_s)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from kafka_quotas.loadtest.judgement import State
 from kafka_quotas.loadtest.result.verdict import (
     ClientVerdict,
     Observation,
@@ -19,7 +20,7 @@ def steady(rate: float, *, seconds: int = 15) -> list[tuple[float, int]]:
 
 def judged(rate: float, *, offered: float | None, quota: float | None, throttled: int = 0) -> ClientVerdict:
     return entity_verdict(
-        Observation(acks=steady(rate), offered=offered, throttle_count=throttled, elapsed_ms=15_000),
+        Observation(acks=steady(rate, seconds=18), offered=offered, throttle_count=throttled, elapsed_ms=18_000),
         quota=quota,
         window_ms=3000,
         warmup_ms=3000,
@@ -111,13 +112,12 @@ def test_a_client_without_a_quota_is_judged_from_the_warm_up_on() -> None:
 
 
 def test_a_run_too_short_to_judge_says_so_and_is_no_success() -> None:
-    verdict = short(seconds=20, quota=1e6)
-    assert (verdict.ok, verdict.too_short) == (False, True)
-    assert verdict.evidence == (
-        "the run left 9.0 s after the first window, and it takes more than a window of 11 s to judge"
-    )
-    assert not short(seconds=30, quota=4e6).too_short
-    assert not short(seconds=30, quota=4e6).ok
+    for seconds, quota in ((20, 1e6), (65, 4e6), (65, 1e5)):
+        verdict = short(seconds=seconds, quota=quota)
+        assert (verdict.ok, verdict.state) == (False, State.VOID)
+    assert verdict.evidence == "too short to judge: needs 55 s, got 54 s: 5 quota windows of 11 s, after the first"
+    assert short(seconds=66, quota=4e6).state is State.NOT_MET
+    assert short(seconds=66, quota=1e6).state is State.MET
 
 
 @pytest.mark.parametrize(("served", "ok"), [(1.0, True), (0.95, False)])
@@ -151,11 +151,11 @@ def test_an_outage_at_the_end_counts_within_the_last_window_as_well(
 ) -> None:
     """The window is Kafka's usual one of 11 s."""
     seen = Observation(
-        acks=steady(1e6, seconds=60 - silent_s),
+        acks=steady(1e6, seconds=70 - silent_s),
         offered=offered,
         throttle_count=0,
-        elapsed_ms=60_000,
-        end_ms=60_000,
+        elapsed_ms=70_000,
+        end_ms=70_000,
         patience_ms=3000,
     )
 

@@ -173,7 +173,11 @@ MUTATING = replace(SCENARIO, entities=(MUTATOR,))
             "a daemon is to be restarted at 5000 s, and",
         ),
         (replace(SCENARIO, daemon_count=2, variants=tuple(Variant)), EMBEDDED, "there are several daemons, and"),
-        (replace(SCENARIO, duration_s=3.0), BROKER, "3 s are too short to judge"),
+        (
+            replace(SCENARIO, variants=(Variant.WITHOUT_QUOTAS,)),
+            BROKER,
+            "a run without the quotas alone judges nothing",
+        ),
         (replace(SCENARIO, quotas=()), BROKER, "a rate in multiples of the quota needs a quota"),
         (staged("9s:1MB/s", rate=AS_FAST_AS_POSSIBLE), BROKER, "a has stages, which begin with a rate"),
         (staged("9s:1MB/s", loop=Loop.CLOSED), BROKER, "a has stages and a closed loop"),

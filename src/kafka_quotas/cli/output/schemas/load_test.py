@@ -147,6 +147,8 @@ SCHEMAS: Final[dict[str, OutputSchema]] = {
                         "needs_daemon": FLAG,
                         "clients": INTEGER,
                         "seconds": described(NUMBER, "under load"),
+                        "comparison_seconds": described(NUMBER, "of runs with and without quotas, at least"),
+                        "comparison_most_seconds": described(NUMBER, "of these runs, at most"),
                         "scales": FLAG,
                     }
                 )
@@ -163,7 +165,7 @@ SCHEMAS: Final[dict[str, OutputSchema]] = {
             "largest_scale": NUMBER,
             "clients": INTEGER,
             "partitions": INTEGER,
-            "seconds": described(NUMBER, "under load"),
+            "seconds": described(nullable(NUMBER), "under load"),
             "limits": record({"open_files": nullable(INTEGER), "max_map_count": nullable(INTEGER)}),
             "obstacles": rows(record({"message": TEXT, "hint": nullable(TEXT)})),
         },

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka_quotas.loadtest.clients.engine import RunClock, WireCount
 from kafka_quotas.loadtest.clients.kafka_python.client import KafkaPythonClient
 from kafka_quotas.loadtest.clients.kafka_python.settings import PATIENT_MS, request_timeout_ms
-from kafka_quotas.loadtest.clients.librdkafka.settings import request_size
 from kafka_quotas.loadtest.clients.librdkafka.topic_view import PartitionRange
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 
@@ -35,7 +34,7 @@ class KafkaPythonConsumer(KafkaPythonClient):
         from kafka import KafkaConsumer  # noqa: PLC0415 - only its own clients load the library
         from kafka.structs import TopicPartition  # noqa: PLC0415
 
-        most_bytes = self.entity.batch_bytes or request_size(self.entity.quota)
+        most_bytes = self.entity.request_bytes
         timeout_ms = request_timeout_ms(self.plan, self.entity, default_ms=PATIENT_MS)
         client: Any = KafkaConsumer(
             **self.settings,

@@ -15,7 +15,6 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.clients.engine import RunClock, WireCount
 from kafka_quotas.loadtest.clients.kafka_python.client import KafkaPythonClient
 from kafka_quotas.loadtest.clients.kafka_python.settings import PATIENT_MS, request_timeout_ms, translated_error
-from kafka_quotas.loadtest.clients.librdkafka.settings import request_size
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Loop
 from kafka_quotas.loadtest.record.delivery import STAMP_SIZE, stamp
@@ -73,7 +72,7 @@ class KafkaPythonProducer(KafkaPythonClient):
         return Producer(
             **self.settings,
             **choices,
-            batch_size=max(self.entity.batch_bytes or request_size(self.entity.quota), self.entity.record_size),
+            batch_size=max(self.entity.request_bytes, self.entity.record_size),
             linger_ms=_LINGER_MS,
             enable_idempotence=False,
             max_in_flight_requests_per_connection=self.entity.in_flight,

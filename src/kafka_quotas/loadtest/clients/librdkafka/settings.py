@@ -3,7 +3,7 @@
 Invariant: the load test replaces no property that the user gives.
 """
 
-from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+from kafka_quotas.loadtest.plan.plan import LARGEST_REQUEST, ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Workload
 
 STATISTICS_INTERVAL_MS = 500
@@ -12,9 +12,7 @@ _NAMELESS = "kafka-quotas-load-test"  # librdkafka always sends a client-id, eve
 # A throttling broker responds at once but delays its next read, so a request may wait for the whole throttle time.
 # librdkafka's default of 30 s would close the connection and resend the same records (the problem in KIP-219).
 _PATIENT_MS = 300_000
-_REQUEST_SHARE = 10  # requests of at most a tenth of a second's quota, so that a window is not two or three requests
-_SMALLEST_REQUEST = 16 * 1024
-_LARGEST_REQUEST = 1_000_000
+_LEAST_MESSAGE = 1000  # bytes that librdkafka takes for message.max.bytes
 _PACED_PREFETCH_S = 0.25  # a paced consumer fetches no further ahead, or it would exceed its rate at the broker
 
 
@@ -40,17 +38,10 @@ def probe_properties(plan: LoadPlan, entity: ClientLoad) -> dict[str, object]:
     return {"bootstrap.servers": plan.bootstrap, "client.id": client_id, "log_level": 0, **security}
 
 
-def request_size(quota_bytes_per_second: float | None) -> int:
-    """Return the most bytes to send or fetch in one request, a small share of a second's quota."""
-    if quota_bytes_per_second is None:
-        return _LARGEST_REQUEST
-    return int(min(max(quota_bytes_per_second / _REQUEST_SHARE, _SMALLEST_REQUEST), _LARGEST_REQUEST))
-
-
 def _producer(entity: ClientLoad) -> dict[str, object]:
     return {
         "acks": entity.acks,
-        "batch.size": max(entity.batch_bytes or request_size(entity.quota), entity.record_size + 100),
+        "batch.size": max(entity.request_bytes, entity.record_size + 100),
         "compression.type": entity.compression,
         "max.in.flight.requests.per.connection": entity.in_flight,
         "request.timeout.ms": _PATIENT_MS,
@@ -61,16 +52,17 @@ def _producer(entity: ClientLoad) -> dict[str, object]:
 
 
 def _consumer(entity: ClientLoad) -> dict[str, object]:
-    fetched = entity.batch_bytes or request_size(entity.quota)
     prefetched = 64 << 20
     if entity.arrivals_per_second is not None:
         ahead = int(float(entity.arrivals_per_second) * entity.record_size * _PACED_PREFETCH_S)
-        prefetched = max(ahead, _LARGEST_REQUEST)
+        prefetched = max(ahead, LARGEST_REQUEST)
     return {
         "group.id": f"kafka-quotas-load-test-{entity.group or entity.name.client_id}",  # nothing is ever committed
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
-        "fetch.message.max.bytes": fetched,
+        "fetch.message.max.bytes": entity.request_bytes,
+        "fetch.max.bytes": max(entity.request_bytes, _LEAST_MESSAGE),  # of all partitions together
+        "message.max.bytes": max(entity.request_bytes, _LEAST_MESSAGE),  # librdkafka fetches no less
         "fetch.wait.max.ms": 50,
         "fetch.queue.backoff.ms": 10,  # librdkafka pauses for 1 s where its queue is full for a moment
         "queued.max.messages.kbytes": prefetched // 1024,

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kafka_quotas.loadtest.clients.engine import RunClock, WireCount
-from kafka_quotas.loadtest.clients.librdkafka.settings import request_size
 from kafka_quotas.loadtest.clients.librdkafka.topic_view import PartitionRange
 from kafka_quotas.loadtest.clients.raw.connected_client import ConnectedClient
 from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
@@ -47,7 +46,7 @@ class RawConsumer(ConnectedClient):
         self.most_in_flight = 1  # two fetches of one offset would bring the same records
         self._ranges: Mapping[int, PartitionRange] = {each.partition: each for each in partitions}
         self._offsets = {each.partition: each.low for each in partitions}
-        self._most_bytes = entity.batch_bytes or request_size(entity.quota)
+        self._most_bytes = entity.request_bytes
         self._wire_bytes = 0
 
     def shares(self, partitions: tuple[int, ...]) -> list[tuple[int, ...]]:

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.clients.engine import RunClock, WireCount
-from kafka_quotas.loadtest.clients.librdkafka.settings import request_size
 from kafka_quotas.loadtest.clients.raw.connected_client import ConnectedClient
 from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
 from kafka_quotas.loadtest.clients.raw.leaders import Leaders
@@ -162,7 +161,7 @@ class RawProducer(ConnectedClient):
 def _capacity(plan: LoadPlan, entity: ClientLoad) -> int:
     """Return the most records of a batch, by the quota, the memory of all clients and the rate."""
     share = max(_BATCH_MEMORY // len(plan.entities), _SMALLEST_SHARE)
-    size = min(entity.batch_bytes or request_size(entity.quota), share)
+    size = min(entity.request_bytes, share)
     records = size // (entity.record_size + _RECORD_OVERHEAD)
     if entity.arrivals_per_second is not None:
         records = min(records, max(int(entity.arrivals_per_second), entity.burst_size))

@@ -1,0 +1,125 @@
+"""The judge of load tests on what Kafka's own limiter, healthy or faulty, gives clients of every kind.
+
+The limiter is the core's, which is tested against Kafka's classes. LOAD_VERDICTS=2000 draws more than the suite does.
+"""
+
+import os
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.load.limited_load import HEALTHY, Fault, LimitedLoad
+
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.loadtest.judgement import Aspect, State
+from kafka_quotas.loadtest.plan.throttle_cycles import MAX_BLUR, MIN_WINDOWS
+from kafka_quotas.loadtest.plan.workload import Workload
+
+EXAMPLES = int(os.environ.get("LOAD_VERDICTS", "60"))
+WRONG = (1.1, 0.9, 1.3, 0.7)
+MOST_VOID = 0.02
+
+
+def drawn(seed: int, *, windows: tuple[float, float] = (MIN_WINDOWS, MIN_WINDOWS + 3.0)) -> LimitedLoad:
+    """A load of any window, workload, quota, request size and number of clients and connections, greedy by itself."""
+    source = random.Random(seed)
+    workload = source.choice([Workload.PRODUCE, Workload.PRODUCE, Workload.CONSUME, Workload.CONSUME, Workload.MUTATE])
+    window = QuotaWindow(samples=source.choice([1, 2, 3, 6, 11, 20]), window_s=source.choice([1, 1, 2, 5]))
+    clients, connections = source.choice([1, 1, 1, 2, 5]), source.choice([1, 1, 2, 5])
+    if workload is Workload.MUTATE:
+        connections = 1
+    quota = int(10 ** source.uniform(5, 8))
+    share = 10 ** source.uniform(-2.4, -1.4)
+    return LimitedLoad(
+        window=window,
+        windows=source.uniform(*windows),
+        workload=workload,
+        quota=quota,
+        clients=clients,
+        connections=connections,
+        request=int(share * quota * window.samples * window.window_s / clients / connections),
+        varies=source.random() < 0.5,
+        times=source.choice([None, 1.5, 2.0, 4.0] if workload is Workload.MUTATE else [None, None, 1.1, 1.5, 2.0, 4.0]),
+        late_ms=0 if workload is Workload.MUTATE else source.choice([0, 0, 10, 50]),
+        seed=seed,
+    )
+
+
+def rate_state(load: LimitedLoad) -> State:
+    """The judgement on the rate of the load's clients, of which all have the same."""
+    (state,) = {each.state for each in load.result().judgements if each.aspect is Aspect.RATE}
+    return state
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(seed=st.integers(0, 2**40))
+def test_a_limiter_that_keeps_the_quota_is_never_found_not_to(seed: int) -> None:
+    load = drawn(seed, windows=(0.5, MIN_WINDOWS + 3.0))
+
+    result = load.result()
+
+    assert result.state is not State.NOT_MET, [each for each in result.judgements if not each.ok]
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(seed=st.integers(0, 2**40), share=st.floats(0.05, 0.95))
+def test_a_client_that_offers_less_gets_it(seed: int, share: float) -> None:
+    load = replace(drawn(seed), times=share, varies=False)
+
+    assert load.result().state is not State.NOT_MET
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(seed=st.integers(0, 2**40), factor=st.sampled_from(WRONG))
+def test_a_limiter_that_is_a_tenth_off_never_holds(seed: int, factor: float) -> None:
+    load = replace(drawn(seed), fault=Fault(factor=factor))
+    if load.times is not None and load.times < factor:
+        load = replace(load, times=None)
+
+    assert rate_state(load) is not State.MET
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(seed=st.integers(0, 2**40), begin=st.floats(0.1, 0.7), length=st.floats(0.1, 0.3))
+def test_a_limiter_that_is_off_for_a_while_never_holds(seed: int, begin: float, length: float) -> None:
+    """At more than twice its quota for a tenth of the time a client gets more than a tenth too much."""
+    load = replace(drawn(seed), times=None, fault=Fault(off=(begin, begin + length)))
+
+    assert rate_state(load) is not State.MET
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(seed=st.integers(0, 2**40), dead_from=st.floats(0.0, 0.4))
+def test_a_limiter_that_dies_never_holds(seed: int, dead_from: float) -> None:
+    load = replace(drawn(seed), fault=Fault(dead_from=dead_from))
+
+    assert rate_state(load) is not State.MET
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(seed=st.integers(0, 2**40), factor=st.sampled_from((1.0, *WRONG)))
+def test_fewer_than_five_windows_are_void_whoever_keeps_the_quota(seed: int, factor: float) -> None:
+    load = replace(drawn(seed, windows=(0.1, MIN_WINDOWS - 0.1)), fault=Fault(factor=factor))
+    if load.workload is Workload.MUTATE:
+        load = replace(load, workload=Workload.PRODUCE)
+
+    assert rate_state(load) is State.VOID
+
+
+@pytest.mark.parametrize("fault", [HEALTHY, *(Fault(factor=factor) for factor in WRONG)], ids=lambda each: each.factor)
+def test_five_windows_are_enough_for_a_verdict(fault: Fault) -> None:
+    loads = [replace(drawn(seed), fault=fault) for seed in range(EXAMPLES)]
+    assert max(load.blur for load in loads) <= MAX_BLUR
+
+    states = Counter(map(rate_state, loads))
+
+    assert states[State.VOID] <= MOST_VOID * len(loads), states
+
+
+def test_most_limiters_that_are_a_twentieth_off_are_found() -> None:
+    states = Counter(rate_state(replace(drawn(seed), fault=Fault(factor=0.95))) for seed in range(EXAMPLES))
+
+    assert states[State.NOT_MET] >= len(range(EXAMPLES)) / 2, states
