@@ -232,3 +232,21 @@ def test_a_process_with_threads_of_libraries_ends_before_its_objects_are_taken_d
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=240)
     assert (done.returncode, done.stdout) == (3, "done\n")
     assert done.stderr == "taken down" * is_taken_down
+
+
+@pytest.mark.parametrize("utf8_mode", ["0", "1"])
+def test_every_command_shows_a_name_alike_where_the_locale_has_no_letters(utf8_mode: str, tmp_path: Path) -> None:
+    store = new_store(tmp_path, {Entity.of(user="\u00fcn\u00ef"): {"producer_byte_rate": 1e6}})
+    settings = {"LC_ALL": "C", "PYTHONUTF8": utf8_mode, "PYTHONCOERCECLOCALE": "0", "KAFKA_QUOTAS_STORE": store}
+    shown = [
+        subprocess.run(
+            [sys.executable, "-m", "kafka_quotas", command],
+            env={**os.environ, **settings},
+            capture_output=True,
+            check=True,
+            timeout=240,
+        ).stdout
+        for command in ("describe", "tree")
+    ]
+    name = "\u00fcn\u00ef".encode() if utf8_mode == "1" else rb"\xfcn\xef"
+    assert [b"user " + name in each for each in shown] == [True, True]

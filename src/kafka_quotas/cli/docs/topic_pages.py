@@ -60,5 +60,18 @@ def _page(topic: str, title: str, column: str) -> str:
     intro, rows, remark = TOPICS[topic]
     table = [f"| `{name}` | {meaning} |" for name, meaning in rows]
     closing = textwrap.fill(" ".join(_CLOSINGS[topic].split()), 120, break_long_words=False, break_on_hyphens=False)
-    lines = [f"# {title}", "", intro, "", f"| {column} | meaning |", "|---|---|", *table, "", remark, "", closing, ""]
+    lines = [
+        f"# {title}",
+        "",
+        intro,
+        "",
+        f"| {column} | meaning |",
+        "|---|---|",
+        *table,
+        "",
+        remark.replace("<", "\\<"),
+        "",
+        closing,
+        "",
+    ]
     return "\n".join(lines)

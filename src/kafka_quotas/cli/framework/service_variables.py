@@ -16,7 +16,7 @@ from kafka_quotas.cli.framework.help_page import STORE_HEADING
 
 PREFIX: Final = "KAFKA_QUOTAS_"
 _SERVICE: Final = "kafka_quotas_service"
-_WITHOUT: Final = frozenset({"--help", "--verbose", "--output", "--columns", "--limit", "--schema"})
+_WITHOUT: Final = frozenset({"-h", "--help", "--verbose", "--output", "--columns", "--limit", "--schema"})
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -15,8 +15,8 @@ from kafka_quotas.cli.daemon.config_sections import SECTIONS, setting_name
 from kafka_quotas.cli.docs.documentation import commands
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "daemon"
-NO_SETTINGS = {"config", "verbose"}
-"""Options of `daemon run` that say where settings come from, or what to show of an error."""
+NO_SETTINGS = {"config", "verbose", "_h"}
+"""Options of `daemon run` that say where settings come from, or what to show of the help or of an error."""
 
 WHOLE = """
 [upstream]

@@ -21,7 +21,7 @@ SERVICES = {
     "apply": "APPLY",
 }
 ALL = {str(context.command_path).partition(" ")[2]: (command, context) for command, context in commands()}
-IN_PASSING = {"--help", "--verbose", "--output", "--columns", "--limit", "--schema"}
+IN_PASSING = {"-h", "--help", "--verbose", "--output", "--columns", "--limit", "--schema"}
 SHORT_FOR_STORE = {"--bootstrap-server", "--zookeeper"}
 
 
@@ -41,6 +41,11 @@ def test_every_option_of_a_service_shows_its_variable(path: str, prefix: str) ->
         else:
             assert each.envvar == name
             assert f"[env: {name}" in text
+
+
+def test_what_is_asked_in_passing_has_no_variable() -> None:
+    listed = [each for command, _ in ALL.values() for each in command.params if IN_PASSING & set(each.opts)]
+    assert [each.envvar for each in listed if each.envvar] == []
 
 
 def test_a_variable_is_of_one_option() -> None:
