@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.errors import InvalidQuotaError, StoreRefusedError, StoreUnreachableError
+from kafka_quotas.core.formats.documents import read_document
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import QuotaFilter, filter_verdict_kraft, matches
 from kafka_quotas.core.model.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaKey
@@ -100,7 +101,7 @@ class StaticStore:
         from hashlib import sha256  # noqa: PLC0415 - only a watch needs it
 
         try:
-            return sha256(self._path.read_bytes()).hexdigest()
+            return sha256(read_document(self._path)).hexdigest()
         except OSError as error:
             raise StoreUnreachableError(
                 f"cannot read {self._path}: {error.strerror or error}", hint="check the name of the file"

@@ -23,6 +23,7 @@ from pathlib import Path
 from kafka_quotas.cli.completion import COMPLETE_VARIABLE
 from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_store
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.formats.documents import load_json, read_text
 from kafka_quotas.core.model.entity import ENTITY_TYPES
 from kafka_quotas.stores.files.atomic_write import replace_text
 
@@ -138,7 +139,7 @@ def _remembered(options: TypedStore, choice: StoreChoice) -> Names:
     if not _is_fresh(path):
         return {}
     try:
-        found: Names = json.loads(path.read_text(encoding="utf-8"))
+        found: Names = load_json(read_text(path))
     except ValueError:
         return {}
     return found

@@ -27,6 +27,7 @@ from kafka_quotas.cli.daemon.setting_forms import FORMS
 from kafka_quotas.cli.framework.store_choice import COMMAND_CONFIG_VARIABLE, STORE_VARIABLE
 from kafka_quotas.cli.output.render import shown_cell, write
 from kafka_quotas.core.errors import UsageError, near_hint
+from kafka_quotas.core.formats.documents import read_text
 from kafka_quotas.enforcement.config.listener_file import check_property
 from kafka_quotas.enforcement.config.policy_file import policy_problems
 from kafka_quotas.enforcement.config.toml_table import flat, property_text, read_toml, table_path
@@ -65,7 +66,7 @@ def read_config_file(path: Path, options: Mapping[str, TyperOption], ctx: typer.
         UsageError: The file can't be read, or is not TOML.
     """
     document = read_toml(path, "the configuration of the daemon")
-    lines = _lines(path.read_text(encoding="utf-8"))
+    lines = _lines(read_text(path))
     reading = _Reading(path=path, options=options, lines=lines, ctx=ctx)
     for section, table in document.items():
         reading.take(section, table)

@@ -1,5 +1,6 @@
 """The options of `describe --effective`: whom it is about, what brokers remember, how large the cluster is."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.entity import EntityOptions, selected_parts
 from kafka_quotas.cli.options.usage import UsageOptions
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.formats.documents import read_document
 from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER
 from kafka_quotas.core.model.quota_filter import Match
 from kafka_quotas.core.resolution.client import QuotaClient
@@ -139,8 +141,8 @@ def read_clients(path: Path) -> tuple[QuotaClient, ...]:
     import csv  # noqa: PLC0415 - only --clients needs it
 
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.DictReader(file, strict=True))
+        text = io.StringIO(read_document(path).decode("utf-8-sig"), newline="")
+        rows = list(csv.DictReader(text, strict=True))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"cannot read {path}: {reason}", hint=_HEADER) from error

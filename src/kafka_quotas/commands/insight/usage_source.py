@@ -3,7 +3,6 @@
 A TOML file names the metrics with `broker_labels` and one `[[rule]]` per way to name them.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.formats.documents import load_json, load_toml, read_text
 from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames, NameRule, usages_of
 from kafka_quotas.core.formats.prometheus_text import MetricSample, parse_metrics
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
@@ -34,7 +34,7 @@ def read_metric_names(path: Path) -> MetricNames:
     import tomllib  # noqa: PLC0415 - only a mapping file needs it
 
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = load_toml(read_text(path))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"cannot read {path}: {reason}", hint=_HINT) from error
@@ -192,7 +192,7 @@ def _queried(address: SplitResult, names: MetricNames) -> Iterator[MetricSample]
     query = urlencode({"query": f'{{__name__=~"{selector}"}}'})
     url = address._replace(path="/api/v1/query", query=query).geturl()
     try:
-        for each in json.loads(_text(url))["data"]["result"]:
+        for each in load_json(_text(url))["data"]["result"]:
             labels: dict[str, Any] = dict(each["metric"])
             name = labels.pop("__name__")
             yield MetricSample(name=name, labels=labels, value=float(each["value"][1]))

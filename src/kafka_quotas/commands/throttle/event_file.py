@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
+from kafka_quotas.core.formats.documents import load_json
 from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.core.quotas.simulation import Event, EventOperation
 
@@ -111,8 +112,8 @@ def _lines(file: BinaryIO, label: str) -> Iterator[tuple[int, str]]:
 
 def _parse_json(text: str, allowed: Sequence[EventOperation]) -> Event:
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        value = load_json(text)
+    except ValueError as error:
         raise _BadEventError(f"not JSON: {_reason(error)}") from error
     if not isinstance(value, dict):
         raise _BadEventError("not a JSON object with t_ms and amount")

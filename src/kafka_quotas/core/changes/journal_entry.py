@@ -16,6 +16,7 @@ from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.changes.plan_file import change_document, change_from, text_in
 from kafka_quotas.core.clock import format_instant, parse_instant
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.formats.documents import load_json
 from kafka_quotas.core.model.entity import Entity
 
 
@@ -77,7 +78,7 @@ def entry_line(entry: JournalEntry) -> str:
 def entry_from(line: str) -> JournalEntry:
     """Return the entry in a line, or raise a `UsageError` for a damaged one."""
     try:
-        document = json.loads(line)
+        document = load_json(line)
         undo_at = document.get("undo_at")
         return JournalEntry(
             entry_id=text_in(document["id"]),
@@ -91,7 +92,7 @@ def entry_from(line: str) -> JournalEntry:
             reverts=_optional_text(document.get("reverts")),
             confirmed=document.get("confirmed") is not False,
         )
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, UsageError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, UsageError) as error:
         raise UsageError(f"no entry of a journal: {type(error).__name__}") from error
 
 

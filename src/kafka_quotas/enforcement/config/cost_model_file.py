@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.formats.documents import load_json, read_text
 from kafka_quotas.core.quotas.cost_model import ApiCost, CostModel
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 
@@ -33,7 +34,7 @@ def read_cost_model(path: Path) -> CostModel:
         UsageError: The file can't be read or understood.
     """
     try:
-        data = json.loads(path.read_text("utf-8"))
+        data = load_json(read_text(path))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", hint="daemon calibrate writes one") from error
     except ValueError as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.formats.documents import load_toml, read_text
 
 _MARK: Final = ".toml#"
 
@@ -42,7 +43,7 @@ def read_toml(path: Path, what: str) -> Mapping[str, Any]:
 
     head, _, table = path.name.rpartition("#") if names_table(path) else (path.name, "", "")
     try:
-        content: Any = tomllib.loads(path.with_name(head).read_text(encoding="utf-8"))
+        content: Any = load_toml(read_text(path.with_name(head)))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise UsageError(f"cannot read {path}: {reason}", hint=f"it holds {what}") from error

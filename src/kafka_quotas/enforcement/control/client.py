@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError, UsageError
+from kafka_quotas.core.formats.documents import load_json
 from kafka_quotas.enforcement.control.server import ControlError, check_folder, no_daemon
 from kafka_quotas.enforcement.quotas.reload import Reloaded, reloaded_from_json
 from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted, unmuted_from_json
@@ -64,7 +65,7 @@ def _ask(control: Path | None, op: str, *, timeout_s: float, **fields: str | Non
             sock.connect(str(path))
             sock.sendall(json.dumps({"op": op, **fields}).encode() + b"\n")
             with sock.makefile("rb") as lines:
-                answer = json.loads(lines.readline(MAX_ANSWER_BYTES))
+                answer = load_json(lines.readline(MAX_ANSWER_BYTES))
     except OSError as error:
         raise no_daemon(path, error) from error
     except ValueError as error:

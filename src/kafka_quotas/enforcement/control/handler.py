@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeAlias
 
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.formats.documents import load_json
 from kafka_quotas.enforcement.decisions import binary_codec as decision_binary
 from kafka_quotas.enforcement.decisions import json_codec as decision_json
 from kafka_quotas.enforcement.decisions.messages import PROTOCOL_VERSION, Decision, DecisionError, DecisionRequest
@@ -56,8 +57,8 @@ class ControlHandler:
             The response, to be awaited for what concerns other processes or takes its time.
         """
         try:
-            message = json.loads(line)
-        except (ValueError, RecursionError):
+            message = load_json(line)
+        except ValueError:
             return _line({"ok": False, "error": "not JSON"})
         if not isinstance(message, dict):
             return _line({"ok": False, "error": "not an object"})

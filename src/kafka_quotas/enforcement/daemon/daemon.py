@@ -38,7 +38,8 @@ from kafka_quotas.enforcement.quotas.reload import Reloader
 from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot
 from kafka_quotas.enforcement.quotas.store_watcher import OpenStore, StoreWatcher
 from kafka_quotas.enforcement.state.measured_state import MeasuredState, measured_state
-from kafka_quotas.enforcement.state.snapshotter import StateSnapshotter
+from kafka_quotas.enforcement.state.snapshotter import StateSnapshotter, saved_state
+from kafka_quotas.enforcement.state.state_file import SavedState
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import Log, LogEvent
 from kafka_quotas.enforcement.telemetry.status import run_sliced
@@ -155,11 +156,12 @@ class Daemon:
             self._fleet = await self._join_fleet(stack)
             takeover = self._take_over(stack)
             sockets = InheritedSockets() if takeover is None else takeover.sockets
+            saved = None if takeover is not None else saved_state(self._settings.state_file, self._notify)
             proxy = self._proxy = self._proxy_server(events, sockets)
             measured = measured_state(
                 proxy, self._policy, self._connections, self._settings.rules, self._clock, notify=self._notify
             )
-            self._keep_state(stack, proxy, measured, takeover)
+            self._keep_state(stack, proxy, measured, takeover or saved)
             stack.callback(proxy.close)
             reporter = self._reporter(proxy, events)
             if self._workers is not None:
@@ -225,16 +227,16 @@ class Daemon:
         stack: contextlib.AsyncExitStack,
         proxy: ProxyServer,
         measured: MeasuredState,
-        takeover: Takeover | None,
+        before: Takeover | SavedState | None,
     ) -> None:
         """Restore what a predecessor or the state file has, and keep saving it where there is a file."""
         path = self._settings.state_file
         keeper = None if path is None else StateSnapshotter(path, measured, self._counters, notify=self._notify)
-        if takeover is not None:
-            takeover.meet_brokers(proxy)
-            takeover.restore(measured, self._notify)
+        if isinstance(before, Takeover):
+            before.meet_brokers(proxy)
+            before.restore(measured, self._notify)
         elif keeper is not None:
-            keeper.restore()
+            keeper.restore(before)
         if keeper is None:
             return
         self._snapshotter = keeper

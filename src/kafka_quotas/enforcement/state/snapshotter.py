@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from kafka_quotas.enforcement.state.measured_state import MeasuredState
-from kafka_quotas.enforcement.state.state_file import StateError, read_state, state_file
+from kafka_quotas.enforcement.state.state_file import SavedState, StateError, read_state, state_file
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 from kafka_quotas.stores.files.atomic_write import clear_leftovers
@@ -31,6 +31,18 @@ class _AbandonedError(Exception):
     """Error that ends a save under way when the daemon ends."""
 
 
+_NOT_RESTORED: Final = "state can't be restored; every bucket starts empty"
+
+
+def saved_state(path: Path | None, notify: Notify) -> SavedState | None:
+    """Return the state in a file, None where there is none or it can't be read, which is logged."""
+    try:
+        return None if path is None else read_state(path)
+    except StateError as error:
+        notify(LogEvent.failure(_NOT_RESTORED, error))
+        return None
+
+
 class StateSnapshotter:
     """The keeper of the state of buckets, connection rates and topic meters in a file."""
 
@@ -48,20 +60,15 @@ class StateSnapshotter:
         """Return the time since the last save, or since the start."""
         return int(1000 * (time.monotonic() - self._saved_s))
 
-    def restore(self) -> None:
-        """Restore buckets, rates and meters from the file.
-
-        A file that can't be read is logged and does not keep the daemon from starting. What a killed daemon left of a
-        save is removed.
-        """
+    def restore(self, saved: SavedState | None) -> None:
+        """Restore buckets, rates and meters from what `saved_state` returned, and remove what a killed save left."""
         with contextlib.suppress(OSError):  # the folder may be gone, which the first save reports
             clear_leftovers(self._path)
         try:
-            state = read_state(self._path)
-            if state is not None:
-                self._measured.restore(state, str(self._path))
+            if saved is not None:
+                self._measured.restore(saved, str(self._path))
         except StateError as error:
-            self._notify(LogEvent.failure("state can't be restored; every bucket starts empty", error))
+            self._notify(LogEvent.failure(_NOT_RESTORED, error))
 
     async def keep(self) -> None:
         """Save the state again and again, and a last time after `end`."""

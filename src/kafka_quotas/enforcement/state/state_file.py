@@ -12,9 +12,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, Final, TextIO, TypeAlias
 
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.formats.documents import load_json, read_text
 from kafka_quotas.core.java.strings import well_formed
 from kafka_quotas.core.quotas.quota_bucket import BucketSnapshot
 from kafka_quotas.core.quotas.quota_manager import QuotaType
@@ -24,6 +26,8 @@ from kafka_quotas.enforcement.quotas.quota_registry import NodeId
 from kafka_quotas.stores.files.atomic_write import replacing
 
 VERSION: Final = 2
+MAX_BYTES: Final = 1024**3
+"""Longest file that is read: some four million buckets."""
 READABLE: Final = (1, 2)
 """Versions that can be read."""
 MODE: Final = 0o640
@@ -132,7 +136,10 @@ def read_state(path: Path) -> SavedState | None:
         StateError: The file can't be read or understood.
     """
     try:
-        text = path.read_text(encoding="ascii")
+        # Anything else could have no end, or keep the daemon waiting for one.
+        if not S_ISREG(path.stat().st_mode):
+            raise StateError(f"can't read the state in {path}: it is no regular file")
+        text = read_text(path, "ascii", max_bytes=MAX_BYTES)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -151,7 +158,7 @@ def parse_state(text: str, source: str) -> SavedState:
         StateError: The text can't be understood.
     """
     try:
-        data = json.loads(text)
+        data = load_json(text)
     except ValueError as error:
         raise StateError(f"can't read the state in {source}: {error}") from error
     try:

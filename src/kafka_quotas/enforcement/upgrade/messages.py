@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.formats.documents import load_json
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.control.client import RefusedError
 
@@ -129,7 +130,7 @@ def receive_offer(sock: socket.socket) -> Offer:
     """
     if sock.recv(1, socket.MSG_PEEK) == _LINE:
         with sock.makefile("rb") as lines:
-            answer = json.loads(lines.readline(1 << 16))
+            answer = parsed(lines.readline(1 << 16))
         raise RefusedError(f"the daemon can't be upgraded: {answer.get('error')}")
     data = receive(sock)
     try:
@@ -161,7 +162,7 @@ def checked_length(length: int) -> int:
 def parsed(body: bytes) -> Any:
     """Return the content of a message, or raise a `ProtocolError` where it is no JSON."""
     try:
-        return json.loads(body)
+        return load_json(body)
     except ValueError as error:
         raise ProtocolError("a message of an upgrade can't be read") from error
 

@@ -4,11 +4,11 @@ One source is our daemon's event log, with each charge as the daemon took it. `d
 its format. Unknown fields and other versions are skipped.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from kafka_quotas.core.formats.documents import load_json
 from kafka_quotas.core.resolution.effective import ANONYMOUS
 from kafka_quotas.loadtest.plan.plan import ClientLoad
 from kafka_quotas.loadtest.plan.workload import Workload
@@ -66,7 +66,7 @@ def _rows(folder: Path) -> Iterator[Mapping[str, Any]]:
     for path in sorted(folder.rglob("events-*.jsonl")):
         with path.open(encoding="ascii") as lines:
             for line in lines:
-                row: Mapping[str, Any] = json.loads(line)
+                row: Mapping[str, Any] = load_json(line)
                 if row.get("v") == VERSION:
                     yield row
 

@@ -3,13 +3,13 @@
 Invariant: the document of a result that was read equals the document that was read.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.formats.documents import load_json, read_text
 from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
 from kafka_quotas.loadtest.plan.plan import ClientName
 from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
@@ -58,6 +58,10 @@ def read_runs(folder_or_file: Path) -> tuple[LoadResult, ...]:
     return (read_run(folder_or_file),)
 
 
+MAX_RUN_BYTES: Final = 1024**3
+"""Longest `run.json` or shard that is read."""
+
+
 def read_run(folder_or_file: Path) -> LoadResult:
     """Return the result in a file, or in the `run.json` of a folder.
 
@@ -67,7 +71,7 @@ def read_run(folder_or_file: Path) -> LoadResult:
     """
     path = folder_or_file / RUN_FILE if folder_or_file.is_dir() else folder_or_file
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, max_bytes=MAX_RUN_BYTES)
     except FileNotFoundError as error:
         raise UsageError(
             f"no run of a load test in {folder_or_file}", hint="name the folder that load-test wrote with --out"
@@ -76,7 +80,7 @@ def read_run(folder_or_file: Path) -> LoadResult:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise KafkaQuotasError(f"can't read {path}: {reason}", hint="is it the run.json of a load test?") from error
     try:
-        document = json.loads(text)
+        document = load_json(text)
         schema = document["schema"]
         if schema == SCHEMA:
             return result_of(document)

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.formats.documents import load_json
 from kafka_quotas.loadtest.plan.plan import LoadPlan
 from kafka_quotas.loadtest.record.merging import COUNTS, HISTOGRAMS, TRACES
 from kafka_quotas.loadtest.record.recorder import Recorder, RecorderRoom
 from kafka_quotas.loadtest.record.timeline import Slot, Timeline
 from kafka_quotas.loadtest.record.traces import Response
 from kafka_quotas.loadtest.result.document import run_document
-from kafka_quotas.loadtest.result.reading import result_of
+from kafka_quotas.loadtest.result.reading import MAX_RUN_BYTES, result_of
 from kafka_quotas.loadtest.result.result import LoadResult
 
 SHARD_FILE: Final = "shard.json.gz"
@@ -66,7 +67,7 @@ def read_shard(folder: Path) -> Shard:
     path = folder / SHARD_FILE if folder.is_dir() else folder
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
-            document = json.load(file)
+            document = load_json(file.read(MAX_RUN_BYTES))
     except FileNotFoundError as error:
         raise UsageError(f"no shard of a load test in {folder}", hint="it is what --shard writes to --out") from error
     except (OSError, EOFError, ValueError) as error:

@@ -23,6 +23,7 @@ from typing import IO, Any, Final
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.changes.plan_file import change_document, change_from
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.formats.documents import load_json
 
 JOURNAL_SCHEMA: Final = "kafka-quotas.load-journal/1"
 QUOTAS: Final = "quotas"
@@ -187,7 +188,7 @@ def _unfinished(path: Path, content: bytes) -> UnfinishedRun:
     folders: list[str] = []
     try:
         for line in content.split(b"\n")[:-1]:  # after the last line end is nothing, or a truncated line
-            document = json.loads(line)
+            document = load_json(line)
             match document["kind"]:
                 case "run":
                     header = _header(document)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError, near_hint
+from kafka_quotas.core.formats.documents import read_text
 from kafka_quotas.loadtest.scenario.model import Scenario
 
 _SUFFIX: Final = ".yaml"
@@ -81,7 +82,7 @@ def _shipped() -> dict[str, Traversable]:
 
 def _file_text(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise UsageError(f"cannot read {path}: {reason}", hint="it holds a scenario in YAML") from error

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.formats.documents import load_json, read_text
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 
 _DEFAULT_BROKER: Final = -1
@@ -62,7 +63,7 @@ def read_capacities(path: Path) -> Capacities:
         UsageError: The file can't be read, is no capacity file, or names no broker.
     """
     try:
-        return parse_capacities(path.read_text(encoding="utf-8"), str(path))
+        return parse_capacities(read_text(path), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"can't read {path}: {getattr(error, 'strerror', None) or error}") from error
 
@@ -74,7 +75,7 @@ def parse_capacities(text: str, source: str) -> Capacities:
         UsageError: The text is no capacity file or names no broker. The message names `source`.
     """
     try:
-        found = {int(entry["brokerId"]): _capacity(entry["capacity"]) for entry in json.loads(text)["brokerCapacities"]}
+        found = {int(entry["brokerId"]): _capacity(entry["capacity"]) for entry in load_json(text)["brokerCapacities"]}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{source} is not a capacity file: {_reason(error)}", hint=_SHAPE_HINT) from error
     if not found:

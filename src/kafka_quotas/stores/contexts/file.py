@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafka_quotas.core.errors import UsageError, near_hint
+from kafka_quotas.core.formats.documents import load_toml, read_text
 from kafka_quotas.stores.contexts.context import (
     Context,
     checked_context_name,
@@ -84,7 +85,7 @@ def contexts_path() -> Path:
 def read_contexts(path: Path) -> Contexts:
     """Return the contexts in a file, none where there is no file."""
     try:
-        text = path.read_text("utf-8")
+        text = read_text(path)
     except FileNotFoundError:
         return Contexts(path=path)
     except (OSError, UnicodeDecodeError) as error:
@@ -98,7 +99,7 @@ def parse_contexts(text: str, *, path: Path) -> Contexts:
     import tomllib  # noqa: PLC0415 - only who has contexts pays for it
 
     try:
-        document = tomllib.loads(text)
+        document = load_toml(text)
         _refuse_others(document, ("current", "contexts"))
         found = [_context(name, table, path.parent) for name, table in _table(document, "contexts").items()]
         contexts = Contexts(

@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.formats.documents import read_text
 
 COMMAND_TIMEOUT_S = 60.0
 """Long enough to type the passphrase that a password manager asks for."""
@@ -80,7 +81,7 @@ def secret_at(place: SecretPlace, where: object) -> Secret:
 
 def _read_file(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise KafkaQuotasError(f"cannot read the secret in {path}: {reason}") from error

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.formats.documents import read_document
 from kafka_quotas.core.java.properties import parse_properties, property_pairs
 
 
@@ -24,7 +25,7 @@ def read_property_pairs(path: Path) -> list[tuple[str, str]]:
 
 def _text(path: Path) -> str:
     try:
-        content = path.read_bytes()
+        content = read_document(path)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}", hint="check the name of the file") from error
     try:

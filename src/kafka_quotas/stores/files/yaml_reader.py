@@ -31,6 +31,9 @@ class YamlReader:
         """
         try:
             return self._document()
+        except RecursionError as error:
+            location = SourceLocation(source=self._source)
+            raise QuotaFileError(Diagnostic(location=location, message="nested too deep")) from error
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             location = SourceLocation(source=self._source, line=None if mark is None else mark.line + 1)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.formats.documents import read_document
 from kafka_quotas.stores.security.jks import is_jks, read_jks
 
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END [^-]*-----\n?", re.DOTALL)
@@ -44,7 +45,7 @@ def read_key_store(properties: Mapping[str, str], kind: str) -> KeyStore | None:
         raise UsageError(f"ssl.{kind}.type: {declared} is not supported", hint=f"it is one of {', '.join(_TYPES)}")
     path = Path(properties[location]).expanduser()
     try:
-        content = path.read_bytes()
+        content = read_document(path)
     except OSError as error:
         raise UsageError(f"{location}: cannot read {path}: {error.strerror or error}") from error
     password = properties.get(f"ssl.{kind}.password") or None

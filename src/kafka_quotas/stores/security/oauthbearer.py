@@ -22,6 +22,7 @@ from typing import Any, Final
 from urllib.parse import quote_plus, unquote, urlsplit
 
 from kafka_quotas.core.errors import StoreRefusedError, UsageError
+from kafka_quotas.core.formats.documents import load_json, read_text
 from kafka_quotas.stores.security.jaas import JaasLogin
 
 ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
@@ -114,7 +115,7 @@ def _base64_url(value: Mapping[str, Any]) -> str:
 
 def _from_file(path: Path) -> str:
     try:
-        return path.read_text(encoding="ascii").strip()
+        return read_text(path, "ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise StoreRefusedError(f"{ENDPOINT}: cannot read a token from {path}") from error
 
@@ -150,7 +151,7 @@ def _from_endpoint(url: str, authorization: str, body: bytes) -> str:
     try:
         request = Request(url, data=body, headers=headers)  # noqa: S310 - http only
         with build_opener(RefusedRedirects).open(request, timeout=_TIMEOUT_S) as response:
-            token = json.loads(response.read(_LARGEST_ANSWER))["access_token"]
+            token = load_json(response.read(_LARGEST_ANSWER))["access_token"]
     except (OSError, HTTPException) as error:
         if isinstance(error, HTTPError):
             error.close()

@@ -1,12 +1,12 @@
 """Facts from a cluster's ZooKeeper, beside its quotas: empty znodes, replication throttles and old brokers."""
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Final
 
 from kafka_quotas.core.errors import StoreError
+from kafka_quotas.core.formats.documents import load_json
 from kafka_quotas.core.formats.zookeeper import CONFIG_ROOT, ENTITY_FOLDERS, decode_config
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import BROKER_THROTTLES, TOPIC_THROTTLES, ClusterInfo, ReplicationThrottle
@@ -60,7 +60,7 @@ def zookeeper_cluster_id(address: StoreUrl, *, settings: StoreSettings) -> str |
     with closing(ZooKeeperSession(address, settings=settings)) as session:
         node = session.node(_CLUSTER_ID)
         try:
-            found = None if node is None else json.loads(node.data or b"")["id"]
+            found = None if node is None else load_json(node.data or b"")["id"]
         except (ValueError, TypeError, KeyError):
             return None
         return found if isinstance(found, str) else None
@@ -99,7 +99,7 @@ def _too_old(session: Znodes) -> Iterator[str]:
 def _registration(node: ZnodeState) -> int:
     """Return the version of a broker's registration, the new one where it can't be parsed."""
     try:
-        version = json.loads(node.data or b"")["version"]
+        version = load_json(node.data or b"")["version"]
     except (ValueError, TypeError, KeyError):
         return _REGISTRATION_OF_2_7
     return version if isinstance(version, int) else _REGISTRATION_OF_2_7

@@ -1,11 +1,11 @@
 """Writes to ZooKeeper by compare-and-set, decided anew after a conflict with another writer."""
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kafka_quotas.core.errors import StoreError, StoreRefusedError, StoreUnreachableError, UnconfirmedError
+from kafka_quotas.core.formats.documents import load_json
 from kafka_quotas.core.formats.zookeeper import CHANGES_PATH, CONFIG_ROOT, znode_path
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.zookeeper.reader import check_kafka_root
@@ -115,7 +115,7 @@ def _folder(path: str) -> str:
 def _refuse_kraft(url: str, data: bytes | None) -> None:
     """Refuse a controller that is no broker in ZooKeeper mode, or that can't be parsed."""
     try:
-        registration = json.loads(data or b"")
+        registration = load_json(data or b"")
         kraft_epoch = registration.get("kraftControllerEpoch", -1)
     except (ValueError, AttributeError) as error:
         raise StoreError(f"the controller's registration in {url} can't be read") from error

@@ -16,13 +16,13 @@ RFC 5802, RFC 7628; `PlainSaslServer`, `ScramMessages.ClientFirstMessage`, `Scra
 """
 
 import binascii
-import json
 import re
 from base64 import urlsafe_b64decode
 from dataclasses import dataclass
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.formats.documents import load_json
 from kafka_quotas.core.java.strings import decode_utf8, well_formed
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
@@ -204,8 +204,8 @@ def _pairs(text: str, separator: str) -> dict[str, str]:
 def _claims(encoded: str) -> dict[str, object]:
     try:
         # RFC 7515 leaves the padding of base64 out.
-        claims = json.loads(urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
-    except (ValueError, binascii.Error, RecursionError) as error:
+        claims = load_json(urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
+    except (ValueError, binascii.Error) as error:
         raise ProtocolError("an OAUTHBEARER token can't be decoded") from error
     if not isinstance(claims, dict):
         raise ProtocolError("an OAUTHBEARER token holds no claims")

@@ -305,3 +305,35 @@ def test_what_keeps_a_daemon_from_starting_is_said_in_one_line(daemon: DaemonPro
     )
     nowhere = run_and_fail(*upstream, *anywhere, *control, "--store", f"local:{tmp_path / 'mistyped' / 'quotas.db'}")
     assert f"there is no folder {tmp_path / 'mistyped'}\nhint: check the path" in nowhere
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, None], ids=["nested", "a device"])
+def test_a_state_file_without_end_is_logged_and_every_bucket_starts_empty(tmp_path: Path, text: str | None) -> None:
+    state = tmp_path / "daemon.state"
+    if text is None:
+        state.symlink_to("/dev/zero")
+    else:
+        state.write_text(text, encoding="ascii")
+    options = ["--state-file", str(state)]
+    with (
+        fake_broker(answer_each) as broker,
+        running_daemon(tmp_path, upstream=broker.address, options=options) as daemon,
+        connected(daemon.bootstrap) as client,
+    ):
+        ping(client)
+        line = daemon.wait_for_log("state can't be restored; every bucket starts empty")
+        assert ("nested too deep" if text else "no regular file") in line
+
+
+def test_the_state_is_read_before_a_port_opens(tmp_path: Path) -> None:
+    state = tmp_path / "daemon.state"
+    state.write_text("garbage", encoding="ascii")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        command = [sys.executable, "-m", "kafka_quotas", "daemon", "run", "--upstream", "127.0.0.1:1"]
+        places = ["--listen", address, "--store", store_url(tmp_path), "--state-file", str(state)]
+        set_quota(tmp_path, APP, producer_byte_rate=1.0)
+        done = subprocess.run([*command, *places], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.index("state can't be restored") < done.stderr.index("error: ")
+    assert address.rpartition(":")[2] in done.stderr, "the port that is taken"

@@ -136,6 +136,20 @@ def test_everything_that_is_wrong_is_named_at_once(file: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("text", ["[daemon]\nx = " + "[" * 100_000, None], ids=["nested", "a device"])
+def test_check_refuses_what_has_no_end(tmp_path: Path, text: str | None) -> None:
+    file = tmp_path / "daemon.toml"
+    if text is None:
+        file.symlink_to("/dev/zero")
+    else:
+        file.write_text(text, encoding="utf-8")
+    code, out, err = run_cli("daemon", "check", "--config", str(file))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {'cannot read ' if text is None else ''}{file}"), err
+    assert "hint: it holds the configuration of the daemon" in err
+    assert "internal" not in err
+
+
 def test_check_reads_every_file_that_is_named(file: Path) -> None:
     code, out, err = run_cli("daemon", "check", "--config", str(file))
     assert (code, out) == (0, "The configuration is valid: 127.0.0.1:19092, 127.0.0.1:29092.\n")

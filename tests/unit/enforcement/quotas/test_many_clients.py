@@ -33,7 +33,7 @@ from kafka_quotas.enforcement.quotas.store_watcher import StoreState
 from kafka_quotas.enforcement.session.produce_template import ProduceTemplate
 from kafka_quotas.enforcement.state import snapshotter as snapshotter_module
 from kafka_quotas.enforcement.state.measured_state import MeasuredState
-from kafka_quotas.enforcement.state.snapshotter import StateSnapshotter
+from kafka_quotas.enforcement.state.snapshotter import StateSnapshotter, saved_state
 from kafka_quotas.enforcement.state.state_file import read_state
 from kafka_quotas.enforcement.telemetry import status as status_module
 from kafka_quotas.enforcement.telemetry import throttle_stats as ledger_module
@@ -342,7 +342,7 @@ def test_a_state_saved_in_slices_has_every_bucket_while_others_change(
     assert set(names) >= {f"client-{number}" for number in range(1000)}
     after = QuotaRegistry(WINDOW)
     after.apply([entry(Entity.of(client_id=None))])
-    keeper(after, path, clock, said).restore()
+    keeper(after, path, clock, said).restore(saved_state(path, said.append))
     assert [notice.event for notice in said] == ["state restored"]
     assert after.broker(1).client("u", "client-7").produce.record(0, NOW_MS) == clients[7].record(0, NOW_MS) > 0
 

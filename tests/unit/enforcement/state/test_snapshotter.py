@@ -19,7 +19,7 @@ from kafka_quotas.enforcement.config.client_policy import EntityPolicy, Mode, Po
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.state.measured_state import MeasuredState
-from kafka_quotas.enforcement.state.snapshotter import StateSnapshotter
+from kafka_quotas.enforcement.state.snapshotter import StateSnapshotter, saved_state
 from kafka_quotas.enforcement.state.state_file import read_state
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
@@ -101,6 +101,7 @@ class Kept:
             cache=self.topics, counters=Counters(), notify=self.said.append, clock=self.clock
         )
         self.thresholds.apply_file(ThresholdSettings(topics={"busy": 600.0}, totals={None: 1000.0}))
+        self._path = path
         self.keeper = StateSnapshotter(
             path,
             MeasuredState(
@@ -115,6 +116,10 @@ class Kept:
             self.counters,
             notify=self.said.append,
         )
+
+    def restore(self) -> None:
+        """Restore what the file has, as a daemon does at its start."""
+        self.keeper.restore(saved_state(self._path, self.said.append))
 
     def connect(self, node_id: int | None, times: int) -> int:
         """The delay of the last of some connections of one address."""
@@ -140,7 +145,7 @@ def test_a_restart_forgives_nobody(tmp_path: Path) -> None:
     before.bootstrap = 1
     before.keeper.save()
     after = Kept(tmp_path / "state", now_ms=START_MS + 500)
-    after.keeper.restore()
+    after.restore()
     assert after.record(None, "app", 0) == 7000 - 500
     after.policy.name_bootstrap(1)
     assert after.record(1, "app", 0) == 7000 - 500
@@ -166,7 +171,7 @@ def test_connections_made_before_a_restart_count_after_it(tmp_path: Path) -> Non
     before.bootstrap = 1
     before.keeper.save()
     after = Kept(tmp_path / "state")
-    after.keeper.restore()
+    after.restore()
     assert after.connect(None, 1) == 500
     assert after.connect(2, 2) == 0
     assert after.connect(2, 1) == 500
@@ -183,7 +188,7 @@ def test_what_topics_took_in_before_a_restart_counts_after_it(tmp_path: Path) ->
     before.bootstrap = 1
     before.keeper.save()
     after = Kept(tmp_path / "state", now_ms=START_MS + 6_000)
-    after.keeper.restore()
+    after.restore()
     after.topics.learn([KnownTopic(0, "other", None, 1, frozenset({1}), 0, 0)])
     after.thresholds.name_bootstrap(1)
     for now_ms in (START_MS + 6_000, START_MS + 10_000, START_MS + 61_000):
@@ -198,7 +203,7 @@ def test_a_meter_that_was_ahead_of_a_clock_set_back_goes_on_ticking(tmp_path: Pa
     before.clock.advance(5_000)
     before.keeper.save()
     after = Kept(tmp_path / "state", now_ms=START_MS - 3_600_000)
-    after.keeper.restore()
+    after.restore()
     start_ms = after.clock.now_ms()
     assert over(after.thresholds.broker(None), start_ms) == (False, 2000.0)
     assert over(after.thresholds.broker(None), start_ms + 120_000)[0]
@@ -211,7 +216,7 @@ def test_a_listener_whose_broker_is_known_from_the_start_has_its_buckets_back(tm
     before.keeper.save()
     after = Kept(tmp_path / "state")
     after.bootstrap = 1
-    after.keeper.restore()
+    after.restore()
     assert after.record(1, "app", 0) == 7000
 
 
@@ -225,7 +230,7 @@ def test_the_state_of_the_version_before_is_taken(tmp_path: Path) -> None:
         del content[added]
     path.write_text(json.dumps({**content, "v": 1}))
     after = Kept(path)
-    after.keeper.restore()
+    after.restore()
     assert after.record(None, "app", 0) == 7000
 
 
@@ -243,7 +248,7 @@ def test_figures_that_are_none_are_passed_over(tmp_path: Path) -> None:
     content["topics"][0]["figures"] = [1]
     path.write_text(json.dumps(content))
     after = Kept(path)
-    after.keeper.restore()
+    after.restore()
     (notice,) = after.said
     assert [notice.fields[name] for name in ("buckets", "connections", "topics", "skipped")] == [1, 2, 1, 3]
 
@@ -253,7 +258,7 @@ def test_a_clock_that_was_set_back_makes_nobody_wait_longer(tmp_path: Path) -> N
     assert before.record(None, "app", 9000) == 7000
     before.keeper.save()
     after = Kept(tmp_path / "state", now_ms=START_MS - 3_600_000)
-    after.keeper.restore()
+    after.restore()
     assert after.record(None, "app", 0) == 7000
 
 
@@ -283,7 +288,7 @@ def test_nobody_but_owner_and_group_can_read_the_file(tmp_path: Path) -> None:
 
 def test_no_file_is_a_first_start(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "absent")
-    kept.keeper.restore()
+    kept.restore()
     assert kept.said == []
 
 
@@ -303,7 +308,7 @@ def test_no_file_is_a_first_start(tmp_path: Path) -> None:
 def test_a_file_that_is_no_state_is_said_and_every_bucket_starts_empty(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "state").write_bytes(content)
     kept = Kept(tmp_path / "state")
-    kept.keeper.restore()
+    kept.restore()
     assert [notice.event for notice in kept.said] == ["state can't be restored; every bucket starts empty"]
     assert kept.record(None, "app", 2000) == 0
 
@@ -313,7 +318,7 @@ def test_figures_of_other_windows_are_not_taken(tmp_path: Path) -> None:
     before.record(1, "app", 9000)
     before.keeper.save()
     after = Kept(tmp_path / "state", window=QuotaWindow(samples=5, window_s=1))
-    after.keeper.restore()
+    after.restore()
     assert "3 x 1 s" in str(after.said[0])
     assert after.record(None, "app", 0) == 0
 
@@ -321,7 +326,7 @@ def test_figures_of_other_windows_are_not_taken(tmp_path: Path) -> None:
 def test_a_start_removes_what_a_killed_daemon_left_of_a_save(tmp_path: Path) -> None:
     half = tmp_path / f".state.{os.getpid()}.0123abcd"
     half.write_text('{"v": 2')
-    Kept(tmp_path / "state").keeper.restore()
+    Kept(tmp_path / "state").restore()
     assert not half.exists()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.formats.documents import read_text
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.stores.kafka.properties import KafkaAccess, kafka_access
 from kafka_quotas.stores.security.sasl import SaslMechanism, plain_login, scram_login
@@ -58,7 +59,7 @@ def _own_certificate(properties: Mapping[str, str]) -> dict[str, str]:
         path = properties.get(theirs)
         if path:
             try:
-                found[ours] = Path(path).read_text("ascii")
+                found[ours] = read_text(Path(path), "ascii")
             except (OSError, UnicodeDecodeError) as error:
                 raise UsageError(f"{theirs}: cannot read {path}") from error
     return found

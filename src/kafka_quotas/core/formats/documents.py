@@ -1,0 +1,87 @@
+"""Documents within bounds: files of a size, and JSON and TOML of a depth, that every reader can take.
+
+A file may be a device without an end, and a document nested so deep that its parser, or whatever walks through it, has
+no stack left. Both are refused by the errors that readers of files and documents catch anyway.
+"""
+
+import errno
+import json
+import os
+from pathlib import Path
+from stat import S_ISREG
+from typing import Any, Final
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""Longest document of people's, and of what is no file, whose length nobody knows before its end."""
+MAX_DEPTH: Final = 100
+_TOO_DEEP: Final = "nested too deep"
+
+
+def read_document(path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
+    """Return the content of a file, a pipe or a device, at most so many bytes.
+
+    Raises:
+        OSError: It can't be read, or is longer.
+    """
+    with path.open("rb") as file:
+        if not S_ISREG(os.fstat(file.fileno()).st_mode):
+            max_bytes = min(max_bytes, MAX_BYTES)
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise OSError(errno.EFBIG, f"it is longer than {max_bytes // 1024**2} MiB", str(path))
+    return content
+
+
+def read_text(path: Path, encoding: str = "utf-8", *, max_bytes: int = MAX_BYTES) -> str:
+    """Return the text of a file, with line ends as in Python's text files.
+
+    Raises:
+        OSError: It can't be read, or is longer.
+        UnicodeDecodeError: It is not in this encoding.
+    """
+    return read_document(path, max_bytes=max_bytes).decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def load_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        ValueError: It is not JSON, or nested deeper than `MAX_DEPTH`.
+    """
+    try:
+        return _checked(json.loads(text))
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+
+
+def load_toml(text: str) -> dict[str, Any]:
+    """Return the tables of a TOML text.
+
+    Raises:
+        TOMLDecodeError: It is not TOML, nested deeper than `MAX_DEPTH`, or has a number of too many digits.
+    """
+    import tomllib  # noqa: PLC0415 - only who has such a file pays for it
+
+    try:
+        tables: dict[str, Any] = _checked(tomllib.loads(text))
+    except tomllib.TOMLDecodeError:
+        raise
+    except (RecursionError, ValueError) as error:
+        raise tomllib.TOMLDecodeError(_TOO_DEEP if isinstance(error, RecursionError) else str(error)) from None
+    return tables
+
+
+def _checked(value: Any) -> Any:
+    """Return a value whose lists and mappings are not nested too deep."""
+    # Parsers in C take more than Python's own functions do, down to showing such a value in a message.
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return value
+    raise ValueError(_TOO_DEEP)
