@@ -6,7 +6,7 @@ that only brokers send (`CLUSTER_ACTION`) are the broker's to refuse.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -130,18 +130,29 @@ class ProtectedTopicFilter(RequestFilter):
             self._is_checked = True
         return Forward(frame=frame) if self._inner is None else self._inner.on_request(frame, request, now_ms)
 
-    def on_response_to_own(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> None:
+    def on_response_to_own(
+        self, frame: bytearray, request: InFlightRequest, now_ms: int
+    ) -> Generator[None, None, None] | None:
         if self._asks and self._lookup is not None:
             self._asks = False
-            self._cache.learn(self._lookup.take_response(frame))
-        elif self._inner is not None:
-            self._inner.on_response_to_own(frame, request, now_ms)
+            return self._learn(self._lookup, frame)
+        return None if self._inner is None else self._inner.on_response_to_own(frame, request, now_ms)
 
-    def on_response(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Buffer:
-        response: Buffer = frame if self._inner is None else self._inner.on_response(frame, request, now_ms)
+    def _learn(self, lookup: TopicLookup, frame: bytearray) -> Generator[None, None, None]:
+        self._cache.learn((yield from lookup.taking_response(frame)))
+
+    def on_response(
+        self, frame: bytearray, request: InFlightRequest, now_ms: int
+    ) -> Buffer | Generator[None, None, Buffer]:
+        response = frame if self._inner is None else self._inner.on_response(frame, request, now_ms)
+        return self._shown(response) if self._hidden else response
+
+    def _shown(self, response: Buffer | Generator[None, None, Buffer]) -> Generator[None, None, Buffer]:
+        """Return a response with the names and ids that stood in the request."""
+        changed = bytes((yield from response) if isinstance(response, Generator) else response)
         for hidden, shown in self._hidden.items():
-            response = bytes(response).replace(hidden, shown)
-        return response
+            changed = changed.replace(hidden, shown)
+        return changed
 
     def charges(self) -> Sequence[Charge]:
         return () if self._inner is None else self._inner.charges()
@@ -155,7 +166,7 @@ class ProtectedTopicFilter(RequestFilter):
         if self._header.api_key == PRODUCE:
             return self._refused_produce(frame, request, now_ms)
         for topic_id in self._ids(frame):
-            if self._cache.name_of(topic_id) == self._topic.name:
+            if self._name_of(topic_id) == self._topic.name:
                 unknown = bytes(each ^ 0xFF for each in topic_id)
                 self._hidden[unknown] = topic_id
                 frame[:] = frame.replace(topic_id, unknown)
@@ -173,6 +184,13 @@ class ProtectedTopicFilter(RequestFilter):
             self._lookup.about([each for each in self._ids(frame) if self._cache.name_of(each) is None])
         return self._lookup.next()
 
+    def _name_of(self, topic: str | bytes) -> str | None:
+        if isinstance(topic, str):
+            return topic
+        # The cache may be full, and what the broker has just answered counts all the same.
+        known = None if self._lookup is None else self._lookup.known.get(topic)
+        return self._cache.name_of(topic) if known is None else known.name
+
     def _ids(self, frame: bytearray) -> list[bytes]:
         key = self._header.api_key
         if key == PRODUCE:
@@ -183,8 +201,7 @@ class ProtectedTopicFilter(RequestFilter):
 
     def _refused_produce(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Verdict | None:
         data = parse_produce(frame, self._header)
-        names = (each.topic if isinstance(each.topic, str) else self._cache.name_of(each.topic) for each in data.topics)
-        if self._topic.name not in names:
+        if self._topic.name not in (self._name_of(each.topic) for each in data.topics):
             return None
         self._topic.refused(request, now_ms)
         partial = PartialProduce(self._header)

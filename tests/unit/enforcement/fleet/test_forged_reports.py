@@ -28,6 +28,8 @@ class Member:
 
     def __init__(self, number: int, *secrets: bytes, topic: str = "fleet") -> None:
         self.secrets = secrets
+        self.ahead_ms = 0
+        """How far its clock is ahead of the others'."""
         self.events: list[LogEvent] = []
         self.manager = ClientQuotaManager(QuotaType.PRODUCE, WINDOW, pool=BucketPool())
         self.manager.update_quota(Entity.of(client_id="app"), LIMIT)
@@ -69,19 +71,20 @@ class Medium:
         self.log.append(data)
         position = next(self.positions)
         for member in self.members:
-            member.sharing.receive(data, position, self.now_ms + 50)
+            member.sharing.receive(data, position, self.now_ms + member.ahead_ms + 50)
 
     def run(self, seconds: float, step: float = 0.0) -> None:
         """Have all members report, and the clients of each take `step` bytes per 100 ms."""
         for _ in range(round(seconds * 1000 / ADJUST_MS)):
             self.now_ms += ADJUST_MS
             for member in self.members:
+                now_ms = self.now_ms + member.ahead_ms
                 if step:
-                    member.bucket.record(step, self.now_ms)
-                    member.sharing.offer(BUCKET, member.bucket, self.now_ms)
-                member.sharing.adjust(self.now_ms)
+                    member.bucket.record(step, now_ms)
+                    member.sharing.offer(BUCKET, member.bucket, now_ms)
+                member.sharing.adjust(now_ms)
             if self.now_ms % INTERVAL_MS == 0:
-                for data in [member.sharing.report(self.now_ms, {}) for member in self.members]:
+                for data in [member.sharing.report(self.now_ms + member.ahead_ms, {}) for member in self.members]:
                     self.write(data)
 
     def last(self, number: int) -> Report:
@@ -316,6 +319,32 @@ def test_a_topic_that_was_made_anew_is_followed_from_its_beginning() -> None:
     medium.run(3)
     assert [member.names for member in medium.members] == [["member-2"], ["member-1"]]
     assert medium.members[0].sharing._position < 100
+
+
+class TestClocks:
+    @pytest.mark.parametrize("ahead_ms", [-86_400_000, -11_000, 3_600_000])
+    def test_a_clock_that_is_wrong_moves_nothing_and_is_named(self, ahead_ms: int) -> None:
+        medium, twin = Medium(Member(1, SECRET), Member(2, SECRET)), fleet(SECRET)
+        medium.now_ms = 100_000_000
+        medium.members[1].ahead_ms = ahead_ms
+        medium.run(15, step=LIMIT / 20)
+        assert [member.names for member in medium.members] == [["member-2"], ["member-1"]]
+        for ours, theirs in zip(medium.members, twin.members, strict=True):
+            used = ours.bucket.used(medium.now_ms + ours.ahead_ms)
+            assert used == pytest.approx(theirs.bucket.used(twin.now_ms), rel=0.02)
+            assert not ours.refused
+            assert [each.has_wrong_clock for each in ours.sharing.members.alive.values()] == [True]
+
+    @pytest.mark.parametrize("step_ms", [5_000, 30_000])
+    def test_a_clock_that_jumps_loses_no_member_for_long(self, step_ms: int) -> None:
+        """The daemon's own clock is never set and never goes back: this is a process that was stopped for a while."""
+        medium = fleet(SECRET)
+        medium.members[1].ahead_ms = step_ms
+        medium.run(35, step=LIMIT / 20)
+        assert [member.names for member in medium.members] == [["member-2"], ["member-1"]]
+        assert not any(member.sharing.is_cut_off for member in medium.members)
+        used = [member.bucket.used(medium.now_ms + member.ahead_ms) for member in medium.members]
+        assert used == [pytest.approx(11 * LIMIT, rel=0.1)] * 2
 
 
 def test_a_sequence_goes_on_by_what_a_member_can_have_published_since() -> None:

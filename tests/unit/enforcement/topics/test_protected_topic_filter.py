@@ -128,6 +128,18 @@ def test_an_id_is_looked_up_once() -> None:
     assert [key for key, _ in who.broker.asked].count(METADATA) == 2
 
 
+def test_requests_for_another_topic_that_start_alike_are_not_parsed_again() -> None:
+    who = Anybody()
+    for _ in range(3):
+        assert who.produce(9, "other") == [0]
+    template = who.pair.session._classifier.last
+    assert template is not None
+    assert who.produce(9, "other") == [0]
+    assert who.pair.session._classifier.last is template
+    assert who.produce(9, "other", LONGER) == [0, 0]
+    assert who.pair.session._classifier.last is None, "it shows the first of its topics only"
+
+
 def test_a_name_that_comes_in_two_reads_is_seen() -> None:
     who = Anybody()
     kind = request_of(PRODUCE, 9).TopicProduceData
