@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kafka_quotas.core.quotas.quota_manager import Limiter
-from kafka_quotas.enforcement.quotas.producer_sequences import ProducerSequences
+from kafka_quotas.enforcement.quotas.producer_sequences import ClientName, ProducerSequences
 from kafka_quotas.enforcement.session.in_flight import FETCH, SHARE_FETCH, InFlightRequest
 from kafka_quotas.enforcement.session.request_filter import Forward, RequestFilter, Respond, Verdict
 from kafka_quotas.wire.codec.skip import Buffer
@@ -31,6 +31,12 @@ from kafka_quotas.wire.protocol.error_code import ErrorCode
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
 _FOLLOWS_REFUSED: Final = "an earlier batch of this producer was rejected"
+
+
+def client_name(request: InFlightRequest) -> ClientName:
+    """Return user and client-id of the client of a request that a filter sees."""
+    assert request.client is not None
+    return request.client.user, request.client.client_id
 
 
 class PartialProduce:
@@ -86,17 +92,17 @@ class SequenceFilter(RequestFilter):
         self._partial = PartialProduce(self._header)
 
     def on_request(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Verdict:
-        data = parse_produce(frame, self._header)
+        data, client = parse_produce(frame, self._header), client_name(request)
         for topic in data.topics:
             for partition in topic.partitions:
                 key, batch = (topic.topic, partition.partition), partition.sequenced
                 if batch is None:
                     continue
-                if self._sequences.follows_refused(key, batch, now_ms):
+                if self._sequences.follows_refused(client, key, batch, now_ms):
                     self._partial.refuse_following(key)
-                    self._sequences.refused(key, batch, now_ms)
+                    self._sequences.refused(client, key, batch, now_ms)
                 else:
-                    self._sequences.admitted(key, batch)
+                    self._sequences.admitted(client, key, batch)
         return self._partial.verdict(frame, data, request)
 
     def on_response(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Buffer:
@@ -142,12 +148,12 @@ class QuotaErrorFilter(RequestFilter):
         return Respond(frame=bytes(response))
 
     def _refused_produce(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> bytes:
-        data = parse_produce(frame, self._header)
+        data, client = parse_produce(frame, self._header), client_name(request)
         for topic in data.topics:
             for partition in topic.partitions:
                 # Later batches of this producer have to wait until this one comes again.
                 if partition.sequenced is not None:
-                    self._sequences.refused((topic.topic, partition.partition), partition.sequenced, now_ms)
+                    self._sequences.refused(client, (topic.topic, partition.partition), partition.sequenced, now_ms)
         message = f"{self._limiter.quota_type.key.name} of {self._limiter.entity} is exceeded for {self._wait_ms} ms"
         refused = {
             key: refused_partition(

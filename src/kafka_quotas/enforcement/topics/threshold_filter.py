@@ -18,9 +18,9 @@ from typing import Final
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quotas.topic_thresholds import ThresholdDecision
 from kafka_quotas.enforcement.config.rules import ThresholdError
-from kafka_quotas.enforcement.quotas.producer_sequences import ProducerSequences
+from kafka_quotas.enforcement.quotas.producer_sequences import ClientName, ProducerSequences
 from kafka_quotas.enforcement.session.in_flight import InFlightRequest
-from kafka_quotas.enforcement.session.produce_filters import PartialProduce
+from kafka_quotas.enforcement.session.produce_filters import PartialProduce, client_name
 from kafka_quotas.enforcement.session.request_filter import NotFiltered, RequestFilter, SendRequest, Verdict
 from kafka_quotas.enforcement.topics.thresholds import BrokerThresholds
 from kafka_quotas.enforcement.topics.topic_cache import TopicCache, TopicLookup
@@ -53,6 +53,7 @@ class ThresholdFilter(RequestFilter):
         self._cache = made_by.cache
         self._sequences = made_by.sequences
         self._lookup = TopicLookup(header)
+        self._client: ClientName = ("", "")
         self._data: ProduceData | None = None
         self._asks_for_all = False
         self._sizes: dict[PartitionKey, tuple[str, int]] = {}
@@ -62,6 +63,7 @@ class ThresholdFilter(RequestFilter):
         data = self._data
         if data is None:
             self._cache.learn_more()
+            self._client = client_name(request)
             data = self._data = parse_produce(frame, self._header)
             # Without knowing what this broker leads, a topic's share of the total can't be computed.
             if self._thresholds.asks_for_topics(now_ms):
@@ -130,19 +132,19 @@ class ThresholdFilter(RequestFilter):
         self, key: PartitionKey, partition: ProducedPartition, decision: ThresholdDecision | None, now_ms: int
     ) -> bool:
         batch, sequences = partition.sequenced, self._sequences
-        if batch is not None and sequences.follows_refused(key, batch, now_ms):
+        if batch is not None and sequences.follows_refused(self._client, key, batch, now_ms):
             self._partial.refuse_following(key)
-            sequences.refused(key, batch, now_ms)
+            sequences.refused(self._client, key, batch, now_ms)
             return True
         if decision is not None and not decision.admitted:
             self._thresholds.rejected(decision, partition.size, now_ms, dropped=not self._is_shadow)
             if not self._is_shadow:
                 self._partial.refuse(key, self._error.code, decision.reason)
                 if batch is not None:
-                    sequences.refused(key, batch, now_ms)
+                    sequences.refused(self._client, key, batch, now_ms)
                 return True
         if batch is not None:
-            sequences.admitted(key, batch)
+            sequences.admitted(self._client, key, batch)
         return False
 
 

@@ -17,6 +17,7 @@ from kafka_quotas.enforcement.quotas.producer_sequences import HELD_MS, MAX_BATC
 from kafka_quotas.wire.passing.produce_request import Sequenced
 
 OUT_OF_ORDER, QUOTA_EXCEEDED = 45, 89
+APP, MALLORY = ("alice", "app"), ("mallory", "app")
 IN_FLIGHT = 5
 
 
@@ -117,30 +118,54 @@ def test_a_broker_gets_every_batch_once_and_in_order_whatever_is_tried_again_whe
 def test_order_is_kept_around_the_end_of_the_sequence_numbers() -> None:
     order = ProducerSequences()
     partition = ("t", 0)
-    order.refused(partition, Sequenced(1, 0, 2**31 - 5), START_MS)
-    assert order.follows_refused(partition, Sequenced(1, 0, 3), START_MS)
-    assert not order.follows_refused(partition, Sequenced(1, 0, 2**31 - 5), START_MS)
-    assert not order.follows_refused(partition, Sequenced(1, 0, 2**31 - 9), START_MS)
-    assert not order.follows_refused(partition, Sequenced(1, 1, 3), START_MS)
+    order.refused(APP, partition, Sequenced(1, 0, 2**31 - 5), START_MS)
+    assert order.follows_refused(APP, partition, Sequenced(1, 0, 3), START_MS)
+    assert not order.follows_refused(APP, partition, Sequenced(1, 0, 2**31 - 5), START_MS)
+    assert not order.follows_refused(APP, partition, Sequenced(1, 0, 2**31 - 9), START_MS)
+    assert not order.follows_refused(APP, partition, Sequenced(1, 1, 3), START_MS)
 
 
 def test_what_is_remembered_of_producers_is_bounded() -> None:
     order = ProducerSequences()
-    for producer_id in range(MAX_HELD + 10):
-        order.refused(("t", 0), Sequenced(producer_id, 0, 1), START_MS)
-    assert not order.follows_refused(("t", 0), Sequenced(9, 0, 2), START_MS), "the first were forgotten"
-    assert order.follows_refused(("t", 0), Sequenced(10, 0, 2), START_MS)
+    for producer_id in range(MAX_HELD + 1):
+        order.refused(APP, ("t", 0), Sequenced(producer_id, 0, 1), START_MS)
+    assert order._held <= MAX_HELD
+    assert not order.follows_refused(APP, ("t", 0), Sequenced(9, 0, 2), START_MS), "the first were forgotten"
+    for producer_id in (MAX_HELD // 2, MAX_HELD):
+        assert order.follows_refused(APP, ("t", 0), Sequenced(producer_id, 0, 2), START_MS)
+
+
+def test_what_one_user_sends_makes_nobody_elses_forgotten() -> None:
+    order = ProducerSequences()
+    order.refused(APP, ("t", 0), Sequenced(1, 0, 1), START_MS)
+    for producer_id in range(3 * MAX_HELD):
+        order.refused(("mallory", f"app-{producer_id}"), ("t", 0), Sequenced(producer_id, 0, 1), START_MS)
+    assert order.follows_refused(APP, ("t", 0), Sequenced(1, 0, 2), START_MS)
+    assert order._held <= MAX_HELD
+    assert order._held == sum(map(len, order._missing.values()))
+    assert not order.holds_any(START_MS + HELD_MS)
+    assert order._held == 0
+
+
+def test_a_batch_in_anothers_name_holds_nobody_up() -> None:
+    order = ProducerSequences()
+    order.refused(MALLORY, ("t", 0), Sequenced(1, 0, 0), START_MS)
+    assert not order.follows_refused(APP, ("t", 0), Sequenced(1, 0, 5), START_MS)
+    assert not order.follows_refused(("mallory", "other"), ("t", 0), Sequenced(1, 0, 5), START_MS)
+    order.refused(APP, ("t", 0), Sequenced(1, 0, 5), START_MS)
+    order.admitted(MALLORY, ("t", 0), Sequenced(1, 0, 5))
+    assert order.follows_refused(APP, ("t", 0), Sequenced(1, 0, 6), START_MS), "nor lets anything pass"
 
 
 def test_every_refused_batch_has_to_come_again_before_those_behind_it() -> None:
     order = ProducerSequences()
     for first in (5, 6, 7, 5):
-        order.refused(("t", 0), Sequenced(1, 0, first), START_MS)
+        order.refused(APP, ("t", 0), Sequenced(1, 0, first), START_MS)
     for first in (5, 6, 7):
-        assert order.follows_refused(("t", 0), Sequenced(1, 0, first + 1), START_MS)
-        assert not order.follows_refused(("t", 0), Sequenced(1, 0, first), START_MS)
-        order.admitted(("t", 0), Sequenced(1, 0, first))
-    assert not order.follows_refused(("t", 0), Sequenced(1, 0, 8), START_MS)
+        assert order.follows_refused(APP, ("t", 0), Sequenced(1, 0, first + 1), START_MS)
+        assert not order.follows_refused(APP, ("t", 0), Sequenced(1, 0, first), START_MS)
+        order.admitted(APP, ("t", 0), Sequenced(1, 0, first))
+    assert not order.follows_refused(APP, ("t", 0), Sequenced(1, 0, 8), START_MS)
     assert not order.holds_any(START_MS)
 
 
@@ -148,18 +173,18 @@ def test_of_more_batches_than_a_producer_has_under_way_the_earliest_are_remember
     order = ProducerSequences()
     firsts = [(2**31 - 10 + step) % 2**31 for step in range(2 * MAX_BATCHES)]
     for first in firsts:
-        order.refused(("t", 0), Sequenced(1, 0, first), START_MS)
+        order.refused(APP, ("t", 0), Sequenced(1, 0, first), START_MS)
     for first in firsts[:MAX_BATCHES]:
-        order.admitted(("t", 0), Sequenced(1, 0, first))
+        order.admitted(APP, ("t", 0), Sequenced(1, 0, first))
     assert not order.holds_any(START_MS)
 
 
 def test_a_batch_that_never_comes_again_is_waited_for_no_longer_than_producers_try() -> None:
     order = ProducerSequences()
-    order.refused(("t", 0), Sequenced(1, 0, 5), START_MS)
-    order.refused(("t", 0), Sequenced(1, 0, 6), START_MS + HELD_MS - 1)
-    assert order.follows_refused(("t", 0), Sequenced(1, 0, 6), START_MS + HELD_MS - 1)
-    assert not order.follows_refused(("t", 0), Sequenced(1, 0, 6), START_MS + HELD_MS)
-    assert order.follows_refused(("t", 0), Sequenced(1, 0, 7), START_MS + HELD_MS), "6 was refused since"
+    order.refused(APP, ("t", 0), Sequenced(1, 0, 5), START_MS)
+    order.refused(APP, ("t", 0), Sequenced(1, 0, 6), START_MS + HELD_MS - 1)
+    assert order.follows_refused(APP, ("t", 0), Sequenced(1, 0, 6), START_MS + HELD_MS - 1)
+    assert not order.follows_refused(APP, ("t", 0), Sequenced(1, 0, 6), START_MS + HELD_MS)
+    assert order.follows_refused(APP, ("t", 0), Sequenced(1, 0, 7), START_MS + HELD_MS), "6 was refused since"
     assert order.holds_any(START_MS + 2 * HELD_MS - 2)
     assert not order.holds_any(START_MS + 2 * HELD_MS - 1)
