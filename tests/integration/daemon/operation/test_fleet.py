@@ -15,7 +15,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.telemetry.status import FleetRow
 from kafka_quotas.loadtest.plan.throttle_cycles import judge
 
-QUOTA = 1_000_000.0
+QUOTA = 500_000.0
 WINDOW_OPTIONS = ("--quota-window-num", "3", "--quota-window-size-seconds", "1")
 DURATION_S = 41.0
 Acks: TypeAlias = list[tuple[float, int]]
