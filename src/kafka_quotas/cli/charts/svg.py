@@ -5,9 +5,10 @@ Invariants: the same figures give the same text; letters stay letters, so that t
 
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import Any, Final
 
 from kafka_quotas.cli.charts.plot import (
@@ -36,6 +37,7 @@ _HEAT: Final = "heat"
 """The class of the cells of a heat map, whose colours a dark page inverts."""
 _TIPPED: Final = re.compile(f'<g id="{TIP}([^"]*)">')
 _LINE_STYLES: Final = ("-", "--", "-.", ":")
+_DOTTED: Final = (0, (1, 1.2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,8 @@ class Curve:
 
     name: str
     points: tuple[tuple[float, float], ...]
+    uncertain: tuple[bool, ...] = ()
+    """Which of the points are uncertain, and drawn dotted, none where it is empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,17 +87,25 @@ def bars_svg(bars: Sequence[Bar], *, unit: str) -> str:
 
 
 def curves_svg(
-    curves: Sequence[Curve], *, x_unit: str, y_name: str, log_x: bool = False, mark: Mark | None = None
+    curves: Sequence[Curve],
+    *,
+    x_unit: str,
+    y_name: str,
+    log_x: bool = False,
+    mark: Mark | None = None,
+    uncertain: str = "",
 ) -> str:
     """Draw curves over one pair of axes, each with its own colour and dashes.
 
-    The mark is a line from top to bottom.
+    The mark is a line from top to bottom. `uncertain` is the legend of what is drawn dotted.
     """
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
         if mark is not None:
             axes.axvline(mark.x, color=INK, linewidth=1.4, linestyle=(0, (1, 2)), label=_short(mark.name))
+        if any(any(curve.uncertain) for curve in curves):
+            axes.plot([], [], color=INK, linewidth=1.9, linestyle=_DOTTED, label=uncertain)
         _draw_curves(axes, curves, x_unit, y_name, log_x=log_x)
 
     return _svg(draw, height=3.4)
@@ -146,14 +158,12 @@ def _draw_bars(axes: Any, bars: Sequence[Bar], unit: str) -> None:
 
 def _draw_curves(axes: Any, curves: Sequence[Curve], x_unit: str, y_name: str, *, log_x: bool) -> None:
     for index, curve in enumerate(curves):
-        axes.plot(
-            [x for x, _ in curve.points],
-            [y for _, y in curve.points],
-            color=COLOURS[index % len(COLOURS)],
-            linestyle=_LINE_STYLES[index // len(COLOURS) % len(_LINE_STYLES)],
-            linewidth=1.9,
-            label=_short(curve.name),
-        )
+        colour = COLOURS[index % len(COLOURS)]
+        style = _LINE_STYLES[index // len(COLOURS) % len(_LINE_STYLES)]
+        axes.plot([], [], color=colour, linestyle=style, linewidth=1.9, label=_short(curve.name))
+        for is_uncertain, points in _parts(curve):
+            x, y = zip(*points, strict=True)
+            axes.plot(x, y, color=colour, linestyle=_DOTTED if is_uncertain else style, linewidth=1.9)
         add_point_tips(axes, curve.points, partial(_curve_tip, curve, x_unit, y_name))
     if log_x:
         axes.set_xscale("log", subs=())  # a label at each minor tick is too many, and they'd be powers
@@ -165,6 +175,16 @@ def _draw_curves(axes: Any, curves: Sequence[Curve], x_unit: str, y_name: str, *
     if curves:
         # Above the axes: to find the best place among many points takes seconds, of which matplotlib then warns.
         axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, frameon=False, fontsize=9, borderaxespad=0.2)
+
+
+def _parts(curve: Curve) -> Iterator[tuple[bool, Sequence[tuple[float, float]]]]:
+    """Yield the parts of a curve that are uncertain, and those that are not, each up to where the next one begins."""
+    marks = curve.uncertain or (False,) * len(curve.points)
+    begin = 0
+    for is_uncertain, run in groupby(marks):
+        end = begin + len(list(run))
+        yield is_uncertain, curve.points[begin : end + 1]
+        begin = end
 
 
 def _label_x(axes: Any, unit: str) -> None:

@@ -48,20 +48,21 @@ NOTHING = LatencySummary(count=0, min_us=0, mean_us=0.0, p50_us=0, p90_us=0, p99
 class Histogram:
     """Counts of durations, written by one thread, of which others read a `snapshot`."""
 
-    __slots__ = ("_counts", "censored")
+    __slots__ = ("_bounds", "_counts", "censored")
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
+        self._bounds: Counter[int] = Counter()
         self.censored = 0
         """How many of the durations are lower bounds."""
 
     def add_bound(self, elapsed_ns: int, count: int = 1) -> None:
         """Count `count` durations that have lasted for `elapsed_ns` nanoseconds and did not end."""
         self.censored += count
-        self.add(elapsed_ns, count)
+        self._bounds[self.add(elapsed_ns, count)] += count
 
-    def add(self, elapsed_ns: int, count: int = 1) -> None:
-        """Count `count` durations of `elapsed_ns` nanoseconds."""
+    def add(self, elapsed_ns: int, count: int = 1) -> int:
+        """Count `count` durations of `elapsed_ns` nanoseconds, and return the lowest value of their cell."""
         microseconds = elapsed_ns // 1000
         if microseconds < LOWEST_US:
             microseconds = LOWEST_US
@@ -71,6 +72,7 @@ class Histogram:
         if shift > 0:
             microseconds = microseconds >> shift << shift
         self._counts[microseconds] += count
+        return microseconds
 
     def add_many(self, elapsed_ns: "NDArray[np.int64]", counts: "NDArray[np.int64]") -> None:
         """Count durations of these nanoseconds, each as often as `counts` says, exactly as `add` does."""
@@ -88,15 +90,16 @@ class Histogram:
         for cell, count in zip(lowest[firsts].tolist(), np.add.reduceat(counts[order], firsts).tolist(), strict=True):
             cells[cell] += count
 
-    def take(self, counts: Mapping[int, int], *, censored: int) -> None:
-        """Add the cells of another histogram, by their lowest values in microseconds."""
+    def take(self, counts: Mapping[int, int], *, bounds: Mapping[int, int]) -> None:
+        """Add the cells of another histogram, by their lowest values in microseconds, and those of its lower bounds."""
         self._counts.update(counts)
-        self.censored += censored
+        self._bounds.update(bounds)
+        self.censored += sum(bounds.values())
 
     def snapshot(self) -> "Histogram":
         """Return a copy as of now, safe while another thread writes."""
         taken = Histogram()
-        taken.take(dict(self._counts), censored=self.censored)  # dict() copies in one step of the interpreter
+        taken.take(dict(self._counts), bounds=dict(self._bounds))  # dict() copies in one step of the interpreter
         return taken
 
     @property
@@ -104,9 +107,18 @@ class Histogram:
         """The number of durations in each cell, by the cell's lowest value in microseconds."""
         return self._counts
 
+    @property
+    def bounds(self) -> Mapping[int, int]:
+        """The number of lower bounds in each cell, by the cell's lowest value in microseconds."""
+        return self._bounds
+
     def cells(self) -> list[tuple[int, int]]:
         """Return the highest value (microseconds) and the count of each used cell, ascending."""
         return [(_highest(lowest), count) for lowest, count in sorted(self._counts.items())]
+
+    def known_cells(self) -> list[tuple[int, int]]:
+        """Return the same without the lower bounds."""
+        return [(_highest(lowest), count - self._bounds[lowest]) for lowest, count in sorted(self._counts.items())]
 
     def spread_us(self) -> tuple[float, float]:
         """Return mean and standard deviation in microseconds, with each duration at the middle of its cell."""

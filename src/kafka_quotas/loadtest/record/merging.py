@@ -47,7 +47,7 @@ def merge_histograms(parts: Sequence[Histogram]) -> Histogram:
     """Return a histogram with the durations of all parts."""
     whole = Histogram()
     for part in parts:
-        whole.take(part.counts, censored=part.censored)
+        whole.take(part.counts, bounds=part.bounds)
     return whole
 
 

@@ -128,7 +128,7 @@ def _recorder_columns(recorder: Recorder) -> dict[str, Any]:
     responses, slots = list(recorder.responses), recorder.timeline.slots()
     return {
         "histograms": {
-            name: {"cells": sorted(each.counts.items()), "censored": each.censored}
+            name: {"cells": sorted(each.counts.items()), "bounds": sorted(each.bounds.items())}
             for name in HISTOGRAMS
             for each in (getattr(recorder, name),)
         },
@@ -155,7 +155,7 @@ def _recorder(columns: Mapping[str, Any], plan: LoadPlan) -> Recorder:
         room=RecorderRoom(entries=max(entries, 1), responses=len(responses["t_ms"])),
     )
     for name, kept in columns["histograms"].items():
-        getattr(recorder, name).take({int(cell): count for cell, count in kept["cells"]}, censored=kept["censored"])
+        getattr(recorder, name).take(dict(kept["cells"]), bounds=dict(kept["bounds"]))
     for name, kept in columns["traces"].items():
         trace = getattr(recorder, name)
         trace.resolution_ms = kept["resolution_ms"]

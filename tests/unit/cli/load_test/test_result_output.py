@@ -14,6 +14,7 @@ from tests.support.processes.run_cli import run_cli
 from kafka_quotas.cli.load_test import kept_runs as load_report
 from kafka_quotas.cli.load_test import result_output as load_keeping
 from kafka_quotas.cli.load_test.result_output import ResultOutput, keep_result, keep_runs
+from kafka_quotas.cli.load_test.views.charts import latencies
 from kafka_quotas.cli.load_test.views.view import load_listing
 from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import envelope
@@ -259,3 +260,17 @@ def test_thresholds_that_are_no_shares_are_refused(kept: Path, options: tuple[st
 
     assert code == 2
     assert "5% or 0.05" in err
+
+
+def test_the_latency_curve_and_its_table_mark_lower_bounds() -> None:
+    response = replace(greedy().response, censored=greedy().response.count // 2)
+    section = latencies(result(replace(greedy(), response=response, service=replace(response, censored=0))))
+
+    assert section is not None
+    assert "at least: no answer by the end" in section.charts[0].svg
+    assert [row[1:4] for row in section.tables[0].rows[:2]] == [
+        ("response", "900 us", "> 1.5 ms"), ("service", "900 us", "1.5 ms"),
+    ]  # fmt: skip
+    known = latencies(result(greedy()))
+    assert known is not None
+    assert "no answer by the end" not in known.charts[0].svg

@@ -10,12 +10,15 @@ from kafka_quotas.cli.load_test.views.view import achieved_text, quota_text
 from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.judge.judging import allowed_us
 from kafka_quotas.loadtest.record.histogram import LatencySummary
-from kafka_quotas.loadtest.result.result import BrokerSample, ClientResult, LoadResult
+from kafka_quotas.loadtest.result.hgrm import response_distribution
+from kafka_quotas.loadtest.result.result import BrokerSample, ClientResult, LatencyPoint, LoadResult
 from kafka_quotas.loadtest.result.verdict import ObservationKind
 
 _MOST_CHARTS = 8
 _MOST_CURVES = 6
-_SHARES = (("min_us", 0.0), ("p50_us", 50.0), ("p90_us", 90.0), ("p99_us", 99.0), ("p999_us", 99.9), ("max_us", 100.0))
+_SHARES = (("min_us", 0.0), ("p50_us", 0.5), ("p90_us", 0.9), ("p99_us", 0.99), ("p999_us", 0.999), ("max_us", 1.0))
+_LONGEST_SHARE = 0.999
+"""The share of latencies that have to be known for the longest, as every run ends with some requests on their way."""
 
 
 def load_series(result: LoadResult, *, limited_only: bool = False) -> list[Series]:
@@ -112,14 +115,20 @@ def latencies(result: LoadResult) -> ReportSection | None:
     timed = [entity for entity in _most_telling(result) if entity.response.count][:_MOST_CURVES]
     if not timed:
         return None
-    curves = [Curve(name=entity.name.label, points=_points(entity.response)) for entity in timed]
     return ReportSection(
         title="Latency",
         paragraphs=("From the moment a record was due until it was acknowledged (or read), without the warm-up.",),
         charts=(
             ReportChart(
-                svg=curves_svg(curves, x_unit="ms", y_name="% answered", log_x=True),
-                caption="How many were answered within which time",
+                svg=curves_svg(
+                    [_latency_curve(entity) for entity in timed],
+                    x_unit="ms",
+                    y_name="% answered",
+                    log_x=True,
+                    uncertain="at least: no answer by the end",
+                ),
+                caption="How many were answered within which time, by all percentiles. Dotted: lower bounds, because "
+                "too many requests had no answer when the run ended",
             ),
         ),
         tables=(_latency_table(timed),),
@@ -246,8 +255,21 @@ def _window_table(entities: Sequence[ClientResult]) -> ReportTable:
     )
 
 
-def _points(summary: LatencySummary) -> tuple[tuple[float, float], ...]:
-    return tuple((max(getattr(summary, name), 1) / 1000, share) for name, share in _SHARES)
+def _latency_curve(entity: ClientResult) -> Curve:
+    """Return a client's response times by share, from the summary where there is no distribution."""
+    points = response_distribution(entity) or [
+        LatencyPoint(
+            value_us=getattr(entity.response, name),
+            share=share,
+            is_bound=entity.response.is_bound(min(share, _LONGEST_SHARE)),
+        )
+        for name, share in _SHARES
+    ]
+    return Curve(
+        name=entity.name.label,
+        points=tuple((max(each.value_us, 1) / 1000, 100 * each.share) for each in points),
+        uncertain=tuple(each.is_bound for each in points),
+    )
 
 
 def _latency_table(entities: Sequence[ClientResult]) -> ReportTable:
@@ -256,10 +278,15 @@ def _latency_table(entities: Sequence[ClientResult]) -> ReportTable:
         kinds = (("response", entity.response), ("service", entity.service), ("schedule delay", entity.schedule_delay))
         for kind, summary in kinds:
             if summary.count:
-                figures = (summary.p50_us, summary.p90_us, summary.p99_us, summary.p999_us, summary.max_us)
-                rows.append((entity.name.label, kind, *(format_duration_us(figure) for figure in figures)))
+                rows.append((entity.name.label, kind, *(_latency_text(summary, *each) for each in _SHARES[1:])))
     names = ("p50", "p90", "p99", "p99.9", "Longest")
     return ReportTable(columns=("Client", "What", *names), rows=tuple(rows), numeric=frozenset(names))
+
+
+def _latency_text(summary: LatencySummary, name: str, share: float) -> str:
+    """Format one figure of a summary, marked where it is a lower bound."""
+    is_bound = summary.is_bound(min(share, _LONGEST_SHARE))
+    return ("> " if is_bound else "") + format_duration_us(getattr(summary, name))
 
 
 def _observed(samples: Sequence[BrokerSample]) -> tuple[str, str, str]:
