@@ -3,7 +3,11 @@
 import http.server
 import json
 import re
+import subprocess
+import sys
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -125,6 +129,25 @@ def test_limits_of_another_store_than_the_daemons_are_refused(
     (tmp_path / "link").symlink_to(folder)
     same = store_url(folder).replace(str(folder), f"{tmp_path}/link")
     assert run_cli(*command, "--control", str(daemon.control), "--store", same)[0] == 0
+
+
+def test_the_page_for_browsers_refuses_them_too(busy: tuple[DaemonProcess, Path], tmp_path: Path) -> None:
+    daemon, folder = busy
+    set_quota(tmp_path, Entity.of(client_id="greedy"), consumer_byte_rate=5e6)
+    named = ("--control", str(daemon.control), "--store", store_url(tmp_path))
+    command = [sys.executable, "-m", "kafka_quotas", "ui", "--listen", "0", *named]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as page:
+        try:
+            assert page.stderr is not None
+            match = re.search(r"http://127\.0\.0\.1:\d+/", page.stderr.readline())
+            assert match is not None
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(f"{match[0]}api/overview", timeout=60)
+            with refused.value as answer:
+                told = json.load(answer)["error"]
+        finally:
+            page.kill()
+    assert told == f"the daemon takes its limits from {store_url(folder)}, not from {store_url(tmp_path)}"
 
 
 def test_describe_with_usage_reads_the_daemons_store_where_none_is_named(busy: tuple[DaemonProcess, Path]) -> None:
