@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from kafka_quotas.cli.framework.commands import PassThroughCommand, PassThroughOption
-from kafka_quotas.cli.framework.exit_codes import DONE_MEANING, INTERRUPTED_MEANING
+from kafka_quotas.cli.framework.exit_codes import CLOSED_PIPE_MEANING, DONE_MEANING, INTERRUPTED_MEANING
 from kafka_quotas.cli.framework.lazy_group import Invocation
 from kafka_quotas.cli.options.journal import recorder_for
 from kafka_quotas.cli.output.render import write
@@ -99,7 +99,7 @@ class _KafkaConfigs(PassThroughCommand):
     """The command with the options of the original."""
 
     documented = tuple(PassThroughOption(name=name, value=kind.value, help=kind.help) for name, kind in OPTIONS.items())
-    exit_codes = (DONE_MEANING, ("1", "Anything else."), INTERRUPTED_MEANING)
+    exit_codes = (DONE_MEANING, ("1", "Anything else."), INTERRUPTED_MEANING, CLOSED_PIPE_MEANING)
 
 
 @app.command(cls=_KafkaConfigs)

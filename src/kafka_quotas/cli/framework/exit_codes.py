@@ -13,12 +13,13 @@ DIFFERENT: Final = "3"
 """The exit code of a difference, of commands with --exit-code."""
 DONE_MEANING: Final = ("0", "Done; finding nothing is no failure.")
 INTERRUPTED_MEANING: Final = (str(INTERRUPTED), "Interrupted.")
+CLOSED_PIPE_MEANING: Final = (str(CLOSED_PIPE), "The reader of the output ended first, as head does.")
 EXIT_CODES: Final = (
     DONE_MEANING,
     ("1", "Something failed, could not be reached, or did not hold."),
     ("2", "Wrong usage; nothing was done."),
     (DIFFERENT, "Something differs, where --exit-code asks for that."),
     INTERRUPTED_MEANING,
-    (str(CLOSED_PIPE), "The reader of the output ended first, as head does."),
+    CLOSED_PIPE_MEANING,
 )
 """The exit codes of all commands but kafka-configs, which has those of Kafka's program."""
