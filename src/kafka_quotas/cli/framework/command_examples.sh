@@ -7,7 +7,7 @@ kafka-quotas demo
 kafka-quotas alter --user alice --add-config producer_byte_rate=10MiB
 kafka-quotas describe --effective --user alice --client app
 # Find out whether quotas slow a client down.
-kafka-quotas why --user alice --client app --bootstrap-server broker-1:9092
+kafka-quotas why --user alice --client app
 
 ## kafka-quotas alter
 # Limit what one client-id of a user produces.
