@@ -1,0 +1,78 @@
+"""However much comes over a fleet's topic, little of it waits in memory, and clients are served between its slices."""
+
+import asyncio
+import tracemalloc
+from itertools import pairwise
+
+from kafka_quotas.core.clock import VirtualClock
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.enforcement.config.address import Address
+from kafka_quotas.enforcement.config.fleet_settings import FleetSettings
+from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.config.topic_target import parse_topic
+from kafka_quotas.enforcement.fleet.daemon_buckets import DaemonBuckets
+from kafka_quotas.enforcement.fleet.membership import MAX_INBOX_BYTES, SLICE_BYTES, FleetMembership
+from kafka_quotas.enforcement.fleet.report import MAX_REPORT_BYTES
+from kafka_quotas.enforcement.fleet.report_checks import Refusal
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
+from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
+from kafka_quotas.enforcement.telemetry.counters import Counters
+from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
+from kafka_quotas.enforcement.topics.topic_cache import TopicCache
+
+NOW_MS = 1_000_000
+
+
+def member() -> FleetMembership:
+    """A member that has not started."""
+    address, clock = Address(host="127.0.0.1", port=1), VirtualClock(NOW_MS)
+    thresholds = ThresholdRegistry(cache=TopicCache(), counters=Counters(), notify=lambda _: None, clock=clock)
+    return FleetMembership(
+        DaemonSettings(listeners=(ListenerSettings(upstreams=(address,), listen=address),)),
+        FleetSettings(target=parse_topic("kafka://127.0.0.1:1/fleet")),
+        DaemonBuckets(QuotaRegistry(QuotaWindow()), ConnectionQuotas(QuotaWindow()), thresholds),
+        clock=clock,
+        notify=lambda _: None,
+        waiting=lambda _: {},
+        secrets=tuple,
+    )
+
+
+def test_a_flood_takes_little_memory_and_is_taken_up_in_slices() -> None:
+    async def flood() -> tuple[FleetMembership, list[int], int]:
+        fleet = member()
+        tracemalloc.start()
+        for offset in range(500):
+            fleet._deliver(bytes(2 * MAX_REPORT_BYTES), offset)
+        kept, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        taken = [0]
+        for _ in range(50):
+            await asyncio.sleep(0)
+            taken.append(fleet.sharing.received_bytes)
+        assert not fleet._inbox
+        return fleet, taken, kept
+
+    fleet, taken, kept = asyncio.run(flood())
+    assert kept < 2 * MAX_INBOX_BYTES
+    refused = fleet.sharing.checks.refused
+    assert refused[Refusal.TOO_LONG] + refused[Refusal.TOO_MANY] == 500
+    assert refused[Refusal.TOO_LONG] >= MAX_INBOX_BYTES // (2 * MAX_REPORT_BYTES)
+    steps = [after - before for before, after in pairwise(taken)]
+    assert 0 < max(steps) <= SLICE_BYTES + MAX_REPORT_BYTES
+
+
+def test_what_comes_after_a_flood_is_taken_up() -> None:
+    async def flood() -> FleetMembership:
+        fleet = member()
+        for round_of in range(3):
+            for offset in range(200):
+                fleet._deliver(b"x" * 1000, 1000 * round_of + offset)
+            for _ in range(20):  # slices
+                await asyncio.sleep(0)
+            assert not fleet._inbox
+        return fleet
+
+    fleet = asyncio.run(flood())
+    assert fleet.sharing.checks.refused == {Refusal.UNREADABLE: 600}
