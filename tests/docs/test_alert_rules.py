@@ -52,6 +52,7 @@ CALM = {
             "accept_failures",
             "buckets_evicted",
             "worker_restarts",
+            "fleet_topic_refusals",
         )
     },
 }
@@ -129,6 +130,11 @@ CASES = {
         calm={"kafka_quotas_fleet_not_trusted": "0x53 2x7"},
         says="leaves out 2 members",
     ),
+    "KafkaQuotasFleetReportsRefused": Case(
+        fires={f'kafka_quotas_fleet_refused_reports_total{{{TARGET},reason="unsigned"}}': "0+5x60"},
+        calm={f'kafka_quotas_fleet_refused_reports_total{{{TARGET},reason="old"}}': "0+1x60"},
+    ),
+    "KafkaQuotasFleetTopicAttempts": counting("fleet_topic_refusals"),
     "KafkaQuotasFleetWrongClocks": Case(fires={"kafka_quotas_fleet_wrong_clocks": "1x60"}),
     "KafkaClientThrottled": Case(
         rules=BROKERS, fires={THROTTLED: "150x60"}, calm={THROTTLED: "90x60"}, says="by 150 ms on average"
