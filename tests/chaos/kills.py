@@ -183,22 +183,23 @@ class Machinery:
 
     def _kill_daemon(self) -> None:
         self.daemon.kill()
+        at_ms = _now_ms()
         self._note_defects()
         state = read_state(self.state_file)
         saved_ms = 0 if state is None else state.saved_ms
-        self.daemon_kills.append(DaemonKill(at_ms=_now_ms(), started_ms=self._started_ms, saved_ms=saved_ms))
+        self.daemon_kills.append(DaemonKill(at_ms=at_ms, started_ms=self._started_ms, saved_ms=saved_ms))
 
     def _start_daemon(self) -> None:
         """Start the daemon as a service manager does: again and again, for its store may not be there yet."""
         deadline_s = time.monotonic() + TIMEOUT_S
         while True:
-            self._started_ms = _now_ms()
             try:
                 self.daemon = DaemonProcess(self._arguments)
             except AssertionError:
                 if time.monotonic() > deadline_s:
                     raise
             else:
+                self._started_ms = _now_ms()  # it serves clients from now on
                 return
 
     def _note_defects(self) -> None:
@@ -290,8 +291,8 @@ def forgiven(passed: Sequence[Passed], ends: Sequence[DaemonKill], kill_times_ms
 
 
 def longest_unsaved_ms() -> float:
-    """Return how much of its life a daemon may forget: its period, its start, and the save that was under way."""
-    return (SAVE_S + 3 * SLACK_S) * 1000
+    """Return how much of what it served a daemon may forget: its period, and the time that two saves take."""
+    return (SAVE_S + SLACK_S) * 1000
 
 
 def _now_ms() -> int:
