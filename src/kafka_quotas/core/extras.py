@@ -1,33 +1,68 @@
-"""The optional parts of the installation, named where one is missing."""
+"""The optional parts of the installation, named where one is missing, and the command that adds them."""
 
+import re
+import shlex
+import sys
+from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
 
 from kafka_quotas.core.errors import UsageError
 
 _DISTRIBUTIONS = {
-    "jinja2": "Jinja",
+    "jinja2": "Jinja2",
     "kafka": "kafka-python",
     "prometheus_client": "prometheus-client",
     "puresasl": "pure-sasl",
 }
 """The name by which a library is known, where its module has another."""
+_PROGRAM: Final = "kafka-quotas"
+_OF_EXTRA: Final = r"\s*;\s*extra == ['\"]{}['\"]"
 
 
 def require_extra(extra: str, *modules: str, needed_by: str) -> None:
     """Check that the libraries of an extra can be imported, before the work that needs them begins.
 
     Args:
-        extra: The name of the extra in `pip install 'kafka-quotas[EXTRA]'`.
+        extra: The name of the extra.
         modules: The top-level modules of the libraries.
         needed_by: Who needs them, as the beginning of a sentence: `metrics need`.
 
     Raises:
-        UsageError: One is not installed. The hint has the command that installs the extra.
+        UsageError: One is not installed. The hint has the command that installs what the extra names.
     """
     missing = [_DISTRIBUTIONS.get(module, module) for module in modules if find_spec(module) is None]
     if missing:
         names = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
-        raise UsageError(
-            f"{needed_by} {names}, not installed here",
-            hint=f"pip install 'kafka-quotas[{extra}]'",
-        )
+        raise UsageError(f"{needed_by} {names}, not installed here", hint=install_extra(extra, *missing))
+
+
+def install_extra(extra: str, *names: str) -> str:
+    """Return the command that installs the libraries of an extra, into the environment that this program runs in.
+
+    Args:
+        extra: The name of the extra.
+        names: The libraries to name where this installation does not know the extra.
+    """
+    try:
+        known = requires(_PROGRAM) or []
+    except PackageNotFoundError:
+        known = []
+    found = [re.split(_OF_EXTRA.format(re.escape(extra)), each) for each in known]
+    return install_libraries(*([each[0] for each in found if len(each) > 1] or names))
+
+
+def install_libraries(*requirements: str) -> str:
+    """Return the command that installs libraries into the environment that this program runs in.
+
+    It names the libraries, never this program: that may have come from a checkout or a wheel, and an index may have
+    none, or a stranger's, under its name.
+    """
+    wanted = shlex.join(requirements)
+    prefix = Path(sys.prefix)
+    if (prefix / "pipx_metadata.json").exists():
+        return f"pipx inject {prefix.name} {wanted}"
+    python = shlex.quote(sys.executable)
+    has_pip = find_spec("pip") is not None and not (prefix / "uv-receipt.toml").exists()
+    return f"{python} -m pip install {wanted}" if has_pip else f"uv pip install --python {python} {wanted}"

@@ -1,17 +1,19 @@
 """The program without any of its extras: all help is there, and a command that lacks one says which."""
 
 import json
+import shlex
+import subprocess
+import urllib.request
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from tests.support.brokers.servers import Kafka
-from tests.support.packaging.bare_environment import BareEnvironment
+from tests.support.packaging.bare_environment import PROJECT, BareEnvironment
 
 from kafka_quotas.cli.main import DROP_IN
 
 EXTRAS = {
-    "daemon run --upstream 127.0.0.1:1 --metrics-port 0": "daemon",
-    "apply quotas.yaml --watch 5 --metrics 127.0.0.1:0": "daemon",
     "load-test produce --embedded --quota 1MB/s --duration 1s --plot run.png": "plot",
     "load-test produce --embedded --quota 1MB/s --duration 1s --client raw": "raw",
     "load-test requests --embedded --api Produce --duration 1s": "raw",
@@ -57,9 +59,36 @@ def test_a_command_that_lacks_an_extra_says_which_before_it_starts_anything(bare
         assert (outcome.code, outcome.out) == (2, ""), (command, outcome.err)
         assert error.startswith("error: "), command
         assert error.endswith(", not installed here"), command
-        assert hint == f"hint: pip install 'kafka-quotas[{extra}]'", command
+        wanted = sorted(str(each) for each in map(Requirement, PROJECT["optional-dependencies"][extra]))
+        assert hint.startswith(f"hint: uv pip install --python {bare.folder}/bin/python "), "it has no pip"
+        assert sorted(str(each) for each in map(Requirement, shlex.split(hint)[6:])) == wanted, command
         assert all(note.startswith("note: the embedded") or "too short to judge" in note for note in notes), command
     assert files(bare.folder) == before
+
+
+def test_the_example_of_the_daemon_is_in_order_and_runs_with_its_metrics(bare: BareEnvironment, tmp_path: Path) -> None:
+    config = str(tmp_path / "daemon" / "daemon.toml")
+    for command in (["examples", "copy", "daemon", "--to", str(tmp_path)], ["daemon", "check", "--config", config]):
+        (done,) = bare.run_each([command])
+        assert done.code == 0, done.err
+    here = {
+        "--upstream": "127.0.0.1:1",
+        "--listen": "127.0.0.1:0",
+        "--metrics-port": "127.0.0.1:0",
+        "--store": f"local:{tmp_path / 'quotas.db'}",
+        "--control": str(tmp_path / "daemon.sock"),
+    }
+    options = [word for pair in here.items() for word in pair]
+    command = [str(bare.folder / "bin" / "python"), "-P", "-m", "kafka_quotas", "daemon", "run", "--config", config]
+    with subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True, cwd=tmp_path) as daemon:
+        assert daemon.stderr is not None
+        events = (json.loads(line) for line in daemon.stderr)
+        listening = next(event for event in events if event["event"] == "daemon listening")
+        with urllib.request.urlopen(listening["metrics"], timeout=60) as answer:
+            assert b"kafka_quotas_ready 0.0" in answer.read()
+        daemon.terminate()
+        daemon.communicate(timeout=60)
+        assert daemon.returncode == 0
 
 
 def test_calibrating_needs_no_extra(bare: BareEnvironment, kafka4: Kafka, tmp_path: Path) -> None:
@@ -81,7 +110,7 @@ def test_a_login_that_needs_an_extra_names_it(bare: BareEnvironment, kafka4: Kaf
     options = ["--bootstrap-server", kafka4.tls_bootstrap.split(",")[0], "--command-config", str(properties)]
     (found,) = bare.run_each([["describe", *options]])
     assert (found.code, found.out) == (2, "")
-    assert "kafka-quotas[pkcs12]" in found.err
+    assert "'cryptography" in found.err
 
 
 def test_floods_of_requests_without_records_need_no_extra(bare: BareEnvironment) -> None:

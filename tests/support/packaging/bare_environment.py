@@ -51,6 +51,15 @@ class BareEnvironment:
         for each in _closure(PROJECT["dependencies"], {}).values():
             _link(each, packages)
         (packages / "kafka_quotas").symlink_to(ROOT / "src" / "kafka_quotas")
+        metadata = f"Metadata-Version: 2.4\nName: kafka-quotas\nVersion: {PROJECT['version']}\n"
+        lines = [
+            f'Requires-Dist: {each}; extra == "{extra}"\n'
+            for extra, names in PROJECT["optional-dependencies"].items()
+            for each in names
+        ]
+        info = packages / f"kafka_quotas-{PROJECT['version']}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(metadata + "".join(lines), encoding="utf-8")
 
     def run_each(self, commands: Sequence[Sequence[str]]) -> list[Outcome]:
         """Run command lines one after the other in one process without any setting of the caller's."""

@@ -32,7 +32,6 @@ from kafka_quotas.enforcement.config.address import parse_addresses
 from kafka_quotas.enforcement.config.listener_file import all_listeners
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.daemon.run import run_daemon
-from kafka_quotas.enforcement.monitoring.metrics import require_metrics
 from kafka_quotas.system_clock import SystemClock
 
 
@@ -72,11 +71,9 @@ class DaemonOptions:
             takes_over: Whether to take the place of the daemon that runs.
 
         Raises:
-            UsageError: An option has no value that it takes, two contradict each other, or an extra is not installed.
+            UsageError: An option has no value that it takes, or two contradict each other.
             StoreError: The brokers can't be asked for their windows.
         """
-        if self.metrics.address is not None:
-            require_metrics()
         upstreams = parse_addresses(self.bootstrap.upstream)
         servers = ",".join(map(str, upstreams))
         windows = self.windows.settings(

@@ -45,7 +45,6 @@ from kafka_quotas.core.changes.plan_file import KeptPlan
 from kafka_quotas.core.errors import StoreUnreachableError, UsageError, VerdictError
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.enforcement.config.address import parse_address
-from kafka_quotas.enforcement.monitoring.metrics import require_metrics
 from kafka_quotas.stores.store import Store
 
 SHORTEST_S = 1.0
@@ -115,8 +114,6 @@ def apply(
     recorders = [recorder_for("apply", reason=how.reason) for _ in choices]  # each entry of the journal has its own id
     if how.metrics is not None and how.watch is None:
         raise UsageError("--metrics needs --watch", hint="add --watch 30, for example")
-    if how.metrics is not None:
-        require_metrics()
     for each in choices:  # all of them before the first one changes
         each.confirm_change(yes=how.yes or how.dry_run)
     if len(choices) > 1:

@@ -27,6 +27,7 @@ from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import Output, envelope, write
 from kafka_quotas.commands.load_test.request import ScenarioResult
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.extras import install_extra, install_libraries
 from kafka_quotas.core.model.value_format import format_count, format_duration_us
 from kafka_quotas.loadtest.result.hgrm import hgrm_files
 from kafka_quotas.loadtest.result.junit import junit_xml
@@ -258,7 +259,7 @@ def keep_result(result: LoadResult, folder: Path, *, plot: bool = False, shard: 
         if can_write_samples():
             write_samples(result, place / SAMPLES_FILE)
         else:
-            write(f"note: no {SAMPLES_FILE} without pyarrow: pip install 'kafka-quotas[spark]'", sys.stderr)
+            write(f"note: no {SAMPLES_FILE} without pyarrow: {install_libraries('pyarrow')}", sys.stderr)
         draw_result(result, place, plot=plot)
 
 
@@ -269,7 +270,8 @@ def draw_result(result: LoadResult, place: Path, *, plot: bool) -> None:
     """
     missing = [name for name in ("matplotlib", "jinja2") if find_spec(name) is None]
     if missing:
-        write(f"note: no {REPORT_FILE} without {' and '.join(missing)}: pip install 'kafka-quotas[plot]'", sys.stderr)
+        hint = install_extra("plot", *missing)
+        write(f"note: no {REPORT_FILE} without {' and '.join(missing)}: {hint}", sys.stderr)
         return
     from kafka_quotas.cli.load_test.views.page import load_page  # noqa: PLC0415 - charts are drawn seldom
 

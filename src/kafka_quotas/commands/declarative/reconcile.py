@@ -22,7 +22,6 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.monitoring.http_server import HttpServer
-from kafka_quotas.enforcement.monitoring.metrics import require_metrics
 from kafka_quotas.enforcement.monitoring.probes import probe_routes
 from kafka_quotas.enforcement.telemetry.status import one_slice, run_sliced
 from kafka_quotas.stores.store import Store
@@ -121,9 +120,8 @@ class Reconciler:
 
 
 def drift_exposition(status: Callable[[], DriftStatus]) -> Callable[[], bytes]:
-    """Return a function that formats the figures for Prometheus, if prometheus-client is installed."""
-    require_metrics()
-    from prometheus_client import CollectorRegistry, Gauge, generate_latest  # noqa: PLC0415 - optional
+    """Return a function that formats the figures for Prometheus."""
+    from prometheus_client import CollectorRegistry, Gauge, generate_latest  # noqa: PLC0415 - seldom needed
 
     registry = CollectorRegistry(auto_describe=False)
     for name, (text, figure) in _FIGURES.items():

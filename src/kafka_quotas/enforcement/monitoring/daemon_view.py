@@ -38,11 +38,7 @@ def daemon_server(
     *,
     notify: Notify,
 ) -> HttpServer:
-    """Return the server of a daemon's metrics, probes and pages, which is yet to be started.
-
-    Raises:
-        UsageError: prometheus-client is not installed.
-    """
+    """Return the server of a daemon's metrics, probes and pages, which is yet to be started."""
     text_of = exposition()
 
     async def text() -> bytes:

@@ -9,7 +9,6 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kafka_quotas.core.extras import require_extra
 from kafka_quotas.core.model.quota_key import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -69,7 +68,7 @@ class Family:
 
     def collect(self) -> "Iterable[Metric]":
         """Return the metric in prometheus-client's form, whose registry asks for it."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - optional, as below
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - as below
 
         labels = list(self.samples[0].labels) if self.samples else []
         kind: Any = CounterMetricFamily if self.is_counter else GaugeMetricFamily
@@ -119,27 +118,9 @@ class Exposition(Protocol):
         ...
 
 
-def require_metrics() -> None:
-    """Check that metrics can be served.
-
-    Raises:
-        UsageError: prometheus-client is not installed.
-    """
-    require_extra("daemon", "prometheus_client", needed_by="metrics need")
-
-
 def exposition() -> Exposition:
-    """Return a function that writes the daemon's figures, and the process's, in Prometheus' text format.
-
-    Raises:
-        UsageError: prometheus-client is not installed.
-    """
-    require_metrics()
-    from prometheus_client import (  # noqa: PLC0415 - an optional dependency
-        CollectorRegistry,
-        ProcessCollector,
-        generate_latest,
-    )
+    """Return a function that writes the daemon's figures, and the process's, in Prometheus' text format."""
+    from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest  # noqa: PLC0415 - seldom needed
 
     process = CollectorRegistry(auto_describe=False)
     ProcessCollector(registry=process)

@@ -6,6 +6,7 @@ The ciphers come from `cryptography`, an optional extra.
 from typing import Any
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.extras import install_extra
 from kafka_quotas.stores.security.jks import PemContent
 
 
@@ -21,7 +22,8 @@ def read_pkcs12(content: bytes, password: str | None) -> PemContent:
     except ImportError as error:
         raise UsageError(
             "is a PKCS12 file, which takes the library cryptography to read",
-            hint="pip install 'kafka-quotas[pkcs12]', or convert it: openssl pkcs12 -in FILE -out FILE.pem -nodes",
+            hint=f"{install_extra('pkcs12', 'cryptography')}, or convert it: "
+            "openssl pkcs12 -in FILE -out FILE.pem -nodes",
         ) from error
     try:
         store: Any = load_pkcs12(content, password.encode() if password is not None else None)

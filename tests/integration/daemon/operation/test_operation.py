@@ -260,16 +260,6 @@ def test_it_works_with_asyncios_own_event_loop(tmp_path: Path) -> None:
             assert is_closed(bad)
 
 
-def test_metrics_without_prometheus_client_are_refused_with_a_hint(tmp_path: Path) -> None:
-    said = run_and_fail(
-        *("--upstream", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--store", store_url(tmp_path)),
-        *("--control", str(tmp_path / "c.sock"), "--metrics-port", "0"),
-        environment=without("prometheus_client", tmp_path),
-    )
-    assert "prometheus-client" in said
-    assert "kafka-quotas[daemon]" in said
-
-
 def run_and_fail(*arguments: str, environment: dict[str, str] | None = None) -> str:
     """What a daemon that can't start says.
 

@@ -18,6 +18,7 @@ from kafka_quotas.cli.charts.text_chart import (
     print_chart,
 )
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.extras import install_extra
 
 RATE = Series(name="rate", points=[(0, 0), (5, 4), (10, 8)], unit="bytes/s", style=Style.AREA)
 BOUND = Series(name="bound", points=[(0, 5), (10, 5)], unit="bytes/s", style=Style.LIMIT)
@@ -137,7 +138,7 @@ def test_targets_that_can_not_be_drawn_are_refused_before_any_work(tmp_path: Pat
     monkeypatch.setattr("kafka_quotas.core.extras.find_spec", lambda name: None)
     with pytest.raises(KafkaQuotasError, match="need matplotlib") as caught:
         check_plot_target(tmp_path / "plot.png")
-    assert caught.value.hint == "pip install 'kafka-quotas[plot]'"
+    assert caught.value.hint == install_extra("plot")
 
 
 def test_every_plot_that_is_named_is_drawn(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from kafka_quotas.cli.output.render import envelope
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.commands.load_test.request import ScenarioResult, VariantResult
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.extras import install_extra, install_libraries
 from kafka_quotas.loadtest.judge.comparison import ComparisonOutcome, Limits, compare
 from kafka_quotas.loadtest.record.delivery import Delivery
 from kafka_quotas.loadtest.result.result import ClientResult, LoadResult, ProbeResult
@@ -108,8 +109,8 @@ def test_what_libraries_are_missing_is_said_and_the_rest_is_kept(
 
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
     assert capsys.readouterr().err.splitlines() == [
-        "note: no samples.parquet without pyarrow: pip install 'kafka-quotas[spark]'",
-        "note: no report.html without matplotlib and jinja2: pip install 'kafka-quotas[plot]'",
+        f"note: no samples.parquet without pyarrow: {install_libraries('pyarrow')}",
+        f"note: no report.html without matplotlib and jinja2: {install_extra('plot')}",
     ]
 
 

@@ -18,6 +18,7 @@ from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.core import extras
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.extras import install_extra
 from kafka_quotas.pipeline.engine import choice as engine_choice
 from kafka_quotas.pipeline.engine import spark_settings
 from kafka_quotas.pipeline.engine.choice import Engine, choose_engine, require_libraries
@@ -95,7 +96,7 @@ def test_a_library_that_is_missing_is_told_with_what_to_install(monkeypatch: pyt
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "pyarrow" else object())
     with pytest.raises(UsageError, match="needs pyarrow, not installed") as caught:
         require_libraries("pyarrow", "orjson")
-    assert caught.value.hint == "pip install 'kafka-quotas[spark]'"
+    assert caught.value.hint == install_extra("spark")
 
 
 @pytest.mark.skipif(java() is None, reason="Java is missing")
