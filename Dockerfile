@@ -5,7 +5,9 @@
 # Clients are sent to the host name that they connected to. Behind a port mapping give --advertised-host, and map the brokers' ports as well.
 # The driver and the executors of the pipeline's jobs run in the same image with Spark and a JVM (examples/kubernetes/pipeline.yaml):
 #     docker build --build-arg EXTRAS=daemon,spark --build-arg PACKAGES=default-jre-headless -t kafka-quotas-spark .
-# Any base with Python 3.11 or newer and its venv module will do; PACKAGES are Debian's.
+# Any base with Python 3.11 or newer and its venv module will do; PACKAGES are Debian's. A release names its base by digest:
+#     docker build --build-arg BASE=docker.io/library/python:3.11-slim@sha256:... -t kafka-quotas .
+# docs/how-to/install.md says where the digest comes from.
 ARG BASE=docker.io/library/python:3.11-slim
 
 FROM ${BASE} AS build
@@ -17,8 +19,14 @@ COPY src src
 COPY man man
 COPY completions completions
 COPY examples examples
-# pip stays behind in the build stage.
-RUN /opt/build/bin/pip --python /opt/kafka-quotas/bin/python install --no-cache-dir --no-compile ".[${EXTRAS}]"
+COPY docker docker
+# By hash what the image takes by default; with other extras their own ranges hold. pip stays behind in the build stage.
+RUN pip="/opt/build/bin/pip --no-cache-dir" into="--python /opt/kafka-quotas/bin/python" \
+    && $pip install --require-hashes --only-binary :all: -r docker/build-requirements.txt \
+    && $pip wheel --no-deps --no-build-isolation --wheel-dir /wheel . \
+    && $pip $into install --no-compile --require-hashes --only-binary :all: -r docker/requirements.txt \
+    && if [ "${EXTRAS}" = daemon ]; then $pip $into install --no-compile --no-index --no-deps /wheel/*.whl; \
+    else $pip $into install --no-compile "$(echo /wheel/*.whl)[${EXTRAS}]"; fi
 
 FROM ${BASE}
 ARG PACKAGES=

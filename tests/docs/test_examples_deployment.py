@@ -179,6 +179,33 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze (Debian's systemd) not installed")
+@pytest.mark.parametrize("name", [name for name in UNITS if name.endswith(".service")])
+def test_systemd_finds_little_that_a_unit_could_do_without(name: str) -> None:
+    """`systemd-analyze security` weighs what a service may do: 10 is everything, and below 2 is its `OK`."""
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=19", str(SYSTEMD / name)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout.splitlines()[-1]
+
+
+def test_memory_has_a_limit_where_the_daemon_is_deployed() -> None:
+    for name in UNITS:
+        if name.endswith(".service"):
+            assert re.search(r"^MemoryMax=\d+[MG]$", (SYSTEMD / name).read_text(encoding="utf-8"), re.MULTILINE), name
+    for document in (manifest("Deployment")["spec"]["template"], PIPELINE["Job"]["spec"]["template"], EXECUTOR):
+        for container in document["spec"]["containers"]:
+            if container.get("resources"):
+                assert container["resources"]["limits"]["memory"]
+    assert manifest("Deployment")["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"]
+
+
+def test_the_workflow_uses_actions_by_commit() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    used = re.findall(r"uses: (.*)", workflow)
+    assert used
+    assert [each for each in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", each)] == []
+
+
 @pytest.mark.skipif(
     shutil.which("systemd-sysusers") is None, reason="systemd-sysusers (Debian's systemd) not installed"
 )

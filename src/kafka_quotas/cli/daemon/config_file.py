@@ -220,7 +220,8 @@ def _every_setting(section: str) -> str:
 def _lines(text: str) -> dict[str, int]:
     """Return the line of each table and entry by its path.
 
-    That is `policy.entity.2.mode` in the second `[[policy.entity]]`. Only the usual layout is seen: a header on a line of its own, and one entry to a line.
+    That is `policy.entity.2.mode` in the second `[[policy.entity]]`. Only the usual layout is seen: a header on a line
+    of its own, and one entry to a line.
     """
     found: dict[str, int] = {}
     counts: Counter[str] = Counter()
