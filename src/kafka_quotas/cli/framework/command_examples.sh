@@ -240,12 +240,12 @@ kafka-quotas load-test run isolation --out isolation
 kafka-quotas load-test run scenario.yaml --bootstrap-server broker-1:9092
 
 ## kafka-quotas load-test produce
-# Produce as fast as possible under a quota, for as long as it takes to judge it.
+# Produce as fast as possible under a quota, for as long as judging takes.
 kafka-quotas load-test produce --bootstrap-server broker-1:9092 \
   --topic load --entity /app --set-quota 1MB/s --yes
 
 ## kafka-quotas load-test consume
-# Consume as fast as possible under a quota, for as long as it takes to judge it.
+# Consume as fast as possible under a quota, for as long as judging takes.
 kafka-quotas load-test consume --bootstrap-server broker-1:9092 \
   --topic load --entity /app --set-quota 1MB/s --yes
 
