@@ -46,6 +46,8 @@ class Bench:
         """The store of that daemon, the cluster behind it, and its own address."""
         self.lie: Lie | None = None
         """What the network does between the clients and the daemon."""
+        self.lies = 10
+        """How often it does so."""
         self._hides_quota = False
         self._others: list[subprocess.Popen[bytes]] = []
         monkeypatch.setattr(load_target, "running_daemon", self._noted_daemon)
@@ -124,7 +126,7 @@ class Bench:
                 port = free_port()
                 at_proxy, at_daemon = ("127.0.0.2", port), ("127.0.0.1", port)
                 given["options"] += ["--advertised-host", at_proxy[0], "--broker-address", f"1={port}"]
-                proxy = stack.enter_context(lying_proxy(self.lie, address=at_proxy, upstream=at_daemon))
+                proxy = stack.enter_context(lying_proxy(self.lie, address=at_proxy, upstream=at_daemon, lies=self.lies))
             if self._hides_quota:
                 given["store_url"] = self.store_url
             daemon = stack.enter_context(running_daemon(**given))
@@ -299,7 +301,21 @@ def test_records_that_the_network_loses_or_doubles_are_found(bench: Bench, lie: 
     assert re.search(found, evidence), evidence
 
 
-def test_a_run_that_nobody_disturbs_is_met_on_a_busy_machine(bench: Bench) -> None:
+def test_one_lost_record_of_a_client_that_its_quota_holds_back_is_found(bench: Bench) -> None:
+    """Many records have no answer at the end, and the one that the network lost in between is none of them."""
+    bench.lie, bench.lies = Lie.LOSE, 1
+    code, document = bench.run(
+        *("--entity", "/app", "--rate", "4x-quota", "--set-quota", "200kB/s", "--client", "raw", "--batch", "1KiB"),
+        seconds=6,
+    )
+
+    assert code == 1, document["judgements"]
+    assert document["entities"][0]["books"]["unanswered"]
+    (evidence,) = reasons(document, "delivery", state="not met")
+    assert re.search(r" 1 lost, 0 duplicated$", evidence), evidence
+
+
+def test_a_run_that_nobody_disturbs_is_met(bench: Bench) -> None:
     code, document = bench.run("--entity", "/app", "--rate", "100rec/s", "--set-quota", "1MB/s", seconds=4)
 
     assert (code, document["state"]) == (0, "met"), document["judgements"]

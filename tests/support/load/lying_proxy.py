@@ -1,8 +1,7 @@
 """A proxy in front of a broker that lies about some Produce requests: it loses or doubles their records.
 
 Clients see nothing of it: a request that is lost is answered as the one before was, and of the two answers to a request
-that is doubled only one is passed on. It reads requests of version 7, which raw clients send. It lies more than once,
-for a run can't tell a lost record from one that was unanswered at its end.
+that is doubled only one is passed on. It reads requests of version 7, which raw clients send.
 """
 
 import socket
@@ -31,8 +30,8 @@ class Lie(Enum):
 class LyingProxy:
     """Passes connections on, and lies about the first requests that may be lied about."""
 
-    def __init__(self, lie: Lie, *, address: tuple[str, int], upstream: tuple[str, int]) -> None:
-        self.lies_left = _LIES
+    def __init__(self, lie: Lie, *, address: tuple[str, int], upstream: tuple[str, int], lies: int) -> None:
+        self.lies_left = lies
         """The requests that are still to be lied about."""
         self._lie = lie
         self._upstream = upstream
@@ -126,9 +125,11 @@ def _exactly(source: socket.socket, count: int) -> bytes:
 
 
 @contextmanager
-def lying_proxy(lie: Lie, *, address: tuple[str, int], upstream: tuple[str, int]) -> Iterator[LyingProxy]:
+def lying_proxy(
+    lie: Lie, *, address: tuple[str, int], upstream: tuple[str, int], lies: int = _LIES
+) -> Iterator[LyingProxy]:
     """A proxy at an address in front of another one, until the end of the block."""
-    proxy = LyingProxy(lie, address=address, upstream=upstream)
+    proxy = LyingProxy(lie, address=address, upstream=upstream, lies=lies)
     try:
         yield proxy
     finally:

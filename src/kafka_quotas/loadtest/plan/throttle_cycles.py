@@ -34,6 +34,7 @@ MAX_BLUR = 0.04
 
 _FETCH_BLUR = 1.2  # of the blur is what a consumer may get less, as over-quota fetches lengthen the delay
 _CERTAIN = 2.0  # times the quota is too much whatever the cycles are
+_LEAST_SURPLUS_MS = 2000  # of its quota at once may be what a busy machine tells of too late
 _END_SHARE = 0.02  # of a window that a run may end early, as stopping takes a moment
 # What must lie between a low point and the highs beside it, as a share of the whole swing. The smaller shares are for
 # traces that level out: their early bursts are much larger than the later ones.
@@ -108,21 +109,16 @@ def judge(
     """
     if not quota > 0:
         raise UsageError(f"a quota to judge by must be above 0, not {quota}")
-    is_windowed = workload is not Workload.MUTATE
-    if is_windowed:
-        measured = measure(acks, window_ms=window_ms, skip_ms=skip_ms)
-    else:  # a bucket of tokens has no cycles: at either end of the time a request may be in it or not
-        measured = replace(average(acks, window_ms=window_ms, skip_ms=max(skip_ms or 0, window_ms)), swing=0.0)
-        blur *= window_ms / measured.span_ms if measured.span_ms else 1.0
-    swing = 0.0 if measured.steady or measured.swing + blur > _MOST_SWING else measured.swing
-    lower, upper = 1 - TOLERANCE - swing, 1 + TOLERANCE + blur + swing
-    if workload is not Workload.PRODUCE:
-        lower -= _FETCH_BLUR * blur
-    ratio = measured.per_second / quota
-    is_certain = silent_ms > 0 or measured.span_ms <= 0 or (ratio >= _CERTAIN and blur < 1 / 2)
+    skipped_ms = max(window_ms, skip_ms or 0)
     if measured_ms is None:
-        measured_ms = acks[-1][0] - acks[0][0] - max(window_ms, skip_ms or 0) if acks else 0.0
-    reason = _too_short(measured_ms, window_ms) if is_windowed else ""
+        measured_ms = acks[-1][0] - acks[0][0] - skipped_ms if acks else 0.0
+    measured, blur = _measured(acks, workload, window_ms=window_ms, skip_ms=skipped_ms, blur=blur)
+    lower, upper = _bounds(measured, workload, blur)
+    ratio = measured.per_second / quota
+    is_inside = lower <= ratio <= upper
+    faults = _silence(silent_ms) + _burst(acks, quota * upper, window_ms=window_ms, skip_ms=skipped_ms, blur=blur)
+    is_certain = faults or measured.span_ms <= 0 or (ratio >= _CERTAIN and blur < 1 / 2)
+    reason = _too_short(measured_ms, window_ms) if workload is not Workload.MUTATE else ""
     reason = reason or ("" if is_certain else _why_open(measured, blur))
     figures = f"{UNITS[workload].text(measured.per_second)} of {UNITS[workload].text(quota)} = {ratio:.3f}"
     return QuotaVerdict(
@@ -133,10 +129,41 @@ def judge(
         span_ms=measured.span_ms,
         lower=lower,
         upper=upper,
-        ok=not reason and not silent_ms and lower <= ratio <= upper,
+        ok=not (reason or faults) and is_inside,
         too_short=bool(reason),
-        evidence=reason or _evidence(measured, figures, lower, upper) + _silence(silent_ms),
+        evidence=reason or _evidence(measured, figures, lower, upper) + (faults if is_inside else ""),
     )
+
+
+def _measured(
+    acks: Sequence[tuple[float, int]], workload: Workload, *, window_ms: int, skip_ms: float, blur: float
+) -> tuple[CycleMeasurement, float]:
+    """Return the rate, and the blur of it."""
+    if workload is not Workload.MUTATE:
+        return measure(acks, window_ms=window_ms, skip_ms=skip_ms), blur
+    # A bucket of tokens has no cycles: at either end of the time a request may be in it or not.
+    measured = replace(average(acks, window_ms=window_ms, skip_ms=skip_ms), swing=0.0)
+    return measured, blur * (window_ms / measured.span_ms if measured.span_ms else 1.0)
+
+
+def _bounds(measured: CycleMeasurement, workload: Workload, blur: float) -> tuple[float, float]:
+    """Return the least and the largest share of the quota that a limiter lets through that keeps it."""
+    swing = 0.0 if measured.steady or measured.swing + blur > _MOST_SWING else measured.swing
+    less = 0.0 if workload is Workload.PRODUCE else _FETCH_BLUR * blur
+    return 1 - TOLERANCE - swing - less, 1 + TOLERANCE + swing + blur
+
+
+def _burst(acks: Sequence[tuple[float, int]], per_second: float, *, window_ms: int, skip_ms: float, blur: float) -> str:
+    """Return that more came at some time than a window's burst, empty if it did not, or if requests are too large."""
+    if blur > MAX_BLUR:
+        return ""
+    times, before = _after(acks, skip_ms)
+    level = [size - per_second / 1000 * t_ms for size, t_ms in zip(before, times, strict=True)]
+    above = (here - low for here, low in zip(level, accumulate(level, min), strict=True))
+    surplus_ms = max(above, default=0.0) / per_second * 1000
+    if surplus_ms <= window_ms * (1 + blur) + max(window_ms, _LEAST_SURPLUS_MS):
+        return ""
+    return f"; at some time it got {surplus_ms / 1000:.1f} s of its quota too much, more than a window's burst"
 
 
 def _too_short(got_ms: float, window_ms: int) -> str:

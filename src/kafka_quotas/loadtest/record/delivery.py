@@ -93,10 +93,11 @@ class StampCounter:
         self._limits = dict(sent)
         self._found = dict.fromkeys(sent, 0)
         self._duplicated = dict.fromkeys(sent, 0)
+        self._last: dict[int, dict[int, int]] = {entity: {} for entity in sent}
         self._others = 0
 
-    def count(self, value: bytes | None) -> None:
-        """Count a record, where it is one of this run."""
+    def count(self, value: bytes | None, partition: int = 0) -> None:
+        """Count a record of a partition, where it is one of this run."""
         if value is None or len(value) < STAMP_SIZE:
             self._others += 1
             return
@@ -110,23 +111,40 @@ class StampCounter:
         else:
             seen[sequence >> 3] |= bit
             self._found[entity] += 1
+            last = self._last[entity]
+            last[partition] = max(sequence, last.get(partition, 0))
 
     def is_unstamped(self, entity: int) -> bool:
         """Return whether there were records without any of this run, although the client sent some."""
         return self._others > 0 and not any(self._found.values()) and entity in self._found
 
-    def delivery(self, entity: int, *, acked: int, unchecked: str = "", unwatched: Unwatched | None = None) -> Delivery:
+    def _holes(self, entity: int) -> int:
+        """Return how many records are missing that were sent before the last ones of every partition."""
+        before = min(self._last[entity].values(), default=0)
+        there = int.from_bytes(self._seen[entity][: before // 8 + 1], "little") & ((1 << before) - 1)
+        return before - there.bit_count()
+
+    def delivery(
+        self,
+        entity: int,
+        *,
+        acked: int,
+        unchecked: str = "",
+        unwatched: Unwatched | None = None,
+        is_in_order: bool = False,
+    ) -> Delivery:
         """Return the counts for one client.
 
         A record that was never answered may be there or not. So the lost records are the acknowledged ones that are
-        missing even if every unanswered one is missing too.
+        missing even if every unanswered one is missing too. Where none failed and each partition has its records
+        `is_in_order`, unanswered ones are the last of their partitions, and those missing before were lost.
 
         Where not all was read, for the reason `unchecked`, no record counts as lost. Where records may have been
         refused without a report, the lost ones are the missing ones whose acknowledgement `unwatched` knows.
         """
         found, sent = self._found[entity], self._limits[entity]
         missing = sent - found
-        lost = 0 if unchecked else max(missing - max(sent - acked, 0), 0)
+        lost = 0 if unchecked else max(missing - max(sent - acked, 0), self._holes(entity) if is_in_order else 0)
         if lost and unwatched is not None and unwatched.count:
             certain = unwatched.confirmed_outside(self._seen[entity])
             doubtful, lost = max(lost - certain, 0), certain

@@ -160,7 +160,13 @@ def _delivery(
     if not unchecked and counter.is_unstamped(index) and entity.acked:
         unchecked = "the topic's records carry no stamp of this run"
     unwatched = None if entity.recorder is None else entity.recorder.unwatched
-    return counter.delivery(index, acked=entity.acked, unchecked=unchecked, unwatched=unwatched)
+    return counter.delivery(
+        index,
+        acked=entity.acked,
+        unchecked=unchecked,
+        unwatched=unwatched,
+        is_in_order=load.connections == 1 and not entity.failures,
+    )
 
 
 class _Reading:
@@ -225,7 +231,7 @@ class _Reading:
             end = self._left.get(partition)
             if end is None:
                 continue
-            self._counter.count(message.value())
+            self._counter.count(message.value(), partition[1])
             self._read += 1
             self._position[partition] = (message.offset() or 0) + 1
             if self._position[partition] >= end:

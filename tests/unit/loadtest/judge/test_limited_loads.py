@@ -18,7 +18,7 @@ from kafka_quotas.loadtest.judgement import Aspect, State
 from kafka_quotas.loadtest.plan.throttle_cycles import MAX_BLUR, MIN_WINDOWS
 from kafka_quotas.loadtest.plan.workload import Workload
 
-EXAMPLES = int(os.environ.get("LOAD_VERDICTS", "60"))
+EXAMPLES = int(os.environ.get("LOAD_VERDICTS", "20"))
 WRONG = (1.1, 0.9, 1.3, 0.7)
 MOST_VOID = 0.02
 
@@ -29,7 +29,8 @@ def drawn(seed: int, *, windows: tuple[float, float] = (MIN_WINDOWS, MIN_WINDOWS
     workload = source.choice([Workload.PRODUCE, Workload.PRODUCE, Workload.CONSUME, Workload.CONSUME, Workload.MUTATE])
     window = QuotaWindow(samples=source.choice([1, 2, 3, 6, 11, 20]), window_s=source.choice([1, 1, 2, 5]))
     clients, connections = source.choice([1, 1, 1, 2, 5]), source.choice([1, 1, 2, 5])
-    if workload is Workload.MUTATE:
+    late_ms = 0 if workload is Workload.MUTATE else source.choice([0, 0, 10, 50])
+    if workload is Workload.MUTATE or late_ms:  # librdkafka has one connection to a broker
         connections = 1
     quota = int(10 ** source.uniform(5, 8))
     share = 10 ** source.uniform(-2.4, -1.4)
@@ -43,7 +44,7 @@ def drawn(seed: int, *, windows: tuple[float, float] = (MIN_WINDOWS, MIN_WINDOWS
         request=int(share * quota * window.samples * window.window_s / clients / connections),
         varies=source.random() < 0.5,
         times=source.choice([None, 1.5, 2.0, 4.0] if workload is Workload.MUTATE else [None, None, 1.1, 1.5, 2.0, 4.0]),
-        late_ms=0 if workload is Workload.MUTATE else source.choice([0, 0, 10, 50]),
+        late_ms=late_ms,
         seed=seed,
     )
 
@@ -67,7 +68,9 @@ def test_a_limiter_that_keeps_the_quota_is_never_found_not_to(seed: int) -> None
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(seed=st.integers(0, 2**40), share=st.floats(0.05, 0.95))
 def test_a_client_that_offers_less_gets_it(seed: int, share: float) -> None:
-    load = replace(drawn(seed), times=share, varies=False)
+    """Its library sends what has arrived within a moment, which is no large request."""
+    load = drawn(seed)
+    load = replace(load, times=share, varies=False, request=max(1, int(load.request * share / 10)))
 
     assert load.result().state is not State.NOT_MET
 
@@ -116,7 +119,7 @@ def test_five_windows_are_enough_for_a_verdict(fault: Fault) -> None:
 
     states = Counter(map(rate_state, loads))
 
-    assert states[State.VOID] <= MOST_VOID * len(loads), states
+    assert states[State.VOID] <= max(1, MOST_VOID * len(loads)), states
 
 
 def test_most_limiters_that_are_a_twentieth_off_are_found() -> None:

@@ -95,8 +95,18 @@ def test_fewer_than_five_windows_are_never_judged(factor: float) -> None:
     assert not judge(acks, quota=1e6, window_ms=WINDOW_MS, measured_ms=5 * WINDOW_MS).too_short
 
 
+def test_a_burst_after_the_last_cycle_is_too_much() -> None:
+    acks = sawtooth(rate=1e6, cycle_ms=3500, cycles=7)
+    free = [(acks[-1][0] + 10 * step, 100_000) for step in range(1, 101)]
+
+    assert judge(acks, quota=1e6, window_ms=WINDOW_MS).ok
+    verdict = judge([*acks, *free], quota=1e6, window_ms=WINDOW_MS)
+    assert (verdict.ok, verdict.too_short) == (False, False)
+    assert "more than a window's burst" in verdict.evidence
+
+
 def test_a_trace_without_its_cycles_is_never_judged() -> None:
-    acks = sawtooth(rate=1e6, cycle_ms=9000, cycles=3.5)
+    acks = sawtooth(rate=1e6, cycle_ms=5500, cycles=4.5)
 
     verdict = judge(acks, quota=1e6, window_ms=WINDOW_MS)
 

@@ -92,3 +92,19 @@ def test_certain_acknowledgements_of_any_number_are_remembered() -> None:
         unwatched.confirm(sequence)
     assert unwatched.confirmed_outside(b"\x01") == 2
     assert unwatched.confirmed_outside(b"\xff" * 20_000) == 0
+
+
+@pytest.mark.parametrize(("is_in_order", "lost"), [(True, 1), (False, 0)])
+def test_a_record_that_is_missing_before_the_last_ones_is_lost_though_others_had_no_answer(
+    is_in_order: bool, lost: int
+) -> None:
+    counter = StampCounter(run_id=7, sent={0: 100})
+    for sequence in range(90):  # of the last ten none has an answer, and none is there
+        if sequence != 41:
+            counter.count(stamp(7, 0, sequence), sequence % 2)
+
+    delivery = counter.delivery(0, acked=90, is_in_order=is_in_order)
+
+    assert (delivery.found, delivery.missing, delivery.lost) == (89, 11, 1)
+    unanswered = counter.delivery(0, acked=85, is_in_order=is_in_order)
+    assert unanswered.lost == lost
