@@ -21,6 +21,13 @@ RETIRED_IN_PROSE = re.compile(
 )
 
 
+RETIRED_FOR_USERS = re.compile(
+    r"\bgo(es)? before (it|default|another|user|client)|\btakes? out\b|nobody gets (it|its)\b|\bbecame of\b|"
+    r"\b(is|are) (not )?meant\b(?! to)|same already|forgives|THROTTLE OFF|\bgrain\b|books (not )?met|: in order\b|"
+    r"this is the answer (of|for)|\bmend\b"
+)
+"""Idioms to avoid: say *takes precedence*, *has no effect*, *excludes*, *outcome*, *intended*, *OK*."""
+
 RETIRED_BY_ROOM = {
     ("pipeline", "commands/pipeline"): "harvest told_apart_by settle judge held_back stamp",
     ("wire",): "told tell said behind spelling treatment walk drop_topics grow_topics",
@@ -97,6 +104,27 @@ def is_command(path: str, node: ast.AST) -> bool:
     if not path.startswith("cli/") or not isinstance(node, ast.FunctionDef):
         return False
     return node.name in commands() or any(".command" in ast.unparse(each) for each in node.decorator_list)
+
+
+def shown_texts() -> Iterator[tuple[str, str]]:
+    """Every text that users may see: in messages, help, scenarios, pages for browsers, and documentation."""
+    for path, tree in trees().items():
+        ours = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in ours:
+                yield path, node.value
+            if is_command(path, node):
+                yield path, ast.get_docstring(node) or ""
+    texts = [path for suffix in ("yaml", "js", "html") for path in PACKAGE.rglob(f"*.{suffix}")]
+    pages = [path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "project"]
+    for path in (ROOT / "README.md", *texts, *pages):
+        yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+
+
+def test_no_text_for_users_has_a_translated_idiom() -> None:
+    texts = list(shown_texts())
+    assert len(texts) > 10_000
+    assert {(path, found[0]) for path, text in texts if (found := RETIRED_FOR_USERS.search(text))} == set()
 
 
 def test_the_glossary_retires_words() -> None:

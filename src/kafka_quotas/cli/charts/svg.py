@@ -178,7 +178,7 @@ def _draw_curves(axes: Any, curves: Sequence[Curve], x_unit: str, y_name: str, *
 
 
 def _parts(curve: Curve) -> Iterator[tuple[bool, Sequence[tuple[float, float]]]]:
-    """Yield the parts of a curve that are uncertain, and those that are not, each up to where the next one begins."""
+    """Yield the certain and the uncertain parts of a curve, each up to where the next one begins."""
     marks = curve.uncertain or (False,) * len(curve.points)
     begin = 0
     for is_uncertain, run in groupby(marks):

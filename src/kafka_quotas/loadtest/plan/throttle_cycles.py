@@ -345,10 +345,10 @@ def _keep_spaced(lows: list[int], low: int, times: Sequence[float], level: Seque
 def _evidence(measured: CycleMeasurement, figures: str, lower: float, upper: float) -> str:
     if measured.span_ms <= 0:
         return "nothing was acknowledged after the first window, so there is no rate to judge"
-    span, bounds = f"{measured.span_ms / 1000:.1f} s", f"(bounds {lower:.2f} to {upper:.2f})"
+    span, accepted = f"{measured.span_ms / 1000:.1f} s", f"(accepted: {lower:.2f} to {upper:.2f})"
     if measured.cycles < MIN_CYCLES:
-        return f"{figures}, steady over {span} {bounds}"
-    return f"{figures} over {measured.cycles} throttle cycles in {span} {bounds}"
+        return f"{figures}, steady over {span} {accepted}"
+    return f"{figures} over {measured.cycles} throttle cycles in {span} {accepted}"
 
 
 def _silence(silent_ms: float) -> str:

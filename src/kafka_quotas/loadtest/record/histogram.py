@@ -91,7 +91,7 @@ class Histogram:
             cells[cell] += count
 
     def take(self, counts: Mapping[int, int], *, bounds: Mapping[int, int]) -> None:
-        """Add the cells of another histogram, by their lowest values in microseconds, and those of its lower bounds."""
+        """Add the cells of another histogram and of its lower bounds, by their lowest values (us)."""
         self._counts.update(counts)
         self._bounds.update(bounds)
         self.censored += sum(bounds.values())

@@ -39,7 +39,7 @@ def response_distribution(entity: ClientResult) -> Sequence[LatencyPoint]:
 
 
 def with_distributions(result: LoadResult, folder: Path) -> LoadResult:
-    """Return a result that was read from a folder with the distributions of the files beside it, if they are there."""
+    """Return a result that was read with the distributions in the folder's files, if there are any."""
     taken: set[str] = set()
     names = [folder / f"{_file_name(entity, taken)}.response{SUFFIX}" for entity in result.entities]
     return replace(
@@ -73,7 +73,7 @@ def _distribution(durations: Histogram) -> Iterator[LatencyPoint]:
 
 
 def _levels(total: int) -> Sequence[float]:
-    """Return the shares of a file's lines, and the same from the other end, as fine as so many counts allow."""
+    """Return the shares of a file's lines and the same from the other end, as fine as `total` allows."""
     levels, level = [0.0], 0.0
     while (1 - level) * total >= 1:
         levels.append(level)
