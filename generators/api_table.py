@@ -143,7 +143,7 @@ def address_source(message: Message) -> str | None:
 
 
 def _nested_source(message: Message) -> str | None:
-    """Return the source for addresses in a list of a list, which are left out; None if there are none at all."""
+    """Return the source for addresses in a list of a list, which are left out, None if there are none at all."""
     for position, field in enumerate(message.untagged):
         inner = [each for each in field.fields if each.tag is None]
         nested = [at for at, each in enumerate(inner) if each.is_array and _names_host(each)]

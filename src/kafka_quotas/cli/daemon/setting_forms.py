@@ -187,7 +187,7 @@ def _integer_schema(least: int, most: int, *, is_endless: bool) -> Json:
 
 
 def nested(schemas: dict[str, Json], *, required: tuple[str, ...] = ()) -> dict[str, Json]:
-    """Return the schema of a table of properties, whose names TOML reads as tables where they have no quotes."""
+    """Return the schema of a table of properties, whose unquoted names TOML reads as tables."""
     properties: dict[str, Json] = dict(schemas)
     for head in sorted({name.partition(".")[0] for name in schemas if "." in name}):
         inner = dict(_below(schemas, head))

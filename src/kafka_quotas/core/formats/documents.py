@@ -18,7 +18,7 @@ _TOO_DEEP: Final = "nested too deep"
 
 
 def read_document(path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
-    """Return the content of a file, a pipe or a device, at most so many bytes.
+    """Return the content of a file, a pipe or a device, up to a number of bytes.
 
     Raises:
         OSError: It can't be read, or is longer.

@@ -76,7 +76,7 @@ class TopicThresholds:
         self._count_topics()
 
     def lead(self, topics: Collection[str]) -> None:
-        """Set the topics that have a leader on this broker; to be called again when they have changed."""
+        """Set the topics that have a leader on this broker, again whenever they change."""
         self._led = topics
         self._count_topics()
 

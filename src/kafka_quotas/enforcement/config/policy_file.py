@@ -66,7 +66,7 @@ def read_policy_file(path: Path) -> PolicyFile:
 
 
 def policy_problems(document: _Table) -> list[tuple[str, UsageError]]:
-    """Return everything that is wrong with a policy, each with the path of its entry, such as `entity.2.mode`."""
+    """Return everything wrong with a policy, each with the path of its entry (`entity.2.mode`)."""
     found: list[tuple[str, UsageError]] = []
     for name, value in document.items():
         if name == "entity" and isinstance(value, list):

@@ -312,7 +312,7 @@ class ProxiedConnection:
         self._context.loop.call_soon(self._resume, release)
 
     def _overdue(self, *, is_request: bool) -> None:
-        """Close a connection that keeps memory others wait for, unless its broker is who sends or takes no bytes."""
+        """Close a connection that keeps memory others wait for, unless the delay is its broker's."""
         is_clients = not self._state.upstream_is_full if is_request else self._state.client_is_full
         if is_clients and not self._is_closing:
             what = "request that it does not send" if is_request else "response that it does not read"

@@ -214,7 +214,7 @@ class ResponseHandler:
         return False
 
     def _ended(self, request: InFlightRequest, passed: Buffer | None, now_ms: int) -> Buffer | None:
-        """Let the next response begin, and return what passes in place of a gathered one, with our own after it."""
+        """Let the next response begin, and return what replaces a gathered one, with our own after it."""
         state, in_flight = self.state, self.state.in_flight
         if request.on_response_to_own is None and self.tracker.state is not COMPLETE:
             self.tracker.take_other_response(request)

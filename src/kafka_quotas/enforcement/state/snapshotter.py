@@ -61,7 +61,7 @@ class StateSnapshotter:
         return int(1000 * (time.monotonic() - self._saved_s))
 
     def restore(self, saved: SavedState | None) -> None:
-        """Restore buckets, rates and meters from what `saved_state` returned, and remove what a killed save left."""
+        """Restore what `saved_state` returned, and remove the rest of a save that was killed."""
         with contextlib.suppress(OSError):  # the folder may be gone, which the first save reports
             clear_leftovers(self._path)
         try:

@@ -107,7 +107,7 @@ class ThresholdFilter(RequestFilter):
         return topic if isinstance(topic, str) else self._cache.name_of(topic)
 
     def _unknown(self, data: ProduceData, request: InFlightRequest) -> list[ProducedTopic]:
-        """Return the topics to ask the broker about: by their data, for a client may name any number of others."""
+        """Return the topics to ask the broker about, by their data, as a client may name any others."""
         # With a response the broker says which of the names are topics.
         names_matter = not request.expects_response
         unknown = [

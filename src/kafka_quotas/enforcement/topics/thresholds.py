@@ -104,7 +104,7 @@ class BrokerThresholds:
             self._rejected[decision.topic] = _Rejected(logged_ms=now_ms)
 
     def rates(self, now_ms: int) -> dict[str, tuple[float, float | None]]:
-        """Return rate and threshold (bytes/s) of each topic with data, the broker's total under the empty name."""
+        """Return rate and threshold (bytes/s) of each topic with data, the total under the empty name."""
         thresholds = self.topics
         return {
             topic: (rate, thresholds.threshold(topic) if topic else thresholds.total)

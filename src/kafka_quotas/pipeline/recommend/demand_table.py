@@ -192,7 +192,7 @@ def _needs(rows: pa.Table) -> tuple[Floats, Floats, Mask]:
 
 
 def _unknown(rows: pa.Table, is_held: Mask, lengths: Int64s) -> Mask:
-    """Return whether each client's demand is unknown at the broker where most is implied, as `Demand` does."""
+    """Return whether each client's demand is unknown at the broker where most is implied."""
     implied = pc.fill_null(rows["demand"], 0.0).to_numpy()
     largest = np.lexsort((implied, is_held, np.repeat(np.arange(lengths.size), lengths)))[np.cumsum(lengths) - 1]
     is_unknown = pc.fill_null(rows["is_unknown"], False).to_numpy().astype(bool)  # noqa: FBT003 - by position only

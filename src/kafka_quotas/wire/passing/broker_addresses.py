@@ -216,7 +216,7 @@ def _find_tagged(layout: AddressLayout, frame: Buffer, offset: int) -> BrokerLis
 def _places(
     layout: AddressLayout, frame: Buffer, counted: tuple[int, int], end: int, *, form: Encoding
 ) -> list[AddressSpan]:
-    """Return the places of the addresses in an array of brokers, by their number and the offset of the first."""
+    """Return the places of addresses in an array of brokers, by number and offset of the first."""
     count, offset = _broker_count(counted)
     places: list[AddressSpan] = []
     for _ in range(count):
@@ -229,7 +229,7 @@ def _places(
 def _place(
     layout: AddressLayout, frame: Buffer, offset: int, end: int, *, form: Encoding
 ) -> tuple[AddressSpan | None, int]:
-    """Return the place of the address of the broker at an offset, None for a placeholder, and the offset after it."""
+    """Return the place of a broker's address, None for a placeholder, and the offset after it."""
     if layout.element_before:
         offset = skip(layout.element_before, frame, offset, end)
     node_id = read_int32(frame, offset, end)

@@ -1,4 +1,4 @@
-"""No client changes the topic of the daemons' fleet, whatever it sends; all else passes as without a fleet."""
+"""No client changes the topic of the daemons' fleet, whatever it sends, and all else passes as without a fleet."""
 
 import struct
 import uuid
