@@ -55,10 +55,11 @@ class ProxiedConnection:
         self._now_ms = context.clock.now_ms
         self._counters = context.counters
         self._on_closed = on_closed
-        self._client = Transport(
-            received=self._from_client, full=self._client_full, gone=self._client_gone, made=on_client
-        )
-        self._upstream = Transport(received=self._from_upstream, full=self._upstream_full, gone=self._upstream_gone)
+        full = partial(self._full, session.state.pause_responses, session.state.resume_responses)
+        self._client = Transport(received=self._from_client, full=full, gone=self._client_gone, made=on_client)
+        full = partial(self._full, session.state.pause_requests, session.state.resume_requests)
+        self._upstream = Transport(received=self._from_upstream, full=full, gone=self._upstream_gone)
+        self._reroute: Reroute | None = None
         self._opening: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
@@ -191,6 +192,7 @@ class ProxiedConnection:
 
     async def _connect(self, config: UpstreamConfig) -> None:
         error: UpstreamError | None = None
+        assert self._reroute is not None
         try:
             self.upstream_config = await connect_any(lambda: self._upstream, config, self._reroute)
         except asyncio.CancelledError:
@@ -294,19 +296,12 @@ class ProxiedConnection:
         self._timer_ms = None
         self._resume(self._state.wake)
 
-    def _client_full(self, is_full: bool) -> None:  # noqa: FBT001 - the signature of a callback
+    def _full(self, pause: Callable[[], None], resume: Callable[[int], None], is_full: bool) -> None:  # noqa: FBT001
         if is_full:
-            self._state.pause_responses()
+            pause()
             self._follow()
         else:
-            self._resume(self._state.resume_responses)
-
-    def _upstream_full(self, is_full: bool) -> None:  # noqa: FBT001 - as above
-        if is_full:
-            self._state.pause_requests()
-            self._follow()
-        else:
-            self._resume(self._state.resume_requests)
+            self._resume(resume)
 
     def _resume_later(self, release: Callable[[int], None]) -> None:
         self._context.loop.call_soon(self._resume, release)
@@ -370,6 +365,11 @@ class ProxiedConnection:
         if self._is_closing and self._opening is None and self._client.is_gone and self._upstream.is_gone:
             on_closed, self._on_closed = self._on_closed, lambda _: None
             on_closed(self)
+            # Without a cycle of references it is freed now: the collector looks at old objects once in a million.
+            self.session.release()
+            self._client.release()
+            self._upstream.release()
+            self._reroute = None
 
     def _end_by(self, error: Exception) -> None:
         """Close the connection for an error, and log whose it is: a peer's, the settings' or the daemon's own."""

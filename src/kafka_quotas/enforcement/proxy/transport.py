@@ -189,6 +189,11 @@ class Transport(asyncio.Protocol):
         self.is_gone = True
         self.write = _drop
 
+    def release(self) -> None:
+        """Forget who is told of this connection, once it and its peer's have ended."""
+        self.data_received = _drop  # type: ignore[method-assign]
+        self._full, self._gone, self._made = _drop_flag, _nothing, None
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over the transport of a new connection."""
         self._transport = cast("asyncio.Transport", transport)
@@ -219,6 +224,14 @@ class Transport(asyncio.Protocol):
 def _drop(data: bytes) -> None:
     """Drop bytes for which there is no connection."""
     del data
+
+
+def _drop_flag(is_full: bool) -> None:  # noqa: FBT001 - the signature of a callback
+    del is_full
+
+
+def _nothing() -> None:
+    pass
 
 
 def _keep_alive(sock: socket.socket) -> None:

@@ -54,6 +54,14 @@ End: TypeAlias = Callable[[bytearray | None, int], Buffer | None]
 """(the gathered frame or None, now_ms) -> the bytes to pass on in place of a gathered frame, or after another."""
 
 
+def _begin_none(chunk: memoryview, offset: int, now_ms: int) -> Decision | None:  # noqa: ARG001 - a `Begin`
+    return None
+
+
+def _end_none(gathered: bytearray | None, now_ms: int) -> Buffer | None:  # noqa: ARG001 - an `End`
+    return None
+
+
 @dataclass(slots=True, eq=False)
 class FrameStream:
     """One direction's frames, from the fed chunks to the list of bytes to write.
@@ -84,6 +92,12 @@ class FrameStream:
     def rest_bytes(self) -> int:
         """The number of kept bytes, which belong to no frame yet."""
         return len(self._rest)
+
+    def release(self) -> None:
+        """Drop what is kept, and who takes it, because the connection has ended."""
+        self._rest, self._gathered = bytearray(), None
+        self.begin, self.end = _begin_none, _end_none
+        self._find_tail = self._keep = None
 
     def resume(self, now_ms: int) -> None:
         """Try the kept bytes again."""

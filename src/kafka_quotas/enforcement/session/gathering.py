@@ -92,6 +92,10 @@ class GatherBudget:
         self._gathering[share] = now_ms
 
 
+def _nothing() -> None:
+    pass
+
+
 @dataclass(slots=True, eq=False)
 class GatherShare:
     """The part of the budget of one direction of one connection, which gathers one frame at a time."""
@@ -100,9 +104,9 @@ class GatherShare:
     length: int = 0
     """Length of the frame that is gathered or waits, 0 for none that needs room."""
     is_waiting: bool = False
-    on_room: Callable[[], None] = lambda: None
+    on_room: Callable[[], None] = _nothing
     """Callback for room for the frame that waited; it must not resume at once, as another connection is at work."""
-    on_overdue: Callable[[], None] = lambda: None
+    on_overdue: Callable[[], None] = _nothing
     """Callback for the caller of `overdue`."""
 
     @property
@@ -130,6 +134,10 @@ class GatherShare:
         error = ProtocolError(f"no room for a response of {length} bytes", hint="see --queued-max-request-bytes")
         error.sender = "client"  # which asked for it
         raise error
+
+    def release(self) -> None:
+        """Forget who is told of room, because the connection has ended."""
+        self.on_room = self.on_overdue = _nothing
 
     def end(self, now_ms: int) -> None:
         """Give back the room of a frame that is done or no longer wanted."""

@@ -14,7 +14,8 @@ No I/O and no clock. The shell around a `Session` has these duties:
   `state.resume_response` after that of `answers`.
 - While `state.is_working` it calls `work` until that returns False, and serves others in between.
 - While `state.holds_room` it calls `return_room` once the client has taken what was written.
-- At the end it calls `state.drain` (and closes once `state.is_drained`) or `state.close`, and `end_gathering`.
+- At the end it calls `state.drain` (and closes once `state.is_drained`) or `state.close`, and `end_gathering`; and
+  `release` once both connections have ended.
 
 How the session enforces quotas, as a broker would on this connection:
 
@@ -151,6 +152,12 @@ class Session:
         """Charge another broker's buckets for the requests that begin from now on."""
         self._classifier.move(quotas, factories)
         self._accounting.on_charge = on_charge
+
+    def release(self) -> None:
+        """Drop all that the connection keeps, once it has ended, so that no collector is needed to free it."""
+        self.state.release()
+        self.gathering.release()
+        self.answers.release()
 
     def receive_from_client(self, data: bytes, now_ms: int) -> bool:
         """Take the bytes of one read from the client.

@@ -239,6 +239,13 @@ class SessionState:
         """Let no request begin any more, because both connections are closing."""
         self.phase = CLOSED
 
+    def release(self) -> None:
+        """Drop all that requests and responses keep, because both connections have ended."""
+        self.requests.release()
+        self.responses.release()
+        self.in_flight.clear()
+        self.awaited = None
+
     def _enter(self, phase: ConnectionState, now_ms: int) -> None:
         self.phase = phase
         self._resume_requests(now_ms)

@@ -1,7 +1,9 @@
 """A relay over real sockets, in this process: what no client could bring about."""
 
 import asyncio
+import gc
 import socket
+import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
@@ -152,3 +154,20 @@ def test_a_timer_that_fires_early_is_set_again(bench: Bench) -> None:
     bench.clock.advance(mute.until_ms - mute.since_ms)
     bench.relay._wake()
     assert bench.receive(bench.upstream) == produce(2, size=100)
+
+
+def test_a_connection_that_has_ended_is_freed_without_the_collector() -> None:
+    bench = Bench()
+    requests = bench.pair.session.state.requests
+    gc.collect()
+    gc.disable()
+    try:
+        bench.client.sendall(produce(1, size=50_000)[:30_000])
+        bench.run_until(lambda: requests.mid_frame, "a request begins")
+        kept = weakref.ref(bench.relay)
+        bench.close()
+        bench.closed.clear()
+        del bench
+        assert kept() is None
+    finally:
+        gc.enable()
