@@ -124,7 +124,7 @@ def test_what_was_changed_for_a_while_stays_that_long_and_is_taken_back_then(ben
 
 def test_the_first_round_in_order_is_told(bench: Bench) -> None:
     bench.set(ALICE, 7.0)
-    assert round_lines(bench.reconciler().round()) == ["in order"]
+    assert round_lines(bench.reconciler().round()) == ["up to date"]
 
 
 def test_drift_is_served_as_prometheus_figures(bench: Bench) -> None:
