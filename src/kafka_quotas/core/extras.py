@@ -39,7 +39,7 @@ def require_extra(extra: str, *modules: str, needed_by: str) -> None:
 
 
 def install_extra(extra: str, *names: str) -> str:
-    """Return the command that installs the libraries of an extra, into the environment that this program runs in.
+    """Return the command that installs the libraries of an extra where this program runs.
 
     Args:
         extra: The name of the extra.
