@@ -82,14 +82,16 @@ def plan_of(*clients: RecordedClient, duration_s: float = 20.0) -> LoadPlan:
     )
 
 
-def run_of(*clients: RecordedClient, elapsed_s: float = 20.0, enforcers: int = 1, cpu: float = 0.2) -> LoadResult:
+def run_of(
+    *clients: RecordedClient, elapsed_s: float = 20.0, enforcers: int = 1, cpu: float = 0.2, late_ms: float = 0.0
+) -> LoadResult:
     """The result of a run of these clients."""
     plan = plan_of(*clients, duration_s=elapsed_s)
     facts = RunFacts(
         started_ms=1_700_000_000_000,
         elapsed_s=elapsed_s,
         enforcers={"t": enforcers},
-        cpu=CpuUse(process=cpu, python=cpu, cores=2),
+        cpu=CpuUse(process=cpu, python=cpu, cores=2, late_ms=late_ms),
         interrupted=False,
     )
     return load_result(plan, clients, facts)

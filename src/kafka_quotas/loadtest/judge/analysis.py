@@ -8,6 +8,7 @@ from typing import Protocol
 
 from kafka_quotas.loadtest.clients.engine import WireCount
 from kafka_quotas.loadtest.judge.judging import Evidence, judge_run
+from kafka_quotas.loadtest.judgement import State
 from kafka_quotas.loadtest.plan.plan import WHOLE, ClientLoad, LaterQuota, LoadPlan
 from kafka_quotas.loadtest.plan.ramp import mean_rate, rate_bounds
 from kafka_quotas.loadtest.plan.throttle_cycles import settling_ms
@@ -28,6 +29,8 @@ from kafka_quotas.loadtest.result.verdict import (
 _BUSY_PYTHON = 0.9  # of a second per second: Python runs one thread at a time
 _BUSY_MACHINE = 0.9  # of all cores
 _LATE_MS = 20.0  # a sleeping thread of an idle machine wakes within a fraction of that
+_BUSY_LATE_MS = 5.0  # takes a share of a quota that is given in many small parts
+_BUSY_SHARE = 0.8  # of the lower bound: a machine that takes more is busier than any verdict allows for
 _LATE_US = 100_000  # p99 from intended to sent, of a client that no quota held back
 
 
@@ -101,26 +104,21 @@ class MeasuredClient(Protocol):
     @property
     def entity(self) -> ClientLoad:
         """Its load."""
-        ...
 
     @property
     def recorder(self) -> Recorder:
         """Its measurements."""
-        ...
 
     @property
     def wire(self) -> WireCount:
         """Its bytes on the wire against bytes of payload."""
-        ...
 
     @property
     def unfinished(self) -> int:
         """Records or requests that had no response at the end."""
-        ...
 
     def books(self, *, answer_ms: float) -> Books:
         """Return its books, where an answer takes `answer_ms` milliseconds at most."""
-        ...
 
 
 def load_result(plan: LoadPlan, clients: Sequence[MeasuredClient], facts: RunFacts) -> LoadResult:
@@ -139,11 +137,21 @@ def load_result(plan: LoadPlan, clients: Sequence[MeasuredClient], facts: RunFac
         outages=facts.outages,
         restarts=facts.restarts,
         entities=tuple(
-            _entity_result(plan, client, facts, verdict)
+            _entity_result(plan, client, facts, _unless_busy(verdict, facts.cpu))
             for client, verdict in zip(clients, _verdicts(plan, clients, facts), strict=True)
         ),
     )
     return judge_run(result, Evidence(warnings=warnings(result)))
+
+
+def _unless_busy(verdict: ClientVerdict, cpu: CpuUse) -> ClientVerdict:
+    """Return the verdict, void if a busy machine may be why a client got less than its quota."""
+    ratio, lower = verdict.ratio or 0.0, verdict.lower or 0.0
+    is_busy = cpu.late_ms >= _BUSY_LATE_MS or is_bottleneck(cpu)
+    if verdict.state is not State.NOT_MET or not is_busy or not _BUSY_SHARE * lower <= ratio < lower:
+        return verdict
+    reason = f"; the machine was too busy to judge that: threads waited {cpu.late_ms:.1f} ms for a core on average"
+    return replace(verdict, too_short=True, evidence=verdict.evidence + reason)
 
 
 def _entity_result(plan: LoadPlan, client: MeasuredClient, facts: RunFacts, verdict: ClientVerdict) -> ClientResult:

@@ -250,3 +250,21 @@ def test_late_and_dropped_arrivals_warn() -> None:
 
     assert "1 unthrottled clients were sent late, app by 0.30 s" in late
     assert dropped.startswith("5 arrivals were dropped")
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "share", "state"),
+    [(0.3, 0.95, State.NOT_MET), (8.0, 0.95, State.VOID), (8.0, 0.5, State.NOT_MET), (8.0, 1.1, State.NOT_MET)],
+)
+def test_a_little_less_than_the_quota_on_a_busy_machine_is_no_verdict(
+    late_ms: float, share: float, state: State
+) -> None:
+    client = recorded("app", quota=100_000)
+    for at_ms in range(0, 20_000, 10):
+        client.recorder.response(at_ms * MS, charged=int(share * 1000), throttle_ms=8)
+        client.recorder.acknowledged(at_ms * MS, records=1, size=int(share * 1000))
+
+    (rate,) = (each for each in run_of(client, late_ms=late_ms).judgements if each.aspect is Aspect.RATE)
+
+    assert rate.state is state, rate.evidence
+    assert ("the machine was too busy to judge that" in rate.evidence) is (state is State.VOID)
