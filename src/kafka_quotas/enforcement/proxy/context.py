@@ -1,6 +1,8 @@
 """What all connections of a daemon share, long work that takes turns with the others, and whether they are served."""
 
 import asyncio
+import contextlib
+import ctypes
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -73,6 +75,17 @@ class LoopStalls:
         self._loop.call_later(BEAT_S, self._beat)
 
 
+LARGE_BYTES: Final = 256 * 1024
+"""Buffers from this size on return to the system when they are freed. Reads are not longer."""
+_M_MMAP_THRESHOLD: Final = -3
+
+
+def _return_large_buffers() -> None:
+    """Keep glibc from raising that size to the largest buffer freed so far: see mallopt(3)."""
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
+
+
 @dataclass(slots=True, kw_only=True)
 class ProxyContext:
     """The loop, clock, counters, sockets and watchers that all connections of a daemon share."""
@@ -90,6 +103,7 @@ class ProxyContext:
     stalls: LoopStalls = field(init=False)
 
     def __post_init__(self) -> None:
+        _return_large_buffers()
         self.close_watcher = PeerCloseWatcher(self.loop)
         self.sliced = SlicedWork(self.loop)
         self.stalls = LoopStalls(self.loop)
