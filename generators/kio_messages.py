@@ -45,10 +45,16 @@ def versions(api_key: int) -> range:
 
 def response(api_key: int, version: int) -> Message:
     """Return the definition of one response."""
-    schema = load_response_schema(api_key, version)
-    return Message(
-        name=schema.__name__.removesuffix("Response"), is_flexible=schema.__flexible__, fields=_fields(schema)
-    )
+    return _message(load_response_schema(api_key, version), "Response")
+
+
+def request(api_key: int, version: int) -> Message:
+    """Return the definition of one request."""
+    return _message(load_request_schema(api_key, version), "Request")
+
+
+def _message(schema: type[Entity], suffix: str) -> Message:
+    return Message(name=schema.__name__.removesuffix(suffix), is_flexible=schema.__flexible__, fields=_fields(schema))
 
 
 def request_is_flexible(api_key: int, version: int) -> bool:

@@ -32,7 +32,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A response in one version. `name` is the API's ("ListOffsets")."""
+    """A request or response in one version. `name` is the API's ("ListOffsets")."""
 
     name: str
     is_flexible: bool
