@@ -22,7 +22,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.resolution.client import QuotaClient
 from kafka_quotas.loadtest.judge.judging import Evidence, judge_run
 from kafka_quotas.loadtest.judgement import Aspect, State
-from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
+from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan, request_size
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.result.charges import logged_charges
 from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
@@ -187,4 +187,5 @@ def _load(client: DemoClient) -> ClientLoad:
         arrivals_per_second=None if client.offers is None else Fraction(client.offers, RECORD_SIZE),
         quota=None if client.quota is None else float(client.quota),
         record_size=RECORD_SIZE,
+        batch_bytes=request_size(client.quota, window_s=WINDOW.samples * WINDOW.window_s),
     )

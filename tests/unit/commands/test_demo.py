@@ -11,6 +11,7 @@ from tests.support.load.results import greedy, result, unlimited
 from kafka_quotas.commands import demo as module
 from kafka_quotas.loadtest.judge.judging import Evidence
 from kafka_quotas.loadtest.judgement import State
+from kafka_quotas.loadtest.plan.throttle_cycles import MAX_BLUR
 from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
 from kafka_quotas.system_clock import SystemClock
 
@@ -64,3 +65,11 @@ def test_a_load_with_too_little_runs_once_more(
 @contextmanager
 def cluster() -> Iterator[mock.Mock]:
     yield mock.Mock()
+
+
+def test_requests_are_small_enough_to_judge_every_quota() -> None:
+    window_s = module.WINDOW.samples * module.WINDOW.window_s
+    limited = [load for load in module._plan("127.0.0.1:1").entities if load.quota is not None]
+
+    assert len(limited) == 3
+    assert all(load.request_bytes <= MAX_BLUR * (load.quota or 0.0) * window_s for load in limited)

@@ -41,6 +41,13 @@ def test_a_client_that_was_not_held_is_named_with_its_rate() -> None:
     )
 
 
+def test_a_client_that_got_less_is_not_said_to_have_exceeded_its_quota() -> None:
+    short = greedy(ok=False)
+    short = replace(short, verdict=replace(short.verdict, achieved=841_200.0, ratio=0.42))
+
+    assert summary_text(result(short)) == "greedy got too little: 841.2 kB/s of the 2 MB/s that its quota allows."
+
+
 def test_many_clients_are_counted() -> None:
     assert summary_text(result(*(named(f"c{number}", greedy()) for number in range(9)))).startswith(
         "9 clients (c0, c1 and others) wanted more and were held"
