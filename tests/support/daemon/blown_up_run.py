@@ -49,7 +49,7 @@ class Attack:
     connections: int
 
     def pieces(self, *, is_control: bool) -> list[bytes]:
-        """Return the pieces to send; as a control, bytes that the daemon passes unread."""
+        """Return the pieces to send, which the daemon passes unread if this is a control."""
         answered_as = self.blown.api_key * 256 + self.blown.version
         content = request_content(self.blown, correlation_id=answered_as, client_id=b"c" * self.client_id_bytes)
         if self.is_truncated:
