@@ -190,7 +190,7 @@ class Transport(asyncio.Protocol):
         self.write = _drop
 
     def release(self) -> None:
-        """Forget who is told of this connection, once it and its peer's have ended."""
+        """Forget whom to notify of this connection, once it and its peer's have ended."""
         self.data_received = _drop  # type: ignore[method-assign]
         self._full, self._gone, self._made = _drop_flag, _nothing, None
 

@@ -136,7 +136,7 @@ class GatherShare:
         raise error
 
     def release(self) -> None:
-        """Forget who is told of room, because the connection has ended."""
+        """Forget whom to notify of room, because the connection has ended."""
         self.on_room = self.on_overdue = _nothing
 
     def end(self, now_ms: int) -> None:
