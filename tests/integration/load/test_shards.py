@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import run_cli
 
-AHEAD_S = 8
+AHEAD_S = 20
 QUOTA = 200_000
 PARTS = [f"part-{number}" for number in (3, 1, 4, 2)]
 
