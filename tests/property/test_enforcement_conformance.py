@@ -1,5 +1,7 @@
 """Whatever a client does, the throttle times that it is told are those of Kafka's managers, the larger of two.
 
+A Fetch that is delivered although it is over the quota has no throttle time at a broker: it is told at most Kafka's.
+
 The managers are held against Kafka's own figures by `tests/conformance`.
 """
 
@@ -107,9 +109,16 @@ def test_told_throttle_times_are_kafkas(
         if pair.session.state.wake_at_ms is not None:
             pair.advance(pair.session.state.wake_at_ms - pair.now_ms)
         asked, answer = frames(api_key, number, size)
-        assert pair.send(asked)
+        passed = pair.send(asked)
+        assert passed
+        if api_key == FETCH and mode is FetchOverQuota.DELIVER:  # a broker returns no more than it is asked for
+            most = int.from_bytes(passed[-9:-5], "big")
+            answer = fetch_response(number, size=min(len(answer), most), version=6)
         told = throttle_of(pair.answer(answer), -4 if api_key == PRODUCE else 8)
         expected = kafka.told_ms(
             api_key, len(asked) - 4, len(answer) - 4, pair.now_ms, empties=mode is FetchOverQuota.KAFKA
         )
-        assert told == expected, (number, pair.now_ms - START_MS)
+        if api_key == FETCH and mode is FetchOverQuota.DELIVER and QuotaType.FETCH in limited:
+            assert told <= expected, (number, pair.now_ms - START_MS)
+        else:
+            assert told == expected, (number, pair.now_ms - START_MS)

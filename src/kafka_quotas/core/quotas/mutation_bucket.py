@@ -265,6 +265,11 @@ class SpreadMutationBucket:
         """Return 0."""
         return 0.0
 
+    @property
+    def reserved(self) -> float:
+        """Return 0."""
+        return 0.0
+
     def reserve(self, amount: float, factor: float = 0.0) -> None:  # noqa: ARG002 - of drafts for comparison
         """Leave an amount of the capacity to others."""
         self._rate.reserve(amount)

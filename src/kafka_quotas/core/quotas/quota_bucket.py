@@ -80,6 +80,11 @@ class QuotaBucket(Protocol):
         """The sum of all records since the start, whatever has expired since."""
         ...
 
+    @property
+    def reserved(self) -> float:
+        """The amount of the capacity that is left to others by now."""
+        ...
+
     def used(self, now_ms: int) -> float:
         """Return how much of the capacity the records take up now, a debt more than all of it."""
         ...

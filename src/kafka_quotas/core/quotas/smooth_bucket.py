@@ -62,6 +62,11 @@ class SmoothBucket:
         """The most that a rested client may take without a throttle time."""
         return self._bound * BURST_S
 
+    @property
+    def reserved(self) -> float:
+        """The part of the second's worth that is left to others by now."""
+        return self._reserved + self._factor * (self.total - self._reserved_base)
+
     def used(self, now_ms: int) -> float:
         """Return what is spent and not yet refilled."""
         return self.peek(now_ms) * BURST_S
@@ -85,9 +90,7 @@ class SmoothBucket:
     def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
         """Spend a value and return the throttle time in ms, 0 within the second's worth."""
         self.record(value, now_ms)
-        over = self._spent + self._reserved - self._bound * BURST_S
-        if self._factor:
-            over += self._factor * (self.total - self._reserved_base)
+        over = self._spent + self.reserved - self._bound * BURST_S
         if over <= 0.0:
             return 0
         return min(mutation_throttle_time_ms(-over, self._bound), self._max_throttle_ms)

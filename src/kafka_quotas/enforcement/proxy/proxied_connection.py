@@ -78,6 +78,7 @@ class ProxiedConnection:
         session.answers.on_room = lambda: self._resume_later(self._state.resume_response)
         session.answers.on_overdue = partial(self._overdue, is_request=False)
         self._is_at_work = False  # whether `_work` is called again and again
+        self._state.turn.on_turn = lambda: self._resume_later(self._state.resume_held)
         self._watched_fd: int | None = None
         self._is_unsteady = False
         """Whether a side was paused, or the connection drained, at the last `_follow`: it may have to change back."""
@@ -91,7 +92,7 @@ class ProxiedConnection:
 
     def expire(self) -> bool:
         """Close an idle connection unless its client is throttled, and return whether it was closed."""
-        if self._is_closing or self._state.mute is not None:
+        if self._is_closing or self._state.mute is not None or self._state.held is not None:
             return False
         self.close()
         return True
@@ -130,7 +131,7 @@ class ProxiedConnection:
         if self._is_closing:
             return
         self._state.close()
-        self.session.end_gathering(self._now_ms())
+        self.session.end(self._now_ms())
         self._watch(wanted=False)
         if self._timer is not None:
             self._timer.cancel()
@@ -266,7 +267,7 @@ class ProxiedConnection:
         # have sent requests after it that ask for no response, and the broker has to get them although it has left.
         is_draining = state.phase is DRAINING
         is_muted = state.phase is THROTTLED or (is_draining and self._outlasts_mute and state.mute is not None)
-        waits_long = is_muted or state.is_at_max_in_flight
+        waits_long = is_muted or state.is_at_max_in_flight or state.held is not None
         self._watch(wanted=self._client.is_paused and waits_long and state.expects_all_responses)
         self._is_unsteady = self._client.is_paused or self._upstream.is_paused or is_draining
         if state.wake_at_ms != self._timer_ms:
@@ -338,7 +339,7 @@ class ProxiedConnection:
     def _client_gone(self) -> None:
         """Give the broker the client's last bytes, and a moment to take them."""
         self._watch(wanted=False)
-        self.session.end_gathering(self._now_ms())
+        self.session.end(self._now_ms())
         if not self._is_closing:
             requests = self._state.requests
             if requests.mid_frame or requests.rest_bytes:

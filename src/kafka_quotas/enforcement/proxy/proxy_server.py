@@ -168,9 +168,10 @@ class ProxyServer:
         return result
 
     def throttled(self) -> Iterator[ThrottledChannel]:
-        """Yield the throttled channel of each connection that has one."""
+        """Yield the throttled channel of each connection that has one: of a mute, or of a Fetch that is held."""
         for connection in self.connections:
-            channel = connection.session.state.mute
+            state = connection.session.state
+            channel = state.mute or state.held
             if channel is not None:
                 yield channel
 

@@ -126,11 +126,18 @@ class BrokerQuotas:
         if any(quota_type in _TIMED for quota_type in quota_types):
             self.counts_requests = any(self._limits[quota_type].count for quota_type in _TIMED)
             self._new_version()
+        if QuotaType.FETCH in quota_types:
+            self._call_waiting()
 
     def replace_policies(self, policies: PolicyTable) -> None:
         """Put new client policies in force."""
         self._policies = policies
         self._new_version()
+        self._call_waiting()
+
+    def _call_waiting(self) -> None:
+        for managers in self._managers.values():
+            managers[QuotaType.FETCH].call_waiting()
 
     def drop_handles(self) -> None:
         """Drop the cached limits, while those in use elsewhere stay valid."""

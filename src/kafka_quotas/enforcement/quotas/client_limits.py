@@ -18,6 +18,7 @@ class ClientLimits:
         "counts_requests",
         "empties_fetches",
         "fetch",
+        "holds_fetches",
         "is_internal",
         "is_shadow",
         "max_throttle_ms",
@@ -57,6 +58,8 @@ class ClientLimits:
         """Whether requests get an error while the client is over a byte rate."""
         self.refuses_at_once = policy.on_violation is OnViolation.ERROR and not self.is_shadow
         """Whether it gets an error without any delay before."""
+        self.holds_fetches = not self.is_shadow and (not self.empties_fetches or self.refuses_at_once)
+        """Whether a fetch waits before it passes, unless its bucket has room for it."""
         self.max_throttle_ms = policy.max_throttle_ms
         self.counts_requests = self.request_time.bound is not None or self.request_rate.bound is not None
         """Whether the daemon counts or times each of its requests, which most clients don't need."""

@@ -104,7 +104,7 @@ class GatherShare:
     length: int = 0
     """Length of the frame that is gathered or waits, 0 for none that needs room."""
     is_waiting: bool = False
-    on_room: Callable[[], None] = _nothing
+    on_room: Callable[[], object] = _nothing
     """Callback for room for the frame that waited; it must not resume at once, as another connection is at work."""
     on_overdue: Callable[[], None] = _nothing
     """Callback for the caller of `overdue`."""

@@ -3,8 +3,8 @@
 A client whose policy asks for errors gets one instead of a delay while it is over its byte rate. The broker never sees
 the refused request, and its bytes count for no quota. The error is the one that brokers return for quotas, 89
 `THROTTLING_QUOTA_EXCEEDED`, after which Java clients try again (librdkafka gives the records up); the throttle time is
-the time until that makes sense. The daemon does not mute the client. A Fetch of a version without an error code of its
-own gets an empty response.
+the time until that makes sense. The daemon mutes the client for it only if it was refused too often: it would have to
+take all that a client sends otherwise. A Fetch of a version without an error code of its own gets an empty response.
 
 A refused Produce may have held a numbered batch. Until it comes again the daemon refuses the batches after it as out of
 order: a broker that never saw the producer would take them first and refuse the earlier batch for good.
@@ -16,8 +16,9 @@ from typing import Final
 from kafka_quotas.core.quotas.quota_manager import Limiter
 from kafka_quotas.enforcement.quotas.producer_sequences import ClientName, ProducerSequences
 from kafka_quotas.enforcement.session.in_flight import FETCH, SHARE_FETCH, InFlightRequest
-from kafka_quotas.enforcement.session.request_filter import Forward, RequestFilter, Respond, Verdict
+from kafka_quotas.enforcement.session.request_filter import Forward, RequestFilter, Respond, SendRequest, Verdict
 from kafka_quotas.wire.codec.skip import Buffer
+from kafka_quotas.wire.passing.fetch_request import NO_SESSION, fetch_session, final_fetch
 from kafka_quotas.wire.passing.fetch_response import empty_fetch_response
 from kafka_quotas.wire.passing.produce_request import PartitionKey, ProduceData, parse_produce, without_partitions
 from kafka_quotas.wire.passing.produce_response import (
@@ -116,17 +117,23 @@ class QuotaErrorFilter(RequestFilter):
         limiter: The limiter that the client is over.
         wait_ms: The delay that the client would have had.
         sequences: Records the numbered batches that are refused.
+        mutes: Whether the client is muted for the delay as well, because it was refused too often.
     """
 
     charges_refused = False
 
-    def __init__(self, header: RequestHeader, limiter: Limiter, wait_ms: int, sequences: ProducerSequences) -> None:
+    def __init__(
+        self, header: RequestHeader, limiter: Limiter, wait_ms: int, sequences: ProducerSequences, *, mutes: bool
+    ) -> None:
         super().__init__(header)
         self._limiter = limiter
         self._wait_ms = wait_ms
         self._sequences = sequences
+        self._mutes = mutes
 
     def on_request(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Verdict:
+        if self._mutes:
+            request.throttled(self._limiter, self._wait_ms)
         if request.api_key == FETCH:
             # Versions before 7 have no error code of their own: their clients get an empty response.
             empty = empty_fetch_response(
@@ -142,7 +149,7 @@ class QuotaErrorFilter(RequestFilter):
                 request.correlation_id, throttle_ms=self._wait_ms, error=ErrorCode.THROTTLING_QUOTA_EXCEEDED
             )
             return Respond(frame=refused)
-        # The client should wait before it tries again; the daemon does not mute it, as it has its answer.
+        # The client should wait before it tries again.
         response = bytearray(self._refused_produce(frame, request, now_ms))
         patch_throttle(response, *request.api, self._wait_ms)
         return Respond(frame=bytes(response))
@@ -162,3 +169,36 @@ class QuotaErrorFilter(RequestFilter):
             for key in data.order
         }
         return all_refused_partitions(request.api_version, request.correlation_id, data.order, refused)
+
+
+class EmptyFetchFilter(RequestFilter):
+    """The empty response to a Fetch whose bucket had no room for it in time.
+
+    Args:
+        header: The header of the request.
+        limiter: The limiter of the bucket.
+        wait_ms: The time after which the client should come again.
+    """
+
+    def __init__(self, header: RequestHeader, limiter: Limiter, wait_ms: int) -> None:
+        super().__init__(header)
+        self._limiter = limiter
+        self._wait_ms = wait_ms
+        self._has_ended_session = False
+
+    def on_request(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Verdict:
+        del now_ms
+        session = fetch_session(frame, self._header)
+        session_id = NO_SESSION if session is None else session[0]
+        # The broker did not see the request, so its session would not go on: the client gets none, and makes a new one.
+        if session_id != NO_SESSION and not self._has_ended_session:
+            self._has_ended_session = True
+            version, correlation_id, client_id = request.api_version, request.correlation_id, self._header.client_id
+            return SendRequest(
+                frame=final_fetch(version, session_id=session_id, correlation_id=correlation_id, client_id=client_id)
+            )
+        request.throttled(self._limiter, self._wait_ms)
+        empty = empty_fetch_response(
+            request.api_version, request.correlation_id, session_id=NO_SESSION, throttle_ms=self._wait_ms
+        )
+        return Respond(frame=empty)

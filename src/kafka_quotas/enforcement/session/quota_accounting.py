@@ -13,6 +13,7 @@ from typing import Final
 
 from kafka_quotas.core.metrics.throttle_time import nanos_to_percentage
 from kafka_quotas.core.quotas.cost_model import CostModel
+from kafka_quotas.core.quotas.fetch_gate import FetchGate
 from kafka_quotas.core.quotas.quota_charges import RESPONSE_BYTES
 from kafka_quotas.core.quotas.quota_manager import Limiter, QuotaType
 from kafka_quotas.enforcement.event_log.charges import OnCharge
@@ -45,9 +46,16 @@ class QuotaAccounting:
             throttle_ms = self._violated(request, client, limiter, throttle_ms)
         self._log_charge(request, limiter, request.frame_length, throttle_ms, now_ms)
 
-    def charge_fetch(self, request: InFlightRequest, client: ClientLimits, amount: int, now_ms: int) -> None:
-        """Record the bytes of a response with records, and set the request's throttle time."""
-        self._charge(request, client, client.fetch, amount, now_ms)
+    def charge_fetch(
+        self, request: InFlightRequest, client: ClientLimits, amount: int, now_ms: int, gate: FetchGate | None
+    ) -> None:
+        """Record the bytes of a response with records that came through a gate, and set the request's throttle time."""
+        throttle_ms = client.fetch.record(amount, now_ms)
+        if gate is not None and throttle_ms > 0:
+            throttle_ms = gate.throttle_ms(throttle_ms, now_ms)
+        if throttle_ms > 0:
+            throttle_ms = self._violated(request, client, client.fetch, throttle_ms)
+        self._log_charge(request, client.fetch, amount, throttle_ms, now_ms)
 
     def unrecord_fetch(self, request: InFlightRequest, client: ClientLimits, amount: int, now_ms: int) -> None:
         """Give back the bytes of a response that lost its records."""
@@ -124,7 +132,7 @@ class QuotaAccounting:
             self.throttle_stats.shadowed(limiter.quota_type, limiter, throttle_ms)
             return 0
         # An error needs a response to carry it: the next Produce with acks=0 could not be refused, so it is delayed.
-        if client.refuses_at_once and request.expects_response and limiter in (client.produce, client.fetch):
+        if client.refuses_at_once and request.expects_response and request.limiter is limiter:
             return 0
         request.throttled(limiter, throttle_ms)
         return throttle_ms
@@ -133,6 +141,10 @@ class QuotaAccounting:
         """Count a request that is refused instead of being delayed for `wait_ms`."""
         self.counters.refused_requests += 1
         self.throttle_stats.refused(limiter, wait_ms)
+
+    def held(self, limiter: Limiter, held_ms: int, now_ms: int) -> None:
+        """Count the time for which a Fetch waited for room in its bucket as a throttle time."""
+        self.throttle_stats.throttled(limiter.quota_type, limiter, held_ms, now_ms)
 
     def apply_policy(self, request: InFlightRequest, now_ms: int) -> None:
         """Apply the client's policy to the throttle time that a filter set, and log the filter's charges."""

@@ -1,15 +1,17 @@
 """The decisions about a request from its first bytes, before any of them is passed on."""
 
-from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.core.quotas.quota_charges import RequestTime, charges_of
+from kafka_quotas.core.quotas.quota_charges import RESPONSE_BYTES, RequestTime, charges_of
 from kafka_quotas.core.quotas.quota_manager import Limiter
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.quotas.client_limits import ClientLimits
-from kafka_quotas.enforcement.session.frame_stream import Frame, Patch
+from kafka_quotas.enforcement.session.fetch_admission import FetchAdmission
+from kafka_quotas.enforcement.session.frame_stream import Frame
 from kafka_quotas.enforcement.session.in_flight import (
     AUTHENTICATION,
     FETCH,
@@ -21,29 +23,23 @@ from kafka_quotas.enforcement.session.in_flight import (
 from kafka_quotas.enforcement.session.principal import COMPLETE, UNAUTHENTICATED_APIS, PrincipalTracker, SaslState
 from kafka_quotas.enforcement.session.produce_filters import QuotaErrorFilter, SequenceFilter
 from kafka_quotas.enforcement.session.produce_template import ProduceTemplate
+from kafka_quotas.enforcement.session.quota_accounting import QuotaAccounting
 from kafka_quotas.enforcement.session.request_filter import FilterFactory, NotFiltered, ProduceProtection
 from kafka_quotas.enforcement.session.session_state import SessionState
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, MAX_UNAUTHENTICATED_BYTES, checked_frame_length
 from kafka_quotas.wire.passing.fetch_request import (
     NO_SESSION,
-    cap_fetch,
-    cap_share_fetch,
     fetch_session,
     replica_id,
-    share_limits_end,
 )
 from kafka_quotas.wire.passing.fetch_response import answered_session
 from kafka_quotas.wire.passing.produce_request import acks
 from kafka_quotas.wire.passing.sasl import starts_with_gssapi_token
 from kafka_quotas.wire.protocol.request_header import RequestHeader, parse_request_header
 
-_FETCH_LIMITS_END: Final = 16
-"""Bytes from the end of a Fetch header to the end of its limits: replica id, wait time, minimum and maximum size."""
 MAX_INT32: Final = 2**31 - 1
-
-
-OnRefused: TypeAlias = Callable[[Limiter, int], None]
-"""(limiter, ms) -> None, for a request that is refused instead of being delayed for that time."""
+MAX_REFUSED: Final = 10
+"""Requests that are refused within a window before the client is muted like any other, so as to take no more bytes."""
 
 
 class RequestClassifier:
@@ -56,11 +52,13 @@ class RequestClassifier:
         quotas: BrokerQuotas,
         tracker: PrincipalTracker,
         rules: EnforcementRules,
-        on_refused: OnRefused,
+        accounting: QuotaAccounting,
         factories: Mapping[int, FilterFactory],
     ) -> None:
         self._state = state
-        self._on_refused = on_refused
+        self._accounting = accounting
+        self._admission = FetchAdmission(state=state, accounting=accounting)
+        self._refused_ms: deque[int] = deque(maxlen=MAX_REFUSED)
         self._tracker = tracker
         self.max_request_bytes = rules.max_request_bytes
         self._serves = None if rules.serves_all else rules.serves
@@ -136,10 +134,20 @@ class RequestClassifier:
     def _begin_request(self, chunk: memoryview, header: RequestHeader, now_ms: int) -> InFlightRequest | None:
         """Return the in-flight request for a header, None if more bytes are needed."""
         request = self._classify(chunk, header)
-        # What waits for more bytes is kept from its start on.
-        self._pending = header._replace(start=0, end=header.end - header.start) if request is None else None
-        if request is not None and request.client is not None and request.client.refuses:
+        # What waits for more bytes, or for room, is kept from its start on.
+        self._pending = header._replace(start=0, end=header.end - header.start)
+        if request is None:
+            return None
+        client = request.client
+        if client is not None and client.refuses:
             self._refuse_over(request, header, now_ms)
+        if header.api_key in RESPONSE_BYTES and not self._admission.admit(request, chunk, header, now_ms):
+            return None
+        if self._state.held is not None:  # it waits no more, or has no limit any more
+            self._state.hold(None)
+            if self._state.turn.is_waiting:
+                self._state.turn.leave(now_ms)
+        self._pending = None
         return request
 
     def _may_charge(self, api_key: int) -> bool:
@@ -167,7 +175,7 @@ class RequestClassifier:
         if key == FETCH:
             is_known = self._take_fetch(request, chunk, header)
         elif key == SHARE_FETCH:
-            is_known = self._take_share_fetch(request, chunk, header)
+            self._take_share_fetch(request, header)
         elif key != PRODUCE and (request.action is AUTHENTICATION or self._quotas.counts_requests):
             self._take_other(request, header)
         factory = self._factories.get(key)
@@ -199,13 +207,21 @@ class RequestClassifier:
         wait_ms = 0 if limiter.bound is None else limiter.would_throttle_ms(0, now_ms)
         if wait_ms > 0:
             request.limiter = None  # the bytes of a refused request count for no quota
-            request.filter = QuotaErrorFilter(header, limiter, wait_ms, self._quotas.sequences)
-            self._on_refused(limiter, wait_ms)
+            request.filter = QuotaErrorFilter(
+                header, limiter, wait_ms, self._quotas.sequences, mutes=self._is_refused_often(limiter, now_ms)
+            )
+            self._accounting.refused(limiter, wait_ms)
         elif request.api_key == PRODUCE and request.filter is None and self._quotas.sequences.holds_any(now_ms):
             request.filter = SequenceFilter(header, self._quotas.sequences)
         else:
             return
         self._gather(request)
+
+    def _is_refused_often(self, limiter: Limiter, now_ms: int) -> bool:
+        """Note a refusal, and return whether `MAX_REFUSED` came within a window."""
+        refused_ms, window = self._refused_ms, limiter.manager.window
+        refused_ms.append(now_ms)
+        return len(refused_ms) == MAX_REFUSED and now_ms - refused_ms[0] < window.samples * window.window_ms
 
     def _has_filter_or_none(
         self, factory: FilterFactory, request: InFlightRequest, chunk: memoryview, header: RequestHeader
@@ -302,46 +318,24 @@ class RequestClassifier:
                 request.client = client if client.counts_requests or client.counts_exempt else None
                 return True
         limiter = client.fetch
-        # A fetch that is larger than a window's worth would be throttled for longer than a window, so a broker lowers
-        # the limits too (`handleFetchRequest`: `fetchMaxBytes`).
-        window_bytes = None if client.is_shadow else limiter.max_value_in_window
+        has_limit = not client.is_shadow and limiter.bound is not None
         # The empty response has to name the session that the client knows (KIP-227), which only the request shows.
-        if client.empties_fetches and (window_bytes is not None or client.counts_requests):
+        if (client.holds_fetches and has_limit) or (client.empties_fetches and (has_limit or client.counts_requests)):
             session = fetch_session(chunk, header)
             if session is None:
                 return False
             request.session_id = answered_session(*session)
-        if window_bytes is not None:
-            head = bytearray(chunk[header.start : min(header.end + _FETCH_LIMITS_END, header.frame_end)])
-            relative = header._replace(start=0, end=header.end - header.start)
-            if cap_fetch(head, relative, min(int(window_bytes), MAX_INT32)) is None:
-                return False
-            request.decision = Frame(header.frame_length + FRAME_LENGTH_BYTES, patch=Patch(header.start, bytes(head)))
         request.client = client
         request.limiter = limiter
         # Its response may set a throttle time, and what is pipelined after it must not pass before that.
-        request.blocks_next = window_bytes is not None or client.counts_requests
+        request.blocks_next = has_limit or client.counts_requests
         return True
 
-    def _take_share_fetch(self, request: InFlightRequest, chunk: memoryview, header: RequestHeader) -> bool:
-        """Lower a ShareFetch's limits if its data is delivered, and return whether its bytes were enough."""
+    def _take_share_fetch(self, request: InFlightRequest, header: RequestHeader) -> None:
         client = self.client(header.client_id)
-        limiter = client.fetch
-        window_bytes = None if client.is_shadow else limiter.max_value_in_window
-        request.blocks_next = window_bytes is not None or client.counts_requests
-        if client.empties_fetches and request.blocks_next:
+        has_limit = not client.is_shadow and client.fetch.bound is not None
+        request.blocks_next = has_limit or client.counts_requests
+        if (client.holds_fetches and has_limit) or (client.empties_fetches and request.blocks_next):
             request.session_id = NO_SESSION
-        elif window_bytes is not None:
-            # The client must not be muted for longer than it holds the locks on the records that it got (KIP-932). A
-            # broker does not lower the limits; it returns no records while it throttles.
-            end = share_limits_end(chunk, header)
-            if end is None:
-                return False
-            head = bytearray(chunk[header.start : end])
-            relative = header._replace(start=0, end=header.end - header.start)
-            cap_share_fetch(head, relative, min(int(window_bytes), MAX_INT32))
-            patch = Patch(header.start, bytes(head))
-            request.decision = Frame(header.frame_length + FRAME_LENGTH_BYTES, patch=patch)
         request.client = client
-        request.limiter = limiter
-        return True
+        request.limiter = client.fetch

@@ -11,19 +11,20 @@ No I/O and no clock. The shell around a `Session` has these duties:
   `state.waiting_response_bytes` is; and it calls `state.wake` at `state.wake_at_ms`, which may have changed.
 - It reports the back pressure of either side with `state.pause_*` and `state.resume_*`, and leaves the other side
   unread meanwhile. It calls `state.resume_gathering` some time after `gathering.on_room`, never within it, and
-  `state.resume_response` after that of `answers`.
+  `state.resume_response` after that of `answers`, and `state.resume_held` after `state.turn.on_turn`.
 - While `state.is_working` it calls `work` until that returns False, and serves others in between.
 - While `state.holds_room` it calls `return_room` once the client has taken what was written.
-- At the end it calls `state.drain` (and closes once `state.is_drained`) or `state.close`, and `end_gathering`; and
+- At the end it calls `state.drain` (and closes once `state.is_drained`) or `state.close`, and `end`; and
   `release` once both connections have ended.
 
 How the session enforces quotas, as a broker would on this connection:
 
 - It charges a Produce request with its length after its last byte, and passes it on. If the request takes the client
   over its quota no byte after it passes until its response has gone out and the throttle time has ended.
-- It charges a Fetch response with its length after its head, and delivers it; the throttle time starts then. While a
-  client has a fetch limit, what it sends after a Fetch waits for that decision: pipelining gains nothing. A broker does
-  the same with every request.
+- It passes a Fetch on when its bucket has room for it, and answers it empty when the client has waited as long as it
+  asked to: see `core.quotas.fetch_gate`. It charges the response with its length after its head, and delivers it; the
+  throttle time starts then. While a client has a fetch limit, what it sends after a Fetch waits for that decision:
+  pipelining gains nothing. A broker does the same with every request.
 - It charges nothing before the broker has authenticated the client, or has answered a request that only clients that it
   serves get answered: see `principal`.
 - It counts requests and estimates their time when they end, for a client with a limit on either.
@@ -118,7 +119,12 @@ class Session:
             requests_memory=self.gathering,
         )
         self._classifier = classifier = RequestClassifier(
-            state, quotas=quotas, tracker=tracker, rules=rules, on_refused=accounting.refused, factories=factories
+            state,
+            quotas=quotas,
+            tracker=tracker,
+            rules=rules,
+            accounting=accounting,
+            factories=factories,
         )
         requests = RequestHandler(
             state=state,
@@ -141,10 +147,11 @@ class Session:
         if self.state.responses_await_memory:
             self.answers.on_room()
 
-    def end_gathering(self, now_ms: int) -> None:
-        """Return all memory of a connection that ends."""
+    def end(self, now_ms: int) -> None:
+        """Return all memory of a connection that ends, and the place of its Fetch."""
         self.gathering.end(now_ms)
         self.answers.end(now_ms)
+        self.state.turn.leave(now_ms)
 
     def move(
         self, quotas: BrokerQuotas, *, factories: Mapping[int, FilterFactory], on_charge: OnCharge | None = None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from kafka_quotas.core.quotas.fetch_gate import FetchTurn
 from kafka_quotas.core.quotas.quota_manager import Limiter
 from kafka_quotas.enforcement.session.frame_stream import FrameStream
 from kafka_quotas.enforcement.session.in_flight import InFlightRequest
@@ -64,6 +65,8 @@ class SessionState:
     """The one request whose response lets the next request begin."""
     mute: ThrottledChannel | None = None
     """The throttle time that the client waits for, None if it doesn't."""
+    held: ThrottledChannel | None = None
+    """The wait of a Fetch that its bucket has no room for, None if none waits: see `core.quotas.fetch_gate`."""
     wake_at_ms: int | None = None
     """The time to call `wake` (ms), None for never."""
     request_count: int = 0
@@ -73,6 +76,8 @@ class SessionState:
 
     Then dropping what is unread of a client that has left is safe: it got no response to it.
     """
+    turn: FetchTurn = field(default_factory=FetchTurn)
+    """Its place at the gate of its fetches' bucket; the shell sets the callback."""
     to_upstream: list[Buffer] = field(default_factory=list)
     to_client: list[Buffer] = field(default_factory=list)
     _ending: int = field(default=0, init=False)
@@ -99,7 +104,7 @@ class SessionState:
     @property
     def is_held(self) -> bool:
         """Whether the session keeps the client's bytes because no request may begin."""
-        return self.phase is not READING or self.is_at_max_in_flight or self.awaits_memory
+        return self.phase is not READING or self.is_at_max_in_flight or self.awaits_memory or self.held is not None
 
     @property
     def waiting_request_bytes(self) -> int:
@@ -149,6 +154,21 @@ class SessionState:
         self.responses_await_memory = False
         self.pass_responses(now_ms)
 
+    def hold(self, held: ThrottledChannel | None) -> None:
+        """Keep a Fetch until a time at the latest, when `wake` has it looked at again, or no longer (None)."""
+        self.held = held
+        self._set_wake()
+
+    def resume_held(self, now_ms: int) -> None:
+        """Look at a Fetch again that waits for room in its bucket."""
+        if self.held is None:
+            return
+        if self.may_begin() and not self.upstream_is_full:
+            self.requests.resume(now_ms)
+        else:
+            self.turn.leave(now_ms)  # other clients need not wait until this one may send again
+            self.hold(None)
+
     def await_response(self, request: InFlightRequest) -> None:
         """Let no request begin before the response to this one has passed."""
         self.awaited = request
@@ -185,16 +205,26 @@ class SessionState:
         assert request.throttled_by is not None
         # The broker's throttle time starts at the same response: a client waits once, for the longer of the two. A
         # shorter one must not end a mute that still runs: responses to pipelined requests may each set one.
-        until_ms = max(now_ms + max(request.throttle_ms, request.upstream_ms), self.wake_at_ms or 0)
-        self.wake_at_ms = until_ms
+        muted_ms = 0 if self.mute is None else self.mute.until_ms
+        until_ms = max(now_ms + max(request.throttle_ms, request.upstream_ms), muted_ms)
         self.mute = ThrottledChannel(limiter=request.throttled_by, since_ms=now_ms, until_ms=until_ms)
+        self._set_wake()
+
+    def _set_wake(self) -> None:
+        ends = [each.until_ms for each in (self.mute, self.held) if each is not None]
+        self.wake_at_ms = min(ends) if ends else None
 
     def wake(self, now_ms: int) -> None:
-        """End the throttle time if it is over by now."""
+        """End the throttle time if it is over by now, and look at a Fetch again that has waited long enough."""
         # A timer may fire early, by the resolution of its clock: it is set again then.
-        if self.wake_at_ms is None or now_ms < self.wake_at_ms:
-            return
-        self.wake_at_ms = self.mute = None
+        if self.held is not None and now_ms >= self.held.until_ms:
+            self.resume_held(now_ms)
+        if self.mute is not None and now_ms >= self.mute.until_ms:
+            self._end_mute(now_ms)
+
+    def _end_mute(self, now_ms: int) -> None:
+        self.mute = None
+        self._set_wake()
         if self.is_delaying:
             self.is_delaying = False
             self.pass_responses(now_ms)
@@ -203,9 +233,8 @@ class SessionState:
 
     def unmute(self, now_ms: int) -> None:
         """End the throttle time that the client waits for, if any, before it is over."""
-        if self.wake_at_ms is not None:
-            self.wake_at_ms = now_ms
-            self.wake(now_ms)
+        if self.mute is not None:
+            self._end_mute(now_ms)
 
     def pause_requests(self) -> None:
         """Take note that the client is left unread until the broker takes bytes again."""

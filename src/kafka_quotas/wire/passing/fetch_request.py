@@ -44,6 +44,7 @@ NO_REPLICA: Final = -1
 RACK_SINCE: Final = 11
 
 _INT32: Final = Struct(">i")
+_THREE_INT32: Final = Struct(">iii")
 _HEAD: Final = Struct(">hhi")
 _FINAL: Final = Struct(">iiibii")
 """Waiting time, min_bytes, max_bytes, isolation level, session id, session epoch."""
@@ -88,10 +89,24 @@ def fetch_limits(buffer: Buffer, header: RequestHeader) -> FetchLimits | None:
     return FetchLimits(_INT32.unpack_from(buffer, offset)[0], None)
 
 
-def cap_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_window_bytes: int) -> FetchLimits | None:
-    """Lower the limits of the request to the client's quota for one window, and return the limits before.
+def fetch_wait_ms(buffer: Buffer, header: RequestHeader) -> int:
+    """Return how long the broker may let the client of a Fetch wait, whose limits `fetch_limits` has found."""
+    wait_ms: int = _INT32.unpack_from(buffer, _min_bytes_offset(header) - 4)[0]
+    return wait_ms
+
+
+def cap_fetch(
+    buffer: bytearray | memoryview, header: RequestHeader, max_window_bytes: int, *, waited_ms: int = 0
+) -> FetchLimits | None:
+    """Lower the limits of the request to a size, and return the limits before.
 
     None means that more bytes are needed and nothing was changed.
+
+    Args:
+        buffer: The request.
+        header: Its header.
+        max_window_bytes: The size.
+        waited_ms: How long the client has waited already, which the broker is not to let it wait again.
 
     Raises:
         ProtocolError: The request ends before its limits.
@@ -109,6 +124,8 @@ def cap_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_window_
     # A broker would wait for bytes that it may not return.
     if min_bytes > max_bytes:
         _INT32.pack_into(buffer, offset, max_bytes)
+    if waited_ms:
+        _INT32.pack_into(buffer, offset - 4, max(0, fetch_wait_ms(buffer, header) - waited_ms))
     return limits
 
 
@@ -128,10 +145,19 @@ def share_limits_end(buffer: Buffer, header: RequestHeader) -> int | None:
         raise
 
 
-def cap_share_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_bytes: int) -> int | None:
-    """Lower the limits in the request to `max_bytes` (0 or more), and return the offset after them.
+class ShareFetchLimits(NamedTuple):
+    """The limits of a ShareFetch request."""
 
-    None means that more bytes are needed and nothing was changed.
+    end: int
+    """Offset after them."""
+    wait_ms: int
+    """How long the broker may let the client wait."""
+    min_bytes: int
+    max_bytes: int
+
+
+def share_fetch_limits(buffer: Buffer, header: RequestHeader) -> ShareFetchLimits | None:
+    """Return the limits of the request, or None if more bytes are needed.
 
     Raises:
         ProtocolError: The request ends before its limits.
@@ -139,9 +165,25 @@ def cap_share_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_b
     after = share_limits_end(buffer, header)
     if after is None:
         return None
-    limits = after - _TWO_INT32.size
-    least, most = _TWO_INT32.unpack_from(buffer, limits)
-    _TWO_INT32.pack_into(buffer, limits, min(least, max_bytes), min(most, max_bytes))
+    return ShareFetchLimits(after, *_THREE_INT32.unpack_from(buffer, after - _THREE_INT32.size))
+
+
+def cap_share_fetch(
+    buffer: bytearray | memoryview, header: RequestHeader, max_bytes: int, *, waited_ms: int = 0
+) -> int | None:
+    """Lower the limits in the request to `max_bytes` (0 or more), and return the offset after them.
+
+    None means that more bytes are needed and nothing was changed. `waited_ms` is as in `cap_fetch`.
+
+    Raises:
+        ProtocolError: The request ends before its limits.
+    """
+    limits = share_fetch_limits(buffer, header)
+    if limits is None:
+        return None
+    after, wait_ms, least, most = limits
+    wait_ms = max(0, wait_ms - waited_ms) if waited_ms else wait_ms
+    _THREE_INT32.pack_into(buffer, after - _THREE_INT32.size, wait_ms, min(least, max_bytes), min(most, max_bytes))
     return after
 
 

@@ -195,8 +195,8 @@ def test_what_a_waiting_response_holds_is_returned_when_its_connection_ends() ->
     one.session.state.pause_responses()
     one.answer(LONG)
     other.answer(LONG)
-    other.session.end_gathering(other.now_ms)
-    one.session.end_gathering(one.now_ms)
+    other.session.end(other.now_ms)
+    one.session.end(one.now_ms)
     assert budget.used_bytes == 0
 
 

@@ -82,7 +82,7 @@ def test_what_is_delivered_is_charged_and_the_client_waits(version: int) -> None
     who = pair()
     who.send(share_fetch(1, version))
     assert who.send(share_fetch(2, version)) == b"", "what follows waits for the throttle time"
-    frame = answer(1, version)
+    frame = answer(1, version, record_bytes=700)
     got = who.answer(frame)
     charged = len(frame) - 5  # the body and four bytes: no correlation id, no tags of the header
     throttle = round((charged / 2 - LIMIT) / LIMIT * 2000)
@@ -92,7 +92,10 @@ def test_what_is_delivered_is_charged_and_the_client_waits(version: int) -> None
     assert who.session.state.mute is not None
     assert who.session.state.mute.until_ms == START_MS + throttle
     assert who.advance(throttle - 1) == b""
-    assert who.advance(1) != b""
+    assert who.session.state.held is None
+    who.advance(1)
+    assert who.session.state.held is not None, "a response as long as this one needs more room than there is yet"
+    assert who.advance(who.session.state.held.until_ms - who.now_ms) != b""
 
 
 @pytest.mark.parametrize("mode", MODES)
