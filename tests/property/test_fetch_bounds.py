@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.support.daemon.fetchers import Fetcher, FetchWorld
 
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.fetch_gate import LONGEST_MS
+from kafka_quotas.core.quotas.fetch_queue import LONGEST_MS
 from kafka_quotas.enforcement.config.client_policy import FetchOverQuota, Mode
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 

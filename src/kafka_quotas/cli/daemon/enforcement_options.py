@@ -76,8 +76,8 @@ class EnforcementOptions:
     fetch_over_quota: FetchOverQuota = option(
         "--fetch-over-quota",
         default=FetchOverQuota.DELIVER,
-        help="deliver: deliver the data and throttle the client afterwards. kafka: answer with no data and count "
-        "nothing, as a broker does.",
+        help="deliver: hold a Fetch until its client may have data, and deliver it. kafka: answer with no data and "
+        "count nothing, as a broker does.",
     )
     on_violation: OnViolation = option(
         "--on-violation",

@@ -16,7 +16,7 @@ from kafka_quotas.core.model.quota_key import LONG_MAX, QuotaType, RateAlgorithm
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.model.recent_throttling import NOT_THROTTLED
 from kafka_quotas.core.quotas.bucket_pool import IDLE_MS, BucketPool, BucketState
-from kafka_quotas.core.quotas.fetch_gate import FetchGate
+from kafka_quotas.core.quotas.fetch_queue import FetchQueue
 from kafka_quotas.core.quotas.mutation_bucket import AdmissionBucket, MutationAlgorithm, new_mutation_bucket
 from kafka_quotas.core.quotas.mutation_quota import (
     MutationQuota,
@@ -126,11 +126,11 @@ class Limiter:
         bucket = self._resolve()
         return 0 if bucket is None else bucket.would_throttle_ms(value, now_ms)
 
-    def gate(self, limit: float, now_ms: int) -> FetchGate:
-        """Return the gate of the Fetches of a bucket with this limit."""
+    def fetch_queue(self, limit: float, now_ms: int) -> FetchQueue:
+        """Return the queue of the Fetches of a bucket with this limit."""
         bucket = self._resolve()
         assert bucket is not None
-        return self.manager.gate(bucket, limit, now_ms)
+        return self.manager.fetch_queue(bucket, limit, now_ms)
 
     @property
     def state(self) -> QuotaBucket | None:
@@ -179,8 +179,8 @@ class ClientQuotaManager:
         self._buckets: dict[Bucket, QuotaBucket] = {}
         self._throttles: dict[Bucket, tuple[ThrottleAverage, ThrottledMinute]] = {}
         self._limiters: dict[tuple[str, str], Limiter] = {}
-        self._gates: dict[Bucket, FetchGate] = {}
-        self._waited_at: dict[FetchGate, None] = {}
+        self._fetch_queues: dict[Bucket, FetchQueue] = {}
+        self._waited_at: dict[FetchQueue, None] = {}
 
     @property
     def limits(self) -> QuotaResolver:
@@ -293,17 +293,17 @@ class ClientQuotaManager:
             bucket = self._keep(self._new_bucket(name))
         return self.renewed(bucket)
 
-    def gate(self, bucket: QuotaBucket, limit: float, now_ms: int) -> FetchGate:
-        """Return the gate of the Fetches of a bucket with this limit."""
-        gate = self._gates.get(bucket.name)
-        if gate is None or gate.bucket is not bucket:
-            gate = self._gates[bucket.name] = FetchGate(bucket, limit, self._waited_at, now_ms)
-        return gate.follow(limit, now_ms)
+    def fetch_queue(self, bucket: QuotaBucket, limit: float, now_ms: int) -> FetchQueue:
+        """Return the queue of the Fetches of a bucket with this limit."""
+        queue = self._fetch_queues.get(bucket.name)
+        if queue is None or queue.bucket is not bucket:
+            queue = self._fetch_queues[bucket.name] = FetchQueue(bucket, limit, self._waited_at, now_ms)
+        return queue.follow(limit, now_ms)
 
     def call_waiting(self) -> None:
         """Have every waiting Fetch looked at again, after a change that may let it begin."""
-        for gate in list(self._waited_at):
-            gate.call_all()
+        for queue in list(self._waited_at):
+            queue.call_all()
 
     def expire_idle(self, now_ms: int) -> int:
         """Remove the pool's buckets without a record for more than an hour, and return their number."""
@@ -319,7 +319,7 @@ class ClientQuotaManager:
         """Drop a bucket, which handles notice by the generation."""
         del self._buckets[bucket.name]
         self._throttles.pop(bucket.name, None)
-        self._gates.pop(bucket.name, None)
+        self._fetch_queues.pop(bucket.name, None)
         self._resolver.generation += 1
 
     def keeps(self, bucket: QuotaBucket) -> bool:

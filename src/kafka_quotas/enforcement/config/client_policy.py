@@ -33,10 +33,10 @@ class Scope(StrEnum):
 
 
 class FetchOverQuota(StrEnum):
-    """The handling of a fetch that takes its client over a quota."""
+    """The handling of a fetch of a client that may be over a quota."""
 
     DELIVER = "deliver"
-    """Its data passes and is charged afterwards."""
+    """It begins when there is room for it, and its data passes."""
     KAFKA = "kafka"
     """It gets an empty response, and its bytes do not count."""
 

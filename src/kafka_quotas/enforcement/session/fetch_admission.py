@@ -87,21 +87,21 @@ class FetchAdmission:
         """Return the size that a fetch may have, None if it waits or is answered without data."""
         limiter, turn = request.limiter, self.state.turn
         assert limiter is not None
-        gate = limiter.gate(limiter.bound or 0.0, now_ms)
+        queue = limiter.fetch_queue(limiter.bound or 0.0, now_ms)
         waited_ms = now_ms - turn.since_ms if turn.is_waiting else 0
-        size = gate.enter(turn, limits.max_bytes, now_ms)
+        size = queue.enter(turn, limits.max_bytes, now_ms)
         if size is None:
             is_share = request.api_key == SHARE_FETCH
             until_ms = turn.since_ms + max(limits.wait_ms, _HELD_SHARE_MS if is_share else 0)
             if now_ms < until_ms:
-                opens_ms = gate.opens_ms(turn, now_ms)
+                opens_ms = queue.opens_ms(turn, now_ms)
                 until_ms = until_ms if opens_ms is None else min(until_ms, opens_ms)
                 self.state.hold(ThrottledChannel(limiter=limiter, since_ms=turn.since_ms, until_ms=until_ms))
                 return None
             if not is_share:
-                self._answer_empty(request, header, limiter, gate.told_ms(turn, now_ms))
+                self._answer_empty(request, header, limiter, queue.wait_ms(turn, now_ms))
                 return None
-            size = gate.enter(turn, limits.max_bytes, now_ms, at_once=True)
+            size = queue.enter(turn, limits.max_bytes, now_ms, at_once=True)
         turn.request = request
         if waited_ms:
             self.accounting.held(limiter, waited_ms, now_ms)

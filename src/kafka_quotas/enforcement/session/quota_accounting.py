@@ -7,13 +7,14 @@ client gets the larger of two throttle times; a broker records time on network t
 check includes it.
 """
 
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_quotas.core.metrics.throttle_time import nanos_to_percentage
 from kafka_quotas.core.quotas.cost_model import CostModel
-from kafka_quotas.core.quotas.fetch_gate import FetchGate
+from kafka_quotas.core.quotas.fetch_queue import FetchQueue
 from kafka_quotas.core.quotas.quota_charges import RESPONSE_BYTES
 from kafka_quotas.core.quotas.quota_manager import Limiter, QuotaType
 from kafka_quotas.enforcement.event_log.charges import OnCharge
@@ -25,6 +26,8 @@ from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
 
 _NANOS_PER_US: Final = 1000
 _NANOS_PER_MS: Final = 1_000_000
+MAX_REFUSED: Final = 10
+"""Requests refused within a window before their client is delayed instead, so that no more of its bytes are taken."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -37,24 +40,26 @@ class QuotaAccounting:
     costs: Callable[[], CostModel]
     on_charge: OnCharge | None
     """Receives each charge for the event log, None without one."""
+    _refused_ms: deque[int] = field(default_factory=lambda: deque(maxlen=MAX_REFUSED), init=False)
+    _delays_until_ms: int = field(default=0, init=False)
 
     def charged(
         self, request: InFlightRequest, client: ClientLimits, limiter: Limiter, throttle_ms: int, now_ms: int
     ) -> None:
         """Apply the throttle time of a request whose bytes a limiter has recorded, and log the charge."""
         if throttle_ms > 0:
-            throttle_ms = self._violated(request, client, limiter, throttle_ms)
+            throttle_ms = self._violated(request, client, limiter, throttle_ms, now_ms)
         self._log_charge(request, limiter, request.frame_length, throttle_ms, now_ms)
 
     def charge_fetch(
-        self, request: InFlightRequest, client: ClientLimits, amount: int, now_ms: int, gate: FetchGate | None
+        self, request: InFlightRequest, client: ClientLimits, amount: int, now_ms: int, queue: FetchQueue | None
     ) -> None:
-        """Record the bytes of a response with records that came through a gate, and set the request's throttle time."""
+        """Record the bytes of a response with records, and set the request's throttle time."""
         throttle_ms = client.fetch.record(amount, now_ms)
-        if gate is not None and throttle_ms > 0:
-            throttle_ms = gate.throttle_ms(throttle_ms, now_ms)
+        if queue is not None and throttle_ms > 0:
+            throttle_ms = queue.throttle_ms(throttle_ms, now_ms)
         if throttle_ms > 0:
-            throttle_ms = self._violated(request, client, client.fetch, throttle_ms)
+            throttle_ms = self._violated(request, client, client.fetch, throttle_ms, now_ms)
         self._log_charge(request, client.fetch, amount, throttle_ms, now_ms)
 
     def unrecord_fetch(self, request: InFlightRequest, client: ClientLimits, amount: int, now_ms: int) -> None:
@@ -100,7 +105,7 @@ class QuotaAccounting:
         if not request.exempt:
             throttle_ms = limiter.record(nanos_to_percentage(nanos), now_ms)
             if throttle_ms > 0:
-                throttle_ms = self._violated(request, client, limiter, throttle_ms)
+                throttle_ms = self._violated(request, client, limiter, throttle_ms, now_ms)
         self._log_charge(request, limiter, nanos / _NANOS_PER_MS, throttle_ms, now_ms)
 
     def _charge(
@@ -108,7 +113,7 @@ class QuotaAccounting:
     ) -> None:
         throttle_ms = limiter.record(amount, now_ms)
         if throttle_ms > 0:
-            throttle_ms = self._violated(request, client, limiter, throttle_ms)
+            throttle_ms = self._violated(request, client, limiter, throttle_ms, now_ms)
         self._log_charge(request, limiter, amount, throttle_ms, now_ms)
 
     def _log_charge(
@@ -120,27 +125,48 @@ class QuotaAccounting:
             who = (now_ms, limiter.user, limiter.client_id)
             self.on_charge((*who, quota_type, request.api_key, amount, throttle_ms, is_exempt))
 
-    def _violated(self, request: InFlightRequest, client: ClientLimits, limiter: Limiter, throttle_ms: int) -> int:
+    def _violated(
+        self, request: InFlightRequest, client: ClientLimits, limiter: Limiter, throttle_ms: int, now_ms: int
+    ) -> int:
         """Throttle the client for a violated quota, as its policy says, and return the throttle time.
 
         Returns:
-            At most the policy's maximum; 0 in shadow mode, or where the next request is refused instead.
+            At most the policy's maximum; 0 in shadow mode, or if the next request is refused instead.
         """
-        if client.max_throttle_ms is not None:
+        is_refusable = client.refuses and request.expects_response and limiter in (client.produce, client.fetch)
+        delays = is_refusable and self.is_refused_often(now_ms)
+        if delays:  # until it rests: each window would have its refusals otherwise
+            window = limiter.manager.window
+            self._delays_until_ms = now_ms + throttle_ms + window.samples * window.window_ms
+        elif client.max_throttle_ms is not None:
             throttle_ms = min(throttle_ms, client.max_throttle_ms)
         if client.is_shadow:
             self.throttle_stats.shadowed(limiter.quota_type, limiter, throttle_ms)
             return 0
         # An error needs a response to carry it: the next Produce with acks=0 could not be refused, so it is delayed.
-        if client.refuses_at_once and request.expects_response and request.limiter is limiter:
+        if is_refusable and client.refuses_at_once and not delays:
             return 0
         request.throttled(limiter, throttle_ms)
         return throttle_ms
 
-    def refused(self, limiter: Limiter, wait_ms: int) -> None:
-        """Count a request that is refused instead of being delayed for `wait_ms`."""
+    def refused(self, limiter: Limiter, wait_ms: int, now_ms: int) -> bool:
+        """Count a request that is refused instead of being delayed for `wait_ms`.
+
+        Returns:
+            Whether its client is muted all the same, because it was refused too often.
+        """
         self.counters.refused_requests += 1
         self.throttle_stats.refused(limiter, wait_ms)
+        recent_ms, window = self._refused_ms, limiter.manager.window
+        recent_ms.append(now_ms)
+        span_ms = window.samples * window.window_ms
+        if len(recent_ms) == MAX_REFUSED and now_ms - recent_ms[0] < span_ms:
+            self._delays_until_ms = now_ms + wait_ms + span_ms
+        return self.is_refused_often(now_ms)
+
+    def is_refused_often(self, now_ms: int) -> bool:
+        """Return whether the client is delayed, not refused, until it was within its quotas for a window."""
+        return now_ms < self._delays_until_ms
 
     def held(self, limiter: Limiter, held_ms: int, now_ms: int) -> None:
         """Count the time for which a Fetch waited for room in its bucket as a throttle time."""
@@ -152,7 +178,7 @@ class QuotaAccounting:
         client, limiter = request.client, request.throttled_by
         throttle_ms, request.throttle_ms = request.throttle_ms, 0
         if client is not None and limiter is not None and throttle_ms > 0:
-            throttle_ms = self._violated(request, client, limiter, throttle_ms)
+            throttle_ms = self._violated(request, client, limiter, throttle_ms, now_ms)
         if self.on_charge is not None and request.filter is not None:
             for charged, amount in request.filter.charges():
                 self._log_charge(request, charged, amount, throttle_ms if charged is limiter else 0, now_ms)

@@ -1,12 +1,10 @@
 """The decisions about a request from its first bytes, before any of them is passed on."""
 
-from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quotas.quota_charges import RESPONSE_BYTES, RequestTime, charges_of
-from kafka_quotas.core.quotas.quota_manager import Limiter
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.quotas.client_limits import ClientLimits
@@ -38,8 +36,6 @@ from kafka_quotas.wire.passing.sasl import starts_with_gssapi_token
 from kafka_quotas.wire.protocol.request_header import RequestHeader, parse_request_header
 
 MAX_INT32: Final = 2**31 - 1
-MAX_REFUSED: Final = 10
-"""Requests that are refused within a window before the client is muted like any other, so as to take no more bytes."""
 
 
 class RequestClassifier:
@@ -58,7 +54,6 @@ class RequestClassifier:
         self._state = state
         self._accounting = accounting
         self._admission = FetchAdmission(state=state, accounting=accounting)
-        self._refused_ms: deque[int] = deque(maxlen=MAX_REFUSED)
         self._tracker = tracker
         self.max_request_bytes = rules.max_request_bytes
         self._serves = None if rules.serves_all else rules.serves
@@ -205,23 +200,15 @@ class RequestClassifier:
         if limiter is None or not request.expects_response:
             return
         wait_ms = 0 if limiter.bound is None else limiter.would_throttle_ms(0, now_ms)
-        if wait_ms > 0:
+        if wait_ms > 0 and not self._accounting.is_refused_often(now_ms):
             request.limiter = None  # the bytes of a refused request count for no quota
-            request.filter = QuotaErrorFilter(
-                header, limiter, wait_ms, self._quotas.sequences, mutes=self._is_refused_often(limiter, now_ms)
-            )
-            self._accounting.refused(limiter, wait_ms)
+            mutes = self._accounting.refused(limiter, wait_ms, now_ms)
+            request.filter = QuotaErrorFilter(header, limiter, wait_ms, self._quotas.sequences, mutes=mutes)
         elif request.api_key == PRODUCE and request.filter is None and self._quotas.sequences.holds_any(now_ms):
             request.filter = SequenceFilter(header, self._quotas.sequences)
         else:
             return
         self._gather(request)
-
-    def _is_refused_often(self, limiter: Limiter, now_ms: int) -> bool:
-        """Note a refusal, and return whether `MAX_REFUSED` came within a window."""
-        refused_ms, window = self._refused_ms, limiter.manager.window
-        refused_ms.append(now_ms)
-        return len(refused_ms) == MAX_REFUSED and now_ms - refused_ms[0] < window.samples * window.window_ms
 
     def _has_filter_or_none(
         self, factory: FilterFactory, request: InFlightRequest, chunk: memoryview, header: RequestHeader

@@ -295,11 +295,11 @@ class ResponseHandler:
         if client.counts_requests:
             accounting.charge_response(request, client, length, now_ms)
         turn, wait_ms = self.state.turn, 0
-        gate = turn.gate if turn.request is request else None
-        if gate is not None:
-            wait_ms = gate.answered(turn, fetched_bytes or 0, now_ms)
+        queue = turn.queue if turn.request is request else None
+        if queue is not None:
+            wait_ms = queue.answered(turn, fetched_bytes or 0, now_ms)
         if fetched_bytes:
-            accounting.charge_fetch(request, client, fetched_bytes, now_ms, gate)
+            accounting.charge_fetch(request, client, fetched_bytes, now_ms, queue)
         if wait_ms:
             request.throttled(client.fetch, wait_ms)
         elif not client.empties_fetches:

@@ -22,7 +22,7 @@ How the session enforces quotas, as a broker would on this connection:
 - It charges a Produce request with its length after its last byte, and passes it on. If the request takes the client
   over its quota no byte after it passes until its response has gone out and the throttle time has ended.
 - It passes a Fetch on when its bucket has room for it, and answers it empty when the client has waited as long as it
-  asked to: see `core.quotas.fetch_gate`. It charges the response with its length after its head, and delivers it; the
+  asked to: see `core.quotas.fetch_queue`. It charges the response with its length after its head, and delivers it; the
   throttle time starts then. While a client has a fetch limit, what it sends after a Fetch waits for that decision:
   pipelining gains nothing. A broker does the same with every request.
 - It charges nothing before the broker has authenticated the client, or has answered a request that only clients that it

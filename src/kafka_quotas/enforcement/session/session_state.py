@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from kafka_quotas.core.quotas.fetch_gate import FetchTurn
+from kafka_quotas.core.quotas.fetch_queue import FetchTurn
 from kafka_quotas.core.quotas.quota_manager import Limiter
 from kafka_quotas.enforcement.session.frame_stream import FrameStream
 from kafka_quotas.enforcement.session.in_flight import InFlightRequest
@@ -66,7 +66,7 @@ class SessionState:
     mute: ThrottledChannel | None = None
     """The throttle time that the client waits for, None if it doesn't."""
     held: ThrottledChannel | None = None
-    """The wait of a Fetch that its bucket has no room for, None if none waits: see `core.quotas.fetch_gate`."""
+    """The wait of a Fetch that its bucket has no room for, None if none waits: see `core.quotas.fetch_queue`."""
     wake_at_ms: int | None = None
     """The time to call `wake` (ms), None for never."""
     request_count: int = 0
@@ -77,7 +77,7 @@ class SessionState:
     Then dropping what is unread of a client that has left is safe: it got no response to it.
     """
     turn: FetchTurn = field(default_factory=FetchTurn)
-    """Its place at the gate of its fetches' bucket; the shell sets the callback."""
+    """Its place at the queue of its fetches' bucket; the shell sets the callback."""
     to_upstream: list[Buffer] = field(default_factory=list)
     to_client: list[Buffer] = field(default_factory=list)
     _ending: int = field(default=0, init=False)

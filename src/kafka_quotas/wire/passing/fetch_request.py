@@ -90,7 +90,7 @@ def fetch_limits(buffer: Buffer, header: RequestHeader) -> FetchLimits | None:
 
 
 def fetch_wait_ms(buffer: Buffer, header: RequestHeader) -> int:
-    """Return how long the broker may let the client of a Fetch wait, whose limits `fetch_limits` has found."""
+    """Return how long the broker may let a Fetch wait whose limits `fetch_limits` has found."""
     wait_ms: int = _INT32.unpack_from(buffer, _min_bytes_offset(header) - 4)[0]
     return wait_ms
 

@@ -17,7 +17,7 @@ from tests.support.frames.enforcement import (
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW
-from kafka_quotas.core.quotas.fetch_gate import LONGEST_MS
+from kafka_quotas.core.quotas.fetch_queue import LONGEST_MS
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import FetchOverQuota, Mode, OnViolation
 from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle

@@ -1,14 +1,14 @@
-"""The gate before a bucket's Fetches: how many may be in flight, how long each may be, and whose turn is next.
+"""The queue before a bucket's Fetches: how many may be in flight, how long each may be, and whose turn is next.
 
-A fetch is charged by its response, so without a gate every connection gets one however deep its bucket is in debt. The
-gate keeps a level beside the bucket: all that is recorded there, minus the limit per second, never below 0. A Fetch
+A fetch is charged by its response, so without a queue every connection gets one however deep its bucket is in debt. The
+queue keeps a level beside the bucket: all that is recorded there, minus the limit per second, never below 0. A Fetch
 begins while the level and the Fetches in flight, counted at the size that their requests ask for at most, leave room
-for it. Others wait, first come, first served. A response that turns out longer than that is delivered while the level
-is within the capacity; otherwise its client gets none of its records.
+for it. Others wait, first come, first served. A response that turns out longer than that is delivered if it fits all
+the same, or is longer than the capacity and finds little else; otherwise its client gets none of its records.
 
 Invariants, for any connections, sizes and times: what is delivered stays within the limit per second and 1 1/4 of the
-capacity, or the capacity and one response; while a Fetch waits, or comes again after the time that it was told, some
-Fetch of the bucket is served. The level follows the bucket's total, so it holds what other processes recorded there;
+capacity, or a quarter of it and one response; while Fetches wait, or come again in time, some Fetch of the bucket is
+served. The level follows the bucket's total, so it holds what other processes recorded there;
 what they have in flight is theirs alone.
 
 No I/O and no clock: `on_turn` notifies the shell.
@@ -22,7 +22,7 @@ from typing import Final
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 
 LONGEST_MS: Final = 10_000
-"""The longest time that a client is told to wait for a fetch: it is held again if that was too short."""
+"""The longest time that a client has to wait for a fetch at once: it is held again if that was too short."""
 _PARTS: Final = 16
 """The part of the capacity that all Fetches in flight reserve at least: small enough for clients that only wait."""
 _SLACK: Final = 1 / 8
@@ -34,13 +34,13 @@ _FADE: Final = 7 / 8
 
 
 class FetchTurn:
-    """The place of one connection at a gate, with its Fetch in flight or the one that waits."""
+    """The place of one connection at a queue, with its Fetch in flight or the one that waits."""
 
-    __slots__ = ("gate", "is_waiting", "on_turn", "request", "reserved", "since_ms")
+    __slots__ = ("is_waiting", "on_turn", "queue", "request", "reserved", "since_ms")
 
     def __init__(self) -> None:
-        self.gate: FetchGate | None = None
-        """The gate where its Fetch waits or is in flight, None for none."""
+        self.queue: FetchQueue | None = None
+        """The queue where its Fetch waits or is in flight, None for none."""
         self.request: object | None = None
         """The Fetch in flight."""
         self.reserved = 0.0
@@ -53,17 +53,17 @@ class FetchTurn:
 
     def leave(self, now_ms: int) -> None:
         """Give up the place of a Fetch that is no longer wanted, in flight or not."""
-        if self.gate is not None:
-            self.gate.leave(self, now_ms)
+        if self.queue is not None:
+            self.queue.leave(self, now_ms)
 
 
-class FetchGate:
-    """The gate of one bucket.
+class FetchQueue:
+    """The queue of one bucket.
 
     Args:
-        bucket: The bucket, whose total the gate follows.
+        bucket: The bucket, whose total the queue follows.
         limit: The limit per second.
-        waited_at: The gates where a Fetch waits; this one adds and removes itself.
+        waited_at: The queues where a Fetch waits; this one adds and removes itself.
         now_ms: The time.
     """
 
@@ -80,7 +80,7 @@ class FetchGate:
         "bucket",
     )
 
-    def __init__(self, bucket: QuotaBucket, limit: float, waited_at: "dict[FetchGate, None]", now_ms: int) -> None:
+    def __init__(self, bucket: QuotaBucket, limit: float, waited_at: "dict[FetchQueue, None]", now_ms: int) -> None:
         self.bucket = bucket
         self._limit = limit
         self._level = bucket.used(now_ms)
@@ -109,20 +109,20 @@ class FetchGate:
         contenders = self._contenders(turn)
         self.leave(turn, now_ms)
         size = max(least, min(asked, self.bucket.capacity, room / contenders))
-        turn.gate, turn.reserved = self, size
+        turn.queue, turn.reserved = self, size
         self._in_flight += 1
         self._reserved += size
         return int(size)
 
     def opens_ms(self, turn: FetchTurn, now_ms: int) -> int | None:
-        """Return the time at which a waiting Fetch may begin if nothing else happens, None if another is before it."""
+        """Return the time at which a waiting Fetch may begin, None while another is before it."""
         if self._is_behind(turn):
             return None
         least, room = self._least_and_room(turn, now_ms)
         return now_ms + self._time_ms(least - room)
 
-    def told_ms(self, turn: FetchTurn, now_ms: int) -> int:
-        """Return the time in ms that the client of a Fetch which can't wait any longer is told to wait."""
+    def wait_ms(self, turn: FetchTurn, now_ms: int) -> int:
+        """Return the throttle time in ms of a Fetch that can't wait here any longer."""
         least, room = self._least_and_room(turn, now_ms)
         return min(self._time_ms(least * self._contenders(turn) - room), LONGEST_MS)
 
@@ -151,10 +151,10 @@ class FetchGate:
 
     def leave(self, turn: FetchTurn, now_ms: int) -> None:
         """Give up a turn's place in the queue or in flight, which may let the next Fetch begin."""
-        if turn.gate is not self:
+        if turn.queue is not self:
             turn.leave(now_ms)
             return
-        turn.gate = turn.request = None
+        turn.queue = turn.request = None
         if turn.is_waiting:
             turn.is_waiting = False
             was_behind = self._is_behind(turn)
@@ -168,8 +168,8 @@ class FetchGate:
         self._reserved = self._reserved - turn.reserved if self._in_flight else 0.0
         self._call_next()
 
-    def follow(self, limit: float, now_ms: int) -> "FetchGate":
-        """Take up the limit of the bucket, and return the gate."""
+    def follow(self, limit: float, now_ms: int) -> "FetchQueue":
+        """Take up the limit of the bucket, and return the queue."""
         if limit != self._limit:
             self._drained(now_ms)
             self._limit = limit
@@ -190,15 +190,15 @@ class FetchGate:
         return bool(self._waiting) and next(iter(self._waiting)) is not turn
 
     def _queue(self, turn: FetchTurn, now_ms: int) -> None:
-        if turn.gate is self:
+        if turn.queue is self:
             return
         turn.leave(now_ms)
-        turn.gate, turn.is_waiting, turn.since_ms = self, True, now_ms
+        turn.queue, turn.is_waiting, turn.since_ms = self, True, now_ms
         self._waiting[turn] = None
         self._waited_at[self] = None
 
     def _contenders(self, turn: FetchTurn) -> int:
-        return self._in_flight + len(self._waiting) + (turn.gate is not self)
+        return self._in_flight + len(self._waiting) + (turn.queue is not self)
 
     def _least_and_room(self, turn: FetchTurn, now_ms: int) -> tuple[float, float]:
         """Return how much a Fetch has to find free, and how much is."""
