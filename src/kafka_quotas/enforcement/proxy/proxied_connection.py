@@ -73,12 +73,13 @@ class ProxiedConnection:
         """Time at which `QuietConnections` last found bytes moved."""
         self._is_reaching = False
         """Whether a connection to the broker was started."""
-        session.gathering.on_room = lambda: self._resume_later(self._state.resume_gathering)
+        call_soon = context.loop.call_soon
+        session.gathering.on_room = partial(call_soon, self._resume, self._state.resume_gathering)
         session.gathering.on_overdue = partial(self._overdue, is_request=True)
-        session.answers.on_room = lambda: self._resume_later(self._state.resume_response)
+        session.answers.on_room = partial(call_soon, self._resume, self._state.resume_response)
         session.answers.on_overdue = partial(self._overdue, is_request=False)
         self._is_at_work = False  # whether `_work` is called again and again
-        self._state.turn.on_turn = lambda: self._resume_later(self._state.resume_held)
+        self._state.turn.on_turn = partial(call_soon, self._resume, self._state.resume_held)
         self._watched_fd: int | None = None
         self._is_unsteady = False
         """Whether a side was paused, or the connection drained, at the last `_follow`: it may have to change back."""
@@ -303,9 +304,6 @@ class ProxiedConnection:
             self._follow()
         else:
             self._resume(resume)
-
-    def _resume_later(self, release: Callable[[int], None]) -> None:
-        self._context.loop.call_soon(self._resume, release)
 
     def _overdue(self, *, is_request: bool) -> None:
         """Close a connection that keeps memory others wait for, unless the delay is its broker's."""

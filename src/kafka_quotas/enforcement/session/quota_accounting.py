@@ -14,7 +14,6 @@ from typing import Final
 
 from kafka_quotas.core.metrics.throttle_time import nanos_to_percentage
 from kafka_quotas.core.quotas.cost_model import CostModel
-from kafka_quotas.core.quotas.fetch_queue import FetchQueue
 from kafka_quotas.core.quotas.quota_charges import RESPONSE_BYTES
 from kafka_quotas.core.quotas.quota_manager import Limiter, QuotaType
 from kafka_quotas.enforcement.event_log.charges import OnCharge
@@ -51,16 +50,23 @@ class QuotaAccounting:
             throttle_ms = self._violated(request, client, limiter, throttle_ms, now_ms)
         self._log_charge(request, limiter, request.frame_length, throttle_ms, now_ms)
 
-    def charge_fetch(
-        self, request: InFlightRequest, client: ClientLimits, amount: int, now_ms: int, queue: FetchQueue | None
-    ) -> None:
+    def charge_fetch(self, request: InFlightRequest, client: ClientLimits, amount: int, now_ms: int) -> None:
         """Record the bytes of a response with records, and set the request's throttle time."""
-        throttle_ms = client.fetch.record(amount, now_ms)
+        turn, wait_ms = self.state.turn, 0
+        queue = turn.queue if turn.request is request else None
+        if queue is not None:
+            wait_ms = queue.answered(turn, amount, now_ms)
+        throttle_ms = client.fetch.record(amount, now_ms) if amount else 0
         if queue is not None and throttle_ms > 0:
             throttle_ms = queue.throttle_ms(throttle_ms, now_ms)
         if throttle_ms > 0:
             throttle_ms = self._violated(request, client, client.fetch, throttle_ms, now_ms)
-        self._log_charge(request, client.fetch, amount, throttle_ms, now_ms)
+        if amount:
+            self._log_charge(request, client.fetch, amount, throttle_ms, now_ms)
+        if wait_ms:
+            request.throttled(client.fetch, wait_ms)
+        elif not client.empties_fetches:
+            request.session_id = None  # it is delivered
 
     def unrecord_fetch(self, request: InFlightRequest, client: ClientLimits, amount: int, now_ms: int) -> None:
         """Give back the bytes of a response that lost its records."""

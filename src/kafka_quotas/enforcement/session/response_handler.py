@@ -294,16 +294,8 @@ class ResponseHandler:
         request.charged = True
         if client.counts_requests:
             accounting.charge_response(request, client, length, now_ms)
-        turn, wait_ms = self.state.turn, 0
-        queue = turn.queue if turn.request is request else None
-        if queue is not None:
-            wait_ms = queue.answered(turn, fetched_bytes or 0, now_ms)
-        if fetched_bytes:
-            accounting.charge_fetch(request, client, fetched_bytes, now_ms, queue)
-        if wait_ms:
-            request.throttled(client.fetch, wait_ms)
-        elif not client.empties_fetches:
-            request.session_id = None  # it is delivered
+        if fetched_bytes is not None:
+            accounting.charge_fetch(request, client, fetched_bytes, now_ms)
         return True
 
     def _end_fetch_session(self, request: InFlightRequest, session_id: int) -> None:
