@@ -356,7 +356,7 @@ class Trace:
         counted = [
             (user, int(amount))
             for _, user, _, quota_type, _, amount, *_ in self.charges
-            if quota_type is QuotaType.FETCH
+            if quota_type is QuotaType.FETCH and amount > 0  # what is not delivered is given back
         ]
         assert counted == fetched[: len(counted)], f"charged {counted}, sent by the broker {fetched}"
         if not self.refused:
@@ -381,9 +381,9 @@ class Trace:
 def _alike(due: Sent, seen: bytes) -> bool:
     """Whether bytes are the first of a frame.
 
-    The limits of a fetch are lowered in passing.
+    The limits of a fetch and its wait are lowered in passing.
     """
-    start, end = {FETCH: (17, 33), SHARE_FETCH: (30, 38)}.get(due.api_key, (0, 0))
+    start, end = {FETCH: (17, 33), SHARE_FETCH: (26, 38)}.get(due.api_key, (0, 0))
     return due.frame[:start].startswith(seen[:start]) and due.frame[end:].startswith(seen[end:])
 
 

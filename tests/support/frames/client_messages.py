@@ -36,6 +36,10 @@ class Sent:
         return value
 
 
+PATIENT_MS = 3_600_000
+"""The wait of a Fetch that is held for as long as its bucket has no room."""
+
+
 def messages(code: int, number: int, size: int) -> list[tuple[bytes, bool]]:
     """Some frames of the client, and whether they are bare tokens.
 
@@ -47,8 +51,8 @@ def messages(code: int, number: int, size: int) -> list[tuple[bytes, bool]]:
     kerberos = (b"\x60first", b"\x60last")
     scripts: dict[int, Iterable[bytes]] = {
         5: [produce(number, size=100 + 4 * number + size, acks=0)],
-        6: [fetch(number)],
-        7: [fetch(number)],
+        6: [fetch(number, wait_ms=PATIENT_MS)],
+        7: [fetch(number, wait_ms=PATIENT_MS)],
         8: [request(METADATA, 1, number, struct.pack(">ih", 1, 1) + b"t")],
         9: [request(API_VERSIONS, 0, number, b"")],
         10: [request(HEARTBEAT, 2, number, b"\x00\x01g" + bytes(8))],

@@ -84,11 +84,12 @@ def fetch(
     max_bytes: int = 50_000_000,
     replica_id: int = -1,
     client_id: str = CLIENT_ID,
+    wait_ms: int = 500,
 ) -> bytes:
     """A Fetch request without partitions."""
     head = b"\x00" if version >= 12 else b""
     replica = struct.pack(">i", replica_id) if version < 15 else b""
-    limits = struct.pack(">ii", 500, min_bytes) + (struct.pack(">i", max_bytes) if version >= 3 else b"")
+    limits = struct.pack(">ii", wait_ms, min_bytes) + (struct.pack(">i", max_bytes) if version >= 3 else b"")
     if version >= 12:
         rest = struct.pack(">bii", 0, 0, -1) + b"\x01\x01\x01"
         tags = b"\x01\x01\x0d" + struct.pack(">iq", replica_id, 0) + b"\x00" if replica_id >= 0 else b"\x00"
