@@ -340,7 +340,7 @@ def busy_machine() -> Iterator[None]:
 @pytest.mark.measuring
 @pytest.mark.parametrize(("client", "rate"), [("raw", "4x-quota"), ("librdkafka", "max")], ids=str)
 def test_a_run_that_nobody_disturbs_is_never_not_met_on_a_busy_machine(bench: Bench, client: str, rate: str) -> None:
-    """It is met as a rule; where the machine leaves too little for a verdict, it is void."""
+    """It is met as a rule, and where the machine leaves too little for a verdict, it is void."""
     options = ("--entity", "/app", "--client", client, "--rate", rate, "--set-quota", "300kB/s")
     with busy_machine():
         code, document = bench.run(*options, seconds=8)

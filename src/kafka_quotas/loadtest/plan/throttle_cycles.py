@@ -154,7 +154,7 @@ def _bounds(measured: CycleMeasurement, workload: Workload, blur: float) -> tupl
 
 
 def _burst(acks: Sequence[tuple[float, int]], per_second: float, *, window_ms: int, skip_ms: float, blur: float) -> str:
-    """Return that more came at some time than a window's burst, empty if it did not, or if requests are too large."""
+    """Return that more came at some time than a window's burst, empty if not or if unclear."""
     if blur > MAX_BLUR:
         return ""
     times, before = _after(acks, skip_ms)
