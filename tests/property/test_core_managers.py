@@ -4,8 +4,8 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.property.core_reference import ReferenceRate, ReferenceTokens
 from tests.support.core.effective_quotas import effective_quotas
+from tests.support.core.reference_limiters import ReferenceRate, ReferenceTokens
 
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_key import LONG_MAX

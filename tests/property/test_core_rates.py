@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.property.core_reference import ReferenceRate, ReferenceTokens, java_round
+from tests.support.core.reference_limiters import ReferenceRate, ReferenceTokens, java_round
 
 from kafka_quotas.core.metrics.rate import Rate
 from kafka_quotas.core.metrics.sampled_stat import WindowedSum

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator
 
-from tests.property.core_reference import ReferenceRate
+from tests.support.core.reference_limiters import ReferenceRate
 from tests.support.daemon.whole_run import forget_idle
 from tests.support.frames.enforcement import (
     START_MS,

@@ -73,13 +73,12 @@ class ProxiedConnection:
         """Time at which `QuietConnections` last found bytes moved."""
         self._is_reaching = False
         """Whether a connection to the broker was started."""
-        call_soon = context.loop.call_soon
-        session.gathering.on_room = partial(call_soon, self._resume, self._state.resume_gathering)
+        session.gathering.on_room = partial(self._resume_soon, self._state.resume_gathering)
         session.gathering.on_overdue = partial(self._overdue, is_request=True)
-        session.answers.on_room = partial(call_soon, self._resume, self._state.resume_response)
+        session.answers.on_room = partial(self._resume_soon, self._state.resume_response)
         session.answers.on_overdue = partial(self._overdue, is_request=False)
         self._is_at_work = False  # whether `_work` is called again and again
-        self._state.turn.on_turn = partial(call_soon, self._resume, self._state.resume_held)
+        self._state.turn.on_turn = partial(self._resume_soon, self._state.resume_held)
         self._watched_fd: int | None = None
         self._is_unsteady = False
         """Whether a side was paused, or the connection drained, at the last `_follow`: it may have to change back."""
@@ -323,6 +322,9 @@ class ProxiedConnection:
         except Exception as error:  # noqa: BLE001 - as above
             self._end_by(error)
         return self._is_at_work and not self._is_closing
+
+    def _resume_soon(self, release: Callable[[int], None]) -> None:
+        self._context.loop.call_soon(self._resume, release)
 
     def _resume(self, release: Callable[[int], None]) -> None:
         """Lift a hold by `release` and move what it lets pass."""

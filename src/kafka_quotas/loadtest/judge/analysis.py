@@ -104,21 +104,26 @@ class MeasuredClient(Protocol):
     @property
     def entity(self) -> ClientLoad:
         """Its load."""
+        ...
 
     @property
     def recorder(self) -> Recorder:
         """Its measurements."""
+        ...
 
     @property
     def wire(self) -> WireCount:
         """Its bytes on the wire against bytes of payload."""
+        ...
 
     @property
     def unfinished(self) -> int:
         """Records or requests that had no response at the end."""
+        ...
 
     def books(self, *, answer_ms: float) -> Books:
         """Return its books, where an answer takes `answer_ms` milliseconds at most."""
+        ...
 
 
 def load_result(plan: LoadPlan, clients: Sequence[MeasuredClient], facts: RunFacts) -> LoadResult:
