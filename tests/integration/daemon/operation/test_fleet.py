@@ -66,20 +66,11 @@ def fairness(producers: list[Acks]) -> float:
 
 
 @pytest.mark.measuring
-@pytest.mark.parametrize("killed", [False, True], ids=["all", "one-killed-before"])
-def test_daemons_of_a_fleet_hold_one_limit_as_one_daemon_does(
-    daemons: list[DaemonProcess], unique_name: str, killed: bool
-) -> None:
+def test_daemons_of_a_fleet_hold_one_limit_as_one_daemon_does(daemons: list[DaemonProcess], unique_name: str) -> None:
     *fleet, alone = daemons
     for daemon in fleet:
         daemon.wait_until(lambda status: status.fleet is not None and status.fleet.members == 3)
     homes = [fleet[number] for number in (0, 0, 0, 1, 1, 2)]
-    if killed:
-        fleet.pop().kill()
-        homes[-1] = fleet[1]
-        for daemon in fleet:
-            daemon.wait_until(lambda status: status.fleet is not None and status.fleet.members == 2)
-        assert fleet[0].lines("fleet: a member is lost")
     with ThreadPoolExecutor(12) as pool:
         running = produced(homes, unique_name, pool)
         control = [each.result() for each in produced([alone] * 6, f"{unique_name}-control", pool)]
@@ -93,3 +84,7 @@ def test_daemons_of_a_fleet_hold_one_limit_as_one_daemon_does(
     assert ours.ratio == pytest.approx(theirs.ratio, rel=0.06), (ours.evidence, theirs.evidence)
     assert fairness(acks) > min(0.95, fairness(control) - 0.02)
     assert all(members(each).shared_buckets == 1 for each in fleet)
+    fleet.pop().kill()
+    for daemon in fleet:
+        daemon.wait_until(lambda status: status.fleet is not None and status.fleet.members == 2)
+    assert fleet[0].lines("fleet: a member is lost")
