@@ -274,6 +274,7 @@ class SessionState:
         self.responses.release()
         self.in_flight.clear()
         self.awaited = None
+        self.turn = FetchTurn()
 
     def _enter(self, phase: ConnectionState, now_ms: int) -> None:
         self.phase = phase
