@@ -51,7 +51,7 @@ def test_a_receiver_and_ci_get_what_the_run_did(monkeypatch: pytest.MonkeyPatch,
         options = ("--otlp", url, "--junit", str(report), "--duration", "6s", "--output", "json")
         code, out, err = run_cli(*RUN, *options)
 
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, "PASS: 3 checks met\n")
     document = json.loads(out)
     assert {(path, token) for path, token, _ in seen} == {("/v1/metrics", "Bearer abc")}
     assert not seen[0][2].resource_metrics

@@ -47,11 +47,11 @@ def connect(
         title="a storm of connections",
         entities=clients.spelled_out(ScenarioClient(client_id=None, does=Workload.CONNECT)),
         duration_s=FLOOD_S,
-        window=windows.client_window(target),
+        window=windows.settings().client,
         quotas=() if set_quota is None else (_address_quota(set_quota),),
     )
     change = "sets the connection quota of 127.0.0.1" if scenario.quotas else None
-    return run_flood(scenario, target, length, verdict, output, change=change)
+    return run_flood(scenario, target, length, verdict, output, windows=windows, change=change)
 
 
 def _address_quota(text: str) -> ScenarioQuota:

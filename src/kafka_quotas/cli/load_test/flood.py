@@ -24,8 +24,8 @@ from kafka_quotas.cli.load_test.options import (
     otlp_receiver,
 )
 from kafka_quotas.cli.load_test.result_output import ResultOutput
-from kafka_quotas.cli.load_test.run import note_step, run_and_keep
-from kafka_quotas.cli.load_test.target_options import TargetOptions
+from kafka_quotas.cli.load_test.run import note_step, run_and_keep, with_window
+from kafka_quotas.cli.load_test.target_options import LoadWindowOptions, TargetOptions
 from kafka_quotas.commands.load_test.request import RunRequest
 from kafka_quotas.commands.load_test.typed_scenario import client_quotas
 from kafka_quotas.core.errors import UsageError
@@ -74,6 +74,7 @@ def run_flood(
     verdict: FloodVerdictOptions,
     output: ResultOutput,
     *,
+    windows: LoadWindowOptions,
     change: str | None,
 ) -> int:
     """Run a flood and return its exit code.
@@ -103,7 +104,7 @@ def run_flood(
     output.check()
     if change is not None and order.target.is_theirs and not target.change.yes:
         confirm(f"this {change} on {order.target.bootstrap}, and puts everything back at the end")
-    return run_and_keep(order, output, step=note_step)
+    return run_and_keep(with_window(order, windows), output, step=note_step)
 
 
 def _security(target: TargetOptions) -> Security:

@@ -115,7 +115,7 @@ def mutate(
     """
     flood = mutations.flood()
     clients = replace(clients, client=mutations.client, honor_throttle=honor_throttle)
-    window = windows.controller_window(target)
+    window = windows.settings().controller
     scenario = Scenario(
         name="mutate",
         title=f"a flood of requests to {flood.kind.value}",
@@ -129,4 +129,5 @@ def mutate(
             ("controller.quota.window.size.seconds", str(window.window_s)),
         ),
     )
-    return run_flood(scenario, target, length, verdict, output, change="floods the cluster with changes of topics")
+    change = "floods the cluster with changes of topics"
+    return run_flood(scenario, target, length, verdict, output, windows=windows, change=change)

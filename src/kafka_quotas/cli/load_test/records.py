@@ -24,7 +24,7 @@ from kafka_quotas.cli.load_test.options import (
     record_bytes,
 )
 from kafka_quotas.cli.load_test.result_output import ResultOutput
-from kafka_quotas.cli.load_test.run import run_and_keep
+from kafka_quotas.cli.load_test.run import run_and_keep, with_window
 from kafka_quotas.cli.load_test.target_options import (
     ChangeOptions,
     ClusterOptions,
@@ -215,7 +215,7 @@ def _run(does: Workload, asked: LoadOptions) -> int:
     asked.output.check()
     _note_limits(order)
     _ask_first(order, yes=asked.target.change.yes)
-    return run_and_keep(order, asked.output, step=lambda _: None)  # there is one step only
+    return run_and_keep(with_window(order, asked.windows), asked.output, step=lambda _: None)  # there is one step only
 
 
 def _request(does: Workload, asked: LoadOptions) -> LoadRequest:
@@ -231,7 +231,7 @@ def _request(does: Workload, asked: LoadOptions) -> LoadRequest:
         set_quotas=tuple(_quota_to_set(text) for text in asked.target.set_quota or ()),
         control=asked.verdict.control,
         warmup_s=asked.length.warmup_s,
-        window=asked.windows.client_window(asked.run_target),
+        window=asked.windows.settings().client,
     )
 
 

@@ -108,11 +108,11 @@ def requests(
             replace(each, flood=flood) for each, flood in zip(clients.spelled_out(what), floods, strict=True)
         ),
         duration_s=FLOOD_S,
-        window=windows.client_window(target),
+        window=windows.settings().client,
         topics=topics,
         quotas=quotas_to_set(clients.names(), REQUEST_PERCENTAGE, set_quota),
     )
-    return run_flood(scenario, target, length, verdict, output, change=_change(scenario))
+    return run_flood(scenario, target, length, verdict, output, windows=windows, change=_change(scenario))
 
 
 def _floods(

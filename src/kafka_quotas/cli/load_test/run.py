@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -36,7 +37,6 @@ from kafka_quotas.commands.load_test.scenarios import needs_broker
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.commands.web.load_page import LoadPage, served
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.units import parse_duration_ms
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.enforcement.config.address import parse_local_address
@@ -126,7 +126,7 @@ def run(
     found = read_scenario(scenario)
     order = RunRequest(
         scenario=found,
-        target=_target(target, found, window=_window(windows, target, found), enforcers=verdict.brokers),
+        target=_target(target, found, enforcers=verdict.brokers),
         journal_folder=target.change.journal_folder,
         scale=verdict.scale,
         duration_s=None if verdict.duration is None else seconds(verdict.duration),
@@ -145,6 +145,7 @@ def run(
         check_search_output(output)
     output.check()
     _ask_first(order, yes=target.change.yes)
+    order = with_window(order, windows)
     with _served(page, order) as shown:
         if goal is not None:
             return _find(order, goal, output, shown)
@@ -215,22 +216,20 @@ def run_and_keep(
     return max(codes)
 
 
-def _target(
-    target: TargetOptions, scenario: Scenario, *, window: QuotaWindow | None, enforcers: int | None
-) -> LoadTarget:
+def _target(target: TargetOptions, scenario: Scenario, *, enforcers: int | None) -> LoadTarget:
     """Return the named target, or the embedded cluster with the daemon where that is enough.
 
     Raises:
         UsageError: No target was named and the scenario needs a real broker.
     """
     if target.cluster.is_named():
-        return target.load_target(window=window, enforcers=enforcers)
+        return target.load_target(window=None, enforcers=enforcers)
     if needs_broker(scenario):
         raise UsageError(
             f"{scenario.name} needs a real broker",
             hint="--broker-jars DIR starts one for it; --bootstrap-server HOST:PORT names a cluster",
         )
-    return target.load_target(window=window, enforcers=enforcers, through_daemon=True)
+    return target.load_target(window=None, enforcers=enforcers, through_daemon=True)
 
 
 def _ask_first(order: RunRequest, *, yes: bool) -> None:
@@ -260,10 +259,13 @@ def note_step(step: str) -> None:
     write(f"note: {step}", sys.stderr)
 
 
-def _window(windows: LoadWindowOptions, target: TargetOptions, scenario: Scenario) -> QuotaWindow | None:
-    """Return the quota window that is given or in force at the brokers, None for the scenario's own."""
-    found = windows.given(target)
+def with_window(order: RunRequest, windows: LoadWindowOptions) -> RunRequest:
+    """Return the order with the quota window that is given or in force at the brokers, else with its scenario's own.
+
+    Brokers may be asked, so everything that can be refused without them comes before.
+    """
+    found = windows.given(order.target)
     if found is None:
-        return None
-    only_mutates = all(entity.does is Workload.MUTATE for entity in scenario.entities)
-    return found.controller if only_mutates else found.client
+        return order
+    only_mutates = all(entity.does is Workload.MUTATE for entity in order.scenario.entities)
+    return replace(order, target=replace(order.target, window=found.controller if only_mutates else found.client))

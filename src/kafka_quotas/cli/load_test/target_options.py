@@ -158,12 +158,18 @@ class TargetOptions:
 class LoadWindowOptions(WindowOptions):
     """The options about quota windows, which the target's brokers are asked for if none is given."""
 
-    def given(self, target: TargetOptions) -> WindowSettings | None:
+    def given(self, target: LoadTarget) -> WindowSettings | None:
         """Return the windows of the options, the file or the brokers, None for a target that takes any.
 
-        Where the brokers refuse an answer, Kafka's default is assumed, with a note on standard error.
+        Where the brokers refuse an answer, or end the connection of who asks without the login of the load's clients,
+        Kafka's default is assumed, with a note on standard error.
+
+        Raises:
+            StoreError: Nobody can be reached.
         """
-        is_theirs = target.cluster.bootstrap_server is not None and not target.cluster.through_daemon
+        from kafka_quotas.stores.kafka.connection import LostAnswerError  # noqa: PLC0415 - only with a cluster
+
+        is_theirs = target.bootstrap is not None and not target.through_daemon
         settings = self.settings()
         is_whole = all(
             None not in window
@@ -176,8 +182,8 @@ class LoadWindowOptions(WindowOptions):
         if not is_theirs or (is_whole and not settings.untouched):
             return None if settings.untouched else settings
         try:
-            return self.settings(servers=target.cluster.bootstrap_server, command_config=target.command_config)
-        except StoreRefusedError as error:
+            return self.settings(servers=_administered_at(target), command_config=target.command_config)
+        except (StoreRefusedError, LostAnswerError) as error:
             window = f"{settings.client.samples} x {settings.client.window_s} s"
             write(
                 f"note: the quota window is not known, and Kafka's default of {window} is assumed: {error.message}; "
@@ -186,13 +192,11 @@ class LoadWindowOptions(WindowOptions):
             )
             return settings
 
-    def client_window(self, target: TargetOptions) -> QuotaWindow:
-        """Return the window of all quotas but those of mutations."""
-        return (self.given(target) or WindowSettings()).client
 
-    def controller_window(self, target: TargetOptions) -> QuotaWindow:
-        """Return the window of mutation quotas."""
-        return (self.given(target) or WindowSettings()).controller
+def _administered_at(target: LoadTarget) -> str | None:
+    """Return the brokers' address that quotas are set at, which may want another login than that of clients."""
+    scheme, _, servers = (target.store_url or "").partition("://")
+    return servers if scheme == "kafka" else target.bootstrap
 
 
 def settings_of(command_config: Path | None) -> StoreSettings:

@@ -210,7 +210,7 @@ def test_the_window_is_that_of_the_brokers_unless_it_is_given(
     code, _, err = run_cli("load-test", "consume", "--bootstrap-server", "127.0.0.1:9092", *options)
 
     assert (code, err) == (0, "")
-    assert asked[0].scenario.window == window
+    assert asked[0].target.window == window
 
 
 def test_evidence_is_there_for_what_is_not_met_alone() -> None:
