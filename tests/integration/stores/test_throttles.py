@@ -45,7 +45,7 @@ def test_a_quota_set_through_a_store_throttles_a_producer(kafka4: Kafka, kafka3:
         _set(url, entity, None)
     for verdict in verdicts:
         assert verdict.ok, verdict.evidence
-        assert verdict.tolerance == TOLERANCE, verdict.evidence
+        assert (verdict.lower, verdict.upper) == (1 - TOLERANCE, 1 + TOLERANCE), verdict.evidence
 
 
 @pytest.mark.measuring

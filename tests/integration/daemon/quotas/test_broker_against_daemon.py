@@ -17,7 +17,7 @@ from kafka_quotas.commands.quotas.alter import alter
 from kafka_quotas.commands.testbed.daemon_process import running_daemon, work_folder
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
+from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan, request_size
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.result.result import ClientResult
 from kafka_quotas.loadtest.run.runner import run_load
@@ -101,6 +101,7 @@ def _run(bootstrap: str, topic: str, name: str) -> dict[Workload, ClientResult]:
                 workload=workload,
                 topic=f"{topic}-{workload.value}",
                 quota=quota,
+                batch_bytes=request_size(quota, window_s=WINDOW.samples * WINDOW.window_s),
             )
             for workload, quota in quotas.items()
         ),
