@@ -226,12 +226,13 @@ def _late_ms(entity: ClientResult) -> float:
 def _why_unpredictable(entity: ClientResult, source: PredictionSource, recorder: Recorder) -> str:
     """Return why the events are not enough for a simulation, empty where they are."""
     was_never_throttled = entity.verdict.kind is ObservationKind.MODEST and not recorder.throttle_count
-    if source is PredictionSource.EVENT_LOG or was_never_throttled:
+    is_exact = source is not PredictionSource.ACKNOWLEDGEMENTS and entity.workload is not Workload.CONSUME
+    if was_never_throttled or is_exact:
         return ""
     if entity.workload is Workload.CONSUME:
+        if source is PredictionSource.EVENT_LOG:
+            return "the daemon holds a fetch until there is room, which takes the place of throttle times"
         return "a fetch that is answered empty counts for its delay, and no client learns its size"
-    if source is PredictionSource.RESPONSES:
-        return ""
     if entity.enforcers > 1:
         return f"{entity.enforcers} brokers keep the quota, and acknowledgements don't tell which one"
     if recorder.trace.resolution_ms > _COARSEST_MS:

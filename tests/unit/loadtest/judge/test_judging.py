@@ -152,6 +152,18 @@ def test_single_responses_are_predicted_and_the_daemons_log_is_better() -> None:
     assert [each.announced_ms for each in told if each] == [6000, 6000]
 
 
+def test_a_fetch_that_the_daemon_holds_has_no_throttle_time_to_predict() -> None:
+    reader = recorded("reader", workload=Workload.CONSUME, kind=ClientKind.LIBRDKAFKA, quota=1000)
+    reader.recorder.response(0, charged=0, throttle_ms=500)
+    run = run_of(reader)
+    logged = judge_run(run, Evidence(charges={run.entities[0].key: [Charge(t_ms=0, amount=90_000, throttle_ms=500)]}))
+
+    assert _states(logged, Aspect.THROTTLE) == [("reader", State.UNCHECKED)]
+    (prediction,) = (each.prediction for each in logged.entities)
+    assert prediction is not None
+    assert "holds a fetch" in prediction.unchecked
+
+
 def test_with_two_quotas_at_once_throttle_times_are_not_predicted() -> None:
     client = recorded(quota=1000, rate=Fraction(10))
     client.recorder.response(0, charged=9000, throttle_ms=9999)
