@@ -68,12 +68,14 @@ class _Connection:
 class Fortnight:
     """The traffic.
 
-    `requests` and `throttled` say how much of it there was by now.
+    `requests`, `throttled`, `held` and `emptied` say how much of it there was by now.
     """
 
     seed: int
     requests: int = 0
     throttled: int = 0
+    held: int = 0
+    emptied: int = 0
     strangers: int = 0
     _chance: random.Random = field(init=False)
     _broker: BrokerQuotas = field(init=False)
@@ -103,9 +105,12 @@ class Fortnight:
         return held
 
     def _step(self, connection: _Connection, now_ms: int) -> int:
-        """Send one request and return how long the client waits until its next one."""
+        """Send one request and return how long the client waits until its next one, or its fetch is held."""
         pair = connection.pair
+        was_held = pair.session.state.held is not None
         pair.advance(now_ms - pair.now_ms)
+        if was_held:
+            return self._ended(pair, self._fetched(pair))
         assert pair.session.state.phase is ConnectionState.READING, "a client that waited its time out is still held"
         assert len(pair.session.state.in_flight) == 0
         if connection.left == 0:
@@ -116,25 +121,43 @@ class Fortnight:
             self._change()
         connection.left -= 1
         self.requests += 1
-        throttle_ms = self._asked(pair, connection.client_id)
+        return self._ended(pair, self._asked(pair, connection.client_id))
+
+    def _ended(self, pair: Pair, throttle_ms: int | None) -> int:
+        """Take note of a response, and return how long the client waits from now on."""
+        if throttle_ms is None:
+            held = pair.session.state.held
+            assert held is not None, "a request neither reached the broker nor waits"
+            return held.until_ms - pair.now_ms
         assert 0 <= throttle_ms < REFUSED_AFTER_MS
         self.throttled += throttle_ms > 0
         pair.upstream = pair.client = b""
         pair.notices.clear()
         return throttle_ms + self._pause_ms()
 
-    def _asked(self, pair: Pair, client_id: str) -> int:
-        """Send a request, have it answered, and return the throttle time that the client was given."""
+    def _asked(self, pair: Pair, client_id: str) -> int | None:
+        """Send a request, and return the throttle time that the client was given, None if it is held."""
         number, kind = self.requests % 2**31, self._chance.random()
         if kind < 0.45:
             pair.send(produce(number, size=self._chance.randrange(200, 20_000), client_id=client_id))
             return throttle_of(pair.answer(produce_response(number)), -4)
         if kind < 0.9:
             pair.send(fetch(number, client_id=client_id))
-            return throttle_of(pair.answer(fetch_response(number, size=self._chance.randrange(200, 20_000))))
+            return self._fetched(pair)
         pair.send(request(12, 1, number, b"heartbeat", client_id=client_id))
         pair.answer(framed(number.to_bytes(4, "big")))
         return 0
+
+    def _fetched(self, pair: Pair) -> int | None:
+        """Have a fetch answered, unless the daemon did so, and return its throttle time, None if it is held."""
+        if pair.client:
+            self.emptied += 1
+            return throttle_of(pair.client)
+        if not pair.upstream:
+            self.held += 1
+            return None
+        number = int.from_bytes(pair.upstream[8:12], "big")
+        return throttle_of(pair.answer(fetch_response(number, size=self._chance.randrange(200, 20_000))))
 
     def _connected(self, now_ms: int) -> _Connection:
         """A new connection, of a regular client or of somebody who is never seen again."""

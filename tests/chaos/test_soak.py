@@ -17,6 +17,8 @@ def test_two_weeks_of_traffic_leave_what_a_day_leaves() -> None:
     assert len(held) == DAYS
     assert traffic.requests > 100_000
     assert traffic.throttled > 10_000
+    assert traffic.held > 1_000
+    assert traffic.emptied > 1_000
     assert traffic.strangers > 1_000
     first, last = held[1:4], held[-3:]
     assert max(day.buckets for day in last) <= 2 * max(day.buckets for day in first) < traffic.strangers / 5
