@@ -19,6 +19,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import LONG_MAX
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.config.client_policy import FetchOverQuota
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.event_log.charges import OnCharge
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
@@ -27,6 +28,8 @@ from kafka_quotas.enforcement.session.session_state import READING
 DAY_MS = 24 * 3_600_000
 WINDOW = QuotaWindow()
 LIMITS = {QuotaType.PRODUCE: 10_000.0, QuotaType.FETCH: 20_000.0}
+FETCH_VERSION = 6
+"""The last one without an error code before the records, which are filler here."""
 CLIENTS = ("app", "app", "batch")
 """Two connections of one client-id, which share its buckets, and one of another."""
 
@@ -36,12 +39,13 @@ class Day:
 
     def __init__(self, seed: int, *, on_charge: OnCharge | None = None) -> None:
         self.random = random.Random(seed)
-        broker = BrokerQuotas(WINDOW)
+        rules = EnforcementRules(window=WINDOW, fetch_over_quota=FetchOverQuota.KAFKA)
+        broker = BrokerQuotas(WINDOW, policies=rules.policies)
         for client_id in set(CLIENTS):
             for quota_type, limit in LIMITS.items():
                 broker.update(quota_type, Entity.of(client_id=client_id), limit, static=False)
         self.broker = broker
-        self.pairs = [Pair(broker=broker, rules=EnforcementRules(window=WINDOW), on_charge=on_charge) for _ in CLIENTS]
+        self.pairs = [Pair(broker=broker, rules=rules, on_charge=on_charge) for _ in CLIENTS]
         self.due_ms = [START_MS + self.random.randrange(5000) for _ in CLIENTS]
         self.rates = {(client_id, kind): ReferenceRate(11, 1000) for client_id in CLIENTS for kind in LIMITS}
         self.throttles: list[int] = []
@@ -81,9 +85,13 @@ class Day:
 
     def fetched(self, pair: Pair, client_id: str, number: int) -> int:
         size = self.random.randrange(200, 120_000)
-        pair.send(fetch(number, client_id=client_id))
-        told_ms = throttle_of(pair.answer(fetch_response(number, size=size)))
+        pair.send(fetch(number, client_id=client_id, version=FETCH_VERSION))
+        response = pair.answer(fetch_response(number, size=size, version=FETCH_VERSION))
+        told_ms = throttle_of(response)
         assert told_ms == self.expected(client_id, QuotaType.FETCH, size - 4, pair.now_ms)
+        assert (len(response) < size) == (told_ms > 0), "a broker keeps the records of a fetch that it throttles"
+        if told_ms:
+            self.rates[client_id, QuotaType.FETCH].record(4 - size, pair.now_ms)
         return told_ms
 
     def expected(self, client_id: str, kind: QuotaType, amount: int, now_ms: int) -> int:
