@@ -148,7 +148,7 @@ def test_kafka_python_gets_out_what_it_put_in(either: DaemonProcess, unique_name
         bootstrap_servers=either.bootstrap,
         group_id=unique_name,
         auto_offset_reset="earliest",
-        consumer_timeout_ms=5000,
+        consumer_timeout_ms=int(TIMEOUT_S * 1000),
     )
     values: list[bytes] = []
     try:
