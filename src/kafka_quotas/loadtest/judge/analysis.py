@@ -355,7 +355,7 @@ def _offer_slack(entity: ClientLoad, elapsed_s: float) -> float:
 
 
 def _first_throttle_ms(recorder: Recorder) -> float | None:
-    """Return the end of the slot with the first throttle time: what came earlier in it had the burst that was left."""
+    """Return the end of the slot with the first throttle time, by when the burst is used up."""
     timeline = recorder.timeline
     return next((float(slot.start_ms + timeline.slot_ms) for slot in timeline.slots() if slot.throttled), None)
 
