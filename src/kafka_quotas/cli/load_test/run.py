@@ -260,7 +260,7 @@ def note_step(step: str) -> None:
 
 
 def with_window(order: RunRequest, windows: LoadWindowOptions) -> RunRequest:
-    """Return the order with the quota window that is given or in force at the brokers, else with its scenario's own.
+    """Return the order with the quota window given or in force at the brokers, or its scenario's own.
 
     Brokers may be asked, so everything that can be refused without them comes before.
     """

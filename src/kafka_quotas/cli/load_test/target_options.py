@@ -194,7 +194,7 @@ class LoadWindowOptions(WindowOptions):
 
 
 def _administered_at(target: LoadTarget) -> str | None:
-    """Return the brokers' address that quotas are set at, which may want another login than that of clients."""
+    """Return the brokers' address that quotas are set at, whose login may differ from the clients'."""
     scheme, _, servers = (target.store_url or "").partition("://")
     return servers if scheme == "kafka" else target.bootstrap
 
