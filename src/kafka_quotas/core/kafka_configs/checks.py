@@ -69,9 +69,6 @@ def _check_types(options: Options, types: Sequence[str]) -> None:
             raise KafkaConfigsError(
                 f"Invalid entity type {kind}, the entity type must be one of {', '.join(allowed)} with a "
                 f"{'--bootstrap-server or --bootstrap-controller' if on_brokers else '--zookeeper'} argument",
-                hint="kafka-quotas alter --zookeeper HOST:PORT sets quotas of it, as older releases did"
-                if kind in (CLIENTS, IPS) and not on_brokers
-                else None,
             )
     if not types:
         raise KafkaConfigsError("At least one entity type must be specified")

@@ -194,7 +194,7 @@ REFUSED = [
     (("throttle", "mutation", "--quota", "5", "--burst", "9", "--max-burst", "7"), "a credit of 7 is 1.4 samples"),
     ((*BURST, "--max-burst", "500"), "exclude each other"),
     ((*COMPARE, "--controller-quota-window-num", "200000"), "takes at most 100000 samples"),
-    ((*KIP_13, "--quota-window-num", "0"), "quota.window.num must be between 1"),
+    ((*KIP_13, "--quota-window-num", "0"), "'--quota-window-num': 0 is out of range: it must be at least 1"),
     ((*KIP_13, "--window-file", "missing.properties"), "cannot read missing.properties"),
     ((*KIP_13, "--bootstrap-server", ""), "--bootstrap-server is empty"),
     ((*SIMULATE[:3], "--quota", "x"), "--quota: not a size"),
