@@ -136,6 +136,7 @@ def test_every_line_about_a_cluster_or_a_daemon_runs(
     shutil.copy(tmp_path / "scenario.yaml", tmp_path / "mine.yaml")
     (tmp_path / "costs.json").write_text('{"version": 1, "source": "a test", "other": {"request_us": 1}, "apis": {}}')
     (tmp_path / "admin.properties").write_text("client.id=admin\n")
+    (tmp_path / "fleet.secret").write_text("0123456789abcdef\n")
     monkeypatch.chdir(tmp_path)
     homes = {f"XDG_{name}": str(tmp_path / name) for name in ("CONFIG_HOME", "STATE_HOME", "DATA_HOME")}
     homes["XDG_RUNTIME_DIR"] = str(runtime_folder)
@@ -149,6 +150,7 @@ def test_every_line_about_a_cluster_or_a_daemon_runs(
             "http://broker-1:7071/metrics": daemon.metrics_url,
             "http://prometheus.example:9090": daemon.metrics_url,
             "/var/lib/kafka-quotas": str(tmp_path),
+            "/etc/kafka-quotas/fleet.secret": str(tmp_path / "fleet.secret"),
             "--workers 8": "--workers 2",
         }
         set_up = (
