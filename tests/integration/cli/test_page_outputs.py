@@ -157,7 +157,9 @@ def test_every_line_about_a_cluster_or_a_daemon_runs(
             *(f"context set {name} --bootstrap-server broker-1:9092" for name in ("prod", "lab", "prod-eu", "prod-us")),
             "alter --client app --add-config producer_byte_rate=1MB",
         )
-        for line in (*(f"kafka-quotas {each}" for each in set_up), *lines_with_servers()):
+        # Load tests first: quotas that other lines leave would take precedence over those that they set.
+        lines = sorted(lines_with_servers(), key=lambda line: not line.startswith("kafka-quotas load-test"))
+        for line in (*(f"kafka-quotas {each}" for each in set_up), *lines):
             argv = shlex.split(BROKERS.sub(kafka4.bootstrap, _replaced(OURS.sub("", line), addresses)))[1:]
             if trouble := _run_line(argv, environment):
                 failed.append((line, trouble))
