@@ -129,14 +129,13 @@ class RequestClassifier:
     def _begin_request(self, chunk: memoryview, header: RequestHeader, now_ms: int) -> InFlightRequest | None:
         """Return the in-flight request for a header, None if more bytes are needed."""
         request = self._classify(chunk, header)
-        # What waits for more bytes, or for room, is kept from its start on.
-        self._pending = header._replace(start=0, end=header.end - header.start)
-        if request is None:
-            return None
-        client = request.client
-        if client is not None and client.refuses:
+        if request is not None and request.client is not None and request.client.refuses:
             self._refuse_over(request, header, now_ms)
-        if header.api_key in RESPONSE_BYTES and not self._admission.admit(request, chunk, header, now_ms):
+        if request is None or (
+            header.api_key in RESPONSE_BYTES and not self._admission.admit(request, chunk, header, now_ms)
+        ):
+            # What waits for more bytes, or for room, is kept from its start on.
+            self._pending = header._replace(start=0, end=header.end - header.start)
             return None
         if self._state.held is not None:  # it waits no more, or has no limit any more
             self._state.hold(None)
