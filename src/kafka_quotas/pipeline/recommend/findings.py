@@ -20,29 +20,30 @@ _NAMED: Final = 5
 
 def outcome(found: "Recommendation") -> tuple[str, ...]:
     """Return sentences on whom the recommended quotas throttle, and of whom that is unknown."""
-    tolerated = f"{found.plan.tolerance.time_share:.2%} of {{}} active time"
+    plan, tolerated = found.plan, f"{found.plan.tolerance.time_share:.2%}"
     exceeding = sorted(
-        ((share, advice, demand) for advice in found.advices for demand, share in advice.exceeding),
-        key=lambda each: (-each[0], each[2].quota_type.value, each[2].name),
+        (each for advice in found.advices for each in advice.exceeding),
+        key=lambda each: (-each[1], each[0].quota_type.value, each[0].name),
     )
     count = sum(each.exceeding_clients for each in found.advices)
-    unknown = [(advice, demand) for advice in found.advices for demand in _unknown(advice)]
+    unknown = [_who(plan, demand) for advice in found.advices for demand in _unknown(advice)]
     unnamed = sum(each.unknown_default - len(each.unknown) for each in found.advices)
     sentences = []
     if count:
-        names = [f"{_who(found.plan, demand)} for {share:.1%}" for share, _, demand in exceeding]
+        names = [f"{_who(plan, demand)} for {share:.1%}" for demand, share in exceeding]
         sentences.append(
             f"In the replay under these quotas, {_listed(names, count)} of the active time "
-            f"{'is' if count == 1 else 'are'} throttled, more than the tolerated {found.plan.tolerance.time_share:.2%}."
+            f"{'is' if count == 1 else 'are'} throttled, more than the tolerated {tolerated}."
         )
     elif found.advices:
         whom = "nobody whose demand is known is" if unknown else "nobody is"
-        sentences.append(f"In the replay under these quotas, {whom} throttled for more than {tolerated.format('its')}.")
-    if unknown:
-        names = [_who(found.plan, demand) for _, demand in unknown]
         sentences.append(
-            f"Whether they are enough is unknown for {_listed(names, len(names) + unnamed)}, throttled too long while "
-            "recorded to show what they want."
+            f"In the replay under these quotas, {whom} throttled for more than {tolerated} of its active time."
+        )
+    if unknown:
+        sentences.append(
+            f"Whether they are enough is unknown for {_listed(unknown, len(unknown) + unnamed)}, throttled too long "
+            "while recorded to show what they want."
         )
     return tuple(sentences)
 
