@@ -15,6 +15,8 @@ from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 
 VERSION = 6
 """A Fetch without sessions: what a new connection sends is the same as what an old one does."""
+MAX_WAIT_MS = 500
+"""How long the broker waits for data."""
 EMPTY_BYTES = 16
 """The length of a response without data, length field excluded."""
 
@@ -108,11 +110,12 @@ class FetchWorld:
             self._at(wake_ms, lambda: self._step(fetcher, pair, lambda: pair.session.state.wake(self.now_ms)))
 
     def _broker(self, fetcher: Fetcher, pair: Pair, size: int) -> None:
-        waits_ms, has_data = 500, fetcher.has_data(self.now_ms - START_MS)
-        length = max(fetcher.batch_bytes, size - EMPTY_BYTES) + EMPTY_BYTES if has_data else EMPTY_BYTES
-        if not has_data and pair.session.state.turn.request is not None:
-            waits_ms = 500
-        after_ms = self.latency_ms if has_data else waits_ms
+        # A broker holds a Fetch until there is data, and no longer than the client's 500 ms.
+        begin_ms = self.now_ms - START_MS
+        waited_ms = next((ms for ms in range(0, MAX_WAIT_MS, 10) if fetcher.has_data(begin_ms + ms)), None)
+        after_ms = MAX_WAIT_MS if waited_ms is None else waited_ms + self.latency_ms
+        data_bytes = 0 if waited_ms is None else max(fetcher.batch_bytes, size - EMPTY_BYTES)
+        length = data_bytes + EMPTY_BYTES
         self.sent_bytes += length
 
         def answer() -> None:
