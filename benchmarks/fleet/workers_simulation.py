@@ -40,7 +40,7 @@ from kafka_quotas.stores.store import QuotaEntry
 class Charged:
     """The quotas of one process, and what it has not heard yet of the others."""
 
-    def __init__(self, scenario: Scenario, now_ms: int, pool: BucketPool) -> None:
+    def __init__(self, scenario: Scenario, now_ms: int, pool: BucketPool, *, is_worker: bool = False) -> None:
         policy = QuotaRegistry(WINDOW, pool=pool)
         limits = {"producer_byte_rate": LIMIT}
         names = [app(each) for each in range(scenario.limits)]
@@ -48,12 +48,16 @@ class Charged:
         self.manager = policy.broker(1).manager(QuotaType.PRODUCE, Mode.KAFKA)
         clock = VirtualClock(now_ms)
         thresholds = ThresholdRegistry(cache=TopicCache(), counters=Counters(), notify=ignore, clock=clock)
-        self.charges = SharedCharges(policy, thresholds)
-        self.heard: deque[tuple[int, list[SharedCharge]]] = deque()
+        self.charges = SharedCharges(policy, thresholds, is_worker=is_worker)
+        self.heard: deque[tuple[int, list[SharedCharge], bool]] = deque()
 
     def hear(self, now_ms: int) -> None:
         while self.heard and self.heard[0][0] <= now_ms:
-            self.charges.record(self.heard.popleft()[1], now_ms)
+            _, charges, are_own = self.heard.popleft()
+            if are_own:
+                self.charges.echoed(charges)
+            else:
+                self.charges.record(charges, now_ms)
 
 
 def ignore(event: LogEvent) -> None:
@@ -78,7 +82,7 @@ class Worker(simulation.Process):
         charges = self.charged.charges.take(now_ms)
         for other in self.everyone:
             if charges and other is not self:
-                other.charged.heard.append((now_ms + simulation.ADJUST_MS, charges))
+                other.charged.heard.append((now_ms + simulation.ADJUST_MS, charges, False))
 
     def report(self, now_ms: int) -> bytes:
         del now_ms
@@ -98,7 +102,7 @@ class DaemonOfWorkers(simulation.Process):
         self.parent = Charged(scenario, now_ms, self.pool)
         self.manager = self.parent.manager
         count = self.workers_each if way is Way.FLEET else 0
-        self.workers = [Charged(scenario, now_ms, BucketPool()) for _ in range(count)]
+        self.workers = [Charged(scenario, now_ms, BucketPool(), is_worker=True) for _ in range(count)]
         self.members = scenario.members
         self.adjusted_ms = 0
 
@@ -120,8 +124,8 @@ class DaemonOfWorkers(simulation.Process):
             for other in (self.parent, *self.workers) if charges else ():
                 # From worker to worker by way of the parent.
                 ticks = 1 if self.parent in (process, other) else 2
-                if other is not process:
-                    other.heard.append((now_ms + ticks * tick_ms, charges))
+                if other is not process or other is not self.parent:
+                    other.heard.append((now_ms + ticks * tick_ms, charges, other is process))
 
 
 def in_fleets() -> list[Scenario]:

@@ -54,6 +54,11 @@ class Reservation(NamedTuple):
     name: tuple[str, str]
     amount: float
     factor: float
+    room: float | None = None
+    """What the parent's bucket has left until its limit, None if the amount holds for every process.
+
+    Windows of two processes begin at other times, so an amount that fits what is in one is wrong for the other.
+    """
 
 
 class IdleShare(NamedTuple):
@@ -131,7 +136,14 @@ class CarriedBucket:
 class SharedCharges:
     """The charges of one process that others share, and what a fleet does to the buckets of all."""
 
-    def __init__(self, policy: QuotaRegistry, thresholds: ThresholdRegistry) -> None:
+    def __init__(self, policy: QuotaRegistry, thresholds: ThresholdRegistry, *, is_worker: bool = False) -> None:
+        """Make the charges of a process that shares nothing yet.
+
+        Args:
+            policy: The buckets.
+            thresholds: The meters of topics.
+            is_worker: Whether the parent confirms by `echoed` what it has heard from here.
+        """
         self._policy = policy
         self._thresholds = thresholds
         self._totals: dict[QuotaBucket, float] = {}
@@ -142,6 +154,9 @@ class SharedCharges:
         self._round_ms = self._since_ms = 0
         self._carried: dict[QuotaBucket, CarriedBucket] = {}
         self._reservations: dict[QuotaBucket, tuple[float, float, float]] = {}
+        self._to_reserve: dict[QuotaBucket, ClientQuotaManager] = {}
+        self._is_worker = is_worker
+        self._unheard: dict[QuotaBucket, float] = {}  # what was sent to the parent, until it says that it has heard it
         self._idle_share = 1.0
         self._done: list[SharedCharge] = []
         self.begin()
@@ -173,9 +188,12 @@ class SharedCharges:
                 if abs(amount) > _ROUNDING and (source := self._source(manager)) is not None:
                     self._totals[bucket] = total
                     found.append(BucketCharge(*source, manager.quota_type, bucket.name, amount))
+                    if self._is_worker:
+                        self._unheard[bucket] = self._unheard.get(bucket, 0.0) + amount
         if whole or len(slices) < SLICES:
             self._begin_round(now_ms)
         found.extend(self._topic_charges())
+        found.extend(self._taken_reservations(now_ms))
         return found
 
     def record(self, charges: Iterable[SharedCharge], now_ms: int) -> None:
@@ -185,11 +203,32 @@ class SharedCharges:
                 bucket = self._manager(charge).bucket_of(charge.name)
                 self._record(bucket, charge.amount, now_ms, charge.past)
             elif isinstance(charge, Reservation):
-                self._manager(charge).bucket_of(charge.name).reserve(charge.amount, charge.factor)
+                self._reserve(charge, now_ms)
             elif isinstance(charge, IdleShare):
                 self._policy.pool.idle_share = self._idle_share = charge.share
             else:
                 self._record_topic(charge, now_ms)
+
+    def echoed(self, charges: Iterable[SharedCharge]) -> None:
+        """Take note that the parent has heard charges of this worker."""
+        for charge in charges:
+            if isinstance(charge, BucketCharge):
+                bucket = self._manager(charge).bucket_of(charge.name)
+                unheard = self._unheard.pop(bucket, 0.0) - charge.amount
+                if abs(unheard) > _ROUNDING:
+                    self._unheard[bucket] = unheard
+
+    def _reserve(self, row: Reservation, now_ms: int) -> None:
+        """Leave to others what the parent does, and have as much left as it has."""
+        manager = self._manager(row)
+        bucket = manager.bucket_of(row.name)
+        if row.room is None:
+            bucket.reserve(row.amount, row.factor)
+            return
+        # The parent's room doesn't know yet what was charged here since.
+        unheard = bucket.total - self._totals.get(bucket, 0.0) + self._unheard.get(bucket, 0.0)
+        free = _allowed(bucket, manager, now_ms) - bucket.used(now_ms)
+        bucket.reserve(free - row.room + (1.0 + row.factor) * unheard, row.factor)
 
     def _manager(self, row: BucketCharge | Reservation | WaitingClients) -> ClientQuotaManager:
         broker = row.broker
@@ -232,15 +271,30 @@ class SharedCharges:
     def reserve_in_all(self, bucket: QuotaBucket, manager: ClientQuotaManager, amount: float, factor: float) -> None:
         """Leave an amount to a fleet's other members, here and by the next `take` in the other processes."""
         bucket.reserve(amount, factor)
-        source, reservation = self._source(manager), (amount, factor, bucket.capacity)
         # With the capacity, for a bucket forgets what it reserves when its limit changes.
-        if source is not None and self._reservations.get(bucket) != reservation:
+        reservation = (amount, factor, bucket.capacity)
+        is_constant = amount >= 0 and not factor  # it goes by no window, and is the same in each process
+        if not is_constant or self._reservations.get(bucket) != reservation:
             self._reservations[bucket] = reservation
-            self._done.append(Reservation(*source, manager.quota_type, bucket.name, amount, factor))
+            self._to_reserve[bucket] = manager
+
+    def _taken_reservations(self, now_ms: int) -> Iterator[Reservation]:
+        """Yield what to reserve in the other processes, by what all processes have charged until now."""
+        for bucket, manager in self._to_reserve.items():
+            source, reservation = self._source(manager), self._reservations.get(bucket)
+            if source is not None and reservation is not None:
+                amount, factor, _ = reservation
+                is_free = not amount and not factor
+                room = _allowed(bucket, manager, now_ms) - bucket.used(now_ms) - bucket.reserved
+                yield Reservation(
+                    *source, manager.quota_type, bucket.name, amount, factor, room=None if is_free else room
+                )
+        self._to_reserve.clear()
 
     def repeat_reservations(self) -> None:
         """Have all that is reserved sent once more, for a process that has just started."""
         self._reservations.clear()
+        self._to_reserve.clear()
         self._idle_share = 1.0
 
     def waiting(self, channels: Iterable[ThrottledChannel], now_ms: int) -> tuple[WaitingClients, ...]:
@@ -301,3 +355,9 @@ class SharedCharges:
         meter = self._thresholds.broker(charge.broker).topics.meter(charge.topic, now_ms)
         meter.record(charge.amount, now_ms)
         self._meters[meter] = self._meters.get(meter, 0.0) + charge.amount
+
+
+def _allowed(bucket: QuotaBucket, manager: ClientQuotaManager, now_ms: int) -> float:
+    """Return what a bucket's window may hold now; of one without samples, its capacity times a constant."""
+    whole_ms = (manager.window.samples - 1) * manager.window.window_ms
+    return bucket.capacity * bucket.window_ms(now_ms) / whole_ms if whole_ms else bucket.capacity

@@ -162,7 +162,7 @@ class Worker:
         self._meet(start.routes)
         measured = measured_state(proxy, self._policy, self._connections, rules, self._clock, notify=self._ignore)
         measured.restore(parse_state(start.state, "the main process"), "the main process")
-        self._shared = SharedCharges(self._policy, self._topics.thresholds)
+        self._shared = SharedCharges(self._policy, self._topics.thresholds, is_worker=True)
         self._recording_s = 0.0
         self._reporter = self._make_reporter(proxy)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -244,7 +244,9 @@ class Worker:
     def _record(self, taken: ChargesTaken) -> None:
         now_ms, began_s = self._clock.now_ms(), time.monotonic()
         for worker, charges in taken.charges:
-            if worker != self._start.worker:
+            if worker == self._start.worker:
+                self._shared.echoed(charges)
+            else:
                 self._shared.record(charges, now_ms)
         self._recording_s += time.monotonic() - began_s
 
