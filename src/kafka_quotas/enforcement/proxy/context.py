@@ -75,15 +75,20 @@ class LoopStalls:
         self._loop.call_later(BEAT_S, self._beat)
 
 
-LARGE_BYTES: Final = 256 * 1024
-"""Buffers from this size on return to the system when they are freed. Reads are not longer."""
+LARGE_BYTES: Final = 1024 * 1024
+"""Buffers from this size on return to the system when they are freed: more than any read, also by TLS."""
+_SPARE_BYTES: Final = 4 * 1024 * 1024
+"""Free memory that the heap keeps at its end. With glibc's 128 KiB each read by TLS would have its pages made anew."""
+_M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 
 
 def _return_large_buffers() -> None:
     """Keep glibc from raising that size to the largest buffer freed so far: see mallopt(3)."""
     with contextlib.suppress(OSError, AttributeError):  # another C library
-        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, _SPARE_BYTES)
 
 
 @dataclass(slots=True, kw_only=True)
