@@ -108,7 +108,7 @@ class FetchQueue:
             return None
         contenders = self._contenders(turn)
         self.leave(turn, now_ms)
-        size = max(least, min(asked, self.bucket.capacity, room / contenders))
+        size = max(least, min(asked, self._capacity(), room / contenders))
         turn.queue, turn.reserved = self, size
         self._in_flight += 1
         self._reserved += size
@@ -134,7 +134,7 @@ class FetchQueue:
         """
         self._batch = size if size > turn.reserved else self._batch * _FADE
         self.leave(turn, now_ms)
-        level, capacity = self._drained(now_ms), self.bucket.capacity
+        level, capacity = self._drained(now_ms), self._capacity()
         excess = level + min(size, capacity) - capacity * (1 + _EXCESS)
         return 0 if excess <= 0 else min(self._time_ms(excess), LONGEST_MS)
 
@@ -144,7 +144,7 @@ class FetchQueue:
         A window's throttle time repeats what the level makes up for already, and is longer than what is over for that.
         Only with what a fleet reserves for others it is all that holds a client to its part.
         """
-        over = self._drained(now_ms) - self.bucket.capacity
+        over = self._drained(now_ms) - self._capacity()
         if self.bucket.reserved:
             return min(bucket_ms, LONGEST_MS)
         return min(bucket_ms, LONGEST_MS, self._time_ms(over)) if over > 0 else 0
@@ -202,7 +202,7 @@ class FetchQueue:
 
     def _least_and_room(self, turn: FetchTurn, now_ms: int) -> tuple[float, float]:
         """Return how much a Fetch has to find free, and how much is."""
-        level, capacity = self._drained(now_ms), self.bucket.capacity
+        level, capacity = self._drained(now_ms), self._capacity()
         least = min(max(capacity / (_PARTS * self._contenders(turn)), self._batch), capacity)
         return least, capacity * (1 + _SLACK) - level - self._reserved
 
@@ -224,7 +224,12 @@ class FetchQueue:
 
     def _bound_level(self) -> None:
         # What was recorded under another limit, or under none, is no debt of this one.
-        self._level = min(self._level, self.bucket.capacity * (1 + _EXCESS))
+        self._level = min(self._level, self._capacity() * (1 + _EXCESS))
+
+    def _capacity(self) -> float:
+        """Return what a rested client may get at once."""
+        # A window of one sample has none (`samples - 1`), and the broker needs to hear a size to return anything.
+        return max(self.bucket.capacity, self._limit * _LEAST_S)
 
     def _time_ms(self, amount: float) -> int:
         """Return the time in ms after which this amount has drained: at least 1."""
@@ -234,6 +239,8 @@ class FetchQueue:
         return min(ceil(amount / per_ms), _NEVER_MS) if per_ms else _NEVER_MS
 
 
+_LEAST_S: Final = 1.0
+"""The time whose limit is the least capacity."""
 _NEVER_MS: Final = 3_600_000
 """The time after which a limit of 0 is looked at again."""
 

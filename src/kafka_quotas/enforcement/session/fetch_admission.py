@@ -67,15 +67,16 @@ class FetchAdmission:
         if limits is None:
             return False
         # A fetch that is larger than a window's worth would be throttled for longer than a window, so a broker lowers
-        # the limits too (`handleFetchRequest`: `fetchMaxBytes`).
-        size, waited_ms = min(int(window_bytes), _MAX_INT32), 0
+        # the limits too (`handleFetchRequest`: `fetchMaxBytes`). A window of one sample makes that 0, at which a broker
+        # returns one batch and others return nothing: librdkafka's embedded cluster, for one.
+        size, waited_ms = max(1, min(int(window_bytes), _MAX_INT32)), 0
         if client.holds_fetches:
             turn = self.state.turn
             waited_ms = now_ms - turn.since_ms if turn.is_waiting else 0
             entered = self._enter(request, header, limits, now_ms)
             if entered is None:
                 return request.filter is not None
-            size = min(size, entered)
+            size = max(1, min(entered, _MAX_INT32))
         if is_share:
             cap_share_fetch(head, relative, size, waited_ms=waited_ms)
         else:

@@ -16,7 +16,7 @@ from tests.support.frames.enforcement import (
 )
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.fetch_queue import LONGEST_MS
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import FetchOverQuota, Mode, OnViolation
@@ -59,6 +59,18 @@ def test_many_small_fetches_keep_the_rate(consumers: int, reconnects: bool) -> N
     world.run(40_000)
     rate = (delivered(fetchers, 40_000) - delivered(fetchers, 20_000)) / 20
     assert 0.97 * LIMIT < rate < 1.03 * LIMIT
+
+
+@pytest.mark.parametrize("fetches", list(FetchOverQuota))
+@pytest.mark.parametrize("consumers", [1, 5])
+def test_a_window_of_one_sample_lets_fetches_through(fetches: FetchOverQuota, consumers: int) -> None:
+    """Its whole samples (`samples - 1`) hold nothing, which is no reason to ask the broker for 0 bytes."""
+    rules = EnforcementRules(window=QuotaWindow(samples=1, window_s=1), fetch_over_quota=fetches)
+    world = FetchWorld(limit=LIMIT, rules=rules)
+    fetchers = [world.add(Fetcher(waits=True)) for _ in range(consumers)]
+    world.run(40_000)
+    rate = (delivered(fetchers, 40_000) - delivered(fetchers, 20_000)) / 20
+    assert 0.9 * LIMIT < rate < 1.1 * LIMIT
 
 
 @pytest.mark.parametrize("consumers", [1, 5])
