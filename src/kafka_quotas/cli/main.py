@@ -82,36 +82,10 @@ class ProgramCommands(LazyGroup):
         return [each for each in super().get_params(ctx) if each.name not in ("install_completion", "show_completion")]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options before the command.
-
-        Raises:
-            UsageError: Options stand where the command belongs, as other tools have them.
-        """
-        given = list(args)
-        if given == ["version"]:  # as most programs have it
+        """Parse the options before the command."""
+        if args == ["version"]:  # as most programs have it
             args = ["--version"]
-        try:
-            return super().parse_args(ctx, args)
-        except typer.TyperException as error:
-            if type(error).__name__ != "NoSuchOption":  # the class is private to Typer
-                raise
-            from kafka_quotas.cli.framework.other_tools import options_without_command  # noqa: PLC0415 - seldom needed
-
-            meant = options_without_command(given, [row.name for row in COMMANDS])
-            raise (meant or error) from error
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Return the name and the command that the arguments name, and the arguments after it.
-
-        Raises:
-            UsageError: The command is a verb of other tools.
-        """
-        if args[0] not in self.commands:
-            from kafka_quotas.cli.framework.other_tools import verb_of_other_tools  # noqa: PLC0415 - seldom needed
-
-            if (error := verb_of_other_tools(args[0])) is not None:
-                raise error
-        return super().resolve_command(ctx, args)
+        return super().parse_args(ctx, args)
 
 
 app = typer.Typer(
@@ -274,10 +248,6 @@ def _report(lines: Sequence[str], *, code: int, session: Invocation) -> int:
     return code
 
 
-_INSTEAD = {"--broker-windows": "leave it out: the brokers of --bootstrap-server are always asked for their windows"}
-"""Hints for options that there were."""
-
-
 def _report_usage(error: typer.TyperException, session: Invocation) -> int:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else PROGRAM
@@ -289,8 +259,11 @@ def _report_usage(error: typer.TyperException, session: Invocation) -> int:
     message = " ".join(text.split()).rstrip(".")
     lowered = message[:1].lower() + message[1:]
     hint = f"did you mean {near[0]}?" if near else f"{path} --help"
-    hint = _INSTEAD.get(getattr(error, "option_name", ""), hint)
-    return _report(_lines(lowered, hint), code=error.exit_code, session=session)
+    if path == PROGRAM and hasattr(error, "option_name"):
+        hint = "the command comes before its options: kafka-quotas COMMAND --help"
+    from kafka_quotas.cli.framework.removed import hint_for_removed  # noqa: PLC0415 - only wrong usage pays for it
+
+    return _report(_lines(lowered, hint_for_removed(error, path) or hint), code=error.exit_code, session=session)
 
 
 def _report_unforeseen(error: Exception, session: Invocation) -> int:

@@ -28,7 +28,6 @@ from kafka_quotas.cli.output.render import (
 )
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
 from kafka_quotas.cli.output.values import change_cells, change_document, finding_document, plain_value
-from kafka_quotas.cli.quotas.exempt import Exempt, exempt_user, exempted_user
 from kafka_quotas.commands.quotas.alter import AlterResult
 from kafka_quotas.commands.quotas.alter import alter as run_alter
 from kafka_quotas.commands.quotas.quota_checks import Severity
@@ -61,7 +60,6 @@ class AlterOptions:
         help="Quotas to remove: the entity falls to the next level. May be repeated.",
         autocompletion=complete_keys,
     )
-    exempt: Exempt = False
     dry_run: bool = option(
         "--dry-run", default=False, help="Check everything, here and at the broker, and write nothing."
     )
@@ -75,11 +73,6 @@ class AlterOptions:
     reason: Reason = None
     yes: Yes = False
 
-    @property
-    def names_changes(self) -> bool:
-        """Whether an option names a quota to set or to remove."""
-        return bool(self.add_config or self.add_config_file or self.delete_config)
-
 
 @app.command(cls=EntityCommand)
 def alter(
@@ -91,19 +84,12 @@ def alter(
     or not at all. The limits hold per broker, not per cluster. A topic or a broker has a threshold, which the daemon
     holds.
     """
-    parts = selected_parts(named, ctx.meta[ORDER])
+    entity = entity_of(selected_parts(named, ctx.meta[ORDER]))
     choice = store.choose()
     _check_allow_invalid(choice, wanted.allow_invalid)
-    check_columns(output, "exempt" if wanted.exempt else "alter", _COLUMNS)
+    check_columns(output, "alter", _COLUMNS)
     recorder, for_ms = recorder_for("alter", reason=wanted.reason), parse_for_ms(wanted.for_)
     choice.confirm_change(yes=wanted.yes or wanted.dry_run)
-    if wanted.exempt:
-        user = exempted_user(parts, with_changes=wanted.names_changes)
-        exempt_user(
-            user, choice, recorder, for_ms=for_ms, dry_run=wanted.dry_run, wait=not wanted.no_wait, output=output
-        )
-        return
-    entity = entity_of(parts)
     changes = parse_changes(
         add=wanted.add_config or (),
         add_file=wanted.add_config_file,

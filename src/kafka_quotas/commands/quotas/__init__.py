@@ -1,4 +1,4 @@
-"""Verbs on stored quotas: alter, describe, exempt, revert, migrate, watch.
+"""Verbs on stored quotas: alter, describe, revert, migrate, watch.
 
 Imports `stores` and `core`. Each raises a `StoreError` where a store can't be read.
 """

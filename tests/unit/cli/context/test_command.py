@@ -272,7 +272,6 @@ RAISED = ("--user", "alice", "--add-config", "producer_byte_rate=2MB")
 CHANGES: dict[str, tuple[str, ...]] = {
     "alter": ("alter", *RAISED),
     "alter, its store named": ("alter", "--store", "STORE", *RAISED),
-    "exempt": ("alter", "--exempt", "--user", "alice"),
     "apply": ("apply", "FILE"),
     "apply, several": ("apply", "FILE", "--context", "lab", "--context", "prod"),
     "migrate": ("migrate", "--from", "OTHER", "--to", "context:prod"),

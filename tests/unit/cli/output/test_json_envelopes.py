@@ -44,7 +44,7 @@ ELSEWHERE = {
     "load-test compare": "tests/unit/cli/load_test/test_result_output.py",
 }
 """The files that check documents where a server or a load gives them."""
-CHANGES_AT_EACH_RUN = ("alter", "alter, exempt", "revert, done", "apply", "migrate", "context test", "pipeline history")
+CHANGES_AT_EACH_RUN = ("alter", "revert, done", "apply", "migrate", "context test", "pipeline history")
 """Examples whose second run finds what the first has done, or measures again."""
 PAIR = Entity.of(user="al, ice", client_id=None)
 RATE, SHARE = "producer_byte_rate", "request_percentage"
@@ -52,7 +52,6 @@ EVENTS = str(ROOT / "examples" / "events-kip13.jsonl")
 EXAMPLES = {
     "alter": "alter --store STORE --user zoe --add-config producer_byte_rate=1",
     "alter, dry run": "alter --store STORE --user alice --add-config producer_byte_rate=1 --dry-run",
-    "alter, exempt": "alter --store STORE --user alice --exempt",
     "describe": "describe --store STORE",
     "examples list": "examples list",
     "describe, columns": "describe --store STORE --columns entity,value,in-words,client-id",

@@ -105,7 +105,6 @@ def test_an_empty_name_is_an_unset_variable(store: str) -> None:
     "argv",
     [
         ("alter", "--user", "zoe", "--add-config", f"{RATE}=1"),
-        ("alter", "--user", "zoe", "--exempt"),
         ("apply", "FILE"),
         ("migrate", "--from", "STORE", "--to", "OTHER"),
         ("revert", "last", "--yes"),

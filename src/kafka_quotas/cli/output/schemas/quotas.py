@@ -156,11 +156,6 @@ SCHEMAS: Final[dict[str, OutputSchema]] = {
             "affected": nullable(_AFFECTED, "null without --dry-run"),
         },
     ),
-    "exempt": OutputSchema(
-        commands=("alter --exempt",),
-        rows=("changes",),
-        fields={"store": STORE, "user": TEXT, "dry_run": FLAG, "changes": rows(record(_CHANGE))},
-    ),
     "journal": OutputSchema(
         commands=("revert --list",),
         rows=("entries", "changes"),
