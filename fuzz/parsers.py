@@ -65,10 +65,6 @@ def _write_more_seeds(folder: Path) -> int:
     from kio.static.constants import EntityType
     from tests.support.frames import kio_samples
 
-    from kafka_quotas.core.quotas.quota_manager import QuotaType
-    from kafka_quotas.enforcement.decisions import binary_codec as decision_binary
-    from kafka_quotas.enforcement.decisions.messages import DecisionRequest, Operation
-
     seeds: dict[str, bytes] = {}
     for key, version in kio_samples.versions_of(EntityType.request):
         if key in (0, 3, 19, 20, 37):
@@ -77,9 +73,7 @@ def _write_more_seeds(folder: Path) -> int:
             seeds[f"treated-{key}-{version}"] = bytes([6, 200, 128]) + frame + answer
             if key == 0:
                 seeds[f"cut-{version}"] = bytes([7]) + frame[7:]
-    seeds["question"] = bytes([4]) + decision_binary.write_asks(
-        7, [DecisionRequest(Operation.RECORD, QuotaType.PRODUCE, 5.0)]
-    )
+    seeds["question"] = bytes([4]) + b'{"op": "record", "type": "produce", "amount": 5.0}'
     for path in sorted((ROOT / "examples/daemon").iterdir()):
         if path.suffix in (".toml", ".properties"):
             seeds[f"file-{path.name}"] = bytes([8]) + path.read_bytes()

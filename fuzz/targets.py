@@ -19,8 +19,7 @@ from kafka_quotas.enforcement.config import cost_model_file as cost_file
 from kafka_quotas.enforcement.config import listener_file, policy_file
 from kafka_quotas.enforcement.config.client_policy import OnViolation
 from kafka_quotas.enforcement.config.rules import EnforcementRules
-from kafka_quotas.enforcement.decisions import binary_codec as decision_binary
-from kafka_quotas.enforcement.decisions import json_codec as decision_json
+from kafka_quotas.enforcement.decisions import requests_from_json
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.state import state_file
 from kafka_quotas.enforcement.telemetry.counters import Counters
@@ -169,18 +168,13 @@ def _read_hello(data: bytes) -> None:
 
 
 def question(data: bytes) -> None:
-    """Read a frame or a line that another program may send to the control socket."""
-    end = decision_binary.frame_end(data, 0)
-    if end is not None:
-        decision_binary.read_asks(data, 0, end)
-        decision_binary.read_decisions(data, 0)
+    """Read a line that another program may send to the control socket."""
     try:
         message = json.loads(data)
     except (ValueError, RecursionError):
         return
     if isinstance(message, dict):
-        decision_json.read_version(message)
-        decision_json.read_asks(message)
+        requests_from_json(message)
 
 
 def session(data: bytes) -> None:

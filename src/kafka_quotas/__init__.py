@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from kafka_quotas.core.model.entity import Entity
     from kafka_quotas.core.model.quota_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
     from kafka_quotas.core.resolution.effective import EffectiveQuota
-    from kafka_quotas.enforcement.control.decision_client import DecisionClient
-    from kafka_quotas.enforcement.decisions.messages import Decision, DecisionError, DecisionRequest
+    from kafka_quotas.enforcement.control.client import DecisionClient
+    from kafka_quotas.enforcement.decisions import Decision, DecisionError, DecisionRequest
     from kafka_quotas.stores.factory import open_store
     from kafka_quotas.stores.settings import StoreSettings
     from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Store
@@ -51,8 +51,8 @@ _NAMES = {
     "core.model.entity": ("Entity",),
     "core.model.quota_filter": ("EVERYTHING", "FilterComponent", "Match", "QuotaFilter"),
     "core.resolution.effective": ("EffectiveQuota",),
-    "enforcement.control.decision_client": ("DecisionClient",),
-    "enforcement.decisions.messages": ("Decision", "DecisionError", "DecisionRequest"),
+    "enforcement.control.client": ("DecisionClient",),
+    "enforcement.decisions": ("Decision", "DecisionError", "DecisionRequest"),
     "stores.factory": ("open_store",),
     "stores.settings": ("StoreSettings",),
     "stores.store": ("Alteration", "AlterationResult", "QuotaEntry", "Store"),

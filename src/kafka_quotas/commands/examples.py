@@ -10,7 +10,6 @@ from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 EXAMPLES: Final[Mapping[str, str]] = {
     "contexts.toml": "named clusters with their login, for kafka-quotas context",
     "daemon": "daemon.toml (for daemon run --config), a policy file, their schemas, alerts and a dashboard",
-    "decision-clients": "clients of the decision API in C and JavaScript",
     "events-kip13.jsonl": "events of byte rates, for throttle simulate",
     "events-kip599.csv": "events of topic changes, for throttle simulate",
     "events-request.csv": "events of request times, for throttle simulate",

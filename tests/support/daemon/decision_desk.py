@@ -9,8 +9,8 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import PolicyTable
 from kafka_quotas.enforcement.control.decision_service import DecisionService
-from kafka_quotas.enforcement.control.handler import ControlHandler
-from kafka_quotas.enforcement.decisions.messages import Decision, DecisionRequest, Operation
+from kafka_quotas.enforcement.control.server import ControlHandler
+from kafka_quotas.enforcement.decisions import Decision, DecisionRequest, Operation
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.telemetry.counters import Counters

@@ -13,16 +13,15 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import ANONYMOUS
-from kafka_quotas.enforcement.control.client import find_control_path
-from kafka_quotas.enforcement.control.decision_client import DecisionClient
-from kafka_quotas.enforcement.decisions.json_codec import write_decision
-from kafka_quotas.enforcement.decisions.messages import (
+from kafka_quotas.enforcement.control.client import DecisionClient, find_control_path
+from kafka_quotas.enforcement.decisions import (
     ANY_QUOTA_TYPES,
     AnyQuotaType,
     Decision,
     DecisionRequest,
     Operation,
     ResourceQuota,
+    decision_to_json,
 )
 
 _BYTES = (QuotaType.PRODUCE, QuotaType.FETCH, ResourceQuota.TOPIC)
@@ -75,7 +74,7 @@ def decision_listing(decision: Decision) -> Listing:
     limit = f"{decision.limit:g}" if decision.entity else "unlimited"
     delay = f"{decision.delay_ms} ms" + (" (shadow)" if decision.is_shadow else "")
     row = (delay, decision.quota, decision.entity, limit, f"{decision.observed:.6g}")
-    data = write_decision(decision)
+    data = decision_to_json(decision)
     if data["quota"]:
         data["quota"]["entity"] = Entity.from_text(decision.entity).to_mapping()
     return Listing(
@@ -87,8 +86,8 @@ def decision_listing(decision: Decision) -> Listing:
 
 def _op(text: str) -> Operation:
     try:
-        return Operation[text.upper()]
-    except KeyError as error:
+        return Operation(text.lower())
+    except ValueError as error:
         raise UsageError(f"not an operation: {text!r}", hint="record, check or unrecord") from error
 
 

@@ -1,17 +1,32 @@
-"""Requests to a daemon over its Unix socket: for its status, to reload, or to end throttle times.
+"""Requests to a daemon over its Unix socket: for status, reload, the end of throttle times, and decisions on quotas.
 
 Default paths of control sockets: in the user's runtime folder, one per listening port.
 """
 
+import contextlib
 import json
 import socket
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self, TypedDict, Unpack
 
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError, UsageError
 from kafka_quotas.core.formats.documents import load_json
 from kafka_quotas.enforcement.control.server import ControlError, check_folder, no_daemon
+from kafka_quotas.enforcement.decisions import (
+    ANY_QUOTA_TYPES,
+    BATCH,
+    MAX_BATCH,
+    AnyQuotaType,
+    Decision,
+    DecisionError,
+    DecisionRequest,
+    Operation,
+    decision_from_json,
+    request_to_json,
+)
 from kafka_quotas.enforcement.quotas.reload import Reloaded, reloaded_from_json
 from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted, unmuted_from_json
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, status_from_json
@@ -65,9 +80,14 @@ def _ask(control: Path | None, op: str, *, timeout_s: float, **fields: str | Non
             sock.connect(str(path))
             sock.sendall(json.dumps({"op": op, **fields}).encode() + b"\n")
             with sock.makefile("rb") as lines:
-                answer = load_json(lines.readline(MAX_ANSWER_BYTES))
+                return _answer_on(path, lines.readline(MAX_ANSWER_BYTES))
     except OSError as error:
         raise no_daemon(path, error) from error
+
+
+def _answer_on(path: Path, line: bytes) -> dict[str, Any]:
+    try:
+        answer = load_json(line)
     except ValueError as error:
         raise ProtocolError(f"what answers on {path} is no daemon of this kind") from error
     if not isinstance(answer, dict):
@@ -126,3 +146,136 @@ def _is_served(path: Path) -> bool:
         except OSError:  # it is too busy, or not to be asked by this user
             return True
     return True
+
+
+class Who(TypedDict, total=False):
+    """The client, address or topic that a request is about, and the broker at which."""
+
+    user: str
+    """Principal of the client, by default the one of clients that did not authenticate."""
+    client_id: str
+    """Client-id of the client, by default empty."""
+    ip: str
+    """Address that connects, for connections only."""
+    topic: str
+    """Topic that the data is for, for topics only."""
+    broker: int | None
+    """Node id, None for the bootstrap server's."""
+
+
+class DecisionClient:
+    """A connection to the daemon at a control socket, which is also a context manager.
+
+    Raises:
+        ControlError: No daemon answers, on construction or at any call.
+        ProtocolError: The peer is no such daemon.
+        RefusedError: The daemon does not let this user connect.
+    """
+
+    def __init__(self, path: Path | str, *, timeout_s: float = ANSWER_S) -> None:
+        self._path = Path(path)
+        self._number = 0
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(timeout_s)
+        try:
+            self._socket.connect(str(path))
+            self._lines = self._socket.makefile("rb")
+            self.ask_all(())  # fails now, not at the first request, if the peer is not a daemon or refuses this user
+        except BaseException as error:
+            self._socket.close()
+            if isinstance(error, OSError):
+                raise no_daemon(self._path, error) from error
+            raise
+
+    def record(self, quota_type: AnyQuotaType | str, amount: float, **who: Unpack[Who]) -> Decision:
+        """Charge a client with an amount and return how long it has to wait.
+
+        Mutations, connections (which go by `ip`) and bytes for a topic (by `topic`) are charged only where there is
+        nothing to wait for.
+
+        Args:
+            quota_type: Type of the quota, or its name.
+            amount: In the type's unit: bytes, ms of thread time, partitions, requests, connections.
+            who: Whom or what the amount is of, as `Who` has it.
+
+        Raises:
+            DecisionError: The daemon can't answer the request.
+        """
+        return self.ask(DecisionRequest(Operation.RECORD, _type(quota_type), amount, **who))
+
+    def check(self, quota_type: AnyQuotaType | str, amount: float = 0, **who: Unpack[Who]) -> Decision:
+        """Return how long a client would have to wait if it used an amount, without charging it.
+
+        Takes and raises what `record` does.
+        """
+        return self.ask(DecisionRequest(Operation.CHECK, _type(quota_type), amount, **who))
+
+    def unrecord(self, quota_type: AnyQuotaType | str, amount: float, **who: Unpack[Who]) -> Decision:
+        """Give an amount back and return a decision without a delay.
+
+        Takes and raises what `record` does.
+        """
+        return self.ask(DecisionRequest(Operation.UNRECORD, _type(quota_type), amount, **who))
+
+    def ask(self, ask: DecisionRequest) -> Decision:
+        """Return the decision on one request.
+
+        Raises:
+            DecisionError: There is none.
+        """
+        (decision,) = self.ask_all([ask])
+        if isinstance(decision, DecisionError):
+            raise decision
+        return decision
+
+    def ask_all(self, asks: Sequence[DecisionRequest]) -> list[Decision | DecisionError]:
+        """Send requests in one message and return their decisions in the same order.
+
+        Args:
+            asks: At most `MAX_BATCH` requests.
+
+        Raises:
+            DecisionError: They are more than that.
+            ControlError: The daemon does not answer.
+            ProtocolError: The response does not match the requests.
+        """
+        if len(asks) > MAX_BATCH:
+            raise DecisionError(f"a batch has at most {MAX_BATCH} questions")
+        self._number += 1  # an answer that came too late for one call must not be taken for the next one's
+        content = {"op": BATCH, "id": self._number, "items": [request_to_json(each) for each in asks]}
+        try:
+            with contextlib.suppress(BrokenPipeError):  # refused already: the error can still be read
+                self._socket.sendall(json.dumps(content).encode() + b"\n")
+            line = self._lines.readline(MAX_ANSWER_BYTES)
+            if not line:
+                raise ConnectionResetError("the daemon closed the connection")
+        except OSError as error:
+            raise no_daemon(self._path, error) from error
+        answer = _answer_on(self._path, line)
+        try:
+            answers = answer["answers"] if answer["id"] == self._number else None
+            return [decision_from_json(*each) for each in zip(answers, asks, strict=True)]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ProtocolError("the daemon answered something else than what was asked") from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        with contextlib.suppress(OSError):
+            self._lines.close()
+            self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _type(name: AnyQuotaType | str) -> AnyQuotaType:
+    if not isinstance(name, str):
+        return name
+    if name not in ANY_QUOTA_TYPES:
+        raise DecisionError(f"type is one of {', '.join(ANY_QUOTA_TYPES)}, not {name!r}")
+    return ANY_QUOTA_TYPES[name]

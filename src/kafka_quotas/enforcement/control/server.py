@@ -1,27 +1,53 @@
-"""The daemon's Unix socket: who may connect, and where it is.
+"""The daemon's Unix socket: who may connect, where it is, and what it answers, a line of JSON to each line.
 
 Contract: mode 0600 unless set otherwise, and whatever the mode is, only the daemon's own user, root, and the users
 that were named are served. A socket file that a dead daemon left is taken over, one that answers is not. Only the
 daemon's own user and root can put another socket in its place: its folder, and every folder above, is theirs.
+
+`{"op": "status"}` is answered with `{"ok": true, "status": {...}}`, `{"op": "reload"}` with its result once that is
+known, `{"op": "unmute", "client_id": "app"}` (or `user`, or both) with the clients that were let go,
+`{"op": "upgrade"}` leaves the connection to the upgrade, requests about quotas as `docs/reference/decision-api.md`
+describes, anything else with `{"ok": false, "error": "..."}`. An `id` in a request is in its response.
+Invariants: responses come in the order of the requests; a peer that does not read its responses is not read either.
 """
 
 import asyncio
 import contextlib
+import json
 import os
 import socket
 import stat
+import struct
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias, cast
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.formats.documents import load_json
 from kafka_quotas.enforcement.config.settings import ControlAccess
-from kafka_quotas.enforcement.control.connection import ControlConnection
-from kafka_quotas.enforcement.control.handler import ControlHandler
+from kafka_quotas.enforcement.decisions import (
+    BATCH,
+    PROTOCOL_VERSION,
+    Decision,
+    DecisionError,
+    DecisionRequest,
+    decision_to_json,
+    is_decision,
+    requests_from_json,
+)
+from kafka_quotas.enforcement.quotas.reload import Reloaded
+from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted
+from kafka_quotas.enforcement.telemetry.log import error_text
+from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced, status_text
 
 MAX_CONNECTIONS: Final = 256
 """Most connections at a time: a further one gets an error and is closed."""
+MAX_LINE_BYTES: Final = 1024 * 1024
 MAX_PATH_BYTES: Final = 107
 """Longest path that Linux takes for a Unix socket."""
+_CREDENTIALS: Final = struct.Struct("3i")
+"""Process, user and group of a peer, as `SO_PEERCRED` returns them."""
 
 
 class ControlError(KafkaQuotasError):
@@ -60,6 +86,240 @@ def check_folder(folder: Path) -> None:
             f"{above} is no place for a control socket: {trouble}",
             hint="choose a path in a folder of your own with --control",
         )
+
+
+_OPS: Final = "status, reload, unmute, upgrade (version 1), record, check, unrecord, batch"
+_OWNERS_OPS: Final = {"reload": "reload it", "unmute": "end throttle times", "upgrade": "take its place"}
+"""Operations that only the daemon's own user and root may request."""
+
+UPGRADE_REQUEST: Final = b'{"op": "upgrade", "v": 1}\n'
+"""What a successor sends first; the version is that of all that follows."""
+
+Answer: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlHandler:
+    """The responses to requests on the control socket."""
+
+    status: Callable[[], Awaitable[DaemonStatus]]
+    decide: Callable[[DecisionRequest], Decision | DecisionError]
+    reload: Callable[[], Awaitable[Reloaded]]
+    unmute: Callable[[ClientChoice], Awaitable[Unmuted]]
+    upgrade: Callable[[socket.socket], None]
+    """Takes over a connection whose peer wants to take the daemon's place."""
+
+    def is_upgrade(self, line: bytes) -> bool:
+        """Return whether a line requests an upgrade, which no response in a line can answer."""
+        return line.strip() == UPGRADE_REQUEST.strip()
+
+    def answer_line(self, line: bytes, *, may_reload: bool) -> bytes | Awaitable[bytes]:
+        """Return the response to one line, with its line break.
+
+        `may_reload` lets the peer reload and unmute, as the daemon's owner may.
+
+        Returns:
+            The response, to be awaited for what concerns other processes or takes its time.
+        """
+        try:
+            message = load_json(line)
+        except ValueError:
+            return _line({"ok": False, "error": "not JSON"})
+        if not isinstance(message, dict):
+            return _line({"ok": False, "error": "not an object"})
+        number = {"id": message["id"]} if "id" in message else {}
+        op = message.get("op")
+        if isinstance(op, str) and op in _OWNERS_OPS and not may_reload:
+            return _line({"ok": False, "error": f"only the daemon's own user may {_OWNERS_OPS[op]}", **number})
+        match op:
+            case "reload":
+                answer: bytes | Awaitable[bytes] = self._answer_reload(number)
+            case "status":
+                answer = self._answer_status(number)
+            case "unmute":
+                answer = self._answer_unmute(message, number)
+            case _:
+                answer = _line(self._answer(message) | number)
+        return answer
+
+    def _answer(self, message: Answer) -> Answer:
+        op = message.get("op")
+        if not is_decision(op):
+            return {"ok": False, "error": f"unknown request; those there are: {_OPS}"}
+        try:
+            requests = requests_from_json(message)
+        except DecisionError as error:
+            return {"ok": False, "error": error.message}
+        answers = [
+            _decision_answer(request if isinstance(request, DecisionError) else self.decide(request))
+            for request in requests
+        ]
+        answer = {"answers": answers, "ok": True} if op == BATCH else answers[0]
+        return {"v": PROTOCOL_VERSION, **answer}
+
+    async def _answer_unmute(self, message: Answer, number: Answer) -> bytes:
+        user, client_id = message.get("user"), message.get("client_id")
+        if (user is None and client_id is None) or not all(isinstance(name, str | None) for name in (user, client_id)):
+            return _line({"ok": False, "error": "unmute names a user, a client_id, or both", **number})
+        unmuted = await self.unmute(ClientChoice(user=user, client_id=client_id))
+        return _line({"ok": True, **asdict(unmuted), **number})
+
+    async def _answer_status(self, number: Answer) -> bytes:
+        status = await self.status()
+        text = await run_sliced(status_text(status))
+        return _line({"ok": True, **number})[:-2] + b',"status":' + text.encode() + b"}\n"
+
+    async def _answer_reload(self, number: Answer) -> bytes:
+        try:
+            result = await self.reload()
+        except KafkaQuotasError as error:
+            return _line({"ok": False, "error": error.message, "hint": error.hint, **number})
+        except Exception as error:  # noqa: BLE001 - the peer gets a response in any case
+            return _line({"ok": False, "error": error_text(error), **number})
+        return _line({"ok": True, "reloaded": asdict(result), **number})
+
+
+def _decision_answer(decided: Decision | DecisionError) -> Answer:
+    if isinstance(decided, DecisionError):
+        return {"ok": False, "error": decided.message}
+    return {"ok": True, **decision_to_json(decided)}
+
+
+def _line(answer: Answer) -> bytes:
+    return json.dumps(answer, separators=(",", ":")).encode() + b"\n"
+
+
+class ControlConnection(asyncio.Protocol):
+    """One peer of the control socket: its rights, and its requests in order.
+
+    Args:
+        owner: User id that may do everything, as root may.
+        allowed: User ids that may connect besides.
+        is_surplus: Whether the socket has as many connections as it may, so that this one is refused.
+        on_end: Called when the connection has ended.
+    """
+
+    def __init__(
+        self,
+        handler: ControlHandler,
+        *,
+        owner: int,
+        allowed: frozenset[int],
+        is_surplus: bool,
+        on_end: Callable[["ControlConnection"], None],
+    ) -> None:
+        self._handler = handler
+        self._owner = owner
+        self._allowed = allowed
+        self._is_surplus = is_surplus
+        self._on_end = on_end
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._is_full = False
+        self._may_reload = False
+        self._waiting: asyncio.Task[None] | None = None
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def refuse(self, error: str) -> None:
+        """Send the peer this error and end the connection."""
+        if self._transport is not None:
+            self._transport.write(json.dumps({"ok": False, "error": error}).encode() + b"\n")
+            self._transport.close()
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Read the peer's user id and refuse a user who may not connect."""
+        self._transport = cast("asyncio.Transport", transport)
+        uid = _peer_uid(self._transport.get_extra_info("socket"))
+        self._may_reload = uid in (self._owner, 0)
+        if not self._may_reload and uid not in self._allowed:
+            self.refuse(f"user {uid} may not ask this daemon")
+        elif self._is_surplus:
+            self.refuse("too many connections")
+
+    def data_received(self, data: bytes) -> None:
+        """Buffer the bytes and answer the complete requests."""
+        self._buffer += data
+        self._answer_buffered()
+
+    def pause_writing(self) -> None:
+        """Stop reading from a peer that does not read its responses."""
+        self._is_full = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Read from the peer again and answer what waits in the buffer."""
+        self._is_full = False
+        if self._transport is not None:
+            self._transport.resume_reading()
+            self._answer_buffered()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Report the end of the connection and cancel the response under way."""
+        del exc
+        self._transport = None
+        if self._waiting is not None:
+            self._waiting.cancel()
+        self._on_end(self)
+
+    # Requests.
+
+    def _answer_buffered(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._buffer.startswith(b"\0"):
+            self.refuse("the binary form was removed; send lines of JSON")
+            return
+        start = 0
+        while self._waiting is None and not self._is_full:
+            end = self._buffer.find(b"\n", start)
+            if end < 0:
+                if len(self._buffer) - start > MAX_LINE_BYTES:
+                    self.refuse(f"a line is longer than {MAX_LINE_BYTES} bytes")
+                    return
+                break
+            line = bytes(self._buffer[start:end])
+            start = end + 1
+            if self._may_reload and self._handler.is_upgrade(line):
+                self._hand_over()
+                start = len(self._buffer)
+                break
+            answer = self._handler.answer_line(line, may_reload=self._may_reload)
+            if isinstance(answer, bytes):
+                self._transport.write(answer)
+            else:
+                self._waiting = asyncio.get_running_loop().create_task(self._answer_later(answer))
+        del self._buffer[:start]
+
+    def _hand_over(self) -> None:
+        """Leave the connection to the upgrade that its peer requested."""
+        transport = cast("asyncio.Transport", self._transport)
+        # The transport closes its own descriptor; the connection lives on by the copy.
+        sock = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+        transport.close()
+        self._handler.upgrade(sock)
+
+    async def _answer_later(self, answer: Awaitable[bytes]) -> None:
+        content = await answer
+        self._waiting = None
+        if self._transport is not None:
+            self._transport.write(content)
+            self._answer_buffered()
+
+
+def _peer_uid(sock: socket.socket) -> int:
+    """Return the user id of a Unix socket's peer, -1 where the kernel gives none."""
+    try:
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    except OSError:
+        return -1
+    return int(_CREDENTIALS.unpack(credentials)[1])
 
 
 class ControlServer:

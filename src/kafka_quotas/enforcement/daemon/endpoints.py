@@ -9,8 +9,7 @@ from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.content.quota_content import QuotaContent
 from kafka_quotas.enforcement.control.client import control_path, find_control_path
-from kafka_quotas.enforcement.control.handler import ControlHandler
-from kafka_quotas.enforcement.control.server import ControlServer
+from kafka_quotas.enforcement.control.server import ControlHandler, ControlServer
 from kafka_quotas.enforcement.monitoring.daemon_view import DaemonView, Pages, daemon_server
 from kafka_quotas.enforcement.monitoring.http_server import HttpServer
 from kafka_quotas.enforcement.monitoring.probes import Readiness

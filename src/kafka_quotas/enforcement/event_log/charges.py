@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.address import Address
-from kafka_quotas.enforcement.decisions.messages import DecisionRequest
+from kafka_quotas.enforcement.decisions import DecisionRequest
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId, Route
 
 MAX_PENDING: Final = 200_000

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
-from kafka_quotas.enforcement.control.handler import UPGRADE_REQUEST
-from kafka_quotas.enforcement.control.server import no_daemon
+from kafka_quotas.enforcement.control.server import UPGRADE_REQUEST, no_daemon
 from kafka_quotas.enforcement.proxy.inherited_sockets import InheritedSockets
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.state.measured_state import MeasuredState

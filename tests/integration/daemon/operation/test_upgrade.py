@@ -20,7 +20,7 @@ from tests.support.load.numbered_load import LibrdkafkaLoad, number_of
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.enforcement.control.handler import UPGRADE_REQUEST
+from kafka_quotas.enforcement.control.server import UPGRADE_REQUEST
 from kafka_quotas.enforcement.upgrade.messages import STATE, packed, receive, receive_offer, receive_sockets
 
 APP = Entity.of(client_id="app")

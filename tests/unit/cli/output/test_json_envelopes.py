@@ -31,7 +31,7 @@ from kafka_quotas.commands.quotas.watch import SeenChange
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.resolution.usage import Usage
-from kafka_quotas.enforcement.decisions.messages import Decision
+from kafka_quotas.enforcement.decisions import Decision
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus
 from kafka_quotas.loadtest.run.journal import RunHeader, open_journal
@@ -98,7 +98,7 @@ BUILT = {
     "daemon status": ("cli.daemon.status_view:status_listing", "enforcement.telemetry.status:DaemonStatus"),
     "daemon reload": ("cli.daemon.status_view:reload_listing", "enforcement.quotas.reload:Reloaded"),
     "daemon unmute": ("cli.daemon.status_view:unmuted_listing", "enforcement.session.unmute:Unmuted"),
-    "daemon decide": ("cli.daemon.decide:decision_listing", "enforcement.decisions.messages:Decision"),
+    "daemon decide": ("cli.daemon.decide:decision_listing", "enforcement.decisions:Decision"),
     "daemon calibrate": ("cli.daemon.calibrate:_listing", "core.quotas.cost_model:CostModel"),
     "pipeline validate": (
         "cli.pipeline.validate_view:validation_listing",

@@ -9,9 +9,14 @@ import pytest
 from kafka_quotas.core.java.strings import decode_utf8, well_formed
 from kafka_quotas.core.quotas.quota_manager import BucketSnapshot, QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
-from kafka_quotas.enforcement.decisions import binary_codec as decision_binary
-from kafka_quotas.enforcement.decisions import json_codec as decision_json
-from kafka_quotas.enforcement.decisions.messages import Decision, DecisionError, DecisionRequest, Operation
+from kafka_quotas.enforcement.decisions import (
+    DecisionError,
+    DecisionRequest,
+    Operation,
+    decision_from_json,
+    request_from_json,
+    request_to_json,
+)
 from kafka_quotas.enforcement.state.state_file import SavedBucket, read_state, state_file, state_text
 from kafka_quotas.wire.passing.sasl import oauthbearer_subject
 from kafka_quotas.wire.protocol.request_header import parse_request_header
@@ -35,38 +40,20 @@ def on_the_wire(name: bytes) -> str:
     return header.client_id or ""
 
 
-def in_binary(name: bytes) -> str:
-    request = DecisionRequest(Operation.CHECK, QuotaType.PRODUCE, 1.0, "u", "X" * len(name))
-    frame = bytearray(decision_binary.write_requests(1, [request]))
-    frame = frame.replace(b"X" * len(name), name)
-    _, (ask,) = decision_binary.read_requests(frame, 0, len(frame))
-    assert isinstance(ask, DecisionRequest)
-    return ask.client_id
-
-
 @pytest.mark.parametrize(("name", "text"), NAMES)
 def test_bytes_are_read_alike_on_every_way_in(name: bytes, text: str) -> None:
     assert decode_utf8(name) == text
     assert on_the_wire(name) == text
-    assert in_binary(name) == text
     escaped = name.decode("utf-8", "surrogateescape")  # what Python has of them, for instance on a command line
     assert well_formed(escaped) == text
-    frame = decision_binary.write_requests(1, [DecisionRequest(Operation.CHECK, QuotaType.PRODUCE, 1.0, "u", escaped)])
-    _, (ask,) = decision_binary.read_requests(frame, 0, len(frame))
-    assert isinstance(ask, DecisionRequest)
-    assert ask.client_id == text
+    request = DecisionRequest(Operation.CHECK, QuotaType.PRODUCE, 1.0, "u", escaped)
+    assert request_from_json(json.loads(json.dumps(request_to_json(request)))).client_id == text
 
 
 @pytest.mark.parametrize(("text", "read"), [("a\ud800b", "a\ufffdb"), ("\udfff\ud800", "\ufffd\ufffd"), ("é", "é")])
 def test_a_lone_surrogate_is_replaced_on_every_way_in(text: str, read: str, tmp_path: Path) -> None:
     message = json.loads(json.dumps({"op": "record", "type": "produce", "amount": 1, "client_id": text, "user": text}))
-    ask = decision_json.read_request(message)
-    assert (ask.user, ask.client_id) == (read, read)
-    frame = decision_binary.write_requests(
-        1, [DecisionRequest(Operation.CHECK, QuotaType.PRODUCE, 1.0, text, text, text, text)]
-    )
-    _, (ask,) = decision_binary.read_requests(frame, 0, len(frame))
-    assert isinstance(ask, DecisionRequest)
+    ask = request_from_json({**message, "ip": text, "topic": text})
     assert (ask.user, ask.client_id, ask.ip, ask.topic) == (read, read, read, read)
     snapshot = BucketSnapshot(name=(text, text), kind="k", recorded_ms=1, figures=(1.0,))
     bucket = SavedBucket(broker=1, mode=Mode.KAFKA, quota_type=QuotaType.PRODUCE, snapshot=snapshot)
@@ -83,11 +70,12 @@ def test_a_claim_with_a_lone_surrogate_names_a_user_that_can_be_written() -> Non
 
 
 def test_what_is_told_about_such_names_can_be_written() -> None:
-    told = [Decision(1, "q", "client-id a\ud800", 1.0, 1.0, False), DecisionError("no a\ud800")]
-    number, (decision, error) = decision_binary.read_decisions(decision_binary.write_decisions(7, told), 0)
-    assert number == 7
-    assert isinstance(decision, Decision)
+    request = DecisionRequest(Operation.CHECK, QuotaType.PRODUCE, 1.0)
+    quota = {"key": "q", "entity": "client-id a\ud800", "limit": 1.0, "observed": 1.0}
+    decision = decision_from_json({"ok": True, "delay_ms": 1, "quota": quota, "shadow": False}, request)
+    error = decision_from_json({"ok": False, "error": "no a\ud800"}, request)
     assert isinstance(error, DecisionError)
+    assert not isinstance(decision, DecisionError)
     assert decision.entity == "client-id a\ufffd"
     io.StringIO().write(error.message)
     assert error.message.encode()

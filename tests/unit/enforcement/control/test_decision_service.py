@@ -1,4 +1,4 @@
-"""Questions of other programs: both forms on the wire, and answers from the buckets that sessions charge."""
+"""Questions of other programs as JSON, and answers from the buckets that sessions charge."""
 
 import json
 import math
@@ -8,19 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.daemon.decision_desk import APP, START_MS, Desk
 
-from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import EntityPolicy, Mode, PolicyTable
 from kafka_quotas.enforcement.control.decision_service import NO_API
-from kafka_quotas.enforcement.decisions import binary_codec as decision_binary
-from kafka_quotas.enforcement.decisions import json_codec as decision_json
-from kafka_quotas.enforcement.decisions.messages import (
+from kafka_quotas.enforcement.decisions import (
     ANY_QUOTA_TYPES,
     MAX_BATCH,
     Decision,
     DecisionError,
     DecisionRequest,
     Operation,
+    decision_from_json,
+    decision_to_json,
+    request_from_json,
+    request_to_json,
 )
 
 FEW = settings(max_examples=40, deadline=None)
@@ -179,60 +180,42 @@ def as_json(ask: DecisionRequest) -> dict[str, object]:
 @FEW
 @given(ask=asks)
 def test_json_says_what_was_asked(ask: DecisionRequest) -> None:
-    assert decision_json.read_request(json.loads(json.dumps(as_json(ask)))) == ask
+    assert request_from_json(json.loads(json.dumps(as_json(ask)))) == ask
 
 
 @FEW
-@given(number=st.integers(0, 2**32 - 1), several=st.lists(asks, max_size=5), before=st.binary(max_size=4))
-def test_the_binary_form_says_what_was_asked(number: int, several: list[DecisionRequest], before: bytes) -> None:
-    frame = decision_binary.write_requests(number, several)
-    data = bytearray(before + frame)
-    assert decision_binary.frame_end(data, len(before)) == len(data)
-    assert decision_binary.frame_end(data[:-1], len(before)) is None
-    assert decision_binary.read_requests(data, len(before), len(data)) == (number, several)
+@given(ask=asks)
+def test_a_request_is_read_as_it_was_written(ask: DecisionRequest) -> None:
+    assert request_from_json(json.loads(json.dumps(request_to_json(ask)))) == ask
 
 
 decisions = st.builds(
-    Decision, st.integers(0, 2**31 - 1), texts, texts, st.floats(0, 1e18), st.floats(-1e18, 1e18), st.booleans()
+    Decision,
+    st.integers(0, 2**31 - 1),
+    texts,
+    st.text(min_size=1, max_size=30),
+    st.floats(0, 1e18),
+    st.floats(-1e18, 1e18),
+    st.booleans(),
 )
 
 
 @FEW
-@given(number=st.integers(0, 2**32 - 1), several=st.lists(decisions, max_size=5))
-def test_the_binary_form_says_what_was_decided(number: int, several: list[Decision]) -> None:
-    frame = decision_binary.write_decisions(number, several)
-    assert decision_binary.read_decisions(frame, 0) == (number, several)
+@given(ask=asks, decision=decisions)
+def test_a_decision_is_read_as_it_was_written(ask: DecisionRequest, decision: Decision) -> None:
+    written = json.loads(json.dumps({"ok": True, **decision_to_json(decision)}))
+    assert decision_from_json(written, ask) == decision
 
 
-def test_the_binary_form_carries_errors_beside_decisions() -> None:
-    good = Decision(1, "producer_byte_rate", "user a", 2.0, 3.0)
-    _, read = decision_binary.read_decisions(decision_binary.write_decisions(1, [DecisionError("no"), good]), 0)
-    assert isinstance(read[0], DecisionError)
-    assert read[0].message == "no"
-    assert read[1] == good
+def test_a_decision_without_a_limit_names_the_quota_that_was_asked_for() -> None:
+    ask = DecisionRequest(Operation.RECORD, QuotaType.FETCH, 1.0)
+    without = Decision(0, QuotaType.FETCH.key.name, "", 0.0, 0.0)
+    assert decision_from_json({"ok": True, **decision_to_json(without)}, ask) == without
 
 
-@FEW
-@given(content=st.binary(max_size=200))
-def test_a_frame_of_rubbish_is_a_protocol_error_or_questions(content: bytes) -> None:
-    data = len(content).to_bytes(4, "big") + content
-    try:
-        end = decision_binary.frame_end(data, 0)
-        if end is not None:
-            decision_binary.read_requests(data, 0, end)
-    except ProtocolError:
-        return
-
-
-def test_amounts_that_are_none_are_errors_of_their_own() -> None:
-    good = DecisionRequest(Operation.RECORD, QuotaType.PRODUCE, 1.0)
-    for amount in (math.nan, math.inf, -1.0, 1e300):
-        frame = decision_binary.write_requests(1, [good._replace(amount=amount), good])
-        _, read = decision_binary.read_requests(frame, 0, len(frame))
-        assert isinstance(read[0], DecisionError)
-        assert read[1] == good
-
-
-def test_every_quota_type_has_a_figure_of_its_own() -> None:
-    assert set(decision_binary.TYPE_CODES) == set(ANY_QUOTA_TYPES.values())
-    assert len(set(decision_binary.TYPE_CODES.values())) == len(ANY_QUOTA_TYPES)
+@pytest.mark.parametrize("amount", [math.nan, math.inf, -1.0, 1e300])
+def test_an_amount_that_is_none_is_an_error_of_its_own(amount: float) -> None:
+    good = {"op": "record", "type": "produce", "amount": 1.0}
+    answers = Desk().line({"op": "batch", "items": [{**good, "amount": amount}, good]})["answers"]
+    assert isinstance(answers, list)
+    assert [each["ok"] for each in answers] == [False, True]

@@ -10,8 +10,8 @@ import pytest
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.enforcement.control.handler import ControlHandler
-from kafka_quotas.enforcement.decisions.messages import DecisionError, DecisionRequest
+from kafka_quotas.enforcement.control.server import ControlHandler
+from kafka_quotas.enforcement.decisions import DecisionError, DecisionRequest
 from kafka_quotas.enforcement.quotas import store_watcher as module
 from kafka_quotas.enforcement.quotas.reload import Reloaded, ReloadedFile, Reloader
 from kafka_quotas.enforcement.quotas.store_watcher import StoreWatcher

@@ -11,7 +11,7 @@ from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import ANONYMOUS
-from kafka_quotas.enforcement.control.handler import ControlHandler
+from kafka_quotas.enforcement.control.server import ControlHandler
 from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted, UnmutedClient, sum_up, unmuted_from_json
 
 
