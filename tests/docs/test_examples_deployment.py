@@ -19,7 +19,7 @@ import yaml
 from kafka_quotas.cli.docs.documentation import commands
 from kafka_quotas.cli.framework.service_variables import variable
 from kafka_quotas.cli.framework.store_choice import STORE_VARIABLE
-from kafka_quotas.enforcement.config.policy_file import read_policy_file
+from kafka_quotas.enforcement.config.client_policy import read_policy_file
 
 ROOT = Path(__file__).parents[2]
 SYSTEMD = ROOT / "examples" / "systemd"

@@ -8,8 +8,7 @@ a file.
 from enum import StrEnum
 from typing import Any
 
-from kafka_quotas.enforcement.config.client_policy import OnViolation
-from kafka_quotas.enforcement.config.policy_file import MAX_THROTTLE_MS, SETTINGS, PolicySetting
+from kafka_quotas.enforcement.config.client_policy import MAX_THROTTLE_MS, SETTINGS, OnViolation, PolicySetting
 
 _NAME = {"type": "string", "minLength": 1}
 _SIZE = {

@@ -14,7 +14,6 @@ from tests.support.frames.enforcement import CLIENT_ID, START_MS, Pair
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.mutation_bucket import MutationAlgorithm
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.config.rules import AutoCreate, EnforcementRules, MutationMode, MutationRules
@@ -33,7 +32,6 @@ def client(
     *,
     rate: float | None = 1.0,
     mode: MutationMode = MutationMode.AUTO,
-    algorithm: MutationAlgorithm = MutationAlgorithm.TOKEN_BUCKET,
     auto_create: AutoCreate = AutoCreate.COUNT,
     terms: Mode = Mode.KAFKA,
     on_charge: OnCharge | None = None,
@@ -43,9 +41,9 @@ def client(
         window=WINDOW,
         mutation_window=WINDOW,
         mode=terms,
-        mutations=MutationRules(mode=mode, algorithm=algorithm, auto_create=auto_create),
+        mutations=MutationRules(mode=mode, auto_create=auto_create),
     )
-    quotas = BrokerQuotas(WINDOW, mutations=algorithm, policies=rules.policies)
+    quotas = BrokerQuotas(WINDOW, policies=rules.policies)
     if rate is not None:
         quotas.update(QuotaType.CONTROLLER_MUTATION, OF_APP, rate, static=False)
     counters = Counters()

@@ -1,20 +1,38 @@
-"""`kafka-quotas daemon`: run the enforcing proxy, and look into one that runs."""
+"""`kafka-quotas daemon`: run the enforcing proxy, look into one that runs, and ask it how long a client has to wait."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.daemon.calibrate import calibrate
-from kafka_quotas.cli.daemon.config_command import check, config
-from kafka_quotas.cli.daemon.decide import decide
-from kafka_quotas.cli.daemon.options import AskedDaemon
-from kafka_quotas.cli.daemon.run import run, upgrade
-from kafka_quotas.cli.daemon.status_view import reload_listing, status_listing, unmuted_listing
+from kafka_quotas.cli.daemon.run import OVERRIDES, check, run, upgrade
+from kafka_quotas.cli.daemon.status_view import decision_listing, reload_listing, status_listing, unmuted_listing
 from kafka_quotas.cli.framework.help_page import PagedGroup
+from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.cli.framework.service_variables import variable
+from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.render import TABLE_VIEW, print_listing
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.enforcement.control.client import ask_reload, ask_status, ask_unmute
+from kafka_quotas.core.model.units import parse_bytes
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.config.rules import ANONYMOUS
+from kafka_quotas.enforcement.control.client import (
+    DecisionClient,
+    ask_reload,
+    ask_status,
+    ask_unmute,
+    find_control_path,
+)
+from kafka_quotas.enforcement.decisions import (
+    ANY_QUOTA_TYPES,
+    AnyQuotaType,
+    DecisionRequest,
+    Operation,
+    ResourceQuota,
+)
 from kafka_quotas.enforcement.session.unmute import ClientChoice
 
 UserOption = Annotated[
@@ -23,6 +41,8 @@ UserOption = Annotated[
 ClientOption = Annotated[
     str | None, typer.Option("--client", metavar="ID", help="The client-id to unmute. Default: any of the user.")
 ]
+
+_BYTES = (QuotaType.PRODUCE, QuotaType.FETCH, ResourceQuota.TOPIC)
 
 app = typer.Typer(cls=PagedGroup, no_args_is_help=True, add_completion=False)
 
@@ -36,11 +56,44 @@ def _group() -> None:
     """
 
 
+@option_group("Daemon")
+class AskedDaemon:
+    """The options that name the running daemon to ask."""
+
+    control: Path | None = option(
+        "--control PATH",
+        help="The control socket of the daemon. Default: the one of the context, else that of your only daemon.",
+        envvar=variable("DAEMON", "--control"),
+    )
+    context: str | None = option(
+        "--context NAME",
+        help="The context whose daemon is asked. Without it the variable KAFKA_QUOTAS_CONTEXT counts, else the context "
+        "in use.",
+        autocompletion=complete_contexts,
+    )
+
+    def path(self) -> Path | None:
+        """Return the path of the control socket, None for the only running daemon.
+
+        Raises:
+            UsageError: There is no such context, or the context that was named has no control socket.
+        """
+        if self.control is not None:
+            if self.context is not None:
+                raise UsageError("--control and --context exclude each other", hint="each names the daemon")
+            return self.control
+        context = choose_store(store=None, context=self.context).context
+        if self.context is not None and context is not None and context.control is None:
+            raise UsageError(
+                f"context {context.name} has no control socket",
+                hint=f"kafka-quotas context set {context.name} --control PATH",
+            )
+        return None if context is None else context.control_path
+
+
 app.command()(run)
 app.command()(upgrade)
-app.command()(check)
-app.command()(config)
-app.command()(decide)
+app.command(context_settings=OVERRIDES)(check)
 app.command()(calibrate)
 
 
@@ -71,3 +124,69 @@ def reload(*, daemon: AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
     All files are checked before any is used. Where one can't be used the daemon keeps what it had; the exit code is 1.
     """
     print_listing(reload_listing(ask_reload(daemon.path())), output)
+
+
+OpArgument = Annotated[
+    str, typer.Argument(metavar="record|check|unrecord", help="Charge an amount, ask about it, or give it back.")
+]
+
+
+@option_group("Amount")
+class DecideOptions:
+    """The options of `daemon decide` about the amount and whose it is."""
+
+    quota_type: str = option(
+        "--type TYPE",
+        default=QuotaType.PRODUCE.value,
+        help=f"What the amount is of: {', '.join(ANY_QUOTA_TYPES)}.",
+        autocompletion=lambda: list(ANY_QUOTA_TYPES),
+    )
+    amount: str = option(
+        "--amount AMOUNT",
+        default="0",
+        help="Bytes (with units), ms of thread time, partitions, requests or connections, by --type.",
+    )
+    user: str = option("--user NAME", default=ANONYMOUS, help="The user.")
+    client: str = option("--client ID", default="", help="The client-id.")
+    ip: str = option("--ip IP", default="", help="The address of the client, for --type connection.")
+    topic: str = option("--topic NAME", default="", help="The topic, for --type topic.")
+    broker: int | None = option(
+        "--broker ID", help="The broker whose buckets are asked. Default: the broker behind the bootstrap listener."
+    )
+
+
+@app.command()
+def decide(op: OpArgument, *, asked: DecideOptions, daemon: AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
+    """Ask a running daemon how long a client has to wait, and by which quota.
+
+    The answer comes from the buckets that the daemon charges its own clients to.
+    """
+    quota_type = _type(asked.quota_type)
+    amount = _amount(asked.amount, quota_type)
+    ask = DecisionRequest(_op(op), quota_type, amount, asked.user, asked.client, asked.ip, asked.topic, asked.broker)
+    with DecisionClient(daemon.path() or find_control_path()) as client:
+        decision = client.ask(ask)
+    print_listing(decision_listing(decision), output)
+
+
+def _op(text: str) -> Operation:
+    try:
+        return Operation(text.lower())
+    except ValueError as error:
+        raise UsageError(f"not an operation: {text!r}", hint="record, check or unrecord") from error
+
+
+def _type(text: str) -> AnyQuotaType:
+    asked = ANY_QUOTA_TYPES.get(text)
+    if asked is None:
+        raise UsageError(f"not a type: {text!r}", hint=f"one of {', '.join(ANY_QUOTA_TYPES)}")
+    return asked
+
+
+def _amount(text: str, quota_type: AnyQuotaType) -> float:
+    if quota_type in _BYTES:
+        return float(parse_bytes(text))
+    try:
+        return float(text)
+    except ValueError as error:
+        raise UsageError(f"not a number: {text!r}") from error

@@ -1,5 +1,7 @@
 """Reading of `daemon.toml`: every setting with its line, and everything that is wrong, not only the first of it.
 
+A setting is an option of `daemon run`, by the option's name with `_` for `-`. Its section, type, limits and help are
+the option's own, so that file and command line can't come apart.
 Invariants: a setting of the file stands behind an option and a variable and before the default; a relative path is
 relative to the folder of the file.
 """
@@ -7,38 +9,69 @@ relative to the folder of the file.
 import os
 import re
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args, get_origin
 
 import typer
 from typer.core import TyperOption
 
-from kafka_quotas.cli.daemon.config_sections import (
-    LISTENER_PROPERTIES,
-    SECTIONS,
-    TABLES,
-    setting_name,
-    value_kind,
-)
-from kafka_quotas.cli.daemon.setting_forms import FORMS
+from kafka_quotas.cli.framework.help_page import STORE_HEADING
+from kafka_quotas.cli.framework.option_groups import setting_of
 from kafka_quotas.cli.framework.store_choice import COMMAND_CONFIG_VARIABLE, STORE_VARIABLE
 from kafka_quotas.cli.output.render import shown_cell, write
 from kafka_quotas.core.errors import UsageError, near_hint
 from kafka_quotas.core.formats.documents import read_text
+from kafka_quotas.enforcement.config.client_policy import policy_problems
 from kafka_quotas.enforcement.config.listener_file import check_property
-from kafka_quotas.enforcement.config.policy_file import policy_problems
 from kafka_quotas.enforcement.config.toml_table import flat, property_text, read_toml, table_path
 
 CONFIG: Final = "kafka_quotas.daemon_config"
 """The key of a context's `meta` under which the file that was read stands."""
+TABLES: Final[Mapping[str, str]] = {
+    "policy": "What a file of --policy holds: internal_principals, [[policy.entity]], [policy.thresholds].",
+    "listener": "More listeners by name, [listener.NAME], each with what a file of --listener holds.",
+}
+"""Tables with a content of their own, in place of the files of the options of the same names."""
+LISTENER_PROPERTIES: Final = "properties"
+"""The table in `listeners` in place of the file of --listener-config."""
+_SECTIONS: Final = {STORE_HEADING: "store", "Quota windows": "enforcement"}
+"""Sections of the options that other commands have as well, by their headings."""
 _STORE_VARIABLES: Final = {"store": STORE_VARIABLE, "command_config": COMMAND_CONFIG_VARIABLE}
 _PART: Final = r"(?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')"
 _PATH: Final = rf"({_PART}(?:\s*\.\s*{_PART})*)"
 _HEADER: Final = re.compile(rf"\s*(\[\[?)\s*{_PATH}\s*\]\]?\s*(?:#.*)?$")
 _KEY: Final = re.compile(rf"\s*{_PATH}\s*=")
+
+
+def setting_name(option: TyperOption) -> str:
+    """Return the name of an option in the file: the longest of its spellings without the dashes in front."""
+    return max(option.opts, key=len).removeprefix("--").replace("-", "_")
+
+
+def sections(options: Mapping[str, TyperOption]) -> dict[str, tuple[str, ...]]:
+    """Return the names of the settings in each section.
+
+    Args:
+        options: The options of `daemon run` by their names in the file.
+    """
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for name, option in options.items():
+        setting = setting_of(option)
+        section = _SECTIONS.get(option.rich_help_panel or "") if setting is None else setting.section
+        if section is not None:
+            found[section].append(name)
+    return {section: tuple(names) for section, names in found.items()}
+
+
+def value_kind(option: TyperOption) -> tuple[type[Any], bool]:
+    """Return the type of an option's value, and whether it takes several."""
+    annotation: Any = option.type_descriptor.annotation
+    several = get_origin(annotation) is list
+    kind = get_args(annotation)[0] if several else annotation
+    return (kind if isinstance(kind, type) else str), several
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +100,7 @@ def read_config_file(path: Path, options: Mapping[str, TyperOption], ctx: typer.
     """
     document = read_toml(path, "the configuration of the daemon")
     lines = _lines(read_text(path))
-    reading = _Reading(path=path, options=options, lines=lines, ctx=ctx)
+    reading = _Reading(path=path, options=options, sections=sections(options), lines=lines, ctx=ctx)
     for section, table in document.items():
         reading.take(section, table)
     return ConfigFile(
@@ -82,6 +115,7 @@ def read_config_file(path: Path, options: Mapping[str, TyperOption], ctx: typer.
 class _Reading:
     path: Path
     options: Mapping[str, TyperOption]
+    sections: Mapping[str, tuple[str, ...]]
     lines: Mapping[str, int]
     ctx: typer.Context
     values: dict[str, Any] = field(default_factory=dict)
@@ -89,8 +123,10 @@ class _Reading:
     problems: list[tuple[int, str]] = field(default_factory=list)
 
     def take(self, section: str, table: object) -> None:
-        if section not in SECTIONS and section not in TABLES:
-            hint = self._home_of(section) or near_hint(section, (*SECTIONS, *TABLES), otherwise=_every_section())
+        every = (*self.sections, *TABLES)
+        if section not in every:
+            otherwise = f"the sections are {', '.join(every)}"
+            hint = self._home_of(section) or near_hint(section, every, otherwise=otherwise)
             self._problem(section, f"there is no section {section}", hint)
         elif not isinstance(table, dict):
             self._problem(section, f"{section} is no section", f"write [{section}] on a line of its own")
@@ -132,8 +168,10 @@ class _Reading:
             self._use("listener_config", str(table_path(self.path.absolute(), where)), where)
             self._take_listener(where, value, needed=())
             return
-        if name not in SECTIONS[section]:
-            hint = self._home_of(name) or near_hint(name, SECTIONS[section], otherwise=_every_setting(section))
+        known = self.sections[section]
+        if name not in known:
+            otherwise = f"it has {', '.join(known)}"
+            hint = self._home_of(name) or near_hint(name, known, otherwise=otherwise)
             self._problem(where, f"[{section}] has no {name}", hint)
             return
         option = self.options[name]
@@ -165,10 +203,11 @@ class _Reading:
         kind, several = value_kind(option)
         given = value if several and isinstance(value, list) else [value]
         taken = [_of_kind(kind, each) for each in given]
-        form = FORMS.get(setting_name(option))
-        if form is not None:
-            for each in given:
-                form.check(each)
+        setting = setting_of(option)
+        for each in given if setting is not None and setting.form is not None else ():
+            if isinstance(each, int | float) and (setting.form.integers is None or isinstance(each, float)):
+                raise ValueError(f"{each} is a number, not a text")
+            setting.form.read(str(each))
         if kind is Path:
             taken = [str(self.path.absolute().parent / Path(str(each)).expanduser()) for each in taken]
         whole = taken if several else taken[0]
@@ -187,7 +226,7 @@ class _Reading:
         self.problems.append((line, shown_cell(text)))
 
     def _home_of(self, name: str) -> str | None:
-        home = next((section for section, names in SECTIONS.items() if name in names), None)
+        home = next((section for section, names in self.sections.items() if name in names), None)
         return None if home is None else f"{name} belongs in [{home}]"
 
 
@@ -207,14 +246,6 @@ def _of_kind(kind: type[Any], value: object) -> object:
 
 def _noun(value: object) -> str:
     return "a table" if isinstance(value, dict) else "a list" if isinstance(value, list) else str(value).lower()
-
-
-def _every_section() -> str:
-    return f"the sections are {', '.join((*SECTIONS, *TABLES))}"
-
-
-def _every_setting(section: str) -> str:
-    return f"it has {', '.join(SECTIONS[section])}"
 
 
 def _lines(text: str) -> dict[str, int]:

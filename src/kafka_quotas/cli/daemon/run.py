@@ -1,38 +1,44 @@
-"""`kafka-quotas daemon run`: every option of the enforcing proxy."""
+"""`kafka-quotas daemon run` with its options, and `daemon check`, which shows the settings in force."""
 
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final, TypeAlias
 
-from kafka_quotas.cli.daemon.config_file import take_config
-from kafka_quotas.cli.daemon.enforcement_options import EnforcementOptions, PrincipalOptions, UpstreamWindowOptions
-from kafka_quotas.cli.daemon.options import (
-    BootstrapOptions,
-    BufferOptions,
-    EventLogOptions,
-    FleetOptions,
-    LimitOptions,
-    ListenerOptions,
-    MetricsOptions,
-    OperationOptions,
-    TimeoutOptions,
-)
-from kafka_quotas.cli.daemon.setting_forms import parse_size
+import typer
+
+from kafka_quotas.cli.daemon.config_file import CONFIG, ConfigFile, options_of, sections, take_config
 from kafka_quotas.cli.framework.exit_codes import INTERRUPTED
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING
-from kafka_quotas.cli.framework.option_groups import Without, option, option_group
+from kafka_quotas.cli.framework.option_groups import Without, group_value, option, option_group
 from kafka_quotas.cli.framework.service_variables import service
-from kafka_quotas.cli.framework.store_choice import StoreChoice
+from kafka_quotas.cli.framework.store_choice import Origin, Setting, StoreChoice
 from kafka_quotas.cli.options.journal import open_journal
-from kafka_quotas.cli.options.stores import StoreOptions
+from kafka_quotas.cli.options.stores import ListingView, StoreOptions
+from kafka_quotas.cli.options.windows import WindowOptions
+from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.render import TABLE_VIEW, Cell, Listing, Table, columns, print_listing, write
 from kafka_quotas.commands.web.daemon_quotas import daemon_pages
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.enforcement.config.address import parse_addresses
-from kafka_quotas.enforcement.config.listener_file import all_listeners
+from kafka_quotas.enforcement.config.client_policy import read_policy_file
+from kafka_quotas.enforcement.config.cost_model_file import read_cost_model
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.daemon.run import run_daemon
+from kafka_quotas.stores.static import read_static_quotas
 from kafka_quotas.system_clock import SystemClock
+
+
+@option_group("Quota windows")
+class UpstreamWindowOptions(WindowOptions):
+    """The options about the quota windows, which the brokers of the cluster may be asked for."""
+
+    upstream_windows: bool = option(
+        "--upstream-windows",
+        default=False,
+        help="Read the window settings from the brokers of --upstream, with --command-config; the options above win.",
+    )
 
 
 @option_group(OPTIONS_HEADING)
@@ -41,90 +47,33 @@ class DaemonOptions:
 
     config: Path | None = option(
         "--config FILE",
-        help="A TOML file with these options in sections, see `daemon config`. Options and variables beat it.",
+        help="A TOML file with these options in sections. Options and variables beat it; see `daemon check`.",
         is_eager=True,
         callback=take_config,
     )
-    bootstrap: BootstrapOptions
+    settings: DaemonSettings
     store: Annotated[StoreOptions, Without("context", "bootstrap_server", "zookeeper")]
-    static_quotas: Path | None = option(
-        "--static-quotas FILE",
-        help="Properties quota.producer.default, quota.consumer.override and so on; they apply below the store's "
-        "quotas.",
-    )
     windows: UpstreamWindowOptions
-    enforcement: EnforcementOptions
-    listeners: ListenerOptions
-    limits: LimitOptions
-    principals: PrincipalOptions
-    buffers: BufferOptions
-    metrics: MetricsOptions
-    operation: OperationOptions
-    event_log: EventLogOptions
-    fleet: FleetOptions
-    timeouts: TimeoutOptions
 
-    def settings(self, *, takes_over: bool = False) -> DaemonSettings:
-        """Parse all options, once, into settings.
+    def checked(self, *, takes_over: bool = False) -> tuple[DaemonSettings, StoreChoice]:
+        """Return the settings and the store that the options make.
 
         Args:
             takes_over: Whether to take the place of the daemon that runs.
 
         Raises:
-            UsageError: An option has no value that it takes, or two contradict each other.
+            UsageError: Two options contradict each other, or a file can't be used.
             StoreError: The brokers can't be asked for their windows.
         """
-        upstreams = parse_addresses(self.bootstrap.upstream)
-        servers = ",".join(map(str, upstreams))
-        windows = self.windows.settings(
-            servers=servers if self.windows.upstream_windows else None, command_config=self.store.command_config
-        )
-        rules = self.enforcement.rules(
-            self.principals,
-            windows,
-            max_request_bytes=parse_size("--max-request-bytes", self.buffers.max_request_bytes),
-            unknown_apis=self.limits.unknown_apis,
-        )
-        fleet = self.fleet.settings()
-        rules = replace(rules, fleet_topic=None if fleet is None else fleet.target.topic)
-        files = self.listeners.files(self.bootstrap, upstreams)
-        return DaemonSettings(
-            listeners=all_listeners(files),
-            listener_files=files,
-            connection_rate=self.limits.connection_rate,
-            max_connections=self.limits.max_connections,
-            queued_max_request_bytes=parse_size("--queued-max-request-bytes", self.buffers.queued_max_request_bytes),
-            rules=rules,
-            static_quotas=self.static_quotas,
-            policy_file=self.enforcement.policy,
-            cost_model=self.enforcement.cost_model,
-            control=self.operation.control,
-            control_access=self.operation.control_access(),
-            state_file=self.operation.state_file,
-            max_bucket_bytes=parse_size("--max-bucket-memory", self.operation.max_bucket_memory),
-            metrics=self.metrics.address,
-            metrics_choice=self.metrics.choice,
-            log_format=self.operation.log_format,
-            connect_timeout_s=self.timeouts.connect_timeout,
-            drain_timeout_s=self.timeouts.drain_timeout,
-            event_log=self.event_log.settings(servers),
-            fleet=fleet,
-            workers=self.operation.workers,
-            takes_over=takes_over,
-        )
-
-
-def checked_settings(asked: DaemonOptions, *, takes_over: bool = False) -> tuple[DaemonSettings, StoreChoice]:
-    """Return the settings and the store that the options make.
-
-    Raises:
-        UsageError: As `DaemonOptions.settings` does, or two options name properties of quotas.
-        StoreError: The brokers can't be asked for their windows.
-    """
-    settings, choice = asked.settings(takes_over=takes_over), asked.store.choose()
-    if asked.static_quotas is not None and choice.address.kind.is_static:
-        raise UsageError("--static-quotas goes below another store", hint="leave it out: --store names such a file")
-    return settings, choice
+        servers = ",".join(map(str, self.settings.upstreams)) if self.windows.upstream_windows else None
+        windows = self.windows.settings(servers=servers, command_config=self.store.command_config)
+        rules = replace(self.settings.rules, window=windows.client, mutation_window=windows.controller)
+        settings = replace(self.settings, rules=rules, takes_over=takes_over).completed()
+        choice = self.store.choose()
+        if settings.static_quotas is not None and choice.address.kind.is_static:
+            raise UsageError("--static-quotas goes below another store", hint="leave it out: --store names such a file")
+        choice.check_place()
+        return settings, choice
 
 
 @service("DAEMON")
@@ -149,8 +98,117 @@ def upgrade(*, asked: DaemonOptions) -> int:
 
 
 def _run(asked: DaemonOptions, *, takes_over: bool) -> int:
-    settings, choice = checked_settings(asked, takes_over=takes_over)
-    choice.check_place()
+    settings, choice = asked.checked(takes_over=takes_over)
     pages = daemon_pages(open_journal(), SystemClock())
     result = run_daemon(settings, choice.open, log=sys.stderr, pages=pages)
     return INTERRUPTED if result.signal_name == "SIGINT" else int(result.cut_connections > 0)
+
+
+_FILE = "file"
+_ORIGINS = {
+    "COMMANDLINE": Origin.OPTION.value,
+    "ENVIRONMENT": Origin.VARIABLE.value,
+    "DEFAULT_MAP": _FILE,
+    "DEFAULT": Origin.DEFAULT.value,
+}
+"""Typer's names of where a value came from, and ours."""
+_Row: TypeAlias = tuple[str, str, Json, str, str | None]
+"""Section, name, value, origin, and the file and line, variable or option that it came from."""
+_TITLES = ("section", "setting", "value", "origin", "from")
+_COLUMNS = columns("section, setting!, value, origin, from")
+Config = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="The TOML file to check. Options and variables beat it.")
+]
+OVERRIDES: Final = {"ignore_unknown_options": True, "allow_extra_args": True}
+"""Settings of a context that takes the options of `daemon run` without declaring them."""
+
+
+@service("DAEMON")
+def check(ctx: typer.Context, *, config: Config = None, output: ListingView = TABLE_VIEW) -> None:
+    """Check a configuration as `daemon run` would, and show every setting in force and where it came from.
+
+    Any option of `daemon run` may follow. An option beats a variable, a variable beats the file of --config, and that
+    beats the default. Everything that is wrong with the file is listed at once, with its line, and every file that it
+    names is read. Nothing is started, and neither the store nor a broker is asked unless --upstream-windows is given.
+    The exit code is 2 if anything is wrong.
+    """
+    assert ctx.parent is not None
+    arguments = [*(() if config is None else ("--config", str(config))), *ctx.args]
+    command: Any = ctx.parent.command
+    given = command.commands["run"].make_context("run", arguments, parent=ctx.parent)
+    settings, choice = group_value(DaemonOptions, given.params).checked()
+    source = given.meta.get(CONFIG)
+    files = [*([str(source.path)] if isinstance(source, ConfigFile) else ()), *_read_files(settings)]
+    of_store = {"store": choice.url, "command_config": choice.command_config}
+    rows = [_of_store(row, of_store.get(row[1])) for row in _rows(given)]
+    listeners = ", ".join(str(each.listen) for each in settings.listeners)
+    if files:
+        write(f"note: read {', '.join(files)}", sys.stderr)
+    print_listing(
+        Listing(
+            noun="daemon-config",
+            items="settings",
+            data={"settings": [dict(zip(_TITLES, row, strict=True)) for row in rows]},
+            table=Table(
+                columns=_COLUMNS,
+                rows=[(*row[:2], _text(row[2]), *row[3:]) for row in rows],
+                caption=f"The configuration is valid: {listeners}.",
+            ),
+        ),
+        output,
+    )
+
+
+def _read_files(settings: DaemonSettings) -> Iterator[str]:
+    """Read the files that the daemon reads at its start, and yield their names."""
+    readers = (
+        (settings.static_quotas, read_static_quotas),
+        (settings.policy_file, read_policy_file),
+        (settings.cost_model, read_cost_model),
+    )
+    for path, read in readers:
+        if path is not None:
+            read(path)
+            yield str(path)
+
+
+def _rows(ctx: typer.Context) -> Iterator[_Row]:
+    source = ctx.meta.get(CONFIG)
+    options = dict(options_of(ctx))
+    for section, name in ((section, name) for section, names in sections(options).items() for name in names):
+        option = options[name]
+        parameter = option.name or name
+        value = ctx.params.get(parameter)
+        origin = _ORIGINS[str(getattr(ctx.get_parameter_source(parameter), "name", "DEFAULT"))]
+        where = None
+        if origin == Origin.OPTION:
+            where = f"--{name.replace('_', '-')}"
+        elif origin == Origin.VARIABLE:
+            where = str(option.envvar)
+        elif origin == _FILE and isinstance(source, ConfigFile):
+            where = f"{source.path}:{source.lines[parameter]}"
+        yield section, name, _plain(value), origin, where
+
+
+def _of_store(row: _Row, chosen: Setting | None) -> _Row:
+    """Return the row of a setting, with the choice of a variable or a context in place of the default."""
+    if chosen is None or row[3] != Origin.DEFAULT or chosen.origin is Origin.DEFAULT:
+        return row
+    return (*row[:2], chosen.value, chosen.origin.value, chosen.source)
+
+
+def _plain(value: object) -> Json:
+    """Return a value as JSON has it."""
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value] or None
+    if isinstance(value, Enum):
+        return str(value.value)
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _text(value: Json) -> Cell:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, int | float) else "not set" if value is None else str(value)

@@ -1,4 +1,4 @@
-"""A daemon's status as a listing."""
+"""The answers of a daemon as listings: its status, a reload, unmuted clients, a decision."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -11,7 +11,8 @@ from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, Unit
 from kafka_quotas.core.model.recent_throttling import RecentThrottling
 from kafka_quotas.core.model.sanitizer import desanitize
 from kafka_quotas.core.model.value_format import format_byte_rate, format_bytes, format_count
-from kafka_quotas.enforcement.config.fleet_settings import acls_needed
+from kafka_quotas.enforcement.config.settings import acls_needed
+from kafka_quotas.enforcement.decisions import Decision, decision_to_json
 from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER
 from kafka_quotas.enforcement.quotas.reload import Reloaded
 from kafka_quotas.enforcement.session.unmute import Unmuted
@@ -19,6 +20,7 @@ from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, F
 
 _COLUMNS = columns("quota, entity, user, client-id, broker, limit>, observed>, connections>, throttle>, remaining>")
 
+_DECISION_COLUMNS = columns("delay>, quota, entity, limit>, observed>")
 _UNMUTED_COLUMNS = columns("user, client-id, broker, quota, connections>, remaining>")
 _FEW = 10
 _RELOAD_COLUMNS = columns("store, trouble, changed>, limits>")
@@ -198,4 +200,19 @@ def unmuted_listing(result: Unmuted) -> Listing:
             rows=[(*name, f"{ms} ms") for name, ms in zip(names, left, strict=True)],
             caption="let go:" if names else "nobody of that name is throttled",
         ),
+    )
+
+
+def decision_listing(decision: Decision) -> Listing:
+    """Return one decision as a table of one row, and as JSON."""
+    limit = f"{decision.limit:g}" if decision.entity else "unlimited"
+    delay = f"{decision.delay_ms} ms" + (" (shadow)" if decision.is_shadow else "")
+    row = (delay, decision.quota, decision.entity, limit, f"{decision.observed:.6g}")
+    data = decision_to_json(decision)
+    if data["quota"]:
+        data["quota"]["entity"] = Entity.from_text(decision.entity).to_mapping()
+    return Listing(
+        noun="decision",
+        data=data,
+        table=Table(columns=_DECISION_COLUMNS, rows=[row]),
     )

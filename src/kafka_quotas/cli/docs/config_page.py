@@ -7,14 +7,8 @@ from typing import Final
 
 from typer.core import TyperOption
 
-from kafka_quotas.cli.daemon.config_sections import (
-    LISTENER_PROPERTIES,
-    SECTIONS,
-    TABLES,
-    schema,
-    setting_name,
-    value_kind,
-)
+from kafka_quotas.cli.daemon.config_file import LISTENER_PROPERTIES, TABLES, sections, setting_name, value_kind
+from kafka_quotas.cli.daemon.config_schema import config_schema
 from kafka_quotas.cli.framework.lazy_group import Command
 
 PAGE: Final = Path("docs/reference/daemon-configuration.md")
@@ -28,10 +22,9 @@ command line, an environment variable, the file, the default. The variable of a 
 its name in capitals, such as `KAFKA_QUOTAS_DAEMON_METRICS_PORT`; `store` and `command_config` have the variables of all
 commands.
 
-- `kafka-quotas daemon check --config daemon.toml` lists everything that is wrong with the file, with lines, and reads
-  every file that it names. It starts nothing.
-- `kafka-quotas daemon config --config daemon.toml` shows each setting in force, and where it came from.
-- `kafka-quotas daemon config --schema` prints the JSON schema, which is also in `examples/daemon/daemon.schema.json`.
+`kafka-quotas daemon check --config daemon.toml` lists everything that is wrong with the file, with lines, and reads
+every file that it names. If nothing is wrong, it shows each setting in force, and where it came from. It starts
+nothing. `examples/daemon/daemon.schema.json` is the JSON schema of the file, for editors.
 
 A relative path is relative to the folder of the file. A setting that takes several values is a list, or one value. A
 reload (SIGHUP, `daemon reload`) reads the tables `[policy]` and `[listener.NAME]` and the files again; the other
@@ -55,10 +48,10 @@ def config_documents(run: Command) -> dict[Path, str]:
         run: The command `daemon run`.
     """
     options = {setting_name(each): each for each in run.params if isinstance(each, TyperOption)}
-    sections = [_section(section, names, options) for section, names in SECTIONS.items()]
+    pieces = [_section(section, names, options) for section, names in sections(options).items()]
     return {
-        PAGE: "\n".join((_HEAD, *sections, _TABLES)),
-        SCHEMA: json.dumps(schema(options), indent=2) + "\n",
+        PAGE: "\n".join((_HEAD, *pieces, _TABLES)),
+        SCHEMA: json.dumps(config_schema(options), indent=2) + "\n",
     }
 
 

@@ -198,12 +198,10 @@ kafka-quotas daemon upgrade --config daemon.toml
 kafka-quotas daemon upgrade --config daemon.toml --workers 2
 
 ## kafka-quotas daemon check
-# Check a file of settings and every file that it names.
+# Check a file of settings and every file that it names, and show what is in force.
 kafka-quotas daemon check --config daemon.toml
-
-## kafka-quotas daemon config
-# Show what would be in force, and where each setting came from.
-kafka-quotas daemon config --config daemon.toml
+# The same with an option of daemon run that beats the file.
+kafka-quotas daemon check --config daemon.toml --mode shadow
 
 ## kafka-quotas daemon decide
 # Ask how long a client would wait, and charge nothing.

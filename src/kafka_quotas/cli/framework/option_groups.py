@@ -2,7 +2,8 @@
 
 Typer reads options from the signature of a function. `expand_groups` replaces each group in a signature by its fields,
 in their order and with their names, so that Typer, the manual pages and completion see single options, and the command
-gets the group as one value. A group may hold other groups, and may be extended by a subclass.
+gets the group as one value. A group may hold other groups, and may be extended by a subclass. A record whose fields are
+annotated with a `SettingSpec` is a group as well: its texts are read into the types of its fields.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -10,6 +11,7 @@ from copy import copy
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from types import UnionType
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_origin
 
 import typer
@@ -17,10 +19,13 @@ from typer.core import TyperOption
 from typer.models import OptionInfo, ParameterInfo
 
 from kafka_quotas.cli.framework.commands import typer_parameters
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.setting import SettingSpec
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 _INFO = "typer"
+_SETTING = "kafka_quotas_setting"
 _ANNOTATED: Any = Annotated
 _HEADINGS: dict[type[Any], str] = {}
 
@@ -104,12 +109,30 @@ def typer_options(group: type[Any]) -> list[TyperOption]:
     return [each for each in typer_parameters(parameters) if isinstance(each, TyperOption)]
 
 
+def group_value(kind: type[_T], values: Mapping[str, Any]) -> _T:
+    """Return a group made of the values of a command's parameters.
+
+    Raises:
+        UsageError: The text of a setting can't be read.
+    """
+    value = _Group(kind=kind, default=None, without=frozenset()).value(values)
+    assert isinstance(value, kind)
+    return value
+
+
+def setting_of(option: TyperOption) -> SettingSpec | None:
+    """Return the setting that an option was made of, None for an option that was declared as such."""
+    return getattr(option.type_descriptor.parameter_info, _SETTING, None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
     kind: type[Any]
     default: object
     """A value of the group, or an empty mark."""
     without: frozenset[str]
+    is_optional: bool = False
+    """Whether the group is None without its required option."""
 
     def parameters(self) -> Iterator[Parameter]:
         for each in fields(self.kind):
@@ -118,22 +141,39 @@ class _Group:
             if nested is not None:
                 yield from nested.parameters()
             elif annotation is not None and each.name not in self.without:
-                default = self._default_of(each)
-                default = Parameter.empty if default is MISSING else default
-                yield Parameter(each.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+                default = _option_default(each, self._default_of(each))
+                if default is MISSING:
+                    default = None if self.is_optional else Parameter.empty
+                yield Parameter(_parameter_name(each), Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
     def value(self, values: Mapping[str, Any]) -> object:
         taken: dict[str, object] = {}
         for each in fields(self.kind):
             nested = self._nested(each)
-            default = self._default_of(each)
+            default, setting = self._default_of(each), _setting(each)
             if nested is not None:
                 taken[each.name] = nested.value(values)
+            elif setting is not None:
+                given = values.get(_parameter_name(each))
+                if given not in (None, (), []):
+                    taken[each.name] = _read(setting, each.type, given)
             elif each.name in values and each.name not in self.without and _annotation(each) is not None:
                 taken[each.name] = values[each.name]
             elif default is not MISSING:
                 taken[each.name] = default
+        required = next((each for each in fields(self.kind) if each.default is MISSING), None)
+        if self.is_optional and required is not None and required.name not in taken:
+            self._refuse_alone(taken, required)
+            return None
         return self.kind(**taken)
+
+    def _refuse_alone(self, taken: Mapping[str, object], required: Field[Any]) -> None:
+        settings = {each.name: each for each in fields(self.kind)}
+        alone = [settings[name] for name in getattr(self.kind, "refused_alone", ())]
+        given = [_option_name(each) for each in alone if each.name in taken and taken[each.name] != each.default]
+        if given:
+            name = _option_name(required)
+            raise UsageError(f"{' and '.join(given)} without {name}", hint=f"give {name}, or leave the others out")
 
     def _nested(self, each: Field[Any]) -> "_Group | None":
         return _group_of(each.type, self._default_of(each), self.without)
@@ -144,10 +184,93 @@ class _Group:
 
 def _group_of(annotation: Any, default: object, without: frozenset[str]) -> _Group | None:
     kind, *notes = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
-    if not isinstance(kind, type) or not is_dataclass(kind) or any(isinstance(note, ParameterInfo) for note in notes):
+    optional = next((each for each in get_args(kind) if is_dataclass(each)), None) if _is_union(kind) else None
+    if optional is not None and any(map(_setting, fields(optional))):
+        return _Group(kind=optional, default=default, without=without, is_optional=True)
+    if not isinstance(kind, type) or not is_dataclass(kind):
+        return None
+    if any(isinstance(note, ParameterInfo | SettingSpec) for note in notes):
         return None
     left_out = without.union(*(note.names for note in notes if isinstance(note, Without)))
     return _Group(kind=kind, default=default, without=left_out)
+
+
+def _is_union(kind: Any) -> bool:
+    return get_origin(kind) is UnionType
+
+
+def _setting(each: Field[Any]) -> SettingSpec | None:
+    notes = get_args(each.type)[1:] if get_origin(each.type) is Annotated else ()
+    return next((note for note in notes if isinstance(note, SettingSpec)), None)
+
+
+def _option_name(each: Field[Any]) -> str:
+    setting = _setting(each)
+    assert setting is not None
+    return setting.option.partition(" ")[0]
+
+
+def _parameter_name(each: Field[Any]) -> str:
+    return each.name if _setting(each) is None else _option_name(each).removeprefix("--").replace("-", "_")
+
+
+def _shape(kind: Any) -> tuple[Any, type[Any] | None]:
+    """Return the type of a setting's value or values, and the type that holds several."""
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    if _is_union(kind):
+        kind = next(each for each in get_args(kind) if each is not type(None))
+    holder, items = get_origin(kind), get_args(kind)
+    if holder is frozenset or (holder is tuple and items[-1] is ...):
+        return items[0], holder
+    return kind, None
+
+
+def _option_default(each: Field[Any], default: Any) -> Any:
+    """Return the default of a setting as it would be typed, None if it is nothing that could be typed."""
+    setting = _setting(each)
+    if setting is None or default is MISSING:
+        return default
+    if default in (None, "", (), frozenset()):
+        return None
+    return default if setting.form is None else setting.form.write(default)
+
+
+def _setting_annotation(each: Field[Any], setting: SettingSpec) -> Any:
+    """Return the annotation by which Typer knows a setting as an option."""
+    item, holder = _shape(each.type)
+    kind: Any = item if setting.form is None else str
+    name, _, metavar = setting.option.partition(" ")
+    info = typer.Option(
+        name,
+        metavar=metavar or None,
+        help=setting.help,
+        min=setting.least,
+        max=setting.most,
+        rich_help_panel=setting.section.capitalize(),
+    )
+    setattr(info, _SETTING, setting)
+    if holder is not None:
+        kind = list[kind]
+    is_unset = each.default is not MISSING and _option_default(each, each.default) is None
+    return _ANNOTATED[kind | None if is_unset else kind, info]
+
+
+def _read(setting: SettingSpec, kind: Any, given: Any) -> Any:
+    """Return the value of a setting in the type of its field.
+
+    Raises:
+        UsageError: A text can't be read.
+    """
+    form, (_, holder) = setting.form, _shape(kind)
+    try:
+        if form is None:
+            return given if holder is None else holder(given)
+        if holder is None:
+            return form.read(given)
+        return form.read_all(given) if form.read_all is not None else holder(map(form.read, given))
+    except UsageError as error:
+        raise UsageError(f"{setting.option.partition(' ')[0]}: {error.message}", hint=error.hint) from None
 
 
 def _annotation(each: Field[Any], heading: str | None = None) -> Any:
@@ -155,6 +278,9 @@ def _annotation(each: Field[Any], heading: str | None = None) -> Any:
 
     The option stands below the heading unless it names one itself.
     """
+    setting = _setting(each)
+    if setting is not None:
+        return _setting_annotation(each, setting)
     kind, *notes = (each.type, each.metadata[_INFO]) if _INFO in each.metadata else get_args(each.type) or (each.type,)
     infos = [note for note in notes if isinstance(note, ParameterInfo)]
     if not infos:

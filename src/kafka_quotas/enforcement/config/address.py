@@ -1,12 +1,13 @@
-"""The addresses of servers, as HOST:PORT, and those that brokers are given by node id."""
+"""The addresses of servers as HOST:PORT, of brokers by node id, and of topics, and how they are written."""
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.model.setting import TextForm
 
 MAX_PORT: Final = 65_535
 MAX_ADDRESSES: Final = 1_000
@@ -14,6 +15,8 @@ MAX_ADDRESSES: Final = 1_000
 _BROKER_ADDRESS: Final = re.compile(r"(\d{1,10})(?:-(\d{1,10}))?=(.+)")
 _BROKER_EXAMPLE: Final = "for example 1=20001,2=kafka-2.example:20002 or, for many at once, 1001-1099=21001"
 MAX_NODE_ID: Final = 2**31 - 1
+_PORT_RANGE: Final = re.compile(r"(\d{1,5})-(\d{1,5})")
+SCHEME: Final = "kafka://"
 _HOST_PORT: Final = re.compile(r"(?:\[(?P<bracketed>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:/@\[\],]+)):(?P<port>\d{1,5})")
 
 
@@ -115,3 +118,78 @@ def _broker_address(text: str) -> BrokerAddress:
     if not first <= last <= MAX_NODE_ID or address.port + last - first > MAX_PORT:
         raise UsageError(f"not an address of a broker: {text!r}", hint=_BROKER_EXAMPLE)
     return BrokerAddress(first=first, last=last, host=None if is_port else address.host, port=address.port)
+
+
+def parse_port_range(text: str) -> tuple[int, int]:
+    """Return the first and last port of FIRST-LAST.
+
+    Raises:
+        UsageError: The text is no such range.
+    """
+    match = _PORT_RANGE.fullmatch(text.strip())
+    first, last = (int(match[1]), int(match[2])) if match else (1, 0)
+    if not 1 <= first <= last <= 65535:
+        raise UsageError(f"not a range of ports: {text!r}", hint="for example 19093-19199")
+    return first, last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicTarget:
+    """A topic that the daemon writes to."""
+
+    bootstrap: str
+    """One or more `HOST:PORT`, separated by commas."""
+    topic: str
+    properties: dict[str, str] = field(default_factory=dict)
+    """librdkafka's properties of its clients."""
+
+    def __str__(self) -> str:
+        return f"{SCHEME}{self.bootstrap}/{self.topic}"
+
+
+def parse_topic(text: str) -> TopicTarget:
+    """Return the topic that `kafka://HOST:PORT/TOPIC` means.
+
+    Raises:
+        UsageError: The text is no such topic.
+    """
+    bootstrap, _, topic = text.removeprefix(SCHEME).partition("/")
+    if not text.startswith(SCHEME) or not bootstrap or not topic or "/" in topic:
+        raise UsageError(f"not a topic: {text!r}", hint="for example kafka://127.0.0.1:9092/quota-events")
+    return TopicTarget(bootstrap=bootstrap, topic=topic)
+
+
+_PORT: Final = "(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
+_HOST: Final = r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:/@\[\],]+)"
+_ID: Final = "[0-9]{1,10}"
+TOPIC_PATTERN: Final = rf"{SCHEME}[^/\s]+/[^/\s]+"
+
+
+def _list_of(one: str) -> str:
+    return rf"^\s*{one}\s*(?:,\s*{one}\s*)*$"
+
+
+def _ascending() -> str:
+    """Return a pattern of two ports of which the first is not above the second."""
+    shorter = "|".join(f"[0-9]{{{digits}}}-[0-9]{{{digits + 1},5}}" for digits in range(1, 5))
+    as_long = "|".join(f"[0-9]{{{digits}}}-[0-9]{{{digits}}}" for digits in range(1, 6))
+    greater = "|".join(rf"{digit}[0-9]*-\1[{digit + 1}-9][0-9]*" for digit in range(9))
+    return rf"^(?={_PORT}-{_PORT}$)(?:{shorter}|(?=(?:{as_long})$)(?:([0-9]*)(?:{greater})|([0-9]+)-\2))$"
+
+
+ADDRESSES: Final = TextForm(
+    read=lambda text: parse_addresses([text]), read_all=parse_addresses, pattern=_list_of(f"{_HOST}:{_PORT}")
+)
+LISTEN: Final = TextForm(
+    read=lambda text: parse_address(text, may_be_zero=True), pattern=rf"^\s*{_HOST}:(?:{_PORT}|0)\s*$"
+)
+LOCAL_ADDRESS: Final = TextForm(
+    read=parse_local_address, pattern=rf"^\s*(?:{_HOST}:)?(?:{_PORT}|0)\s*$", integers=(0, MAX_PORT)
+)
+PORT_RANGE: Final = TextForm(read=parse_port_range, pattern=_ascending())
+BROKER_ADDRESSES: Final = TextForm(
+    read=lambda text: parse_broker_addresses([text]),
+    read_all=parse_broker_addresses,
+    pattern=_list_of(f"{_ID}(?:-{_ID})?=(?:{_HOST}:)?{_PORT}"),
+)
+TOPIC: Final = TextForm(read=parse_topic, pattern=f"^{TOPIC_PATTERN}$")

@@ -19,40 +19,31 @@
 """
 
 import dataclasses
-import re
 from collections.abc import Callable, Mapping
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.java.strings import well_formed
-from kafka_quotas.enforcement.config.address import MAX_NODE_ID, parse_address, parse_addresses, parse_broker_addresses
-from kafka_quotas.enforcement.config.api_access import ALLOW, DENY, parse_api_access
-from kafka_quotas.enforcement.config.broker_ports import ports_of
-from kafka_quotas.enforcement.config.listener_settings import NODE_ID_MARK, ListenerSettings, Network
+from kafka_quotas.core.model.setting import SettingSpec
+from kafka_quotas.enforcement.config.address import (
+    MAX_NODE_ID,
+    parse_address,
+    parse_addresses,
+    parse_broker_addresses,
+    parse_port_range,
+)
+from kafka_quotas.enforcement.config.listener_settings import NODE_ID_MARK, ListenerSettings, Network, ports_of
 from kafka_quotas.enforcement.config.principal_mapping import PROPERTY, PrincipalMapping
+from kafka_quotas.enforcement.config.rules import ALLOW, DENY, parse_api_access
 from kafka_quotas.enforcement.config.toml_table import names_table, properties_in, table_name
 from kafka_quotas.stores.files.property_file import read_properties
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _UPSTREAM: Final = "upstream."
 _ADDRESSES: Final = ("listen", "upstream")
-_PORT_RANGE: Final = re.compile(r"(\d{1,5})-(\d{1,5})")
 _LONGEST_MS: Final = 2**63 - 1
-
-
-def parse_port_range(text: str) -> tuple[int, int]:
-    """Return the first and last port of FIRST-LAST.
-
-    Raises:
-        UsageError: The text is no such range.
-    """
-    match = _PORT_RANGE.fullmatch(text.strip())
-    first, last = (int(match[1]), int(match[2])) if match else (1, 0)
-    if not 1 <= first <= last <= 65535:
-        raise UsageError(f"not a range of ports: {text!r}", hint="for example 19093-19199")
-    return first, last
 
 
 def read_listener(path: Path) -> ListenerSettings:
@@ -230,10 +221,23 @@ class ListenerFiles:
 
     main: ListenerSettings
     """Main listener, as options describe it."""
-    more_of_main: Path | None = None
-    """File with further properties of the main listener, None without one."""
-    others: tuple[Path, ...] = ()
-    """Files of all other listeners."""
+    more_of_main: Annotated[
+        Path | None,
+        SettingSpec(
+            "--listener-config FILE",
+            "listeners",
+            "Further settings of the listener of --listen: TLS on either side, PROXY protocol, host names, limits.",
+        ),
+    ] = None
+    others: Annotated[
+        tuple[Path, ...],
+        SettingSpec(
+            "--listener FILE",
+            "listeners",
+            "One more listener, whose file sets `listen` and `upstream` too; may be repeated. Listeners share the "
+            "quotas.",
+        ),
+    ] = ()
 
     @property
     def paths(self) -> dict[int, Path]:

@@ -1,21 +1,41 @@
-"""The settings of one listener: its address, its upstreams, and the rules for its clients."""
+"""The settings of one listener: its address, its upstreams, the rules for its clients, and the ports of its brokers.
+
+A broker's port is the same after every restart, on every replica, whichever broker is met first.
+Invariants: a port follows from the node id and the settings alone. By default it is the first port plus the node id;
+an address that is given for a node id beats that. Two listeners never share a port by these rules.
+**Source:** kafka-proxy's deterministic listeners, Kroxylicious' `portIdentifiesNode`.
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
-from typing import Final, TypeAlias
+from itertools import combinations
+from typing import Annotated, Final, TypeAlias
 
-from kafka_quotas.enforcement.config.address import MAX_NODE_ID, Address, BrokerAddress
-from kafka_quotas.enforcement.config.api_access import ALL_APIS, ApiAccess
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.setting import SettingSpec
+from kafka_quotas.enforcement.config.address import (
+    ADDRESSES,
+    BROKER_ADDRESSES,
+    LISTEN,
+    MAX_NODE_ID,
+    MAX_PORT,
+    PORT_RANGE,
+    Address,
+    BrokerAddress,
+    ListenError,
+    address_of,
+)
 from kafka_quotas.enforcement.config.principal_mapping import DEFAULT_RULES
-from kafka_quotas.enforcement.config.rules import MAX_IN_FLIGHT
+from kafka_quotas.enforcement.config.rules import ALL_APIS, MAX_IN_FLIGHT, NAME, ApiAccess
 
 Network: TypeAlias = IPv4Network | IPv6Network
 NODE_ID_MARK: Final = "$(nodeId)"
 """Placeholder of a broker's node id in a pattern for host names."""
 MAX_IDLE_MS: Final = 600_000
 """Default of `connections.max.idle.ms`, which is Kafka's."""
+_LISTEN: Final = Address(host="127.0.0.1", port=9092)
 _NODE_ID: Final = re.compile("[0-9]{1,10}")
 MAIN: Final = "main"
 """Name of the listener that `--listen` opens."""
@@ -30,20 +50,56 @@ class ListenerSettings:
     `broker_addresses` beat both.
     """
 
-    upstreams: tuple[Address, ...]
-    """Bootstrap servers, tried in turn."""
-    listen: Address
+    upstreams: Annotated[
+        tuple[Address, ...],
+        SettingSpec(
+            "--upstream HOST:PORT,...",
+            "upstream",
+            "Brokers of the cluster to enforce in front of, tried in turn for clients that bootstrap; may be repeated.",
+            ADDRESSES,
+        ),
+    ]
+    listen: Annotated[
+        Address,
+        SettingSpec(
+            "--listen HOST:PORT",
+            "listeners",
+            "Where clients bootstrap; port 0 takes free ones. Brokers get listeners of their own on this host.",
+            LISTEN,
+        ),
+    ] = _LISTEN
     name: str = MAIN
     upstream_node_id: int | None = None
     """Node id of the only upstream, where its address does not show it."""
-    port_range: tuple[int, int] | None = None
-    """First and last port of the brokers' listeners, None for the ports after that of `listen`."""
-    advertised_host: str | None = None
-    """Host that clients connect to, None for the one that they came to."""
+    port_range: Annotated[
+        tuple[int, int] | None,
+        SettingSpec(
+            "--port-range FIRST-LAST",
+            "listeners",
+            "Ports for the brokers' listeners: FIRST + node id. Default: from the port after that of --listen on.",
+            PORT_RANGE,
+        ),
+    ] = None
+    broker_addresses: Annotated[
+        tuple[BrokerAddress, ...],
+        SettingSpec(
+            "--broker-address ID=[HOST:]PORT",
+            "listeners",
+            "The port (and host) of a broker's listener, FIRST-LAST=PORT for many node ids; may be repeated.",
+            BROKER_ADDRESSES,
+        ),
+    ] = ()
+    advertised_host: Annotated[
+        str | None,
+        SettingSpec(
+            "--advertised-host HOST",
+            "listeners",
+            "The host that clients are sent to. Default: the one that they connected to.",
+            NAME,
+        ),
+    ] = None
     host_pattern: str | None = None
     """Pattern of the brokers' host names, None for ports."""
-    broker_addresses: tuple[BrokerAddress, ...] = ()
-    """Addresses of some brokers."""
     principal: str | None = None
     """Principal of every client, None for the name from SASL or a certificate."""
     requires_authentication: bool = False
@@ -102,3 +158,105 @@ class ListenerSettings:
         if not (host.startswith(before) and host.endswith(after) and _NODE_ID.fullmatch(digits)):
             return None
         return int(digits) if int(digits) <= MAX_NODE_ID else None
+
+
+_ANYWHERE: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerPorts:
+    """The ports that one listener gives its brokers, by node id."""
+
+    first: int
+    """Port of node id 0, 0 for any free port."""
+    last: int
+    """Last port of the range."""
+    addresses: tuple[BrokerAddress, ...] = ()
+    """Addresses of single brokers, which beat the range."""
+
+    def port(self, node_id: int) -> int:
+        """Return the port of a broker's listener, 0 for any free one.
+
+        Raises:
+            ListenError: The node id leads beyond the last port.
+        """
+        given = address_of(self.addresses, node_id)
+        if given is not None:
+            return given.port + node_id - given.first
+        if not self.first:
+            return 0
+        port = self.first + node_id
+        if port > self.last:
+            raise ListenError(
+                f"broker {node_id} has no port: {self.first} + {node_id} is {port}, the last port is {self.last}",
+                hint=f"widen --port-range (port.range), or name the port: --broker-address {node_id}=PORT",
+            )
+        return port
+
+
+def ports_of(listeners: Sequence[ListenerSettings]) -> tuple[BrokerPorts, ...]:
+    """Return the ports that each listener gives its brokers.
+
+    A listener without a range of its own has the ports up to the next listener's.
+
+    Raises:
+        UsageError: Two listeners would give out the same ports, or one has none to give.
+    """
+    found = tuple(_ports_of(listener, listeners) for listener in listeners)
+    for (one, ports), (other, others) in combinations(zip(listeners, found, strict=True), 2):
+        by_ports = one.host_pattern is None and other.host_pattern is None
+        if not (by_ports and _share_host(one, other) and ports.first and others.first):
+            continue
+        first, last = max(ports.first, others.first), min(ports.last, others.last)
+        if first <= last:
+            raise UsageError(
+                f"the listeners {one.name} and {other.name} give brokers the same ports: {first}-{last}",
+                hint="a port belongs to one broker of one listener: give them port ranges (port.range) that differ",
+            )
+    return found
+
+
+def _ports_of(listener: ListenerSettings, listeners: Sequence[ListenerSettings]) -> BrokerPorts:
+    _check_addresses(listener)
+    addresses = listener.broker_addresses
+    if listener.port_range is not None:
+        return BrokerPorts(first=listener.port_range[0], last=listener.port_range[1], addresses=addresses)
+    port = listener.listen.port
+    if listener.host_pattern is not None:
+        return BrokerPorts(first=port, last=port, addresses=addresses)
+    if not port:
+        return BrokerPorts(first=0, last=0, addresses=addresses)
+    above = [
+        each
+        for other in listeners
+        if other is not listener and _share_host(listener, other)
+        for each in (other.listen.port, *(other.port_range or ())[:1])
+        if each > port
+    ]
+    last = min((each - 1 for each in above), default=MAX_PORT)
+    if last <= port:
+        raise UsageError(
+            f"the listener {listener.name} has no ports for brokers between {port} and the next listener",
+            hint="give it a range of ports of its own: --port-range, or port.range in its file",
+        )
+    return BrokerPorts(first=port + 1, last=last, addresses=addresses)
+
+
+def _check_addresses(listener: ListenerSettings) -> None:
+    """Refuse addresses of brokers that do not fit how the listener is shared."""
+    for each in listener.broker_addresses:
+        if listener.shares_port and (each.host is None or each.first != each.last or each.port != listener.listen.port):
+            raise UsageError(
+                f"broker {each.first} needs a host of its own and the port {listener.listen.port}",
+                hint="with broker.host.pattern and TLS brokers share that port and are told apart by their hosts",
+            )
+        if listener.bootstrap_owner is not None and len(listener.upstreams) > 1:
+            raise UsageError(
+                f"{listener.listen} leads to several upstreams and can't be broker {listener.bootstrap_owner}'s alone",
+                hint="give the broker another port, or name one upstream",
+            )
+
+
+def _share_host(one: ListenerSettings, other: ListenerSettings) -> bool:
+    hosts = (one.listen.host, other.listen.host)
+    return hosts[0] == hosts[1] or any(host in _ANYWHERE for host in hosts)

@@ -1,18 +1,24 @@
 """The rules of enforcement that hold for every client, whatever its quotas are.
 
-The rules for requests that create, grow or delete topics under `controller_mutation_rate`.
+An API that clients of a listener may not use is left out of ApiVersions, so they know before they send a request; a
+request of it all the same closes the connection, as a broker does for an API that its listener does not serve. The APIs
+of the login and ApiVersions itself always pass.
 
-The error for data over the thresholds of topics.
+**Source:** `ApiMessageType.ListenerType`, `SocketServer.Processor.processCompletedReceives` (4.x).
 """
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.core.quotas.mutation_bucket import MutationAlgorithm
+from kafka_quotas.core.model.setting import SettingSpec, TextForm
+from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.core.quotas.quota_charges import charges_of
-from kafka_quotas.enforcement.config.api_access import ALL_APIS, ApiAccess
 from kafka_quotas.enforcement.config.client_policy import (
     ClientPolicy,
     FetchOverQuota,
@@ -24,6 +30,38 @@ from kafka_quotas.enforcement.config.client_policy import (
 from kafka_quotas.wire.codec.frame import MAX_REQUEST_BYTES
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.error_code import ErrorCode
+
+_SIZE: Final = re.compile(r"\+?[0-9.]+\s*(?:[kMGT]i?|Ki)?B?")
+_AMOUNT: Final = r"\+?(?=[0-9.]*[1-9])(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
+
+
+def _parse_size(text: str) -> int:
+    size = int(parse_bytes(text)) if _SIZE.fullmatch(text.strip()) else 0
+    if size < 1:
+        raise UsageError(f"not a size of at least 1 byte: {text!r}", hint="for example 100MiB")
+    return size
+
+
+def _size_text(size: int) -> str:
+    unit = next((each for each in ("GiB", "MiB", "KiB") if size % _UNITS[each] == 0), "")
+    return f"{size // _UNITS.get(unit, 1)}{unit}"
+
+
+def _parse_name(text: str) -> str:
+    if not text:
+        raise UsageError("it is empty", hint="leave it out, or name one; is the shell variable behind it set?")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"not valid UTF-8: {text!a}", hint="check the encoding of the terminal") from None
+    return text
+
+
+_UNITS: Final = {"GiB": 1024**3, "MiB": 1024**2, "KiB": 1024}
+SIZE: Final = TextForm(
+    read=_parse_size, pattern=rf"^\s*{_AMOUNT}\s*(?:[kMGT]i?|Ki)?B?\s*$", integers=(1, None), write=_size_text
+)
+NAME: Final = TextForm(read=_parse_name, pattern=r"[\s\S]", integers=(0, None))
 
 
 class MutationMode(StrEnum):
@@ -55,9 +93,24 @@ class MutationRules:
     `auto_create: forbid` holds for all other clients as well.
     """
 
-    mode: MutationMode = MutationMode.AUTO
-    algorithm: MutationAlgorithm = MutationAlgorithm.TOKEN_BUCKET
-    auto_create: AutoCreate = AutoCreate.COUNT
+    mode: Annotated[
+        MutationMode,
+        SettingSpec(
+            "--mutations",
+            "enforcement",
+            "What happens to topics over controller_mutation_rate. strict: error 89. permissive: admitted, and the "
+            "client is throttled. auto: strict in versions whose clients know the error, as a broker does.",
+        ),
+    ] = MutationMode.AUTO
+    auto_create: Annotated[
+        AutoCreate,
+        SettingSpec(
+            "--auto-create",
+            "enforcement",
+            "What happens to topics that would be created because a Metadata request names them. count: charged to "
+            "controller_mutation_rate. forbid: not created. pass: created without a charge.",
+        ),
+    ] = AutoCreate.COUNT
 
     def is_strict(self, api_key: int, api_version: int) -> bool:
         """Return whether topics over the quota are refused in a version of an API."""
@@ -86,10 +139,10 @@ ANONYMOUS: Final = "ANONYMOUS"
 UNKNOWN_PRINCIPAL: Final = "UNKNOWN"
 """Name of a client that authenticated in a way the daemon can't read."""
 
-MAX_IN_FLIGHT: Final = 1000
-"""Default of `max.in.flight.requests.per.connection`: a broker works on one of them at a time, so more gain nothing."""
 MAX_QUEUED_REQUEST_BYTES: Final = 256 * 1024 * 1024
 """Default of `--queued-max-request-bytes`: twice the longest request, and some."""
+MAX_IN_FLIGHT: Final = 1000
+"""Default of `max.in.flight.requests.per.connection`: a broker works on one of them at a time, so more gain nothing."""
 
 
 class ThrottleStyle(StrEnum):
@@ -110,6 +163,61 @@ class UnknownApi(StrEnum):
     """Its connection is closed."""
 
 
+ALLOW: Final = "apis.allow"
+DENY: Final = "apis.deny"
+"""Names of the two lists in a listener's file."""
+ALWAYS: Final = frozenset(map(int, (ApiKey.SASL_HANDSHAKE, ApiKey.API_VERSIONS, ApiKey.SASL_AUTHENTICATE)))
+_KEYS: Final = {api.name.lower(): key for key, api in API_TABLE.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiAccess:
+    """The APIs that pass and those that don't, of which the latter win."""
+
+    allow: frozenset[int] | None = None
+    """Keys of the APIs that pass, None for all."""
+    deny: frozenset[int] = frozenset()
+    """Keys of the APIs that do not pass."""
+
+    def permits(self, api_key: int) -> bool:
+        """Return whether requests of an API may pass."""
+        if api_key in ALWAYS:
+            return True
+        return api_key not in self.deny and (self.allow is None or api_key in self.allow)
+
+
+ALL_APIS: Final = ApiAccess()
+"""Access to every API."""
+
+
+def parse_api_access(*, allow: str | None, deny: str | None) -> ApiAccess:
+    """Return the access that two lists of APIs describe.
+
+    Args:
+        allow: Names as in Kafka's protocol, or keys, separated by commas; None for no list.
+        deny: As `allow`.
+
+    Raises:
+        UsageError: A name is that of no API, a list is empty, or it denies what a login needs.
+    """
+    denied = frozenset() if deny is None else frozenset(_keys_in(DENY, deny))
+    needed = sorted(API_TABLE[key].name for key in denied & ALWAYS)
+    if needed:
+        raise UsageError(f"{DENY}: clients can't do without {', '.join(needed)}", hint="leave them out")
+    return ApiAccess(allow=None if allow is None else frozenset(_keys_in(ALLOW, allow)), deny=denied)
+
+
+def _keys_in(name: str, text: str) -> Iterable[int]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        raise UsageError(f"{name} names no API", hint="for example Produce,Metadata")
+    for word in words:
+        key = int(word) if word.isdecimal() else _KEYS.get(word.lower())
+        if key is None or key > 0x7FFF:
+            raise UsageError(f"{name}: there is no API {word!r}", hint="for example CreateTopics, or its key 19")
+        yield key
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnforcementRules:
     """The rules by which the daemon enforces quotas.
@@ -118,28 +226,117 @@ class EnforcementRules:
     """
 
     window: QuotaWindow = DEFAULT_WINDOW
-    throttle_style: ThrottleStyle = ThrottleStyle.MUTE
-    max_throttle_ms: int | None = None
-    """Longest throttle time, None for Kafka's own."""
-    mode: Mode = Mode.KAFKA
-    scope: Scope = Scope.BROKER
-    fetch_over_quota: FetchOverQuota = FetchOverQuota.DELIVER
-    on_violation: OnViolation = OnViolation.DELAY
     mutation_window: QuotaWindow = DEFAULT_WINDOW
+    mode: Annotated[
+        Mode,
+        SettingSpec(
+            "--mode",
+            "enforcement",
+            "kafka: Kafka's window. smooth: a bucket of one second, without bursts and rests. "
+            "shadow: count what would be done, and enforce nothing.",
+        ),
+    ] = Mode.KAFKA
+    scope: Annotated[
+        Scope,
+        SettingSpec(
+            "--scope",
+            "enforcement",
+            "broker: each broker has the whole limit, as in Kafka. cluster: one limit over all brokers.",
+        ),
+    ] = Scope.BROKER
+    throttle_style: Annotated[
+        ThrottleStyle,
+        SettingSpec(
+            "--throttle-style",
+            "enforcement",
+            "mute: answer at once, then don't read (Kafka since 2.0). delay: hold the response back (before).",
+        ),
+    ] = ThrottleStyle.MUTE
+    max_throttle_ms: Annotated[
+        int | None,
+        SettingSpec(
+            "--max-throttle-ms MS",
+            "enforcement",
+            "The longest throttle time. Default: as long as Kafka makes them.",
+            least=1,
+        ),
+    ] = None
+    on_violation: Annotated[
+        OnViolation,
+        SettingSpec(
+            "--on-violation",
+            "enforcement",
+            "What a client over its byte rates gets. error: its Produce and Fetch requests are refused with error 89. "
+            "delay-then-error: as delay up to --max-throttle-ms, then error.",
+        ),
+    ] = OnViolation.DELAY
+    fetch_over_quota: Annotated[
+        FetchOverQuota,
+        SettingSpec(
+            "--fetch-over-quota",
+            "enforcement",
+            "deliver: hold a Fetch until its client may have data, and deliver it. kafka: answer with no data and "
+            "count nothing, as a broker does.",
+        ),
+    ] = FetchOverQuota.DELIVER
     mutations: MutationRules = field(default_factory=MutationRules)
-    threshold_error: ThresholdError = ThresholdError.POLICY_VIOLATION
-    max_request_bytes: int = MAX_REQUEST_BYTES
-    principal: str | None = None
-    """Principal of every client, None for the name from SASL or a certificate."""
+    threshold_error: Annotated[
+        ThresholdError,
+        SettingSpec(
+            "--threshold-error",
+            "enforcement",
+            "The error for data of topics over a threshold: 44, on which clients give up, or 89, which some retry.",
+        ),
+    ] = ThresholdError.POLICY_VIOLATION
+    max_request_bytes: Annotated[
+        int,
+        SettingSpec(
+            "--max-request-bytes SIZE",
+            "limits",
+            "A longer request closes its connection, as socket.request.max.bytes does at a broker.",
+            SIZE,
+        ),
+    ] = MAX_REQUEST_BYTES
+    principal: Annotated[
+        str | None,
+        SettingSpec(
+            "--principal NAME",
+            "identity",
+            "Count every client as this user. Default: the name from SASL, ANONYMOUS without.",
+            NAME,
+        ),
+    ] = None
     requires_authentication: bool = False
     """Whether only SASL passes before it has succeeded."""
     oauthbearer_claim: str = "sub"
     """Claim of a bearer's token that names the principal."""
-    unknown_apis: UnknownApi = UnknownApi.PASS
-    unknown_principal: str = UNKNOWN_PRINCIPAL
-    """Principal of clients whose name can't be read."""
-    internal_principals: frozenset[str] = frozenset()
-    """Principals whose follower fetches are exempt, because any client can claim to be a follower."""
+    unknown_apis: Annotated[
+        UnknownApi,
+        SettingSpec(
+            "--unknown-apis",
+            "limits",
+            "What happens to requests of APIs that the daemon doesn't know: pass (untouched) or refuse (close).",
+        ),
+    ] = UnknownApi.PASS
+    unknown_principal: Annotated[
+        str,
+        SettingSpec(
+            "--unknown-principal NAME",
+            "identity",
+            "The user of clients that authenticate in a way that can't be read (GSSAPI, delegation tokens).",
+            NAME,
+        ),
+    ] = UNKNOWN_PRINCIPAL
+    internal_principals: Annotated[
+        frozenset[str],
+        SettingSpec(
+            "--internal-principal NAME",
+            "identity",
+            "A user whose fetches as a replica are exempt; may be repeated. No other user's fetches are.",
+            NAME,
+        ),
+    ] = frozenset()
+    """Any client can claim to be a follower, so their names decide."""
     max_in_flight: int = MAX_IN_FLIGHT
     """Requests of a connection that may wait for their responses before it is left unread."""
     apis: ApiAccess = ALL_APIS

@@ -1,43 +1,117 @@
-"""The settings of one daemon, with those of its event log and its metrics."""
+"""The settings of one daemon, each with its option, its section of `daemon.toml`, and its help.
 
-from dataclasses import dataclass, field
+A group of settings that may be absent as a whole (event log, fleet) is there if its first setting is given.
+"""
+
+import pwd
+import re
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Annotated, ClassVar, Final, TypeVar
 
-from kafka_quotas.enforcement.config.address import Address
-from kafka_quotas.enforcement.config.fleet_settings import FleetSettings
-from kafka_quotas.enforcement.config.listener_file import ListenerFiles
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.setting import SettingSpec, TextForm
+from kafka_quotas.enforcement.config.address import (
+    LOCAL_ADDRESS,
+    SCHEME,
+    TOPIC,
+    TOPIC_PATTERN,
+    Address,
+    TopicTarget,
+    parse_topic,
+)
+from kafka_quotas.enforcement.config.listener_file import ListenerFiles, all_listeners
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
-from kafka_quotas.enforcement.config.rules import MAX_QUEUED_REQUEST_BYTES, EnforcementRules
-from kafka_quotas.enforcement.config.topic_target import TopicTarget
+from kafka_quotas.enforcement.config.rules import MAX_QUEUED_REQUEST_BYTES, NAME, SIZE, EnforcementRules, OnViolation
 from kafka_quotas.enforcement.telemetry.log import LogFormat
+from kafka_quotas.stores.files.property_file import read_properties
 
-ROTATE_S: Final = 60.0
+T = TypeVar("T", bound=Path | TopicTarget)
+FLEET: Final = "default"
+"""Name of the fleet of daemons that give none."""
+MIN_SECRET_BYTES: Final = 16
+_MAX_FILE_BYTES: Final = 4096
+_CONTROL_MODE: Final = re.compile("0?6[0246]{2}")
+"""Modes of a control socket: its owner uses it, and a right to execute means nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FolderTarget:
-    """A folder of event files as the destination of the event log."""
+def _control_mode(text: str) -> int:
+    if not _CONTROL_MODE.fullmatch(text):
+        raise UsageError(
+            f"not a mode of a socket: {text!r}", hint="0600, 0660 for the daemon's group, 0666 for --control-user"
+        )
+    return int(text, 8)
 
-    folder: Path
-    rotate_bytes: int = 64 * 1024 * 1024
-    """Size at which a file is closed."""
-    rotate_s: float = ROTATE_S
-    """Age at which a file is closed."""
-    keep_bytes: int = 10 * 1024**3
-    """Size of all files above which the oldest are removed."""
+
+def _user_id(name: str) -> int:
+    NAME.read(name)
+    try:
+        return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
+    except KeyError as error:
+        raise UsageError(f"there is no user {name!r} on this machine") from error
+
+
+def _event_target(text: str) -> Path | TopicTarget:
+    return parse_topic(text) if text.startswith(SCHEME) else Path(NAME.read(text))
+
+
+CONTROL_MODE: Final = TextForm(
+    read=_control_mode, pattern=f"^{_CONTROL_MODE.pattern}$", write=lambda mode: f"{mode:04o}"
+)
+EVENT_TARGET: Final = TextForm(read=_event_target, pattern=rf"^(?:{TOPIC_PATTERN}|(?!{SCHEME})[\s\S]+)$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventLogSettings:
     """The destination of events, and the name of the cluster in each of them."""
 
-    target: FolderTarget | TopicTarget
-    cluster: str
-
-
-TOP: Final = 50
-"""Default number of buckets shown beside the named ones."""
+    target: Annotated[
+        Path | TopicTarget,
+        SettingSpec(
+            "--event-log DIR|kafka://HOST:PORT/TOPIC",
+            "telemetry",
+            "Write a line of JSON per charge: who, how much, which throttle time. To rotated files, or to a topic.",
+            EVENT_TARGET,
+        ),
+    ]
+    rotate_s: Annotated[
+        float,
+        SettingSpec(
+            "--event-log-rotate SECONDS",
+            "telemetry",
+            "How long the event log writes to one file; a file ends at 64 MiB in any case.",
+            least=0.1,
+        ),
+    ] = 60.0
+    rotate_bytes: int = 64 * 1024 * 1024
+    """Size at which a file is closed."""
+    keep_bytes: Annotated[
+        int,
+        SettingSpec(
+            "--event-log-keep SIZE",
+            "telemetry",
+            "How much the event log's folder may hold before the oldest files are removed.",
+            SIZE,
+        ),
+    ] = 10 * 1024**3
+    properties_file: Annotated[
+        Path | None,
+        SettingSpec(
+            "--event-log-config FILE",
+            "telemetry",
+            "librdkafka properties for the topic of the event log, such as security.protocol.",
+        ),
+    ] = None
+    cluster: Annotated[
+        str,
+        SettingSpec(
+            "--cluster NAME",
+            "telemetry",
+            "The name of the cluster in the event log. Default: the address of --upstream.",
+            NAME,
+        ),
+    ] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,71 +121,299 @@ class MetricsChoice:
     It bounds the number of series, whatever clients call themselves.
     """
 
-    top: int = TOP
-    """Number of buckets by the share of their limit that is used."""
-    users: frozenset[str] = frozenset()
-    """Users, by raw name, all of whose buckets are shown."""
-    client_ids: frozenset[str] = frozenset()
-    """Client-ids all of whose buckets are shown."""
-
-
-MAX_BUCKET_BYTES: Final = 256 * 1024 * 1024
-"""Default memory for all buckets together: some 200,000 of them."""
+    top: Annotated[
+        int,
+        SettingSpec(
+            "--metrics-top N",
+            "telemetry",
+            "How many buckets have series of their own: those that use most of their limit.",
+            least=0,
+            most=1000,
+        ),
+    ] = 50
+    users: Annotated[
+        frozenset[str],
+        SettingSpec(
+            "--metrics-user NAME",
+            "telemetry",
+            "A user whose buckets have series of their own in any case; may be repeated.",
+            NAME,
+        ),
+    ] = frozenset()
+    """Raw names."""
+    client_ids: Annotated[
+        frozenset[str], SettingSpec("--metrics-client ID", "telemetry", "The same for a client-id.", NAME)
+    ] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlAccess:
     """The rights on the control socket."""
 
-    mode: int = 0o600
-    """Permissions of the socket file."""
-    users: frozenset[int] = frozenset()
-    """Ids of the users that may connect beside the daemon's own and root."""
+    mode: Annotated[
+        int,
+        SettingSpec("--control-mode OCTAL", "operation", "The mode of the control socket's file.", CONTROL_MODE),
+    ] = 0o600
+    users: Annotated[
+        frozenset[int],
+        SettingSpec(
+            "--control-user NAME|UID",
+            "operation",
+            "Another user of this machine who may ask on the control socket; may be repeated. Needs a --control-mode "
+            "that lets other users connect.",
+            TextForm(read=_user_id, pattern=NAME.pattern, integers=NAME.integers),
+        ),
+    ] = frozenset()
+
+
+class Fallback(StrEnum):
+    """What a member that is cut off from the others allows."""
+
+    SHARE = "share"
+    """The share of each limit that its clients used last, an equal one where none did."""
+    WHOLE = "whole"
+    """Each whole limit, as without a fleet."""
+    CLOSED = "closed"
+    """As good as nothing: every request is followed by a throttle time of a whole window."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSettings:
+    """The topic that the members of a fleet share, and how this one behaves."""
+
+    refused_alone: ClassVar = ("name", "properties_file", "secret_file")
+    """Settings that are refused without the first one."""
+
+    target: Annotated[
+        TopicTarget,
+        SettingSpec(
+            "--fleet kafka://HOST:PORT/TOPIC",
+            "fleet",
+            "Hold every limit together with all daemons that share this topic, which is created if it is missing.",
+            TOPIC,
+        ),
+    ]
+    name: Annotated[
+        str,
+        SettingSpec("--fleet-name NAME", "fleet", "Which daemons on that topic share: those with the same name.", NAME),
+    ] = FLEET
+    fallback: Annotated[
+        Fallback,
+        SettingSpec(
+            "--fleet-fallback",
+            "fleet",
+            "What to allow while the others can't be heard: the last share of each limit, all of it, or nothing.",
+        ),
+    ] = Fallback.SHARE
+    properties_file: Annotated[
+        Path | None,
+        SettingSpec(
+            "--fleet-config FILE",
+            "fleet",
+            "librdkafka properties for the topic of the fleet, such as security.protocol.",
+        ),
+    ] = None
+    secret_file: Annotated[
+        Path | None,
+        SettingSpec(
+            "--fleet-secret-file FILE",
+            "fleet",
+            "The secret that all members share: it signs their reports, and no others count. A second line is for a "
+            "change of secrets.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonSettings:
     """The settings of a daemon: its listeners, rules, files and limits."""
 
-    listeners: tuple[ListenerSettings, ...]
-    """Listeners, the main one first, each with a name of its own."""
-    listener_files: ListenerFiles | None = None
-    """Files to read again at a reload."""
-    connection_rate: float | None = None
-    """Most new connections per second to each broker, over all listeners, None for any number."""
+    listener_files: ListenerFiles
+    """The main listener, and files to read again at a reload."""
+    listeners: tuple[ListenerSettings, ...] = ()
+    """All listeners, the main one first, each with a name of its own."""
+    connect_timeout_s: Annotated[
+        float,
+        SettingSpec("--connect-timeout SECONDS", "upstream", "How long to try to connect to a broker.", least=0.1),
+    ] = 10.0
+    static_quotas: Annotated[
+        Path | None,
+        SettingSpec(
+            "--static-quotas FILE",
+            "store",
+            "Properties quota.producer.default, quota.consumer.override and so on; they apply below the store's "
+            "quotas.",
+        ),
+    ] = None
     rules: EnforcementRules = field(default_factory=EnforcementRules)
-    static_quotas: Path | None = None
-    policy_file: Path | None = None
-    cost_model: Path | None = None
-    control: Path | None = None
-    """Path of the Unix socket, None for one in the user's runtime folder."""
-    control_access: ControlAccess = field(default_factory=ControlAccess)
-    """Rights on the Unix socket."""
-    metrics: Address | None = None
-    """Address of the Prometheus endpoint, None for no endpoint."""
+    policy_file: Annotated[
+        Path | None,
+        SettingSpec(
+            "--policy FILE",
+            "enforcement",
+            "A TOML file with modes for some users and client-ids, request rates, exemptions and topic thresholds.",
+        ),
+    ] = None
+    cost_model: Annotated[
+        Path | None,
+        SettingSpec(
+            "--cost-model FILE",
+            "enforcement",
+            "The thread time of requests as measured by `daemon calibrate`; request_percentage is estimated by it.",
+        ),
+    ] = None
+    connection_rate: Annotated[
+        int | None,
+        SettingSpec(
+            "--connection-rate N",
+            "limits",
+            "Connections per second to each broker in all, as max.connection.creation.rate; those beyond it wait.",
+            least=1,
+        ),
+    ] = None
+    max_connections: Annotated[
+        int | None,
+        SettingSpec(
+            "--max-connections N",
+            "limits",
+            "Clients' connections in all; more wait to be accepted. Default: what the limit of open files allows.",
+            least=1,
+        ),
+    ] = None
+    queued_max_request_bytes: Annotated[
+        int,
+        SettingSpec(
+            "--queued-max-request-bytes SIZE",
+            "limits",
+            "How many bytes of requests and responses that have to be read as a whole may be buffered at a time, "
+            "over all connections.",
+            SIZE,
+        ),
+    ] = MAX_QUEUED_REQUEST_BYTES
+    max_bucket_bytes: Annotated[
+        int,
+        SettingSpec(
+            "--max-bucket-memory SIZE",
+            "limits",
+            "How much memory the buckets of all clients may take together, at about 1300 bytes each; those idle "
+            "longest are forgotten first, never one whose client is held back by a limit of its own.",
+            SIZE,
+        ),
+    ] = 256 * 1024**2
+    metrics: Annotated[
+        Address | None,
+        SettingSpec(
+            "--metrics-port [HOST:]PORT",
+            "telemetry",
+            "Serve Prometheus metrics, /healthz and /readyz there, and at / a page for browsers, on 127.0.0.1 without "
+            "a host.",
+            LOCAL_ADDRESS,
+        ),
+    ] = None
     metrics_choice: MetricsChoice = field(default_factory=MetricsChoice)
-    """Buckets that have series of their own."""
-    log_format: LogFormat = LogFormat.TEXT
+    log_format: Annotated[
+        LogFormat,
+        SettingSpec("--log-format", "telemetry", "The form of a log line: key=value pairs, or one JSON object."),
+    ] = LogFormat.TEXT
     event_log: EventLogSettings | None = None
-    """Destination of a line per charge, None for no event log."""
     fleet: FleetSettings | None = None
-    """The fleet with which limits are shared, None for none."""
-    workers: int = 1
-    """Processes that serve connections; one serves them itself."""
+    control: Annotated[
+        Path | None,
+        SettingSpec(
+            "--control PATH",
+            "operation",
+            "The Unix socket for status, reload and other programs. Default: daemon-PORT.sock in your runtime folder.",
+        ),
+    ] = None
+    control_access: ControlAccess = field(default_factory=ControlAccess)
+    state_file: Annotated[
+        Path | None,
+        SettingSpec(
+            "--state-file FILE",
+            "operation",
+            "Save usage to this file, so that clients don't start with a clean slate after a restart. Saved every "
+            "5 seconds and at the end.",
+        ),
+    ] = None
+    drain_timeout_s: Annotated[
+        float,
+        SettingSpec(
+            "--drain-timeout SECONDS", "operation", "How long requests under way may take after SIGTERM.", least=0.0
+        ),
+    ] = 10.0
+    workers: Annotated[
+        int,
+        SettingSpec(
+            "--workers N",
+            "operation",
+            "How many processes serve connections. They hold every limit together, for machines with many cores.",
+            least=1,
+            most=64,
+        ),
+    ] = 1
     takes_over: bool = False
     """Whether to take the place of the daemon that runs."""
-    state_file: Path | None = None
-    """File that keeps charges across a restart, None for no such file."""
-    max_connections: int | None = None
-    """Most connections in all, None for as many as the process may open files for."""
-    queued_max_request_bytes: int = MAX_QUEUED_REQUEST_BYTES
-    """Most bytes gathered at a time, over all connections, of requests that are looked at from beginning to end."""
-    max_bucket_bytes: int = MAX_BUCKET_BYTES
-    """Memory that all buckets may take together."""
-    connect_timeout_s: float = 10.0
-    drain_timeout_s: float = 10.0
 
     @property
     def upstreams(self) -> tuple[Address, ...]:
         """The bootstrap servers of the main listener."""
-        return self.listeners[0].upstreams
+        return self.listener_files.main.upstreams
+
+    def completed(self) -> "DaemonSettings":
+        """Return the settings with what follows from several of them, or is in the files that they name.
+
+        Raises:
+            UsageError: Two settings contradict each other, or a file can't be read or used.
+        """
+        rules, event_log, fleet = self.rules, self.event_log, self.fleet
+        if rules.on_violation is OnViolation.DELAY_THEN_ERROR and rules.max_throttle_ms is None:
+            raise UsageError(
+                "--on-violation delay-then-error needs --max-throttle-ms", hint="it says how long the delay may be"
+            )
+        if event_log is not None:
+            if event_log.properties_file is not None and isinstance(event_log.target, Path):
+                raise UsageError("--event-log-config is for a topic", hint="leave it out: --event-log names a folder")
+            target = _with_properties(event_log.target, event_log.properties_file)
+            cluster = event_log.cluster or ",".join(map(str, self.upstreams))
+            event_log = replace(event_log, target=target, cluster=cluster)
+        if fleet is not None:
+            if fleet.secret_file is not None:
+                read_secrets(fleet.secret_file)
+            fleet = replace(fleet, target=_with_properties(fleet.target, fleet.properties_file))
+            rules = replace(rules, fleet_topic=fleet.target.topic)
+        listeners = all_listeners(self.listener_files)
+        return replace(self, listeners=listeners, rules=rules, event_log=event_log, fleet=fleet)
+
+
+def _with_properties(target: T, path: Path | None) -> T:
+    if path is None or not isinstance(target, TopicTarget):
+        return target
+    return replace(target, properties=read_properties(path))
+
+
+def read_secrets(path: Path) -> tuple[bytes, ...]:
+    """Return the secrets in a file, one a line: the first signs, the second is for a change of secrets.
+
+    Raises:
+        UsageError: The file can't be read, holds no secret or more than two, or one is too short.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}", hint="--fleet-secret-file names a file") from error
+    secrets = tuple(line.strip() for line in content.splitlines() if line.strip())
+    hint = "one secret a line, at most two; for example: openssl rand -hex 32"
+    if len(content) > _MAX_FILE_BYTES or not 1 <= len(secrets) <= 2:
+        raise UsageError(f"{path}: not a file of one or two secrets", hint=hint)
+    if min(map(len, secrets)) < MIN_SECRET_BYTES:
+        raise UsageError(f"{path}: a secret has fewer than {MIN_SECRET_BYTES} characters", hint=hint)
+    return secrets
+
+
+def acls_needed(topic: str) -> str:
+    """Return what keeps others from a fleet's topic if its reports are not signed."""
+    return (
+        f"--fleet-secret-file, or ACLs on topic {topic}: Create, Describe, DescribeConfigs, Read and Write for the "
+        "daemons' user; for nobody else Write, Delete, Alter or AlterConfigs, and no Alter on the cluster"
+    )

@@ -9,11 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from kafka_quotas.enforcement.config.client_policy import read_policy_file
 from kafka_quotas.enforcement.config.cost_model_file import read_cost_model
-from kafka_quotas.enforcement.config.fleet_settings import read_secrets
 from kafka_quotas.enforcement.config.listener_file import ListenerFiles, refuse_restart
-from kafka_quotas.enforcement.config.policy_file import read_policy_file
-from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.config.settings import DaemonSettings, read_secrets
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
@@ -102,9 +101,8 @@ class QuotaContent:
             if path is not None:
                 yield ReloadedFile(path=path, read=partial(read, path))
         files = settings.listener_files
-        if files is not None:
-            for number, path in files.paths.items():
-                yield ReloadedFile(path=path, read=partial(self._read_listener, files, number))
+        for number, path in files.paths.items():
+            yield ReloadedFile(path=path, read=partial(self._read_listener, files, number))
 
     def _read_listener(self, files: ListenerFiles, number: int) -> Use:
         settings = files.read(number)

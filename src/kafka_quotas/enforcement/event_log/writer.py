@@ -12,13 +12,13 @@ import contextlib
 import json
 import threading
 from functools import lru_cache
+from pathlib import Path
 from typing import Final, Protocol
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement.config.settings import EventLogSettings, FolderTarget
+from kafka_quotas.enforcement.config.settings import EventLogSettings
 from kafka_quotas.enforcement.event_log.charges import Charge, ChargeQueue, ChargeSource
-from kafka_quotas.enforcement.event_log.files import EventFiles, EventLogError
-from kafka_quotas.enforcement.event_log.topic import EventTopic
+from kafka_quotas.enforcement.event_log.sinks import EventFiles, EventLogError, EventTopic
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 
 VERSION: Final = 1
@@ -85,10 +85,10 @@ class EventLogWriter:
     def __init__(self, settings: EventLogSettings, *, notify: Notify, sink: EventSink | None = None) -> None:
         self.charges = ChargeQueue()
         target = settings.target
-        self.target = str(target.folder if isinstance(target, FolderTarget) else target)
+        self.target = str(target)
         self._cluster = settings.cluster
         self._notify = notify
-        self._sink = sink or (EventFiles(target) if isinstance(target, FolderTarget) else EventTopic(target))
+        self._sink = sink or (EventFiles(settings) if isinstance(target, Path) else EventTopic(target))
         self._stop = threading.Event()
         self._failing = False
         self._lost = 0

@@ -20,7 +20,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from kafka_quotas.enforcement.config.fleet_settings import Fallback
+from kafka_quotas.enforcement.config.settings import Fallback
 from kafka_quotas.enforcement.fleet.report import Entry
 from kafka_quotas.enforcement.fleet.usage import AHEAD_MS, OwnUsage, Reckoning, RemoteUsage, SharedBucket
 

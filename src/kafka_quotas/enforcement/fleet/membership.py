@@ -13,8 +13,7 @@ from secrets import randbits
 from typing import Final, TypeAlias
 
 from kafka_quotas.core.clock import Clock
-from kafka_quotas.enforcement.config.fleet_settings import FleetSettings, acls_needed
-from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.config.settings import DaemonSettings, FleetSettings, acls_needed
 from kafka_quotas.enforcement.fleet.daemon_buckets import DaemonBuckets
 from kafka_quotas.enforcement.fleet.report import MAX_REPORT_BYTES
 from kafka_quotas.enforcement.fleet.report_checks import Refusal

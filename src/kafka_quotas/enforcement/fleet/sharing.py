@@ -21,7 +21,7 @@ from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
-from kafka_quotas.enforcement.config.fleet_settings import Fallback
+from kafka_quotas.enforcement.config.settings import Fallback
 from kafka_quotas.enforcement.fleet.bucket_share import BucketShare, Outlook
 from kafka_quotas.enforcement.fleet.members import Member, Members
 from kafka_quotas.enforcement.fleet.report import (

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kafka_quotas.enforcement.config.topic_target import TopicTarget
+from kafka_quotas.enforcement.config.address import TopicTarget
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer

@@ -15,8 +15,7 @@ from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.enforcement.config.address import Address, ListenError, address_of
-from kafka_quotas.enforcement.config.broker_ports import BrokerPorts
-from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.config.listener_settings import BrokerPorts, ListenerSettings
 from kafka_quotas.enforcement.config.principal_mapping import PrincipalMapping
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection, ConnectionAdmission
 from kafka_quotas.enforcement.proxy.broker_registry import BootstrapAlias, BrokerRegistry

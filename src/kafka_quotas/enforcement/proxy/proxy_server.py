@@ -12,9 +12,8 @@ from typing import Final, TypeAlias
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.enforcement.config.address import Address
-from kafka_quotas.enforcement.config.broker_ports import ports_of
 from kafka_quotas.enforcement.config.client_policy import Mode
-from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.config.listener_settings import ListenerSettings, ports_of
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.event_log.charges import ChargeQueue, ChargeSource, OnCharge

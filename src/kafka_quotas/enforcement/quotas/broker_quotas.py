@@ -13,7 +13,6 @@ from typing import Final, TypeAlias
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
-from kafka_quotas.core.quotas.mutation_bucket import MutationAlgorithm
 from kafka_quotas.core.quotas.quota_manager import BucketState, ClientQuotaManager, Limiter, QuotaType, RateAlgorithm
 from kafka_quotas.core.resolution.quota_resolver import QuotaResolver
 from kafka_quotas.enforcement.config.client_policy import Mode, PolicyTable, Scope
@@ -54,7 +53,6 @@ class BrokerQuotas:
         window: QuotaWindow,
         *,
         mutation_window: QuotaWindow | None = None,
-        mutations: MutationAlgorithm = MutationAlgorithm.TOKEN_BUCKET,
         policies: PolicyTable | None = None,
         cluster: "BrokerQuotas | None" = None,
         limits: Limits | None = None,
@@ -63,7 +61,6 @@ class BrokerQuotas:
         # Without `cluster` these are the quotas of the cluster; without `limits` and `pool` they share neither.
         self._window = window
         self._mutation_window = mutation_window or window
-        self._mutations = mutations
         self._policies = policies or PolicyTable()
         self._cluster = cluster
         self._limits = new_limits() if limits is None else limits
@@ -175,7 +172,6 @@ class BrokerQuotas:
                 quota_type,
                 self._mutation_window if quota_type is QuotaType.CONTROLLER_MUTATION else self._window,
                 algorithm,
-                mutations=self._mutations,
                 limits=limits[quota_type],
                 pool=self._pool,
             )

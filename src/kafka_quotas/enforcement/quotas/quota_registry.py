@@ -15,13 +15,11 @@ from typing import Final, TypeAlias
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
-from kafka_quotas.core.quotas.mutation_bucket import MutationAlgorithm
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.core.resolution.effective import EffectiveQuotas
 from kafka_quotas.enforcement.config.address import Address
-from kafka_quotas.enforcement.config.client_policy import ClientPolicy, PolicyTable
+from kafka_quotas.enforcement.config.client_policy import ClientPolicy, PolicyFile, PolicyTable
 from kafka_quotas.enforcement.config.cost_model_file import DEFAULT_COSTS
-from kafka_quotas.enforcement.config.policy_file import PolicyFile
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED, BrokerQuotas, new_limits, update_limit
 from kafka_quotas.stores.store import QuotaEntry
@@ -79,14 +77,12 @@ class QuotaRegistry:
         window: QuotaWindow,
         *,
         mutation_window: QuotaWindow | None = None,
-        mutations: MutationAlgorithm = MutationAlgorithm.TOKEN_BUCKET,
         policies: PolicyTable | None = None,
         pool: BucketPool | None = None,
     ) -> None:
         self.window = window
         self.pool = BucketPool() if pool is None else pool
         self._mutation_window = mutation_window
-        self._mutations = mutations
         self._policies = policies or PolicyTable()
         self._default_policies = self._policies
         self._limits = new_limits()
@@ -208,7 +204,6 @@ class QuotaRegistry:
         return BrokerQuotas(
             self.window,
             mutation_window=self._mutation_window,
-            mutations=self._mutations,
             policies=self._policies,
             cluster=cluster,
             limits=self._limits,
@@ -236,7 +231,6 @@ def registry_of(rules: EnforcementRules, pool: BucketPool) -> QuotaRegistry:
     return QuotaRegistry(
         rules.window,
         mutation_window=rules.mutation_window,
-        mutations=rules.mutations.algorithm,
         policies=rules.policies,
         pool=pool,
     )

@@ -119,7 +119,6 @@ class Worker:
         self._policy = QuotaRegistry(
             rules.window,
             mutation_window=rules.mutation_window,
-            mutations=rules.mutations.algorithm,
             policies=rules.policies,
             pool=BucketPool(settings.max_bucket_bytes, self._clock),
         )

@@ -1,5 +1,6 @@
 """Option groups: what Typer sees of them, and what a command gets."""
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,11 +11,14 @@ from typer.core import TyperCommand, TyperOption
 from kafka_quotas.cli.framework.option_groups import (
     Without,
     expand_groups,
+    group_value,
     option,
     option_group,
     required,
     typer_options,
 )
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.setting import SettingSpec, TextForm
 
 
 def _complete(incomplete: str) -> list[str]:
@@ -176,3 +180,53 @@ def test_a_command_without_groups_stays_as_it_is() -> None:
         pass
 
     assert expand_groups(command) is command
+
+
+def _halves(text: str) -> int:
+    if not text.endswith("h"):
+        raise UsageError(f"not in halves: {text}")
+    return int(text[:-1]) * 2
+
+
+HALVES = TextForm(read=_halves, pattern="h$", write=lambda value: f"{value // 2}h")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inner:
+    """Settings that are there if the first one is given."""
+
+    refused_alone = ("size",)
+    first: Annotated[str, SettingSpec("--first NAME", "inner", "The first.")]
+    size: Annotated[int, SettingSpec("--size HALVES", "inner", "How large.", HALVES)] = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A record of settings that holds another one."""
+
+    names: Annotated[frozenset[str], SettingSpec("--name NAME", "outer", "Which.")] = frozenset()
+    limit: Annotated[int | None, SettingSpec("--limit N", "outer", "At most.", least=1)] = None
+    plain: str = "as it is"
+    inner: Inner | None = None
+    also: tuple[int, ...] = field(default_factory=tuple)
+
+
+def test_a_record_of_settings_is_a_group_with_its_options() -> None:
+    found = {each.opts[0]: each for each in typer_options(Record)}
+    assert list(found) == ["--name", "--limit", "--first", "--size"]
+    size = found["--size"]
+    assert (size.name, size.default, size.metavar, size.rich_help_panel) == ("size", "4h", "HALVES", "Inner")
+    assert not found["--first"].required
+
+
+def test_settings_are_read_into_the_types_of_the_record() -> None:
+    given = {"name": ["a", "b"], "limit": 3, "first": "x", "size": "5h"}
+    assert group_value(Record, given) == Record(names=frozenset({"a", "b"}), limit=3, inner=Inner(first="x", size=10))
+    assert group_value(Record, {"name": None, "limit": None, "first": None, "size": "2h"}) == Record()
+
+
+def test_a_setting_that_can_not_be_meant_is_named() -> None:
+    with pytest.raises(UsageError, match="^--size: not in halves: 5$"):
+        group_value(Record, {"first": "x", "size": "5"})
+    with pytest.raises(UsageError, match="--size without --first"):
+        group_value(Record, {"size": "5h"})

@@ -15,7 +15,6 @@ SERVICES = {
     "daemon run": "DAEMON",
     "daemon upgrade": "DAEMON",
     "daemon check": "DAEMON",
-    "daemon config": "DAEMON",
     "ui": "UI",
     "pipeline stream": "STREAM",
     "apply": "APPLY",

@@ -74,7 +74,7 @@ EXAMPLES = {
     "context show": "context show",
     "context show, one": "context show prod",
     "context test": "context test prod",
-    "daemon config": "daemon config --upstream b:1 --metrics-user alice",
+    "daemon check": "daemon check --upstream b:1 --metrics-user alice",
     "context show, origin": "context show --origin --context prod",
     "tree": "tree --store STORE",
     "doctor": "doctor --store STORE",

@@ -15,9 +15,9 @@ from kafka_quotas.commands.throttle.event_file import read_events
 from kafka_quotas.core.changes.journal_entry import entry_from
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
 from kafka_quotas.core.formats.documents import MAX_BYTES, MAX_DEPTH, load_json, load_toml, read_document, read_text
+from kafka_quotas.enforcement.config.client_policy import read_policy_file
 from kafka_quotas.enforcement.config.cost_model_file import read_cost_model
 from kafka_quotas.enforcement.config.listener_file import read_listener
-from kafka_quotas.enforcement.config.policy_file import read_policy_file
 from kafka_quotas.enforcement.config.toml_table import table_path
 from kafka_quotas.enforcement.state.state_file import read_state
 from kafka_quotas.enforcement.upgrade.messages import parsed

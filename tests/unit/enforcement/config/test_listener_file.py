@@ -8,7 +8,6 @@ import pytest
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.enforcement.config.address import Address, BrokerAddress
-from kafka_quotas.enforcement.config.api_access import ALL_APIS, ApiAccess, parse_api_access
 from kafka_quotas.enforcement.config.listener_file import (
     ListenerFiles,
     all_listeners,
@@ -16,6 +15,7 @@ from kafka_quotas.enforcement.config.listener_file import (
     refuse_restart,
 )
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.config.rules import ALL_APIS, ApiAccess, parse_api_access
 
 PLACES = "listen=0.0.0.0:19094\nupstream=broker-1:9094\n"
 MAIN = ListenerSettings(

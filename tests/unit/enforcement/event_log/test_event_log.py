@@ -18,13 +18,11 @@ from tests.support.frames.enforcement import Pair, fetch, fetch_response, produc
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement.config.address import Address
-from kafka_quotas.enforcement.config.settings import EventLogSettings, FolderTarget
-from kafka_quotas.enforcement.config.topic_target import TopicTarget, parse_topic
+from kafka_quotas.enforcement.config.address import Address, TopicTarget, parse_topic
+from kafka_quotas.enforcement.config.settings import EventLogSettings
 from kafka_quotas.enforcement.event_log import writer as event_log_line
 from kafka_quotas.enforcement.event_log.charges import Charge, ChargeQueue, ChargeSource
-from kafka_quotas.enforcement.event_log.files import EventFiles, EventLogError
-from kafka_quotas.enforcement.event_log.topic import EventTopic
+from kafka_quotas.enforcement.event_log.sinks import EventFiles, EventLogError, EventTopic
 from kafka_quotas.enforcement.event_log.writer import SLICE, EventLogWriter, charge_line
 from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.enforcement.telemetry.log import LogEvent
@@ -164,7 +162,7 @@ class Hands:
 
 def test_files_are_whole_when_they_are_large_or_old_enough(tmp_path: Path) -> None:
     hands = Hands()
-    sink = EventFiles(FolderTarget(folder=tmp_path, rotate_bytes=8, rotate_s=60), monotonic_s=hands)
+    sink = EventFiles(EventLogSettings(target=tmp_path, rotate_bytes=8, rotate_s=60), monotonic_s=hands)
     assert sink.write(["one\n"]) == 1
     assert (files(tmp_path, ".jsonl"), files(tmp_path, ".part")) == ([], ["one\n"])
     sink.write(["two\n"])
@@ -180,7 +178,7 @@ def test_files_are_whole_when_they_are_large_or_old_enough(tmp_path: Path) -> No
 
 
 def test_the_oldest_files_go_when_there_are_too_many(tmp_path: Path) -> None:
-    sink = EventFiles(FolderTarget(folder=tmp_path, rotate_bytes=1, keep_bytes=10))
+    sink = EventFiles(EventLogSettings(target=tmp_path, rotate_bytes=1, keep_bytes=10))
     for number in range(6):
         sink.write([f"{number}23\n"])
     assert files(tmp_path, ".jsonl") == ["423\n", "523\n"]
@@ -192,7 +190,7 @@ def test_what_a_killed_daemon_left_is_made_whole_and_a_living_ones_is_not(tmp_pa
     living = tmp_path / "events-3.jsonl.part"
     with living.open("wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        EventFiles(FolderTarget(folder=tmp_path))
+        EventFiles(EventLogSettings(target=tmp_path))
     assert files(tmp_path, ".jsonl") == ['{"a":1}\n{"a":2}\n']
     assert list(tmp_path.glob("*.part")) == [living]
 
@@ -203,14 +201,14 @@ def test_nobody_but_owner_and_group_can_read_the_files(tmp_path: Path) -> None:
     left = folder / "events-1.jsonl.part"
     left.write_text("{}\n")
     left.chmod(0o644)
-    sink = EventFiles(FolderTarget(folder=folder, rotate_bytes=8))
+    sink = EventFiles(EventLogSettings(target=folder, rotate_bytes=8))
     sink.write(["whole\n" * 2])
     sink.write(["grows\n"])
     modes = {path.suffix: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
     assert set(modes) == {".jsonl", ".part"}
     assert not [path for path in folder.iterdir() if stat.S_IMODE(path.stat().st_mode) & ~0o640]
     sink.close()
-    made = EventFiles(FolderTarget(folder=tmp_path / "made"))
+    made = EventFiles(EventLogSettings(target=tmp_path / "made"))
     made.close()
     assert not stat.S_IMODE((tmp_path / "made").stat().st_mode) & 0o027
 
@@ -230,7 +228,7 @@ def disk_that_ends_after(size: int) -> Iterator[None]:
 def test_lines_that_a_full_disk_cuts_off_are_not_in_the_file_and_do_not_count(
     tmp_path: Path, room: int, written: int
 ) -> None:
-    files, lines = EventFiles(FolderTarget(folder=tmp_path)), ["123456789\n"] * 4
+    files, lines = EventFiles(EventLogSettings(target=tmp_path)), ["123456789\n"] * 4
     with disk_that_ends_after(room):
         assert files.write(lines) == written
     assert [path.read_text() for path in tmp_path.glob("*.jsonl")] == ["123456789\n" * written]
@@ -244,7 +242,7 @@ def test_lines_that_a_full_disk_cuts_off_are_not_in_the_file_and_do_not_count(
 def test_a_folder_that_can_not_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(EventLogError, match="can't write the event log"):
-        EventFiles(FolderTarget(folder=tmp_path / "file" / "sub"))
+        EventFiles(EventLogSettings(target=tmp_path / "file" / "sub"))
 
 
 class Sink:
@@ -270,7 +268,7 @@ class Sink:
 
 
 def writer(sink: Sink, said: list[LogEvent]) -> EventLogWriter:
-    settings = EventLogSettings(target=FolderTarget(folder=Path("unused")), cluster="c")
+    settings = EventLogSettings(target=Path("unused"), cluster="c")
     return EventLogWriter(settings, notify=said.append, sink=sink)
 
 
@@ -369,7 +367,7 @@ def test_a_topic_that_can_not_be_written_costs_lines_and_no_more(
 
 def test_a_closed_topic_leaves_nothing_of_its_producer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Callbacks of undelivered records kept the producer, whose threads ran while the process ended."""
-    monkeypatch.setattr("kafka_quotas.enforcement.event_log.topic._FLUSH_S", 0.0)
+    monkeypatch.setattr("kafka_quotas.enforcement.event_log.sinks._FLUSH_S", 0.0)
     topic = EventTopic(TopicTarget(bootstrap="127.0.0.1:1", topic="events"))
     assert topic.write(['{"v":1,"broker_id":1,"user":"u","client_id":"c","ip":"i"}\n']) == 1
     topic.close()

@@ -6,11 +6,10 @@ from itertools import pairwise
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.enforcement.config.address import Address
-from kafka_quotas.enforcement.config.fleet_settings import FleetSettings
+from kafka_quotas.enforcement.config.address import Address, parse_topic
+from kafka_quotas.enforcement.config.listener_file import ListenerFiles
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
-from kafka_quotas.enforcement.config.settings import DaemonSettings
-from kafka_quotas.enforcement.config.topic_target import parse_topic
+from kafka_quotas.enforcement.config.settings import DaemonSettings, FleetSettings
 from kafka_quotas.enforcement.fleet.daemon_buckets import DaemonBuckets
 from kafka_quotas.enforcement.fleet.membership import MAX_INBOX_BYTES, SLICE_BYTES, FleetMembership
 from kafka_quotas.enforcement.fleet.report import MAX_REPORT_BYTES
@@ -28,8 +27,9 @@ def member() -> FleetMembership:
     """A member that has not started."""
     address, clock = Address(host="127.0.0.1", port=1), VirtualClock(NOW_MS)
     thresholds = ThresholdRegistry(cache=TopicCache(), counters=Counters(), notify=lambda _: None, clock=clock)
+    listener = ListenerSettings(upstreams=(address,), listen=address)
     return FleetMembership(
-        DaemonSettings(listeners=(ListenerSettings(upstreams=(address,), listen=address),)),
+        DaemonSettings(listener_files=ListenerFiles(main=listener), listeners=(listener,)),
         FleetSettings(target=parse_topic("kafka://127.0.0.1:1/fleet")),
         DaemonBuckets(QuotaRegistry(QuotaWindow()), ConnectionQuotas(QuotaWindow()), thresholds),
         clock=clock,

@@ -12,7 +12,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType, RateAlgorithm
-from kafka_quotas.enforcement.config.fleet_settings import Fallback
+from kafka_quotas.enforcement.config.settings import Fallback
 from kafka_quotas.enforcement.fleet.report import VERSION
 from kafka_quotas.enforcement.fleet.sharing import ADJUST_MS, Sharing, SharingSettings
 from kafka_quotas.enforcement.telemetry.log import LogEvent

@@ -2,7 +2,7 @@
 
 from tests.support.processes.awaiting import await_true
 
-from kafka_quotas.enforcement.config.topic_target import parse_topic
+from kafka_quotas.enforcement.config.address import parse_topic
 from kafka_quotas.enforcement.fleet.topic import FleetTopic
 
 

@@ -20,6 +20,7 @@ from kafka_quotas.core.quotas.quota_manager import Limiter, QuotaType
 from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, Bucket, QuotaResolver
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.client_policy import EntityPolicy, PolicyTable
+from kafka_quotas.enforcement.config.listener_file import ListenerFiles
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.settings import DaemonSettings, MetricsChoice
 from kafka_quotas.enforcement.monitoring.metrics import families
@@ -191,7 +192,8 @@ class Reported:
         self.choice = choice or MetricsChoice()
         self.reporter = Reporter(
             settings=DaemonSettings(
-                listeners=(ListenerSettings(upstreams=(HERE,), listen=HERE),), metrics_choice=self.choice
+                listener_files=ListenerFiles(main=ListenerSettings(upstreams=(HERE,), listen=HERE)),
+                metrics_choice=self.choice,
             ),
             clock=self.clock,
             counters=Counters(),

@@ -27,10 +27,10 @@ from kafka_quotas.enforcement.config.client_policy import (
     EntityPolicy,
     FetchOverQuota,
     Mode,
+    PolicyFile,
     PolicyTable,
     Scope,
 )
-from kafka_quotas.enforcement.config.policy_file import PolicyFile
 from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.stores.store import QuotaEntry

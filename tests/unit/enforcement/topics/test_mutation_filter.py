@@ -18,7 +18,6 @@ from tests.support.frames.mutation_client import QUOTA_EXCEEDED, ask_for, client
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.quotas.mutation_bucket import MutationAlgorithm
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.config.rules import MutationMode
@@ -164,9 +163,8 @@ def test_topics_are_deleted_by_id_as_well() -> None:
     assert set(who.broker.topics) == {"b", "c"}
 
 
-@pytest.mark.parametrize("algorithm", list(MutationAlgorithm))
-def test_every_algorithm_refuses_what_comes_behind_a_burst(algorithm: MutationAlgorithm) -> None:
-    who = client(algorithm=algorithm)
+def test_what_comes_behind_a_burst_is_refused() -> None:
+    who = client()
     assert codes(create(who, 7, ("burst", 30), ("next", 1))) == [("burst", 0), ("next", QUOTA_EXCEEDED)]
 
 

@@ -36,7 +36,7 @@ SCHEMAS: Final[dict[str, OutputSchema]] = {
     "daemon-reload": OutputSchema(commands=("daemon reload",), fields=of_dataclass(Reloaded)),
     "daemon-unmute": OutputSchema(commands=("daemon unmute",), rows=("unmuted",), fields=of_dataclass(Unmuted)),
     "daemon-config": OutputSchema(
-        commands=("daemon config",),
+        commands=("daemon check",),
         rows=("settings",),
         fields={
             "settings": rows(

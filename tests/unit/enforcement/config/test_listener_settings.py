@@ -11,8 +11,7 @@ from kafka_quotas.enforcement.config.address import (
     parse_addresses,
     parse_broker_addresses,
 )
-from kafka_quotas.enforcement.config.broker_ports import BrokerPorts, ports_of
-from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.config.listener_settings import BrokerPorts, ListenerSettings, ports_of
 
 UPSTREAM = (Address(host="broker-1", port=9092),)
 

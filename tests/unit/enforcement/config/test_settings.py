@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.enforcement.config.fleet_settings import read_secrets
+from kafka_quotas.enforcement.config.settings import read_secrets
 
 FIRST, SECOND = "f" * 32, "s" * 16
 

@@ -11,8 +11,15 @@ from tests.support.daemon.policy_schema import policy_schema
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.threshold import ThresholdSettings
-from kafka_quotas.enforcement.config.client_policy import EntityPolicy, FetchOverQuota, Mode, OnViolation, Scope
-from kafka_quotas.enforcement.config.policy_file import PolicyFile, read_policy_file
+from kafka_quotas.enforcement.config.client_policy import (
+    EntityPolicy,
+    FetchOverQuota,
+    Mode,
+    OnViolation,
+    PolicyFile,
+    Scope,
+    read_policy_file,
+)
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "daemon" / "policy.toml"
 MIB = 1024.0 * 1024.0

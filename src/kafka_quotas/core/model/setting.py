@@ -1,0 +1,41 @@
+"""A setting of a service, declared once, as `Annotated` metadata of a record's field.
+
+Option, section of the configuration file, environment variable, JSON schema, reference and manual page derive from it:
+
+    connect_timeout_s: Annotated[float, SettingSpec("--connect-timeout SECONDS", "upstream", "How long ...")] = 10.0
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextForm:
+    """The form of a value that is written as text. Its reader and its pattern refuse the same texts."""
+
+    read: Callable[[str], Any]
+    """Returns the value of a text, and raises `UsageError` for one that can't be meant."""
+    pattern: str
+    """Pattern of the texts, for the JSON schema."""
+    integers: tuple[int, int | None] | None = None
+    """Least and greatest number that may stand for the text, None for texts alone."""
+    read_all: Callable[[Sequence[str]], Any] | None = None
+    """Returns the value of several texts that are read together, None for texts that are read one by one."""
+    write: Callable[[Any], str] = str
+    """Returns the text of a value, for defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingSpec:
+    """The declaration of a setting."""
+
+    option: str
+    """Spelling on the command line with the name or unit of the value, e.g. `--drain-timeout SECONDS`."""
+    section: str
+    """Table of the configuration file, in which the setting has its option's name with `_` for `-`."""
+    help: str
+    form: TextForm | None = None
+    """Form of a value that is neither a number, a flag, a choice nor a path."""
+    least: float | None = None
+    most: float | None = None
