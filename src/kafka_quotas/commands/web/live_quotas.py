@@ -8,8 +8,7 @@ from kafka_quotas.core.changes.journal_entry import JournalEntry
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.resolution.client import SyntheticNames
 from kafka_quotas.core.resolution.effective import EffectiveQuotas
-from kafka_quotas.enforcement.telemetry.status import DaemonStatus
-from kafka_quotas.enforcement.telemetry.throttle_history import HourRow
+from kafka_quotas.enforcement.telemetry.status import DaemonStatus, HourRow
 from kafka_quotas.stores.store import QuotaEntry
 
 Document: TypeAlias = dict[str, object]

@@ -23,8 +23,8 @@ from kafka_quotas.commands.web.live_quotas import Document, LiveReading, LiveSto
 from kafka_quotas.core.model.sanitizer import desanitize
 from kafka_quotas.core.resolution.client import OTHER
 from kafka_quotas.core.resolution.usage import Usage, is_held_back, share_used
-from kafka_quotas.enforcement.telemetry.status import DaemonStatus
-from kafka_quotas.enforcement.telemetry.throttle_history import OTHER_BUCKETS, HourRow
+from kafka_quotas.enforcement.telemetry.status import DaemonStatus, HourRow
+from kafka_quotas.enforcement.telemetry.throttle_stats import OTHERS
 
 MAX_ROWS: Final = 200
 """Most rows of a table of the page."""
@@ -102,7 +102,7 @@ def _row_document(row: TopRow) -> Document:
 
 
 def _hour_document(row: HourRow, store: LiveStore, other: str) -> Document:
-    is_other = (row.user, row.client_id) == OTHER_BUCKETS
+    is_other = (row.user, row.client_id) == OTHERS
     user = desanitize(row.user)
     usage = Usage(broker="", key=row.quota, user=user, client_id=row.client_id, observed=0.0)
     entity = None if is_other else top_row(usage, store.resolver, other).entity

@@ -26,7 +26,7 @@ from kafka_quotas.core.model.sanitizer import sanitize
 from kafka_quotas.core.resolution.client import SyntheticNames
 from kafka_quotas.core.resolution.usage import is_held_back
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced
-from kafka_quotas.enforcement.telemetry.throttle_history import ThrottleHistory
+from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleHistory
 from kafka_quotas.stores.files.journal import Journal
 from kafka_quotas.stores.store import Store
 

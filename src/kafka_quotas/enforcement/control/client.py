@@ -27,9 +27,9 @@ from kafka_quotas.enforcement.decisions import (
     decision_from_json,
     request_to_json,
 )
-from kafka_quotas.enforcement.quotas.reload import Reloaded, reloaded_from_json
+from kafka_quotas.enforcement.quotas.reload import Reloaded
 from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted, unmuted_from_json
-from kafka_quotas.enforcement.telemetry.status import DaemonStatus, status_from_json
+from kafka_quotas.enforcement.telemetry.status import DaemonStatus, answer_from_json
 
 ANSWER_S: Final = 10.0
 """Seconds to wait for a daemon's answer."""
@@ -49,7 +49,7 @@ def ask_status(control: Path | None) -> DaemonStatus:
         UsageError: None is given, and several daemons are running.
         ProtocolError: The answer can't be understood.
     """
-    return status_from_json(_ask(control, "status", timeout_s=ANSWER_S).get("status"))
+    return answer_from_json(DaemonStatus, _ask(control, "status", timeout_s=ANSWER_S).get("status"))
 
 
 def ask_reload(control: Path | None) -> Reloaded:
@@ -59,7 +59,7 @@ def ask_reload(control: Path | None) -> Reloaded:
         RefusedError: The daemon kept what it had, with its reason.
         ControlError, UsageError, ProtocolError: As for `ask_status`.
     """
-    return reloaded_from_json(_ask(control, "reload", timeout_s=RELOAD_S).get("reloaded"))
+    return answer_from_json(Reloaded, _ask(control, "reload", timeout_s=RELOAD_S).get("reloaded"))
 
 
 def ask_unmute(control: Path | None, choice: ClientChoice) -> Unmuted:

@@ -1,11 +1,11 @@
 """Reloading of policy and quotas while clients are connected: checks all of it before it uses any of it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
+from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.quotas.store_watcher import StoreWatcher
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify, error_text
 
@@ -36,20 +36,6 @@ class Reloaded:
     """Number of limits that changed."""
     limits: int
     """Number of limits in force."""
-
-
-def reloaded_from_json(data: object) -> Reloaded:
-    """Read the result that a daemon wrote.
-
-    Raises:
-        ProtocolError: Fields are missing.
-    """
-    try:
-        values: dict[str, Any] = {field.name: data[field.name] for field in fields(Reloaded)}  # type: ignore[index]
-        values["files"] = tuple(values["files"])
-        return Reloaded(**values)
-    except (KeyError, TypeError) as error:
-        raise ProtocolError("the daemon's answer can't be read", hint="is it of another version?") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
-"""The status of a daemon, its JSON form, and the slices in which work over everything that a daemon keeps is done.
+"""The status of a daemon: its figures, each with its help, its metric and how it is merged over workers.
 
+The records are the table of figures. JSON, metrics, the merged status and the schema derive from them.
 Times are milliseconds, rates and limits bytes per second. Lists are sorted and cut at `MAX_ROWS`: of buckets those stay
 that use most of their limit, of throttle counts those with the longest times, of waiting clients those that wait
 longest. `quota_totals` and `counters` are of all there are.
@@ -9,124 +10,209 @@ Sliced work is a generator that knows nothing of event loops: between two of its
 
 import asyncio
 import json
-from collections.abc import Callable, Generator
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from enum import Enum
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
-from kafka_quotas.enforcement.telemetry.throttle_history import HourRow
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 MAX_ROWS: Final = 1000
 ESTIMATED: Final = REQUEST_PERCENTAGE.name
 """Quota whose figures are estimates, because a broker's thread time can't be seen from outside."""
 
 
+class Merge(Enum):
+    """How the values of two processes become one."""
+
+    FIRST = "first"
+    KEY = "key"
+    """Rows with the same keys become one."""
+    SUM = "sum"
+    LARGEST = "largest"
+    LEADS = "leads"
+    """The row with the larger value gives the fields that are not merged otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """Metadata of a field of the status."""
+
+    text: str = ""
+    """Meaning, as a sentence."""
+    metric: str | None = None
+    """Name of the metric without its prefix and without `_total`, None for none."""
+    is_counter: bool = False
+    read: Callable[[Any], float | None] = float
+    """Returns the metric's value of the field's, None for no metric."""
+    merge: Merge = Merge.FIRST
+
+
+def _seconds(ms: float | None) -> float | None:
+    return None if ms is None else ms / 1000
+
+
+Key = Annotated[str, Figure(merge=Merge.KEY)]
+Sum = Annotated[int, Figure(merge=Merge.SUM)]
+
+
+def _total(metric: str, text: str) -> Figure:
+    return Figure(text=text, metric=metric, is_counter=True, merge=Merge.SUM)
+
+
+@cache
+def figures_of(kind: type[Any]) -> dict[str, Figure]:
+    """Return the figures of a record by the names of its fields."""
+    notes = {each.name: get_args(each.type)[1:] for each in fields(kind) if get_origin(each.type) is Annotated}
+    return {name: note for name, found in notes.items() for note in found if isinstance(note, Figure)}
+
+
+def merge_rows(rows: Iterable[R]) -> list[R]:
+    """Return the rows of several processes with those of the same keys merged, in the order of their first one."""
+    found: dict[object, R] = {}
+    for row in rows:
+        figures = figures_of(type(row))
+        key = tuple(getattr(row, name) for name, each in figures.items() if each.merge is Merge.KEY)
+        found[key] = _merged(found[key], row, figures) if key in found else row
+    return list(found.values())
+
+
+def _merged(one: R, other: R, figures: dict[str, Figure]) -> R:
+    base: Any = one
+    values: dict[str, Any] = {}
+    for name, figure in figures.items():
+        first, second = getattr(one, name), getattr(other, name)
+        if figure.merge is Merge.LEADS and second > first:
+            base = other
+        elif figure.merge is Merge.LARGEST:
+            values[name] = max(first, second)
+        elif figure.merge is Merge.SUM:
+            values[name] = _sum(first, second) if isinstance(first, tuple) else first + second
+    merged: R = replace(base, **values)
+    return merged
+
+
+def _sum(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the sums of two series that end at the same time."""
+    longer, shorter = sorted((one, other), key=len, reverse=True)
+    aligned = (0,) * (len(longer) - len(shorter)) + shorter
+    return tuple(map(sum, zip(longer, aligned, strict=True)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottledClient:
     """A client that waits now for one quota."""
 
-    broker: str
-    user: str
-    client_id: str
-    quota: str
+    broker: Key
+    user: Key
+    client_id: Key
+    quota: Key
     entity: str
     """Entity whose quota it is, as people read it, empty if its limit was removed meanwhile."""
     limit: float
     observed: float
-    connections: int
-    """Number of its connections that wait."""
+    connections: Annotated[int, Figure(text="Number of its connections that wait.", merge=Merge.SUM)]
     throttle_ms: int
-    remaining_ms: int
-    """Time that it waits from now on."""
-    estimated: bool = False
-    """Whether `observed` is an estimate."""
+    remaining_ms: Annotated[int, Figure(text="Time that it waits from now on.", merge=Merge.LEADS)]
+    estimated: Annotated[bool, Figure(text="Whether the observed rate is an estimate.")] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketRow:
     """A bucket that has a limit, with its measured rate."""
 
-    broker: str
-    """Node id, or `cluster` for buckets of all brokers together."""
-    quota: str
-    user: str
-    """Sanitized user, as in Kafka's tag."""
-    client_id: str
-    """Client-id, as in Kafka's tag."""
-    limit: float
-    observed: float
-    mode: str = "kafka"
-    estimated: bool = False
-    """Whether `observed` is an estimate."""
-    throttle_ms: float = 0.0
-    """Average of the throttle times that it gave lately."""
-    last_minute_times: int = 0
-    """Throttle times in the last minute."""
-    last_minute_total_ms: int = 0
-    """Their sum over all connections."""
-    last_minute_held_ms: int = 0
-    """Part of the minute in which any client waited."""
-    mutation_rate: float | None = None
-    """Partitions per second, None where the bucket has no tokens of mutations."""
+    broker: Annotated[str, Figure(text="Node id, or `cluster` for buckets of all brokers together.", merge=Merge.KEY)]
+    quota: Key
+    user: Annotated[str, Figure(text="Sanitized user, as in Kafka's tag.", merge=Merge.KEY)]
+    client_id: Annotated[str, Figure(text="Client-id, as in Kafka's tag.", merge=Merge.KEY)]
+    limit: Annotated[float, Figure(text="The limit of a bucket, per second.", metric="{attribute}_limit")]
+    observed: Annotated[float, Figure(text="What a bucket with a limit is measured at.", metric="{attribute}")]
+    mode: Key = "kafka"
+    estimated: Annotated[bool, Figure(text="Whether the observed rate is an estimate.")] = False
+    throttle_ms: Annotated[
+        float,
+        Figure(
+            text="Average of the throttle times that a bucket gave in the last minute, in milliseconds; 0 if it gave "
+            "none.",
+            metric="throttle_time",
+            merge=Merge.LARGEST,
+        ),
+    ] = 0.0
+    last_minute_times: Annotated[int, Figure(text="Throttle times in the last minute.", merge=Merge.SUM)] = 0
+    last_minute_total_ms: Annotated[int, Figure(text="Their sum over all connections.", merge=Merge.SUM)] = 0
+    last_minute_held_ms: Annotated[
+        int, Figure(text="Part of the minute in which any client waited.", merge=Merge.LARGEST)
+    ] = 0
+    mutation_rate: Annotated[
+        float | None,
+        Figure(
+            text="Mutations that a bucket admitted in the last minute, in partitions per second; null if it has no "
+            "tokens of mutations."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottleRow:
     """The throttle times of one bucket since the start, by where they were set."""
 
-    quota: str
-    user: str
-    client_id: str
-    times: int
-    """Throttle times set here."""
-    total_ms: int
-    upstream_times: int
-    """Throttle times set by the upstream."""
-    upstream_total_ms: int
-    shadow_times: int = 0
-    """Throttle times that shadow mode did not enforce."""
-    shadow_total_ms: int = 0
-    refused_times: int = 0
-    """Errors in place of throttle times."""
+    quota: Key
+    user: Key
+    client_id: Key
+    times: Annotated[int, Figure(text="Throttle times set here.", merge=Merge.SUM)]
+    total_ms: Sum
+    upstream_times: Annotated[int, Figure(text="Throttle times set by the upstream.", merge=Merge.SUM)]
+    upstream_total_ms: Sum
+    shadow_times: Annotated[int, Figure(text="Throttle times that shadow mode did not enforce.", merge=Merge.SUM)] = 0
+    shadow_total_ms: Sum = 0
+    refused_times: Annotated[int, Figure(text="Errors in place of throttle times.", merge=Merge.SUM)] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaTotals:
     """The throttle times of one quota over all clients, since the start."""
 
-    quota: str
-    waiting: int = 0
-    """Connections that wait now for the end of a throttle time."""
-    times: int = 0
-    total_ms: int = 0
-    upstream_times: int = 0
-    shadow_times: int = 0
-    refused_times: int = 0
+    quota: Key
+    waiting: Annotated[
+        int,
+        Figure(text="Connections that wait for the end of a throttle time.", metric="queue_size", merge=Merge.SUM),
+    ] = 0
+    times: Annotated[int, _total("throttles", "Throttle times set.")] = 0
+    total_ms: Annotated[int, _total("throttle_time_ms", "Throttle time set, in milliseconds.")] = 0
+    upstream_times: Annotated[
+        int,
+        _total(
+            "upstream_throttles", "Throttle times that the upstream set for clients that have a limit here as well."
+        ),
+    ] = 0
+    shadow_times: Annotated[int, _total("shadow_throttles", "Throttle times that shadows would have been set.")] = 0
+    refused_times: Annotated[int, _total("refusals", "Requests that got an error instead of a throttle time.")] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdRow:
     """The rate at which a broker takes in a topic, and its threshold, in bytes/s."""
 
-    broker: str
-    topic: str
-    """Topic, `""` for all together."""
-    threshold: float | None
-    """Threshold, None without one."""
-    observed: float
+    broker: Key
+    topic: Annotated[str, Figure(text='Topic, "" for all together.', merge=Merge.KEY)]
+    threshold: Annotated[float | None, Figure(text="Threshold, null without one.")]
+    observed: Annotated[float, Figure(merge=Merge.LEADS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerRow:
     """A listener and the broker it leads to."""
 
-    broker: str
-    listen: str
+    broker: Key
+    listen: Key
     upstream: str
-    connections: int
+    connections: Sum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,11 +221,19 @@ class StoreRow:
 
     url: str
     revision: str
-    age_ms: int
-    """Time since its content was last confirmed."""
-    trouble: str | None
-    """Error that keeps it from being confirmed, None without one."""
-    limits: int
+    age_ms: Annotated[
+        int,
+        Figure(text="Time since the store's content was last confirmed.", metric="store_age_seconds", read=_seconds),
+    ]
+    trouble: Annotated[
+        str | None,
+        Figure(
+            text="Error that keeps the store from being read, null (1 as a metric) while it can be read.",
+            metric="store_reachable",
+            read=lambda trouble: float(trouble is None),
+        ),
+    ]
+    limits: Annotated[int, Figure(text="Limits in force.", metric="limits")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,8 +243,7 @@ class WorkerRow:
     number: int
     pid: int
     connections: int
-    starts: int
-    """How often it was started, or started again."""
+    starts: Annotated[int, Figure(text="How often it was started, or started again.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,36 +252,62 @@ class FleetRow:
 
     name: str
     topic: str
-    member: str
-    """Name of this member."""
-    members: int
-    """Number of members, this one included."""
-    others: tuple[str, ...]
-    """Names of the other members."""
-    not_trusted: int
-    """Members whose version, windows or secret are others."""
-    strangers: tuple[str, ...] = ()
-    """Their names, each with the reason."""
-    signs: bool = False
-    """Whether this member signs its reports and takes no others than signed ones."""
-    signing: tuple[str, ...] = ()
-    """Names of the other members that sign theirs."""
-    refused: dict[str, int] = field(default_factory=dict)
-    """Reports, or entries of them, that do not count, by reason."""
-    unnamed_buckets: int = 0
-    """Buckets in use that are not shared, because the node id of their broker is not known yet."""
-    wrong_clocks: int
-    """Members whose clock differs from this one's by more than a report takes."""
-    cut_off: bool
-    """Whether its own reports no longer come back."""
-    fallback: str
-    """What it allows while it is cut off."""
-    trouble: str | None
-    """Last error of the topic, None while it works."""
-    shared_buckets: int
-    """Buckets near their limits, of which members report at present."""
-    published_bytes: int
-    received_bytes: int
+    member: Annotated[str, Figure(text="Name of this member.")]
+    members: Annotated[int, Figure(text="Members of the fleet, this one included.", metric="fleet_members")]
+    others: Annotated[tuple[str, ...], Figure(text="Names of the other members.")]
+    not_trusted: Annotated[
+        int,
+        Figure(
+            text="Members that are not trusted, because their version, windows or secret are others.",
+            metric="fleet_not_trusted",
+        ),
+    ]
+    strangers: Annotated[tuple[str, ...], Figure(text="Their names, each with the reason.")] = ()
+    signs: Annotated[
+        bool,
+        Figure(text="Whether reports are signed, and others than signed ones do not count.", metric="fleet_signed"),
+    ] = False
+    signing: Annotated[tuple[str, ...], Figure(text="Names of the other members that sign theirs.")] = ()
+    refused: Annotated[dict[str, int], Figure(text="Reports, or entries of them, that do not count, by reason.")] = (
+        field(default_factory=dict)
+    )
+    unnamed_buckets: Annotated[
+        int,
+        Figure(
+            text="Buckets in use that are not shared, because the node id of their broker is not known yet.",
+            metric="fleet_unnamed_buckets",
+        ),
+    ] = 0
+    wrong_clocks: Annotated[
+        int,
+        Figure(
+            text="Members whose clock differs from this one's by more than a report takes.",
+            metric="fleet_wrong_clocks",
+        ),
+    ]
+    cut_off: Annotated[bool, Figure(text="Whether the other members can't be heard.", metric="fleet_cut_off")]
+    fallback: Annotated[str, Figure(text="What this member allows while it is cut off.")]
+    trouble: Annotated[str | None, Figure(text="Last error of the topic, null while it works.")]
+    shared_buckets: Annotated[
+        int, Figure(text="Buckets near their limits, of which members report.", metric="fleet_shared_buckets")
+    ]
+    published_bytes: Annotated[int, _total("fleet_published_bytes", "Bytes of this member's reports.")]
+    received_bytes: Annotated[int, _total("fleet_received_bytes", "Bytes of all members' reports.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HourRow:
+    """The throttle times of one bucket in the last hour."""
+
+    quota: Key
+    user: Annotated[str, Figure(text="Sanitized user, as in Kafka's tag.", merge=Merge.KEY)]
+    client_id: Key
+    times: Annotated[int, Figure(text="Number of throttle times.", merge=Merge.SUM)]
+    total_ms: Annotated[int, Figure(text="Their sum over all connections.", merge=Merge.SUM)]
+    minutes_ms: Annotated[
+        tuple[int, ...],
+        Figure(text="Their sums by minute, the oldest first and the present one last.", merge=Merge.SUM),
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +319,7 @@ class DaemonStatus:
     """
 
     pid: int
-    uptime_ms: int
+    uptime_ms: Annotated[int, Figure(text="Time since the start.", metric="uptime_seconds", read=_seconds)]
     event_loop: str
     upstream: str
     throttle_style: str
@@ -208,46 +327,45 @@ class DaemonStatus:
     window_num: int
     window_size_seconds: int
     max_throttle_ms: int | None
-    draining: bool
-    connections: int
+    draining: Annotated[bool, Figure(text="Whether the daemon ends.", metric="draining")]
+    connections: Annotated[int, Figure(text="Open client connections.", metric="connections")]
     store: StoreRow
     listeners: tuple[ListenerRow, ...]
     throttled: tuple[ThrottledClient, ...]
     buckets: tuple[BucketRow, ...]
     throttles: tuple[ThrottleRow, ...]
-    counters: dict[str, int]
-    """Totals since the start, by name."""
+    counters: Annotated[dict[str, int], Figure(text="Totals since the start, by name.")]
     mode: str = "kafka"
     scope: str = "broker"
     on_violation: str = "delay"
-    cost_model: str = ""
-    """Source of the cost model by which request times are estimated."""
+    cost_model: Annotated[str, Figure(text="Source of the cost model by which request times are estimated.")] = ""
     thresholds: tuple[ThresholdRow, ...] = ()
     quota_totals: tuple[QuotaTotals, ...] = ()
-    bucket_count: int = 0
-    """Number of buckets, with and without a limit."""
-    longest_stall_ms: float = 0.0
-    """The longest time in the last 30 to 60 s for which an event loop served nobody, of all processes."""
+    bucket_count: Annotated[int, Figure(text="Buckets that are kept, with and without a limit.", metric="buckets")] = 0
+    longest_stall_ms: Annotated[
+        float,
+        Figure(
+            text="Longest time in the last 30 to 60 s for which an event loop served nobody, of all processes.",
+            metric="event_loop_longest_stall_seconds",
+            read=_seconds,
+        ),
+    ] = 0.0
     fleet: FleetRow | None = None
-    """The fleet with which limits are shared, None without one."""
+    """Fleet with which limits are shared, None without one."""
     last_hour: tuple[HourRow, ...] = ()
-    """The buckets throttled longest in the last hour, minute by minute."""
+    """Buckets throttled longest in the last hour, minute by minute."""
     workers: tuple[WorkerRow, ...] = ()
-    """The processes that serve connections, none where the daemon itself does."""
-    state_age_ms: int | None = None
-    """Time since the state file was saved, or since the start, None without a file."""
+    """Processes that serve connections, none if the daemon itself does."""
+    state_age_ms: Annotated[
+        int | None,
+        Figure(
+            text="Time since the state file was saved, or since the start, null without a file.",
+            metric="state_age_seconds",
+            read=_seconds,
+        ),
+    ] = None
 
 
-_ROWS: Final[dict[str, type]] = {
-    "listeners": ListenerRow,
-    "throttled": ThrottledClient,
-    "buckets": BucketRow,
-    "throttles": ThrottleRow,
-    "thresholds": ThresholdRow,
-    "quota_totals": QuotaTotals,
-    "last_hour": HourRow,
-    "workers": WorkerRow,
-}
 _SLICE: Final = 100
 """Rows written at a time: less than a millisecond's work."""
 
@@ -265,7 +383,7 @@ def status_text(status: DaemonStatus) -> Generator[None, None, str]:
     pieces = []
     for each in fields(status):
         value = getattr(status, each.name)
-        text = json.dumps(_plain(value)) if each.name not in _ROWS else (yield from _rows_text(value))
+        text = (yield from _rows_text(value)) if isinstance(value, tuple) else json.dumps(_plain(value))
         pieces.append(f'"{each.name}":{text}')
     return "{" + ",".join(pieces) + "}"
 
@@ -278,38 +396,36 @@ def _rows_text(rows: tuple[Any, ...]) -> Generator[None, None, str]:
     return "[" + ",".join(pieces) + "]"
 
 
-def _plain(value: object) -> object:
-    if not isinstance(value, (*_ROWS.values(), StoreRow, FleetRow)):
-        return value
-    return {each.name: getattr(value, each.name) for each in fields(value)}  # type: ignore[arg-type]
+def _plain(value: Any) -> object:
+    return {each.name: getattr(value, each.name) for each in fields(value)} if is_dataclass(value) else value
 
 
-def status_from_json(data: object) -> DaemonStatus:
-    """Return the status in JSON values, without the fields of a newer daemon.
+def answer_from_json(kind: type[T], data: object) -> T:
+    """Return the record of a daemon's answer in JSON values, without the fields of a newer daemon.
 
     Raises:
         ProtocolError: A field is missing that every daemon has.
     """
     try:
-        values = _known(DaemonStatus, data)
-        values["store"] = StoreRow(**_known(StoreRow, values["store"]))
-        fleet = values.get("fleet")
-        if fleet is not None:
-            row = _known(FleetRow, fleet)
-            row |= {name: tuple(row.get(name, ())) for name in ("others", "strangers", "signing")}
-            values["fleet"] = FleetRow(**row)
-        for name, kind in _ROWS.items():
-            values[name] = tuple(kind(**_known(kind, each)) for each in values.get(name, ()))
-        values["last_hour"] = tuple(replace(row, minutes_ms=tuple(row.minutes_ms)) for row in values["last_hour"])
-        return DaemonStatus(**values)
+        answer: T = _value(kind, data)
     except (KeyError, TypeError) as error:
-        raise ProtocolError("the daemon's status can't be read", hint="is it of another version?") from error
+        raise ProtocolError("the daemon's answer can't be read", hint="is it of another version?") from error
+    return answer
 
 
-def _known(kind: type, data: object) -> dict[str, Any]:
+def _value(kind: Any, data: Any) -> Any:
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    if isinstance(kind, UnionType):
+        return None if data is None else _value(get_args(kind)[0], data)
+    if get_origin(kind) is tuple:
+        return tuple(_value(get_args(kind)[0], each) for each in data)
+    if not is_dataclass(kind):
+        return data
     if not isinstance(data, dict):
         raise TypeError("not an object")
-    return {each.name: data[each.name] for each in fields(kind) if each.name in data}
+    made: Any = kind
+    return made(**{each.name: _value(each.type, data[each.name]) for each in fields(kind) if each.name in data})
 
 
 async def run_sliced(work: Generator[None, None, T]) -> T:

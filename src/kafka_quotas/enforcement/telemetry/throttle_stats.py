@@ -1,18 +1,21 @@
-"""The throttle statistics: counts per bucket and in total, and the log of first throttles.
+"""The throttle statistics: counts per bucket and in total, those of the last hour by minute, and a log of first ones.
 
 Invariants: totals only grow. The buckets throttled last are counted apart, within `MAX_BUCKETS` and `MAX_NAME_BYTES`,
 so no client can fill memory. The others are summed up per quota type, so totals are always the sum of the counts that
-are kept and those of the others.
+are kept and those of the others. So does each minute of the last hour, within `MINUTE_BUCKETS` and
+`MINUTE_NAME_BYTES`.
 """
 
-from collections import OrderedDict
-from dataclasses import dataclass
+from collections import OrderedDict, deque
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from heapq import nlargest
 from sys import getsizeof
 from typing import Final, TypeAlias
 
 from kafka_quotas.core.quotas.quota_manager import Limiter, QuotaType
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
-from kafka_quotas.enforcement.telemetry.throttle_history import ThrottleHistory
+from kafka_quotas.enforcement.telemetry.status import HourRow
 
 MAX_BUCKETS: Final = 10_000
 """Most buckets counted apart. A further one moves the one throttled longest ago to the others."""
@@ -69,6 +72,74 @@ class ThrottleTable:
             self._name_bytes -= _name_bytes(oldest)
             self.others[oldest[0]].merge(count)
         return True
+
+
+MINUTES: Final = 60
+MINUTE_MS: Final = 60_000
+MINUTE_BUCKETS: Final = 1000
+MINUTE_NAME_BYTES: Final = 256 * 1024
+HOUR_ROWS: Final = 200
+"""Most buckets reported, those with the longest throttle times."""
+
+ThrottledBucket: TypeAlias = tuple[str, str, str]
+"""Quota key, and a bucket's tags: sanitized user, client-id."""
+
+
+@dataclass(slots=True)
+class _Minute:
+    number: int
+    """Minutes since the epoch."""
+    sums: dict[ThrottledBucket, tuple[int, int]] = field(default_factory=dict)
+    """Number and sum (ms) of the throttle times."""
+    name_bytes: int = 0
+
+
+class ThrottleHistory:
+    """The throttle times of the last hour, of which whole minutes are forgotten."""
+
+    def __init__(self) -> None:
+        self._minutes: deque[_Minute] = deque(maxlen=MINUTES)
+
+    def add(self, bucket: ThrottledBucket, throttle_ms: int, now_ms: int) -> None:
+        """Count a throttle time, one before the last one in that one's minute."""
+        number = now_ms // MINUTE_MS
+        if not self._minutes or self._minutes[-1].number < number:
+            self._minutes.append(_Minute(number))
+        minute = self._minutes[-1]
+        if bucket not in minute.sums:
+            minute.name_bytes += getsizeof(bucket[1]) + getsizeof(bucket[2])
+            if len(minute.sums) >= MINUTE_BUCKETS or minute.name_bytes > MINUTE_NAME_BYTES:
+                bucket = (bucket[0], *OTHERS)
+        times, total_ms = minute.sums.get(bucket, (0, 0))
+        minute.sums[bucket] = (times + 1, total_ms + throttle_ms)
+
+    def rows(self, now_ms: int) -> Generator[None, None, tuple[HourRow, ...]]:
+        """Return the buckets throttled longest, at most `HOUR_ROWS`, one minute of the hour at a time."""
+        found: dict[ThrottledBucket, list[int]] = {}
+        times: dict[ThrottledBucket, int] = {}
+        oldest = now_ms // MINUTE_MS - MINUTES + 1
+        for minute in list(self._minutes):
+            minute_index = min(minute.number - oldest, MINUTES - 1)
+            if minute_index < 0:
+                continue
+            for bucket, (count, total_ms) in minute.sums.items():
+                found.setdefault(bucket, [0] * MINUTES)[minute_index] += total_ms
+                times[bucket] = times.get(bucket, 0) + count
+            yield
+        longest = nlargest(HOUR_ROWS, found, key=lambda bucket: (sum(found[bucket]), bucket))
+        return tuple(_row(bucket, times[bucket], found[bucket]) for bucket in longest)
+
+
+def _row(bucket: ThrottledBucket, times: int, minutes_ms: list[int]) -> HourRow:
+    quota, user, client_id = bucket
+    return HourRow(
+        quota=quota,
+        user=user,
+        client_id=client_id,
+        times=times,
+        total_ms=sum(minutes_ms),
+        minutes_ms=tuple(minutes_ms),
+    )
 
 
 class ThrottleStats:

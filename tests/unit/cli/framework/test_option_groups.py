@@ -215,7 +215,7 @@ def test_a_record_of_settings_is_a_group_with_its_options() -> None:
     found = {each.opts[0]: each for each in typer_options(Record)}
     assert list(found) == ["--name", "--limit", "--first", "--size"]
     size = found["--size"]
-    assert (size.name, size.default, size.metavar, size.rich_help_panel) == ("size", "4h", "HALVES", "Inner")
+    assert (size.name, size.default, size.metavar, size.rich_help_panel) == ("size", "2h", "HALVES", "Inner")
     assert not found["--first"].required
 
 
@@ -226,7 +226,7 @@ def test_settings_are_read_into_the_types_of_the_record() -> None:
 
 
 def test_a_setting_that_can_not_be_meant_is_named() -> None:
-    with pytest.raises(UsageError, match="^--size: not in halves: 5$"):
+    with pytest.raises(UsageError, match="--size: not in halves: 5"):
         group_value(Record, {"first": "x", "size": "5"})
     with pytest.raises(UsageError, match="--size without --first"):
         group_value(Record, {"size": "5h"})

@@ -23,7 +23,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.recent_throttling import RecentThrottling
 from kafka_quotas.core.resolution.client import SyntheticNames
 from kafka_quotas.core.resolution.usage import Usage
-from kafka_quotas.enforcement.telemetry.throttle_history import HourRow
+from kafka_quotas.enforcement.telemetry.status import HourRow
 from kafka_quotas.stores.store import QuotaEntry
 
 HOSTILE = "<script>alert(1)</script>"

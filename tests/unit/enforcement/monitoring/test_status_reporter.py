@@ -33,7 +33,7 @@ from kafka_quotas.enforcement.telemetry.status import (
     ThrottledClient,
     ThrottleRow,
     WorkerRow,
-    status_from_json,
+    answer_from_json,
     status_text,
 )
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
@@ -164,15 +164,15 @@ def test_a_status_survives_json_and_newer_fields() -> None:
     data = asdict(status())
     assert json.loads(run_whole(status_text(status()))) == json.loads(json.dumps(data))
     data["added_later"] = 1
-    assert status_from_json(data) == status()
+    assert answer_from_json(DaemonStatus, data) == status()
     del data["quota_totals"]
-    assert status_from_json(data) == replace(status(), quota_totals=())
+    assert answer_from_json(DaemonStatus, data) == replace(status(), quota_totals=())
 
 
 @pytest.mark.parametrize("data", [None, {}, [], {"pid": 1}])
 def test_what_is_no_status_is_told(data: object) -> None:
     with pytest.raises(ProtocolError):
-        status_from_json(data)
+        answer_from_json(DaemonStatus, data)
 
 
 def test_the_metrics_have_kafkas_names_and_escape_labels() -> None:
@@ -226,7 +226,7 @@ def test_the_status_of_a_fleet_crosses_the_control_socket() -> None:
             next(work)
     except StopIteration as end:
         text = end.value
-    assert status_from_json(json.loads(text)) == written
+    assert answer_from_json(DaemonStatus, json.loads(text)) == written
 
 
 def served() -> dict[str, frozenset[str]]:

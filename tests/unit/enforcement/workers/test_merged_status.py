@@ -5,6 +5,7 @@ from dataclasses import replace
 from kafka_quotas.enforcement.telemetry.status import (
     BucketRow,
     DaemonStatus,
+    HourRow,
     ListenerRow,
     QuotaTotals,
     StoreRow,
@@ -13,7 +14,6 @@ from kafka_quotas.enforcement.telemetry.status import (
     ThrottleRow,
     WorkerRow,
 )
-from kafka_quotas.enforcement.telemetry.throttle_history import HourRow
 from kafka_quotas.enforcement.workers.merged_status import merged, sum_of
 from kafka_quotas.enforcement.workers.protocol import WorkerTotals
 

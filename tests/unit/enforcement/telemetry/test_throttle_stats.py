@@ -2,12 +2,12 @@
 
 from collections.abc import Generator
 
-from kafka_quotas.enforcement.telemetry.throttle_history import (
-    MAX_BUCKETS,
-    MAX_NAME_BYTES,
-    MAX_ROWS,
+from kafka_quotas.enforcement.telemetry.status import HourRow
+from kafka_quotas.enforcement.telemetry.throttle_stats import (
+    HOUR_ROWS,
+    MINUTE_BUCKETS,
     MINUTE_MS,
-    HourRow,
+    MINUTE_NAME_BYTES,
     ThrottleHistory,
 )
 
@@ -59,11 +59,11 @@ def test_a_clock_that_goes_back_loses_nothing() -> None:
 
 def test_no_number_of_buckets_fills_memory() -> None:
     history = ThrottleHistory()
-    for number in range(MAX_BUCKETS + 500):
+    for number in range(MINUTE_BUCKETS + 500):
         history.add(("producer_byte_rate", "", f"c{number}"), 1, START_MS)
-    assert len(history._minutes[0].sums) == MAX_BUCKETS + 1
+    assert len(history._minutes[0].sums) == MINUTE_BUCKETS + 1
     found = rows(history, START_MS)
-    assert len(found) == MAX_ROWS
+    assert len(found) == HOUR_ROWS
     assert (found[0].client_id, found[0].times) == ("(others)", 500)
 
 
@@ -72,5 +72,5 @@ def test_no_length_of_names_fills_memory() -> None:
     for number in range(100):
         history.add(("producer_byte_rate", "", "x" * 32_000 + str(number)), 1, START_MS)
     kept = [name for _, _, name in history._minutes[0].sums]
-    assert sum(map(len, kept)) <= MAX_NAME_BYTES
+    assert sum(map(len, kept)) <= MINUTE_NAME_BYTES
     assert "(others)" in kept
