@@ -17,7 +17,7 @@ from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, Limiter, 
 from kafka_quotas.core.resolution import quota_resolver as resolution
 from kafka_quotas.core.resolution.quota_resolver import QuotaResolver
 from kafka_quotas.enforcement.config.settings import MetricsChoice
-from kafka_quotas.enforcement.monitoring.top_buckets import top_buckets
+from kafka_quotas.enforcement.monitoring.status_reporter import top_buckets
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.quotas.store_changes import ChangeTracker
 from kafka_quotas.enforcement.telemetry import throttle_stats as ledger

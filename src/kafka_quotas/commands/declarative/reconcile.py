@@ -21,8 +21,8 @@ from kafka_quotas.core.changes.revert import due_undos
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.config.address import Address
+from kafka_quotas.enforcement.monitoring.daemon_view import probe_routes
 from kafka_quotas.enforcement.monitoring.http_server import HttpServer
-from kafka_quotas.enforcement.monitoring.probes import probe_routes
 from kafka_quotas.enforcement.telemetry.status import one_slice, run_sliced
 from kafka_quotas.stores.store import Store
 

@@ -19,8 +19,7 @@ from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.content.quota_content import QuotaContent
 from kafka_quotas.enforcement.control.decision_service import DecisionService
 from kafka_quotas.enforcement.control.server import ControlHandler
-from kafka_quotas.enforcement.daemon.endpoints import Endpoints
-from kafka_quotas.enforcement.daemon.operator_view import OperatorView
+from kafka_quotas.enforcement.daemon.endpoints import Endpoints, OperatorView
 from kafka_quotas.enforcement.daemon.start_log import log_listening, log_reaching, log_rules
 from kafka_quotas.enforcement.event_log.writer import EventLogWriter, start_event_log
 from kafka_quotas.enforcement.fleet.daemon_buckets import DaemonBuckets

@@ -16,9 +16,9 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.address import Address, parse_address
+from kafka_quotas.enforcement.monitoring.daemon_view import Readiness
+from kafka_quotas.enforcement.monitoring.daemon_view import readiness as readiness_of
 from kafka_quotas.enforcement.monitoring.metrics import QUOTA_FAMILIES, exposition, families
-from kafka_quotas.enforcement.monitoring.probes import Readiness
-from kafka_quotas.enforcement.monitoring.probes import readiness as readiness_of
 from kafka_quotas.enforcement.proxy.upstream_health import UpstreamHealth
 from kafka_quotas.enforcement.telemetry import throttle_stats as ledger_module
 from kafka_quotas.enforcement.telemetry.counters import Counters
