@@ -184,7 +184,7 @@ class _Group:
 
 def _group_of(annotation: Any, default: object, without: frozenset[str]) -> _Group | None:
     kind, *notes = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
-    optional = next((each for each in get_args(kind) if is_dataclass(each)), None) if _is_union(kind) else None
+    optional: Any = next((each for each in get_args(kind) if is_dataclass(each)), None) if _is_union(kind) else None
     if optional is not None and any(map(_setting, fields(optional))):
         return _Group(kind=optional, default=default, without=without, is_optional=True)
     if not isinstance(kind, type) or not is_dataclass(kind):

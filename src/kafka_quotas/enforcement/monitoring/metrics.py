@@ -5,8 +5,9 @@ all clients, whichever have series of their own. The tags of buckets are Kafka's
 `docs/reference/metrics.md` describes every metric; a test holds the two against each other.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Sequence
+from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafka_quotas.core.model.quota_key import (
@@ -22,68 +23,27 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaFamily:
-    """The names of one quota key's metrics."""
-
-    kind: str
-    """Kafka's type of the quota."""
-    attribute: str
-    """Attribute that is measured."""
-
-
 _PREFIX: Final = "kafka_quotas"
 _MUTATIONS: Final = "controllermutation"
 QUOTA_FAMILIES: Final = {
-    PRODUCER_BYTE_RATE.name: QuotaFamily(kind="produce", attribute="byte_rate"),
-    CONSUMER_BYTE_RATE.name: QuotaFamily(kind="fetch", attribute="byte_rate"),
-    REQUEST_PERCENTAGE.name: QuotaFamily(kind="request", attribute="request_time"),
-    CONTROLLER_MUTATION_RATE.name: QuotaFamily(kind=_MUTATIONS, attribute="tokens"),
-    REQUEST_RATE.name: QuotaFamily(kind="requestrate", attribute="request_rate"),
+    PRODUCER_BYTE_RATE.name: ("produce", "byte_rate"),
+    CONSUMER_BYTE_RATE.name: ("fetch", "byte_rate"),
+    REQUEST_PERCENTAGE.name: ("request", "request_time"),
+    CONTROLLER_MUTATION_RATE.name: (_MUTATIONS, "tokens"),
+    REQUEST_RATE.name: ("requestrate", "request_rate"),
 }
-"""Families by quota key. Brokers have no quota of the last, and no type for it."""
+"""Kafka's type of each quota key, and the attribute that is measured. Brokers have no quota like the last."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesSample:
-    """One figure of a series: its labels by name, and its value."""
-
-    labels: dict[str, str]
-    value: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Family:
-    """A metric with its figures, which prometheus-client's registry takes as a collector."""
-
-    name: str
-    """Name of the metric, of counters without `_total`."""
-    is_counter: bool
-    """Whether the metric only grows."""
-    help: str
-    samples: tuple[SeriesSample, ...]
-
-    def collect(self) -> "Iterable[Metric]":
-        """Return the metric in prometheus-client's form, whose registry asks for it."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - as below
-
-        labels = list(self.samples[0].labels) if self.samples else []
-        kind: Any = CounterMetricFamily if self.is_counter else GaugeMetricFamily
-        metric: Metric = kind(self.name, self.help, labels=labels)
-        for sample in self.samples:
-            metric.add_metric(list(sample.labels.values()), sample.value)  # type: ignore[attr-defined]
-        return (metric,)
-
-
-def families(status: DaemonStatus, *, is_ready: bool) -> Iterator[Family]:
+def families(status: DaemonStatus, *, is_ready: bool) -> "Iterator[Metric]":
     """Yield every metric of a status, with series of their own for the buckets in it.
 
     Args:
         status: The status.
         is_ready: Whether clients should connect, as `/readyz` says it.
     """
-    for quota, family in QUOTA_FAMILIES.items():
-        yield from _quota_families(status, quota, family)
+    for quota, (kind, attribute) in QUOTA_FAMILIES.items():
+        yield from _quota_families(status, quota, kind, attribute)
     for record in (status, status.store, status.fleet):
         if record is not None:
             yield from _families(_PREFIX, type(record), [({}, record)])
@@ -102,16 +62,16 @@ def families(status: DaemonStatus, *, is_ready: bool) -> Iterator[Family]:
         yield _family(f"{_PREFIX}_{name}", text, [({}, total)], is_counter=True)
 
 
-def _quota_families(status: DaemonStatus, quota: str, family: QuotaFamily) -> Iterator[Family]:
+def _quota_families(status: DaemonStatus, quota: str, kind: str, attribute: str) -> "Iterator[Metric]":
     """Yield the metrics of a quota's buckets and of all its clients.
 
     **Source:** Kafka's `kafka.server:type=Produce,user=..,client-id=..` and so on.
     """
-    prefix = f"kafka_server_{family.kind}"
+    prefix = f"kafka_server_{kind}"
     rows = [row for row in status.buckets if row.quota == quota]
     tags = [{"broker": row.broker, "user": row.user, "client_id": row.client_id, "mode": row.mode} for row in rows]
-    yield from _families(prefix, BucketRow, list(zip(tags, rows, strict=True)), attribute=family.attribute)
-    if family.kind == _MUTATIONS:
+    yield from _families(prefix, BucketRow, list(zip(tags, rows, strict=True)), attribute=attribute)
+    if kind == _MUTATIONS:
         # A bucket of a rate, unlike one of tokens, measures nothing else.
         rates = [row.observed if row.mutation_rate is None else row.mutation_rate for row in rows]
         text = figures_of(BucketRow)["mutation_rate"].text
@@ -122,7 +82,7 @@ def _quota_families(status: DaemonStatus, quota: str, family: QuotaFamily) -> It
 
 def _families(
     prefix: str, kind: type[Any], rows: Sequence[tuple[dict[str, str], Any]], *, attribute: str = ""
-) -> Iterator[Family]:
+) -> "Iterator[Metric]":
     """Yield the metrics of the figures of some records, without a figure that none of them has."""
     for name, figure in figures_of(kind).items():
         if figure.metric is None:
@@ -135,10 +95,16 @@ def _families(
 
 
 def _family(
-    name: str, text: str, samples: Iterable[tuple[dict[str, str], float]], *, is_counter: bool = False
-) -> Family:
-    series = tuple(SeriesSample(labels=labels, value=float(value)) for labels, value in samples)
-    return Family(name=name, is_counter=is_counter, help=text, samples=series)
+    name: str, text: str, samples: Sequence[tuple[dict[str, str], float]], *, is_counter: bool = False
+) -> "Metric":
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - as below
+
+    kind: Any = CounterMetricFamily if is_counter else GaugeMetricFamily
+    metric = kind(name, text, labels=list(samples[0][0]) if samples else [])
+    for labels, value in samples:
+        metric.add_metric(list(labels.values()), float(value))
+    found: Metric = metric
+    return found
 
 
 class Exposition(Protocol):
@@ -158,10 +124,9 @@ def exposition() -> Exposition:
 
     def text(status: DaemonStatus, *, is_ready: bool) -> Generator[None, None, bytes]:
         pieces = []
-        for family in families(status, is_ready=is_ready):
-            registry = CollectorRegistry(auto_describe=False)
-            registry.register(family)
-            pieces.append(generate_latest(registry))
+        for metric in families(status, is_ready=is_ready):
+            one: Any = SimpleNamespace(collect=partial(iter, (metric,)))
+            pieces.append(generate_latest(one))
             yield
         return b"".join((*pieces, generate_latest(process)))
 

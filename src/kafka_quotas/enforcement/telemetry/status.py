@@ -67,7 +67,7 @@ def _total(metric: str, text: str) -> Figure:
 
 
 @cache
-def figures_of(kind: type[Any]) -> dict[str, Figure]:
+def figures_of(kind: Any) -> dict[str, Figure]:
     """Return the figures of a record by the names of its fields."""
     notes = {each.name: get_args(each.type)[1:] for each in fields(kind) if get_origin(each.type) is Annotated}
     return {name: note for name, found in notes.items() for note in found if isinstance(note, Figure)}

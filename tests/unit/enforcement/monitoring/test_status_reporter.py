@@ -235,7 +235,7 @@ def served() -> dict[str, frozenset[str]]:
     buckets = tuple(replace(bucket, quota=quota) for quota in QUOTA_FAMILIES)
     full = replace(status(), buckets=buckets, fleet=FLEET, workers=(WORKER,), state_age_ms=1)
     return {
-        f"{family.name}_total" if family.is_counter else family.name: frozenset(family.samples[0].labels)
+        f"{family.name}_total" if family.type == "counter" else family.name: frozenset(family.samples[0].labels)
         for family in families(full, is_ready=True)
     }
 
