@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final
 
 from typer.core import TyperOption
 
@@ -13,8 +12,7 @@ from kafka_quotas.cli.framework.option_groups import setting_of
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.commands.examples import examples_folder
 from kafka_quotas.core.model.setting import TextForm
-from kafka_quotas.enforcement.config.address import ADDRESSES, BROKER_ADDRESSES, LISTEN, PORT_RANGE
-from kafka_quotas.enforcement.config.listener_file import INTEGERS, PROPERTIES, SECURITY_PROTOCOLS
+from kafka_quotas.enforcement.config.listener_file import PROPERTIES, SECURITY_PROTOCOLS
 
 
 def config_schema(options: Mapping[str, TyperOption]) -> dict[str, Json]:
@@ -77,7 +75,8 @@ def _text_schema(form: TextForm) -> dict[str, Json]:
         return text
     least, most = form.integers
     number: dict[str, Json] = {"type": "integer", "minimum": least}
-    return {"anyOf": [text, number if most is None else {**number, "maximum": most}]}
+    endless: list[Json] = [] if form.endless is None else [{"enum": [form.endless]}]
+    return {"anyOf": [text, number if most is None else {**number, "maximum": most}, *endless]}
 
 
 def _property_schemas(*, has_addresses: bool) -> dict[str, Json]:
@@ -88,32 +87,15 @@ def _property_schemas(*, has_addresses: bool) -> dict[str, Json]:
     """
     text: dict[str, Json] = {"type": ["string", "integer", "boolean"]}
     texts: dict[str, Json] = {"anyOf": [text, {"type": "array", "items": {"type": "string"}}]}
-    found: dict[str, Json] = dict.fromkeys(PROPERTIES, texts)
-    found |= {
-        name: _integer_schema(least, most, is_endless=name in _ENDLESS) for name, (least, most) in INTEGERS.items()
+    found: dict[str, Json] = {
+        name: texts if form is None or not form.pattern else _text_schema(form) for name, form in PROPERTIES.items()
     }
     protocols = "|".join("".join(f"[{c}{c.lower()}]" if c != "_" else c for c in name) for name in SECURITY_PROTOCOLS)
     for name in ("security.protocol", "upstream.security.protocol"):
         found[name] = {"type": "string", "pattern": rf"^\s*(?:{protocols})\s*$"}
-    found["port.range"] = _text_schema(PORT_RANGE)
-    found["broker.addresses"] = {
-        "anyOf": [_text_schema(BROKER_ADDRESSES), {"type": "array", "items": _text_schema(BROKER_ADDRESSES)}]
-    }
-    if has_addresses:
-        several: dict[str, Json] = {"type": "array", "minItems": 1, "items": _text_schema(ADDRESSES)}
-        found |= {"listen": _text_schema(LISTEN), "upstream": {"anyOf": [_text_schema(ADDRESSES), several]}}
-    return found
-
-
-_ENDLESS: Final = ("connections.max.idle.ms",)
-"""Properties of which -1 means no limit."""
-
-
-def _integer_schema(least: int, most: int, *, is_endless: bool) -> Json:
-    number = "[0-9]+" if least == 0 else "0*[1-9][0-9]*"
-    text: dict[str, Any] = {"type": "string", "pattern": rf"^\s*{number}\s*$"}
-    endless: list[Json] = [{"enum": [-1, "-1"]}] if is_endless else []
-    return {"anyOf": [{"type": "integer", "minimum": least, "maximum": most}, text, *endless]}
+    for name, least in (("broker.addresses", {}), ("upstream", {"minItems": 1})):
+        found[name] = {"anyOf": [found[name], {"type": "array", **least, "items": found[name]}]}
+    return found if has_addresses else {name: found[name] for name in found if name not in ("listen", "upstream")}
 
 
 def _nested(schemas: dict[str, Json], *, required: tuple[str, ...] = ()) -> dict[str, Json]:

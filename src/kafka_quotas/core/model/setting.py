@@ -20,6 +20,8 @@ class TextForm:
     """Pattern of the texts, for the JSON schema."""
     integers: tuple[int, int | None] | None = None
     """Least and greatest number that may stand for the text, None for texts alone."""
+    endless: int | None = None
+    """Another number that may, and means no limit."""
     read_all: Callable[[Sequence[str]], Any] | None = None
     """Returns the value of several texts that are read together, None for texts that are read one by one."""
     write: Callable[[Any], str] = str

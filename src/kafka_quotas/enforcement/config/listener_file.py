@@ -1,41 +1,17 @@
 """A file that describes a listener, in Kafka's own property names where Kafka has them.
 
-| property | meaning |
-|---|---|
-| `listen`, `upstream` | HOST:PORT where clients bootstrap; that of one or more brokers, with commas between |
-| `upstream.node.id` | which broker the only upstream is, where its address does not show it |
-| `port.range`, `advertised.host` | ports of the brokers' listeners, FIRST-LAST; the host that clients connect to |
-| `broker.addresses` | ports (and hosts) of some brokers' listeners, ID=[HOST:]PORT |
-| `broker.host.pattern` | names of the brokers' listeners, with $(nodeId) in them |
-| `security.protocol` | PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL: SSL ends TLS here, SASL has to come first |
-| `ssl.*`, `ssl.client.auth`, `ssl.principal.mapping.rules` | as a broker's |
-| `upstream.security.protocol`, `upstream.ssl.*` | TLS towards the brokers, as a client's |
-| `principal`, `sasl.oauthbearer.sub.claim.name` | who every client is; the claim that names a bearer |
-| `proxy.protocol.trusted` | networks whose connections start with a PROXY protocol header (version 2) |
-| `max.connections`, `max.connections.per.ip`, `max.connection.creation.rate` | as a broker's |
-| `connections.max.idle.ms` | as a broker's, 10 minutes by default; -1 for ever |
-| `max.in.flight.requests.per.connection` | requests that may wait for their responses, 1000 by default |
-| `apis.allow`, `apis.deny` | names or keys of the APIs that clients may use, or may not |
+Each property is declared at the field of `ListenerSettings` that it sets. Beside those there are `security.protocol`
+and `upstream.security.protocol`, `apis.allow` and `apis.deny`, and `ssl.*` and `upstream.ssl.*`.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from ipaddress import ip_network
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, get_args
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.java.strings import well_formed
-from kafka_quotas.core.model.setting import SettingSpec
-from kafka_quotas.enforcement.config.address import (
-    MAX_NODE_ID,
-    parse_address,
-    parse_addresses,
-    parse_broker_addresses,
-    parse_port_range,
-)
-from kafka_quotas.enforcement.config.listener_settings import NODE_ID_MARK, ListenerSettings, Network, ports_of
-from kafka_quotas.enforcement.config.principal_mapping import PROPERTY, PrincipalMapping
+from kafka_quotas.core.model.setting import SettingSpec, TextForm
+from kafka_quotas.enforcement.config.listener_settings import ListenerProperty, ListenerSettings, ports_of
 from kafka_quotas.enforcement.config.rules import ALLOW, DENY, parse_api_access
 from kafka_quotas.enforcement.config.toml_table import names_table, properties_in, table_name
 from kafka_quotas.stores.files.property_file import read_properties
@@ -43,7 +19,6 @@ from kafka_quotas.stores.files.property_file import read_properties
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _UPSTREAM: Final = "upstream."
 _ADDRESSES: Final = ("listen", "upstream")
-_LONGEST_MS: Final = 2**63 - 1
 
 
 def read_listener(path: Path) -> ListenerSettings:
@@ -56,15 +31,8 @@ def read_listener(path: Path) -> ListenerSettings:
     missing = [name for name in _ADDRESSES if name not in properties]
     if missing:
         raise UsageError(f"{path}: {' and '.join(missing)} missing", hint="a listener needs both, as HOST:PORT")
-    return _completed(
-        ListenerSettings(
-            name=table_name(path) if names_table(path) else path.stem,
-            listen=parse_address(properties["listen"], may_be_zero=True),
-            upstreams=parse_addresses([properties["upstream"]]),
-        ),
-        properties,
-        path,
-    )
+    name = table_name(path) if names_table(path) else path.stem
+    return _completed(ListenerSettings(name=name, upstreams=()), properties, path)
 
 
 def complete_listener(settings: ListenerSettings, path: Path) -> ListenerSettings:
@@ -105,21 +73,25 @@ def check_property(name: str, text: str) -> None:
         UsageError: It is such a property.
     """
     _refuse_unknown(name)
-    if name in _SETTINGS:
-        _SETTINGS[name][1](name, text)
-    elif name in _ADDRESSES:
-        parse_address(text, may_be_zero=True) if name == "listen" else parse_addresses([text])
+    if name in _FIELDS:
+        _read(name, text)
     elif name.endswith("security.protocol"):
         _protocol(name, text)
     elif name in (ALLOW, DENY):
         parse_api_access(allow=text if name == ALLOW else None, deny=text if name == DENY else None)
 
 
+def _read(name: str, text: str) -> Any:
+    try:
+        return _FIELDS[name][1].form.read(text)
+    except UsageError as error:
+        message = error.message if name in error.message else f"{name}: {error.message}"
+        raise UsageError(message, hint=error.hint) from None
+
+
 def _replaced(settings: ListenerSettings, properties: Mapping[str, str]) -> ListenerSettings:
-    values = {
-        setting: parse(name, properties[name]) for name, (setting, parse) in _SETTINGS.items() if name in properties
-    }
-    if values.get("upstream_node_id") is not None and len(settings.upstreams) > 1:
+    values = {field: _read(name, properties[name]) for name, (field, _) in _FIELDS.items() if name in properties}
+    if values.get("upstream_node_id") is not None and len(values.get("upstreams", settings.upstreams)) > 1:
         raise UsageError("upstream.node.id: there are several upstreams", hint="leave it out, or name one upstream")
     protocol, upstream_protocol = (
         _protocol(f"{side}security.protocol", properties.get(f"{side}security.protocol", "PLAINTEXT"))
@@ -146,73 +118,17 @@ def _tls(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {name.removeprefix(prefix): value for name, value in properties.items() if name.startswith(f"{prefix}ssl.")}
 
 
-def _text(_name: str, text: str) -> str:
-    return text
-
-
-def _integer(name: str, text: str) -> int:
-    least, most = INTEGERS[name]
-    digits = text.strip()
-    if not digits.isdecimal() or len(digits) > len(str(most)) or not least <= int(digits) <= most:
-        raise UsageError(f"{name}: not a whole number from {least} to {most}: {text!r}")
-    return int(digits)
-
-
-def _idle_ms(name: str, text: str) -> int | None:
-    """Return the longest idle time, None for the -1 that means no limit in a broker."""
-    return None if text.strip() == "-1" else _integer(name, text)
-
-
-def _host_pattern(name: str, text: str) -> str:
-    if NODE_ID_MARK not in text:
-        raise UsageError(f"{name}: {text!r} names all brokers alike", hint=f"put {NODE_ID_MARK} in it")
-    return text
-
-
-def _principal_mapping(_name: str, text: str) -> str:
-    PrincipalMapping(text)  # refuses rules that can't be read
-    return text
-
-
-def _networks(name: str, text: str) -> tuple[Network, ...]:
-    hint = "for example 10.0.0.0/8,127.0.0.1"
-    try:
-        networks = tuple(ip_network(part.strip()) for part in text.split(",") if part.strip())
-    except ValueError as error:
-        raise UsageError(f"{name}: {error}", hint=hint) from error
-    if not networks:
-        raise UsageError(f"{name} names no network", hint=hint)
-    return networks
-
-
-INTEGERS: Final = {
-    "upstream.node.id": (0, MAX_NODE_ID),
-    "max.connection.creation.rate": (1, MAX_NODE_ID),
-    "max.connections": (1, MAX_NODE_ID),
-    "max.connections.per.ip": (1, MAX_NODE_ID),
-    "connections.max.idle.ms": (1, _LONGEST_MS),
-    "max.in.flight.requests.per.connection": (1, MAX_NODE_ID),
+_FIELDS: Final = {
+    note.name: (field.name, note)
+    for field in dataclasses.fields(ListenerSettings)
+    for note in get_args(field.type)[1:]
+    if isinstance(note, ListenerProperty)
 }
-"""Properties that are whole numbers, with the least and the greatest."""
-_SETTINGS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
-    "broker.host.pattern": ("host_pattern", _host_pattern),
-    PROPERTY: ("principal_mapping", _principal_mapping),
-    "upstream.node.id": ("upstream_node_id", _integer),
-    "port.range": ("port_range", lambda _, text: parse_port_range(text)),
-    "advertised.host": ("advertised_host", _text),
-    "broker.addresses": ("broker_addresses", lambda _, text: parse_broker_addresses([text])),
-    "principal": ("principal", lambda _, text: well_formed(text)),
-    "sasl.oauthbearer.sub.claim.name": ("oauthbearer_claim", _text),
-    "proxy.protocol.trusted": ("proxy_sources", _networks),
-    "max.connection.creation.rate": ("connection_rate", _integer),
-    "max.connections": ("max_connections", _integer),
-    "max.connections.per.ip": ("max_connections_per_ip", _integer),
-    "connections.max.idle.ms": ("max_idle_ms", _idle_ms),
-    "max.in.flight.requests.per.connection": ("max_in_flight", _integer),
+PROPERTIES: Final[Mapping[str, TextForm | None]] = {
+    **{name: note.form for name, (_, note) in _FIELDS.items()},
+    **dict.fromkeys(("security.protocol", "upstream.security.protocol", ALLOW, DENY)),
 }
-"""Properties that set one setting each, and their parsers: (name, text) -> value."""
-PROPERTIES: Final = (*_ADDRESSES, *_SETTINGS, "security.protocol", "upstream.security.protocol", ALLOW, DENY)
-"""Every property but those of TLS."""
+"""Every property but those of TLS, with its form."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,16 +173,10 @@ class ListenerFiles:
 
 
 _FIXED: Final = {
-    "listen": "listen",
-    "upstreams": "upstream",
-    "upstream_node_id": "upstream.node.id",
-    "port_range": "port.range",
-    "host_pattern": "broker.host.pattern",
-    "broker_addresses": "broker.addresses",
+    **{field: name for name, (field, note) in _FIELDS.items() if note.is_fixed},
     "requires_authentication": "security.protocol",
     "tls": "ssl.*",
     "upstream_tls": "upstream.ssl.*",
-    "proxy_sources": "proxy.protocol.trusted",
 }
 """Settings that need a restart, and the names of their properties."""
 

@@ -7,14 +7,15 @@ an address that is given for a node id beats that. Two listeners never share a p
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from itertools import combinations
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.setting import SettingSpec
+from kafka_quotas.core.java.strings import well_formed
+from kafka_quotas.core.model.setting import SettingSpec, TextForm
 from kafka_quotas.enforcement.config.address import (
     ADDRESSES,
     BROKER_ADDRESSES,
@@ -27,7 +28,7 @@ from kafka_quotas.enforcement.config.address import (
     ListenError,
     address_of,
 )
-from kafka_quotas.enforcement.config.principal_mapping import DEFAULT_RULES
+from kafka_quotas.enforcement.config.principal_mapping import DEFAULT_RULES, PROPERTY, PrincipalMapping
 from kafka_quotas.enforcement.config.rules import ALL_APIS, MAX_IN_FLIGHT, NAME, ApiAccess
 
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -39,6 +40,59 @@ _LISTEN: Final = Address(host="127.0.0.1", port=9092)
 _NODE_ID: Final = re.compile("[0-9]{1,10}")
 MAIN: Final = "main"
 """Name of the listener that `--listen` opens."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerProperty:
+    """The property of a listener's file that sets a field, as its metadata."""
+
+    name: str
+    form: TextForm
+    is_fixed: bool = False
+    """Whether a change needs a restart."""
+
+
+def _whole(least: int, most: int, *, endless: int | None = None) -> TextForm:
+    def read(text: str) -> int | None:
+        digits = text.strip()
+        if endless is not None and digits == str(endless):
+            return None
+        if not digits.isdecimal() or len(digits) > len(str(most)) or not least <= int(digits) <= most:
+            raise UsageError(f"not a whole number from {least} to {most}: {text!r}")
+        return int(digits)
+
+    number = "[0-9]+" if least == 0 else "0*[1-9][0-9]*"
+    pattern = rf"^\s*(?:{number}{'' if endless is None else f'|{endless}'})\s*$"
+    return TextForm(read=read, pattern=pattern, integers=(least, most), endless=endless)
+
+
+def _parse_host_pattern(text: str) -> str:
+    if NODE_ID_MARK not in text:
+        raise UsageError(f"{text!r} names all brokers alike", hint=f"put {NODE_ID_MARK} in it")
+    return text
+
+
+def _parse_principal_mapping(text: str) -> str:
+    PrincipalMapping(text)  # refuses rules that can't be read
+    return text
+
+
+def _parse_networks(text: str) -> tuple[Network, ...]:
+    hint = "for example 10.0.0.0/8,127.0.0.1"
+    try:
+        networks = tuple(ip_network(part.strip()) for part in text.split(",") if part.strip())
+    except ValueError as error:
+        raise UsageError(str(error), hint=hint) from error
+    if not networks:
+        raise UsageError("it names no network", hint=hint)
+    return networks
+
+
+def _any_text(read: Callable[[str], Any]) -> TextForm:
+    return TextForm(read=read, pattern="")
+
+
+_COUNT: Final = _whole(1, MAX_NODE_ID)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +112,7 @@ class ListenerSettings:
             "Brokers of the cluster to enforce in front of, tried in turn for clients that bootstrap; may be repeated.",
             ADDRESSES,
         ),
+        ListenerProperty("upstream", ADDRESSES, is_fixed=True),
     ]
     listen: Annotated[
         Address,
@@ -67,10 +122,13 @@ class ListenerSettings:
             "Where clients bootstrap; port 0 takes free ones. Brokers get listeners of their own on this host.",
             LISTEN,
         ),
+        ListenerProperty("listen", LISTEN, is_fixed=True),
     ] = _LISTEN
     name: str = MAIN
-    upstream_node_id: int | None = None
-    """Node id of the only upstream, where its address does not show it."""
+    upstream_node_id: Annotated[
+        int | None, ListenerProperty("upstream.node.id", _whole(0, MAX_NODE_ID), is_fixed=True)
+    ] = None
+    """Node id of the only upstream, if its address does not show it."""
     port_range: Annotated[
         tuple[int, int] | None,
         SettingSpec(
@@ -79,6 +137,7 @@ class ListenerSettings:
             "Ports for the brokers' listeners: FIRST + node id. Default: from the port after that of --listen on.",
             PORT_RANGE,
         ),
+        ListenerProperty("port.range", PORT_RANGE, is_fixed=True),
     ] = None
     broker_addresses: Annotated[
         tuple[BrokerAddress, ...],
@@ -88,6 +147,7 @@ class ListenerSettings:
             "The port (and host) of a broker's listener, FIRST-LAST=PORT for many node ids; may be repeated.",
             BROKER_ADDRESSES,
         ),
+        ListenerProperty("broker.addresses", BROKER_ADDRESSES, is_fixed=True),
     ] = ()
     advertised_host: Annotated[
         str | None,
@@ -97,32 +157,39 @@ class ListenerSettings:
             "The host that clients are sent to. Default: the one that they connected to.",
             NAME,
         ),
+        ListenerProperty("advertised.host", _any_text(str)),
     ] = None
-    host_pattern: str | None = None
+    host_pattern: Annotated[
+        str | None, ListenerProperty("broker.host.pattern", _any_text(_parse_host_pattern), is_fixed=True)
+    ] = None
     """Pattern of the brokers' host names, None for ports."""
-    principal: str | None = None
+    principal: Annotated[str | None, ListenerProperty("principal", _any_text(well_formed))] = None
     """Principal of every client, None for the name from SASL or a certificate."""
     requires_authentication: bool = False
     """Whether only SASL passes before it has succeeded."""
-    oauthbearer_claim: str = "sub"
+    oauthbearer_claim: Annotated[str, ListenerProperty("sasl.oauthbearer.sub.claim.name", _any_text(str))] = "sub"
     """Claim of a bearer's token that names the principal."""
-    principal_mapping: str = DEFAULT_RULES
-    """Rules of `ssl.principal.mapping.rules`."""
+    principal_mapping: Annotated[str, ListenerProperty(PROPERTY, _any_text(_parse_principal_mapping))] = DEFAULT_RULES
     tls: Mapping[str, str] | None = None
     """Kafka's `ssl.*` properties towards clients, None for plaintext."""
     upstream_tls: Mapping[str, str] | None = None
     """Kafka's `ssl.*` properties towards brokers, None for plaintext."""
-    proxy_sources: tuple[Network, ...] | None = None
+    proxy_sources: Annotated[
+        tuple[Network, ...] | None,
+        ListenerProperty("proxy.protocol.trusted", _any_text(_parse_networks), is_fixed=True),
+    ] = None
     """Networks that connections, each with a PROXY protocol header, have to come from, None for no header."""
-    connection_rate: float | None = None
+    connection_rate: Annotated[float | None, ListenerProperty("max.connection.creation.rate", _COUNT)] = None
     """Most new connections per second, None for any number."""
-    max_connections: int | None = None
+    max_connections: Annotated[int | None, ListenerProperty("max.connections", _COUNT)] = None
     """Most open connections, None for any number."""
-    max_connections_per_ip: int | None = None
+    max_connections_per_ip: Annotated[int | None, ListenerProperty("max.connections.per.ip", _COUNT)] = None
     """Most open connections of one address, None for any number."""
-    max_idle_ms: int | None = MAX_IDLE_MS
+    max_idle_ms: Annotated[
+        int | None, ListenerProperty("connections.max.idle.ms", _whole(1, 2**63 - 1, endless=-1))
+    ] = MAX_IDLE_MS
     """Time without a byte after which a connection is closed, None for ever."""
-    max_in_flight: int = MAX_IN_FLIGHT
+    max_in_flight: Annotated[int, ListenerProperty("max.in.flight.requests.per.connection", _COUNT)] = MAX_IN_FLIGHT
     """Requests of a connection that may wait for their responses before it is left unread."""
     apis: ApiAccess = ALL_APIS
     """APIs that pass."""
