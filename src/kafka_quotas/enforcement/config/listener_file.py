@@ -187,7 +187,10 @@ def refuse_restart(before: ListenerSettings, now: ListenerSettings, path: Path) 
     Raises:
         UsageError: One of the settings in `_FIXED` differs.
     """
-    fixed = [name for setting, name in _FIXED.items() if getattr(before, setting) != getattr(now, setting)]
+    changed = [
+        each.name for each in dataclasses.fields(before) if getattr(before, each.name) != getattr(now, each.name)
+    ]
+    fixed = [_FIXED[name] for name in changed if name in _FIXED]
     if fixed:
         raise UsageError(
             f"{path}: {', '.join(fixed)} can't change while the daemon runs", hint="restart it, or put back what it was"
