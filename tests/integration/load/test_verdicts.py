@@ -225,6 +225,24 @@ def test_a_daemon_that_stalls_for_the_last_seconds_leaves_its_clients_unanswered
     assert entity["latency"]["response"]["censored"] > 200
 
 
+def stall_clients(pause_s: float) -> None:
+    """Stop this process, which the clients are part of, for a time."""
+    goes_on = f"import os, signal, time; time.sleep({pause_s}); os.kill({os.getpid()}, signal.SIGCONT)"
+    with subprocess.Popen([sys.executable, "-c", goes_on], stdin=subprocess.DEVNULL):
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+@pytest.mark.parametrize(("client", "rate"), [("raw", "4x-quota"), ("librdkafka", "max")], ids=str)
+def test_clients_that_stall_are_no_quota_that_gives_too_little(bench: Bench, client: str, rate: str) -> None:
+    code, document = bench.run(
+        *("--entity", "/app", "--client", client, "--rate", rate, "--set-quota", "300kB/s", "--no-read-back"),
+        sabotage=lambda: stall_clients(4.0),
+        seconds=8,
+    )
+
+    assert (code, document["state"]) == (1, "void"), document["judgements"]
+
+
 @pytest.mark.parametrize(
     ("rate", "expect", "state", "evidence"),
     [
