@@ -12,7 +12,6 @@ from kafka_quotas.core.errors import UsageError
 
 _DISTRIBUTIONS = {
     "jinja2": "Jinja2",
-    "kafka": "kafka-python",
     "prometheus_client": "prometheus-client",
     "puresasl": "pure-sasl",
 }

@@ -2,6 +2,7 @@
 
 import struct
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.brokers.java_process import free_port
 from tests.support.brokers.topic_broker import METADATA, PRODUCE, TopicBroker
 from tests.support.load.raw_load import RUN_ID, raw, run_raw, talking
 
+from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.clients.errors import ClusterUnreachableError, LoadRefusedError
 from kafka_quotas.loadtest.clients.raw.connected_client import CONNECTION_LOST
 from kafka_quotas.loadtest.clients.raw.connection_storm import CLOSED
@@ -98,6 +100,38 @@ def test_a_producer_goes_on_after_its_connection_ended() -> None:
     assert set(recorder.failures) == {CONNECTION_LOST}
     assert broker.asked.count((PRODUCE, 7)) > 30  # it came back
     assert recorder.acked + recorder.failures.total() + client.unfinished == recorder.sent
+
+
+def test_a_producer_with_a_request_timeout_retries_what_is_not_answered_in_time() -> None:
+    broker = with_topic()
+    entity = raw(Workload.PRODUCE, topic="t", rate=200, record_size=40, acks="1")
+
+    def keep_waiting(count: int) -> bool:
+        if count == 20:
+            time.sleep(1.0)
+        return False
+
+    with talking(broker, ends=keep_waiting) as listening:
+        (client,) = run_raw(
+            listening.address,
+            [entity],
+            seconds=60.0,
+            properties={"request.timeout.ms": "300"},
+            until=lambda: broker.asked.count((PRODUCE, 7)) > 40,
+        )
+
+    recorder = client.recorder
+    found = sorted(sequence for *_, sequence in stamps(broker))
+    assert client.error is None
+    assert not recorder.failures
+    assert recorder.acked + client.unfinished == recorder.sent
+    assert set(range(recorder.acked)) <= set(found)
+    assert len(found) > len(set(found))  # the broker took a batch that it answered too late, and took it again
+
+
+def test_a_request_timeout_is_a_number_of_milliseconds() -> None:
+    with pytest.raises(UsageError, match=r"request.timeout.ms is not a number of milliseconds: '3s'"):
+        run_raw("127.0.0.1:1", [raw(Workload.PRODUCE, topic="t")], seconds=1.0, properties={"request.timeout.ms": "3s"})
 
 
 def test_a_topic_that_is_deleted_in_the_middle_ends_the_run() -> None:

@@ -62,14 +62,13 @@ def test_a_fetch_that_the_broker_withholds_is_an_answer_like_any_other(
     assert document["only"]["records"]["failed"] == {}
 
 
-@pytest.mark.parametrize("client", ["raw", "kafka-python"])
-def test_topics_are_mutated_and_none_is_left(kafka4: Kafka, tmp_path: Path, client: str) -> None:
+def test_topics_are_mutated_and_none_is_left(kafka4: Kafka, tmp_path: Path) -> None:
     before = topics_of(kafka4, "mutate")
 
     for kind in ("create", "delete", "partitions"):
         _, document = flooded(
             *("mutate", "--kind", kind, "--topics", "4", "--topics-per-request", "2", "--partitions", "2"),
-            *("--rate", "4req/s", "--client", client, "--bootstrap-server", kafka4.bootstrap),
+            *("--rate", "4req/s", "--bootstrap-server", kafka4.bootstrap),
             journal=tmp_path,
         )
         assert document["only"]["records"]["acked"] > 0, kind

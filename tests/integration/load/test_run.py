@@ -234,32 +234,3 @@ def test_what_can_not_be_run_is_refused_before_anything_is_started(arguments: tu
     assert (code, out) == (2, "")
     assert err.startswith(message)
     assert len(err.splitlines()) == 2
-
-
-def test_a_search_brackets_the_rate_that_a_quota_allows(tmp_path: Path) -> None:
-    """On the embedded cluster with the daemon: below the quota answers come at once, above it they wait."""
-    file = tmp_path / "scenario.yaml"
-    file.write_text(
-        f"""
-schema: kafka-quotas.scenario/1
-name: knee
-title: what a client gets before its quota holds it back
-window: {{samples: 1, seconds: 1}}
-duration: 3s
-warmup: 1s
-solo: 2s
-topics: [{{name: written}}]
-quotas: [{{entity: {{client-id: app}}, set: {{{RATE}: 300kB/s}}}}]
-entities: [{{client-id: app, does: produce, topic: written, client: raw, rate: 200rec/s}}]
-""",
-        encoding="utf-8",
-    )
-    options = ("--find-rate", "p90<400ms", "--find-within", "10s", "--output", "json")
-    code, out, err = run_cli("load-test", "run", str(file), *options, "--journal-dir", str(tmp_path))
-
-    document = json.loads(out)
-    assert (code, document["state"]) == (1, "undecided"), err
-    assert document["evidence"].startswith("the time of 10 s was over; ")
-    assert document["low"]["offered"][0]["rate"] < 300_000
-    assert document["low"]["factor"] < document["high"]["factor"] <= 2
-    assert "note: run 2 at " in err

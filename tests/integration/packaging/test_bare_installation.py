@@ -17,7 +17,6 @@ EXTRAS = {
     "load-test produce --embedded --quota 1MB/s --duration 1s --plot run.png": "plot",
     "load-test produce --embedded --quota 1MB/s --duration 1s --client raw": "raw",
     "load-test requests --embedded --api Produce --duration 1s": "raw",
-    "load-test produce --embedded --quota 1MB/s --duration 1s --client kafka-python": "kafka-python",
     "pipeline ingest request.log --out tables": "spark",
     "pipeline usage tables": "spark",
     "pipeline replay tables": "spark",

@@ -30,7 +30,6 @@ NOT_RUN_HERE = {
     r".*zk://": "test_migrate_stores.py moves quotas between such servers",
     r".*--broker-jars ": "starts a broker of its own; test_servers.py and test_embedded_cluster.py do",
     r".*--passwords ": "test_clients.py logs clients in",
-    r".*--find-rate ": "takes ten minutes; test_run.py finds a rate in less",
     rf"{PROGRAM} load-test run (?!scenario|mine.yaml --boot)": "takes a minute: test_tutorial.py, test_scenarios.py",
     rf"{PROGRAM} load-test (report|compare) ": "asks about kept runs; test_result_output.py does",
     rf"{PROGRAM} (pipeline )?demo": "takes half a minute; test_demo.py and test_real_traffic.py",

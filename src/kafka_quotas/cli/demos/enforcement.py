@@ -24,7 +24,6 @@ from kafka_quotas.commands.quotas.describe import EffectiveResult
 from kafka_quotas.core.model.value_format import format_byte_rate, format_bytes, format_quota
 from kafka_quotas.core.resolution.effective import EffectiveQuota
 from kafka_quotas.loadtest.judgement import State
-from kafka_quotas.loadtest.result.hgrm import SUFFIX
 from kafka_quotas.loadtest.result.result import LoadResult
 from kafka_quotas.loadtest.run.runner import RunProgress, Watcher
 from kafka_quotas.system_clock import SystemClock
@@ -157,7 +156,7 @@ def demo(out: Out = Path("demo-output"), output: OutputForm = Output.TABLE) -> N
 def _conclude(result: LoadResult, out: Path, stream: TextIO) -> None:
     """Report how the demo ended, and raise `Exit` with the matching code unless every quota held."""
     write("", stream)
-    write(f"kept in {out}: {', '.join(sorted(each.name for each in out.iterdir() if each.suffix != SUFFIX))}", stream)
+    write(f"kept in {out}: {', '.join(sorted(each.name for each in out.iterdir()))}", stream)
     if result.interrupted:
         raise typer.Exit(INTERRUPTED)
     if result.state is State.VOID:

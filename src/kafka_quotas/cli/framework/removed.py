@@ -3,11 +3,54 @@
 import re
 from typing import Any, Final
 
+_SCENARIO: Final = "{}, in a scenario file for: kafka-quotas load-test run FILE"
+_OF_CLIENT: Final = "{} of a client, in a scenario file for: kafka-quotas load-test run FILE"
+_RUN: Final = "load-test run FILE {}, with the load in a scenario file"
+_WINDOW: Final = "--quota-window-num and --quota-window-size-seconds, or window: in a scenario file"
+_TYPED_LOADS: Final = {
+    "--batch": _OF_CLIENT.format("batch: 16KiB"),
+    "--brokers": _RUN.format("--brokers N"),
+    "--command-config": "name the file in KAFKA_QUOTAS_COMMAND_CONFIG, or in a context",
+    "--journal-dir": _RUN.format("--journal-dir DIR"),
+    "--junit": _RUN.format("--junit FILE"),
+    "--prometheus": _RUN.format("--prometheus URL"),
+    "--repeat": _RUN.format("--repeat N"),
+    "--shard": _RUN.format("--shard 2/4"),
+    "--start-at": _RUN.format("--start-at TIME"),
+    "--window-file": _WINDOW,
+}
+"""Options that `load-test run` has, and single loads had."""
 REMOVED: Final = {
     "--broker-windows": "leave it out: the brokers of --bootstrap-server are always asked for their windows",
     "--exempt": "alter --user NAME --add-config KEY=unlimited, for each key as in the how-to page on rollout",
     "kafka-quotas --alter": "kafka-quotas alter, or kafka-quotas kafka-configs with your options as they are",
     "kafka-quotas --describe": "kafka-quotas describe, or kafka-quotas kafka-configs with your options as they are",
+    "--find-rate": "run a scenario with stages, and read in its report from which rate on latencies grow",
+    "--find-within": "run a scenario with stages, and read in its report from which rate on latencies grow",
+    "--otlp": "load-test run --prometheus reads the brokers' metrics, and --out keeps samples.parquet",
+    "--abort-on": _SCENARIO.format("abort-on: ['response.p99 < 500ms']"),
+    "--control-factor": _SCENARIO.format("control-factor: 5"),
+    "--acks": _OF_CLIENT.format("acks: 1"),
+    "--api-timeout": _OF_CLIENT.format("mutation: {kind: create, api-timeout: 30s}"),
+    "--arrival": _OF_CLIENT.format("arrival: poisson"),
+    "--burst-size": _OF_CLIENT.format("arrival: burst and burst: 20"),
+    "--compression": _OF_CLIENT.format("compression: gzip"),
+    "--honor-throttle": _OF_CLIENT.format("client: raw and honor-throttle: false"),
+    "--in-flight": _OF_CLIENT.format("in-flight: 1"),
+    "--loop": _OF_CLIENT.format("loop: closed"),
+    "--max-wait-ms": _OF_CLIENT.format("request: {api: Fetch, max-wait: 500ms}"),
+    "--min-bytes": _OF_CLIENT.format("request: {api: Fetch, min-bytes: 1000}"),
+    "--no-retry-quota-violation": _OF_CLIENT.format("mutation: {kind: create, retry-quota-violation: false}"),
+    "--stage": _OF_CLIENT.format("stages: [{duration: 30s, target: 5MB/s}]"),
+    "--validate-only": _OF_CLIENT.format("mutation: {kind: create, validate-only: true}"),
+    "kafka-quotas load-test mutate --replication-factor": _OF_CLIENT.format("mutation: {replication-factor: 3, ...}"),
+    "kafka-quotas load-test requests --record-size": _OF_CLIENT.format("record-size: 1KiB"),
+    "kafka-quotas load-test run --window-file": _WINDOW,
+    **{
+        f"kafka-quotas load-test {load} {option}": hint
+        for load in ("produce", "consume", "requests", "mutate", "connect")
+        for option, hint in _TYPED_LOADS.items()
+    },
 }
 """The hints by option, by command with option, or by command, as in `kafka-quotas daemon upgrade`."""
 

@@ -16,12 +16,10 @@ from kafka_quotas.cli.load_test.options import (
     ClientOptions,
     Expect,
     LengthOptions,
-    Otlp,
     Prometheus,
     ShardOptions,
     aborts,
     expectations,
-    otlp_receiver,
 )
 from kafka_quotas.cli.load_test.result_output import ResultOutput
 from kafka_quotas.cli.load_test.run import note_step, run_and_keep, with_window
@@ -64,7 +62,6 @@ class FloodVerdictOptions:
     abort_on: AbortOn = None
     shards: ShardOptions
     prometheus: Prometheus = None
-    otlp: Otlp = None
 
 
 def run_flood(
@@ -99,7 +96,6 @@ def run_flood(
         share=verdict.shards.share,
         start_at_ms=verdict.shards.start_at_ms,
         prometheus=tuple(verdict.prometheus or ()),
-        otlp=otlp_receiver(verdict.otlp),
     )
     output.check()
     if change is not None and order.target.is_theirs and not target.change.yes:

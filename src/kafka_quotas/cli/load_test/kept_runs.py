@@ -34,7 +34,6 @@ from kafka_quotas.loadtest.judge.comparison import ComparisonOutcome, Difference
 from kafka_quotas.loadtest.judge.comparison import compare as compare_with
 from kafka_quotas.loadtest.judge.interval import Interval
 from kafka_quotas.loadtest.judge.metric import Dimension
-from kafka_quotas.loadtest.result.hgrm import with_distributions
 from kafka_quotas.loadtest.result.reading import read_run, read_runs
 from kafka_quotas.loadtest.result.result import LoadResult
 
@@ -56,7 +55,7 @@ def report(
     The exit code is that of the run.
     """
     place = folder if folder.is_dir() else folder.parent
-    result = with_distributions(read_run(folder), place)
+    result = read_run(folder)
     require_matplotlib()
     with written_together(place) as partial:
         (partial / REPORT_FILE).write_text(page_html(load_page(result)), encoding="utf-8")

@@ -1,15 +1,12 @@
 """The options of load tests about clients, their load, and what is judged."""
 
-import os
 import re
 from dataclasses import replace
 from typing import Annotated
-from urllib.parse import unquote
 
 import typer
 
 from kafka_quotas.cli.framework.option_groups import option, option_group
-from kafka_quotas.commands.load_test.metrics_push import OtlpReceiver
 from kafka_quotas.commands.load_test.typed_scenario import one_for_each
 from kafka_quotas.core.clock import parse_instant
 from kafka_quotas.core.errors import UsageError
@@ -22,7 +19,6 @@ from kafka_quotas.loadtest.plan.workload import Arrival, ClientKind, Loop
 from kafka_quotas.loadtest.scenario.model import ScenarioClient
 
 _DEFAULT_CLIENT = "/load-test"
-_OTLP_HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
 
 RecordSize = Annotated[str, typer.Option("--record-size", metavar="SIZE", help="Bytes in a record: 100, 1KiB.")]
 Brokers = Annotated[
@@ -71,16 +67,6 @@ Prometheus = Annotated[
         "http://BROKER:7071/metrics) or a Prometheus server (without one). May be repeated.",
     ),
 ]
-Otlp = Annotated[
-    str | None,
-    typer.Option(
-        "--otlp",
-        metavar="URL",
-        help="Push the tool's own series (rates, latencies, throttle times) to this OTLP receiver over HTTP every 5 "
-        "s during the run, for example http://collector:4318. OTEL_EXPORTER_OTLP_HEADERS adds headers, "
-        "KEY=VALUE,...",
-    ),
-]
 HonorThrottle = Annotated[
     str,
     typer.Option(
@@ -112,8 +98,8 @@ class ClientOptions:
     client: ClientKind = option(
         "--client",
         default=ClientKind.LIBRDKAFKA,
-        help="The client library: librdkafka continues to send when throttled, kafka-python stops, raw does what "
-        "--honor-throttle says and costs least, so that a run can have 1,000.",
+        help="The client library: librdkafka continues to send when throttled, raw does what --honor-throttle says "
+        "and costs least, so that a run can have 1,000.",
     )
     honor_throttle: HonorThrottle = "yes"
     arrival: Arrival = option(
@@ -227,20 +213,6 @@ def expectations(texts: list[str] | None) -> tuple[Expectation, ...]:
         UsageError: A text is no threshold.
     """
     return tuple(map(parse_expectation, texts or ()))
-
-
-def otlp_receiver(url: str | None) -> OtlpReceiver | None:
-    """Return the receiver of `--otlp`, with the headers of OpenTelemetry's own variable, percent-encoded.
-
-    Raises:
-        UsageError: The variable holds no headers.
-    """
-    if url is None:
-        return None
-    pairs = [pair.partition("=") for pair in os.environ.get(_OTLP_HEADERS, "").split(",") if pair.strip()]
-    if not all(key.strip() and equals for key, equals, _ in pairs):
-        raise UsageError(f"{_OTLP_HEADERS} holds no headers", hint="write KEY=VALUE, with commas between")
-    return OtlpReceiver(url=url, headers={unquote(key.strip()): unquote(value.strip()) for key, _, value in pairs})
 
 
 def aborts(texts: list[str] | None) -> tuple[Expectation, ...]:

@@ -14,13 +14,11 @@ from kafka_quotas.cli.load_test.options import (
     ControlFactor,
     Expect,
     LengthOptions,
-    Otlp,
     Prometheus,
     RecordSize,
     ShardOptions,
     aborts,
     expectations,
-    otlp_receiver,
     record_bytes,
 )
 from kafka_quotas.cli.load_test.result_output import ResultOutput
@@ -125,7 +123,6 @@ class RecordVerdictOptions:
     )
     control_factor: ControlFactor = None
     prometheus: Prometheus = None
-    otlp: Otlp = None
     read_back: bool = option(
         "--read-back/--no-read-back",
         default=True,
@@ -206,7 +203,6 @@ def _run(does: Workload, asked: LoadOptions) -> int:
         start_at_ms=verdict.shards.start_at_ms,
         control_factor=verdict.control_factor,
         prometheus=tuple(verdict.prometheus or ()),
-        otlp=otlp_receiver(verdict.otlp),
         is_typed=True,
         keeps_names=True,
         reads_quotas=choice.chosen or bool(scenario.quotas),

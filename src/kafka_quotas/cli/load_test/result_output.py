@@ -29,7 +29,6 @@ from kafka_quotas.commands.load_test.request import ScenarioResult
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import install_extra, install_libraries
 from kafka_quotas.core.model.value_format import format_count, format_duration_us
-from kafka_quotas.loadtest.result.hgrm import hgrm_files
 from kafka_quotas.loadtest.result.junit import junit_xml
 from kafka_quotas.loadtest.result.reading import REPEAT, RUN_FILE
 from kafka_quotas.loadtest.result.result import LoadResult, ProbeResult
@@ -110,7 +109,7 @@ class ResultOutput:
     out: Path | None = option(
         "--out DIR",
         rich_help_panel=OUTPUT_HEADING,
-        help="Keep run.json, report.html, samples.parquet and .hgrm files in DIR, which is created if needed.",
+        help="Keep run.json, report.html and samples.parquet in DIR, which is created if needed.",
     )
     junit: Path | None = option(
         "--junit FILE", help="Write the judgements into FILE as JUnit XML, one test case each, for CI."
@@ -243,7 +242,7 @@ def _errors(probes: Sequence[ProbeResult]) -> str:
 
 
 def keep_result(result: LoadResult, folder: Path, *, plot: bool = False, shard: Shard | None = None) -> None:
-    """Write a run into its folder: run.json, hgrm files, a shard, and what installed libraries can make.
+    """Write a run into its folder: run.json, a shard, and what installed libraries can make.
 
     These are samples.parquet (pyarrow), report.html and, for `plot`, run.png (matplotlib). The folder must exist.
 
@@ -252,8 +251,6 @@ def keep_result(result: LoadResult, folder: Path, *, plot: bool = False, shard: 
     """
     with written_together(folder) as place:
         (place / RUN_FILE).write_text(json_text(envelope(load_listing(result))) + "\n", encoding="utf-8")
-        for name, text in hgrm_files(result):
-            (place / name).write_text(text, encoding="ascii")
         if shard is not None:
             write_shard(shard, place / SHARD_FILE)
         if can_write_samples():

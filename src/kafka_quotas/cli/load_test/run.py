@@ -16,23 +16,19 @@ from kafka_quotas.cli.load_test.options import (
     Brokers,
     ControlFactor,
     Duration,
-    Otlp,
     Prometheus,
     ShardOptions,
     aborts,
     expectations,
-    otlp_receiver,
     seconds,
 )
-from kafka_quotas.cli.load_test.rate_search import SearchOptions, check_search_output, print_found
 from kafka_quotas.cli.load_test.result_output import ResultOutput, keep_runs, print_verdict
 from kafka_quotas.cli.load_test.target_options import LoadWindowOptions, TargetOptions
 from kafka_quotas.cli.load_test.views.live import live_watcher
 from kafka_quotas.cli.options.windows import ONLY_CLIENTS
 from kafka_quotas.cli.output.render import write
-from kafka_quotas.commands.load_test.find_rate import RateGoal
 from kafka_quotas.commands.load_test.request import RunRequest, ready_scenario
-from kafka_quotas.commands.load_test.run import RunObserver, find_rate, run_scenario
+from kafka_quotas.commands.load_test.run import RunObserver, run_scenario
 from kafka_quotas.commands.load_test.scenarios import needs_broker
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.commands.web.load_page import LoadPage, served
@@ -84,7 +80,6 @@ class VerdictOptions:
         "'entity(app).response.p99 < 50ms'; may be repeated.",
     )
     abort_on: AbortOn = None
-    search: SearchOptions
     shards: ShardOptions
     control_factor: ControlFactor = None
     experiment: str | None = option(
@@ -94,7 +89,6 @@ class VerdictOptions:
         "with the run, 0s on an existing cluster.",
     )
     prometheus: Prometheus = None
-    otlp: Otlp = None
 
 
 @option_group("Page")
@@ -137,18 +131,11 @@ def run(
         control_factor=verdict.control_factor,
         experiment_s=None if verdict.experiment is None else float(parse_duration_ms(verdict.experiment)) / 1000,
         prometheus=tuple(verdict.prometheus or ()),
-        otlp=otlp_receiver(verdict.otlp),
     )
-    goal = verdict.search.goal
-    if goal is not None:
-        _check_alone(verdict)
-        check_search_output(output)
     output.check()
     _ask_first(order, yes=target.change.yes)
     order = with_window(order, windows)
     with _served(page, order) as shown:
-        if goal is not None:
-            return _find(order, goal, output, shown)
         return run_and_keep(order, output, step=note_step, page=shown)
 
 
@@ -168,30 +155,6 @@ def _observer(watcher: Watcher | None, step: Callable[[str], None], page: LoadPa
     if page is None:
         return RunObserver(warn=note_step, step=step, watcher=watcher)
     return RunObserver(warn=note_step, step=page.step(step), watcher=page.watcher(watcher))
-
-
-def _find(order: RunRequest, goal: RateGoal, output: ResultOutput, page: LoadPage | None) -> int:
-    """Search for a rate with a live view, print what was found, and return the exit code."""
-    with live_watcher(f"load-test {order.scenario.name}") as watcher:
-        found = find_rate(order, goal, clock=SystemClock(), observer=_observer(watcher, note_step, page))
-    print_found(found, output.output)
-    if found.interrupted:
-        return INTERRUPTED
-    return 0 if found.ok else 1
-
-
-def _check_alone(verdict: VerdictOptions) -> None:
-    """Check that no option is given that judges or divides a single run.
-
-    Raises:
-        UsageError: There is one.
-    """
-    judging = (verdict.expect, verdict.abort_on, verdict.control_factor, verdict.experiment, verdict.prometheus)
-    if any(each is not None for each in judging) or verdict.shards.shard or verdict.shards.start_at:
-        raise UsageError(
-            "--find-rate judges by its target alone",
-            hint="leave --expect, --abort-on, --control-factor, --experiment, --prometheus and --shard out",
-        )
 
 
 def run_and_keep(

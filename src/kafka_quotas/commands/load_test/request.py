@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.commands.load_test.experiment import block_s
-from kafka_quotas.commands.load_test.metrics_push import OtlpReceiver
 from kafka_quotas.commands.load_test.target import LoadTarget, floods_topics
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.extras import require_extra
@@ -56,8 +55,6 @@ class RunRequest:
     """Whether to read topics back after the run."""
     prometheus: tuple[str, ...] = ()
     """Addresses of the brokers' own metrics, read during the run."""
-    otlp: OtlpReceiver | None = None
-    """Where the tool's own series are pushed to while it runs, None for nowhere."""
     experiment_s: float | None = None
     """How long the load may be run with and without quotas, alternating, None for the default of the target."""
     share: LoadShare = WHOLE
@@ -201,8 +198,6 @@ def ready_scenario(request: RunRequest) -> tuple[Scenario, float]:
 
 def _require_clients(clients: Sequence[ScenarioClient]) -> None:
     """Check that the libraries of the clients are installed, before anything is started for them."""
-    if any(client.client is ClientKind.KAFKA_PYTHON for client in clients):
-        require_extra("kafka-python", "kafka", needed_by="clients with --client kafka-python need")
     if any(client.client is ClientKind.RAW and _sends_records(client) for client in clients):
         require_extra("raw", "crc32c", "numpy", needed_by="raw clients that produce need")
 

@@ -11,9 +11,7 @@ from kafka_quotas.commands.load_test.broker_metrics import BrokerMetrics
 from kafka_quotas.commands.load_test.cleanup import Cleanup, SignalGuard, interruptible, run_folder
 from kafka_quotas.commands.load_test.daemon_restarts import DaemonRestarts
 from kafka_quotas.commands.load_test.experiment import ExperimentResult, run_experiment, running_text
-from kafka_quotas.commands.load_test.find_rate import FoundRate, RateGoal, search_rate
 from kafka_quotas.commands.load_test.measured_variant import MeasuredVariant, gathered_evidence, judged_variant
-from kafka_quotas.commands.load_test.metrics_push import MetricsPush
 from kafka_quotas.commands.load_test.quota_effect import check_effect
 from kafka_quotas.commands.load_test.quota_steps import QuotaSteps
 from kafka_quotas.commands.load_test.request import (
@@ -81,40 +79,13 @@ def run_scenario(request: RunRequest, *, clock: Clock, observer: RunObserver) ->
     """
     scenario, scale = ready_scenario(request)
     raise_open_files()
-    with _running(request, scenario, clock=clock, observer=observer) as run:
+    with interruptible(lambda: observer.warn("already ending; what was changed is put back first")) as signals:
+        run = _ScenarioRun(request, scenario, clock=clock, observer=observer, signals=signals)
         runs = run.whole()
     interrupted = any(run.result.interrupted for run in runs)
     return ScenarioResult(
         scenario=scenario, scale=scale, runs=runs, interrupted=interrupted, leftovers=tuple(run.cleanup.leftovers)
     )
-
-
-def find_rate(request: RunRequest, goal: RateGoal, *, clock: Clock, observer: RunObserver) -> FoundRate:
-    """Search for the highest rate that keeps a target, and put everything back however it ends.
-
-    Errors of the parts of a run pass through.
-
-    Raises:
-        UsageError: The scenario can't run on the target, or has no rate to change.
-    """
-    scenario, _ = ready_scenario(request)
-    raise_open_files()
-    with _running(request, scenario, clock=clock, observer=observer) as run:
-        found = run.search(goal)
-    return replace(found, leftovers=tuple(run.cleanup.leftovers))
-
-
-@contextmanager
-def _running(
-    request: RunRequest, scenario: Scenario, *, clock: Clock, observer: RunObserver
-) -> Iterator["_ScenarioRun"]:
-    """Provide a scenario's runs, which signals end and whose series are pushed."""
-    with (
-        interruptible(lambda: observer.warn("already ending; what was changed is put back first")) as signals,
-        MetricsPush(request.otlp, title=scenario.name, warn=observer.warn) as push,
-    ):
-        observer = replace(observer, watcher=push.watcher(observer.watcher))
-        yield _ScenarioRun(request, scenario, clock=clock, observer=observer, signals=signals)
 
 
 class _ScenarioRun:
@@ -168,26 +139,6 @@ class _ScenarioRun:
             VariantResult(variant=variant, result=result, shard=self._shard(runs[variant][0].plan, result))
             for variant, result in results.items()
         )
-
-    def search(self, goal: RateGoal) -> FoundRate:
-        """Search for the highest rate that keeps a target, under the scenario's quotas all the time."""
-        names = client_names(self._scenario)
-        variant = Variant.WITH_QUOTAS
-        with (
-            self._test_bed() as (bed, journal),
-            self._environment(variant, bed, journal, name="search") as environment,
-        ):
-            in_force = self._in_force(bed, names)
-            plan = scenario_plan(self._scenario, in_force, environment, run_id=self._run_id)
-            with QuotaWatch(bed.store, names=names, expected=(in_force,)) as watch:
-
-                def one_run(short: LoadPlan) -> LoadResult:
-                    with self._signals.deferred():
-                        bed.make_flood_topics(short)
-                    result = run_load(short, clock=self._clock, watcher=self._watch)
-                    return replace(result, outages=(*result.outages, *watch.findings, *bed.deleted_topics(short)))
-
-                return search_rate(plan, self._scenario, goal, run=one_run, step=self._observer.step)
 
     @contextmanager
     def _test_bed(self) -> Iterator[tuple[TestBed, RunJournal]]:

@@ -1,1 +1,1 @@
-"""The clients of a load test: over librdkafka, over kafka-python, and raw ones over the wire layer."""
+"""The clients of a load test: over librdkafka, and raw ones over the wire layer."""

@@ -1,6 +1,6 @@
 """The clients of a run, and the engines that drive one or many of them in a thread each.
 
-librdkafka and kafka-python bring threads of their own, so each of their clients is an engine. All raw clients of a run
+librdkafka brings threads of its own, so each of its clients is an engine. All raw clients of a run
 share one engine, an event loop, and may be a thousand.
 """
 

@@ -33,7 +33,6 @@ class ClientKind(StrEnum):
     """The library of a client, on which its behaviour under throttling depends."""
 
     LIBRDKAFKA = "librdkafka"
-    KAFKA_PYTHON = "kafka-python"
     RAW = "raw"
 
 

@@ -7,9 +7,9 @@ all 23,552 and takes some 6 us for an entry, and a run may have 4,000 distributi
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,6 +20,8 @@ HIGHEST_US = 3_600_000_000
 """One hour in microseconds, longer than any throttle of a sane quota."""
 
 _EXACT_BITS = 11  # 2048 cells for three digits: values below are their own cells
+_LEVELS_PER_HALF = 5  # of the way to 100 %, as HdrHistogram's percentile distributions have them
+_NEAR = 1.05  # times as long is not worth a mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,15 @@ class LatencySummary:
 
 
 NOTHING = LatencySummary(count=0, min_us=0, mean_us=0.0, p50_us=0, p90_us=0, p99_us=0, p999_us=0, max_us=0)
+
+
+class LatencyPoint(NamedTuple):
+    """A percentile of a distribution."""
+
+    value_us: int
+    share: float
+    is_bound: bool
+    """Whether the value is only a lower bound, as too many requests had no answer by the end."""
 
 
 class Histogram:
@@ -112,13 +123,15 @@ class Histogram:
         """The number of lower bounds in each cell, by the cell's lowest value in microseconds."""
         return self._bounds
 
-    def cells(self) -> list[tuple[int, int]]:
-        """Return the highest value (microseconds) and the count of each used cell, ascending."""
-        return [(_highest(lowest), count) for lowest, count in sorted(self._counts.items())]
-
-    def known_cells(self) -> list[tuple[int, int]]:
-        """Return the same without the lower bounds."""
-        return [(_highest(lowest), count - self._bounds[lowest]) for lowest, count in sorted(self._counts.items())]
+    def percentiles(self) -> Iterator[LatencyPoint]:
+        """Yield percentiles, ascending, of which one is a bound if endless waits would make it much longer."""
+        cells = sorted(self._counts.items())
+        total = sum(count for _, count in cells)
+        counted = _Cumulated((_highest(lowest), count) for lowest, count in cells)
+        known = _Cumulated((_highest(lowest), count - self._bounds[lowest]) for lowest, count in cells)
+        for level in _levels(total):
+            value, longest = (each.value_at(max(level * total, 1)) for each in (counted, known))
+            yield LatencyPoint(round(value), level, longest > value * _NEAR)
 
     def spread_us(self) -> tuple[float, float]:
         """Return mean and standard deviation in microseconds, with each duration at the middle of its cell."""
@@ -162,6 +175,31 @@ def _percentiles(cells: Sequence[tuple[int, int]], total: int, shares: Sequence[
         while len(found) < len(targets) and below >= targets[len(found)]:
             found.append(_highest(lowest))
     return found
+
+
+def _levels(total: int) -> Sequence[float]:
+    """Return shares that near 100 %, and the same from the other end, as fine as `total` allows."""
+    levels, level = [0.0], 0.0
+    while (1 - level) * total >= 1:
+        levels.append(level)
+        level += math.ldexp(1 / _LEVELS_PER_HALF, -math.floor(math.log2(1 / (1 - level))) - 1)
+    return sorted({*levels, *(1 - each for each in levels)}) if total else []
+
+
+class _Cumulated:
+    """A walk over the cells of a histogram, in which no count may be smaller than the one before."""
+
+    def __init__(self, cells: Iterator[tuple[int, int]]) -> None:
+        self._cells = cells
+        self._below: float = 0
+        self._value: float = 0.0
+
+    def value_at(self, count: float) -> float:
+        """Return the highest value of the cell with the duration of that number, infinity beyond the last."""
+        while self._below < count:
+            self._value, held = next(self._cells, (math.inf, math.inf))
+            self._below += held
+        return self._value
 
 
 def _width(lowest: int) -> int:

@@ -21,16 +21,6 @@ EntityKey = tuple[ClientName, Workload]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LatencyPoint:
-    """A percentile of a distribution."""
-
-    value_us: int
-    share: float
-    is_bound: bool
-    """Whether the value is only a lower bound, as too many requests had no answer by the end."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SecondSample:
     """One sample of a run, one second long or, in very long runs, longer for all of a client."""
 
@@ -116,12 +106,10 @@ class ClientResult:
     solo: LatencySummary | None = None
     """The latency of a control client in a run of its own."""
     effect: QuotaEffect | None = None
-    """What the quotas change for a control client, None where that was not tried."""
+    """The effect of the quotas on a control client, None if that was not tried."""
     delivery: Delivery | None = None
     prediction: Prediction | None = None
     recorder: Recorder | None = field(default=None, compare=False, repr=False)
-    distribution: tuple[LatencyPoint, ...] = field(default=(), compare=False, repr=False)
-    """The distribution of its response times, of a run that was kept; else the recorder has it."""
     """The measurements that the figures come from, None where they were read from a file."""
     charges: Sequence[Charge] = field(default=(), compare=False, repr=False)
     """The charges in our daemon's event log, empty where the figures were read from a file."""

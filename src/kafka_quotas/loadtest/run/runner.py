@@ -25,7 +25,7 @@ from kafka_quotas.loadtest.clients.librdkafka.topic_view import (
 from kafka_quotas.loadtest.judge.abort import AbortCheck
 from kafka_quotas.loadtest.judge.analysis import RunFacts, load_result
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
-from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, Workload
+from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
 from kafka_quotas.loadtest.record.recorder import Recorder
 from kafka_quotas.loadtest.result.result import CpuUse, LoadResult
 from kafka_quotas.loadtest.run.target_watch import PATIENCE_S, STEP_MS, ClockWatch, TargetWatch
@@ -205,23 +205,11 @@ def _engines(plan: LoadPlan, clock: RunClock, views: TopicViews) -> tuple[Client
 
 
 def _single(plan: LoadPlan, entity: ClientLoad, clock: RunClock, views: TopicViews) -> ClientEngine:
-    match entity.client, entity.workload, entity.flood:
-        case ClientKind.LIBRDKAFKA, Workload.PRODUCE, _:
+    match entity.workload:
+        case Workload.PRODUCE:
             return ProducerLoad(plan, entity, clock)
-        case ClientKind.LIBRDKAFKA, Workload.CONSUME, _:
+        case Workload.CONSUME:
             return ConsumerLoad(plan, entity, clock, views[entity.topic, entity.workload].filled)
-        case ClientKind.KAFKA_PYTHON, Workload.PRODUCE, _:
-            from kafka_quotas.loadtest.clients.kafka_python.producer import KafkaPythonProducer  # noqa: PLC0415 - rare
-
-            return KafkaPythonProducer(plan, entity, clock)
-        case ClientKind.KAFKA_PYTHON, Workload.CONSUME, _:
-            from kafka_quotas.loadtest.clients.kafka_python.consumer import KafkaPythonConsumer  # noqa: PLC0415
-
-            return KafkaPythonConsumer(plan, entity, clock, views[entity.topic, entity.workload].filled)
-        case ClientKind.KAFKA_PYTHON, Workload.MUTATE, MutationFlood() as flood:
-            from kafka_quotas.loadtest.clients.kafka_python.topic_mutator import KafkaPythonMutator  # noqa: PLC0415
-
-            return KafkaPythonMutator(plan, entity, clock, flood)
     raise UsageError(f"{entity.client} can't do what {entity.name.label} is to do: {entity.workload}")
 
 

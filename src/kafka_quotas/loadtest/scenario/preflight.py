@@ -23,12 +23,10 @@ from kafka_quotas.loadtest.scenario.scaling import partitions_needed
 
 _MOST_OF: Final = {
     ClientKind.LIBRDKAFKA: (100, "each has four threads and megabytes of queues of its own"),
-    ClientKind.KAFKA_PYTHON: (20, "each is a Python thread, of which one runs at a time"),
 }
 """The most clients of each library in one run, and why there can't be more."""
 _CAN: Final = {
     ClientKind.LIBRDKAFKA: (Workload.PRODUCE, Workload.CONSUME),
-    ClientKind.KAFKA_PYTHON: (Workload.PRODUCE, Workload.CONSUME, Workload.MUTATE),
     ClientKind.RAW: tuple(Workload),
 }
 

@@ -178,5 +178,5 @@ def test_changes_topics_and_libraries_are_completed(
     assert offered("revert", "") == ["last", entry.entry_id]
     assert offered("help", "st") == ["stores"]
     assert offered("help", "context", "us") == ["use"]
-    assert offered("load-test", "produce", "--client", "") == ["librdkafka", "kafka-python", "raw"]
+    assert offered("load-test", "produce", "--client", "") == ["librdkafka", "raw"]
     assert quick_answer("complete_zsh", {"_TYPER_COMPLETE_ARGS": "kafka-quotas load-test produce --client "}) is None

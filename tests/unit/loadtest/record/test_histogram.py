@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_quotas.loadtest.record.histogram import HIGHEST_US, LOWEST_US, NOTHING, Histogram
-from kafka_quotas.loadtest.result.hgrm import hgrm_text
 
 _NANOSECONDS = st.one_of(st.integers(0, 5_000_000), st.integers(0, 4_000_000_000_000), st.just(2**62))
 
@@ -47,13 +46,31 @@ def test_each_line_of_a_distribution_holds_its_share() -> None:
         durations.add(microseconds * 1000)
         reference.record_value(microseconds)
 
-    lines = [line.split() for line in hgrm_text(durations).splitlines() if line and not line.startswith("#")][1:]
-    shares = [float(line[1]) for line in lines]
+    points = list(durations.percentiles())
+    shares = [each.share for each in points]
 
-    assert len(lines) > 20
+    assert len(points) > 20
     assert shares == sorted(shares)
-    assert (shares[0], shares[1], shares[-1]) == (0.0, 0.1, 1.0)
-    for (value, _, count, *_), share in zip(lines, shares, strict=True):
-        highest = round(float(value) * 1000)
-        assert int(count) == sum(microseconds <= highest for microseconds in added) >= share * len(added)
-        assert int(count) - reference.get_count_at_value(highest) <= share * len(added)
+    assert (shares[0], shares[-1]) == (0.0, 1.0)
+    assert 0.1 in shares
+    for point in points:
+        count = sum(microseconds <= point.value_us for microseconds in added)
+        assert count >= point.share * len(added)
+        assert count - reference.get_count_at_value(point.value_us) <= point.share * len(added)
+    assert not any(each.is_bound for each in points)
+
+
+def test_a_distribution_marks_what_waits_without_an_answer_leave_open() -> None:
+    durations = Histogram()
+    for seconds in range(1, 81):
+        durations.add(seconds * 1_000_000_000)
+    durations.add_bound(200_000)  # sent just before the end
+    durations.add_bound(90_000_000_000, 19)
+
+    points = list(durations.percentiles())
+
+    assert [each.share for each in points] == sorted({each.share for each in points})
+    assert (points[0].value_us, points[0].share, points[0].is_bound) == (200, 0.0, True)
+    assert not any(each.is_bound for each in points if 0.3 <= each.share <= 0.75)
+    assert all(each.is_bound for each in points if each.share > 0.85)
+    assert (points[-1].share, points[-1].value_us // 1_000_000) == (1.0, 90)

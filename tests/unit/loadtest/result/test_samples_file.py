@@ -1,17 +1,13 @@
-"""What a run leaves for other programs: samples.parquet and .hgrm files."""
+"""What a run leaves for other programs: samples.parquet."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 from tests.support.load.recordings import MS, recorded, run_of
-from tests.support.load.results import greedy, result
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
-from kafka_quotas.loadtest.result.hgrm import hgrm_files, response_distribution, with_distributions
-from kafka_quotas.loadtest.result.result import LatencyPoint
 from kafka_quotas.loadtest.result.samples_file import COLUMNS, QUOTA_TYPES, write_samples
 from kafka_quotas.pipeline.tables.schemas import EVENTS
 
@@ -74,62 +70,3 @@ def test_every_column_is_documented() -> None:
     text = DOCS.read_text(encoding="utf-8")
 
     assert [column.name for column in COLUMNS if f"| `{column.name}` |" not in text] == []
-
-
-def test_distributions_become_files_that_hdr_tools_read() -> None:
-    client = recorded("a/b c")
-    for milliseconds in (1, 2, 3, 400):
-        client.recorder.latency(intended_ns=0, sent_ns=MS, acked_ns=(milliseconds + 1) * MS)
-
-    files = dict(hgrm_files(run_of(client)))
-
-    assert sorted(files) == [f"a_b_c.produce.{name}.hgrm" for name in ("response", "schedule-delay", "service")]
-    header, *lines = [line for line in files["a_b_c.produce.service.hgrm"].splitlines() if line and line[0] != "#"]
-    assert header.split() == ["Value", "Percentile", "TotalCount", "1/(1-Percentile)"]
-    value, percentile, count = lines[-1].split()[:3]
-    assert abs(float(value) - 400) < 0.5
-    assert (float(percentile), int(count)) == (1.0, 4)
-
-
-def test_names_of_files_stay_apart_and_a_run_from_a_file_has_none() -> None:
-    first, second = recorded("a b"), recorded("a:b")
-    for client in (first, second):
-        client.recorder.latency(intended_ns=0, sent_ns=0, acked_ns=MS)
-
-    names = [name for name, _ in hgrm_files(run_of(first, second))]
-
-    assert len(set(names)) == len(names) == 6
-    assert list(hgrm_files(result(greedy()))) == []
-
-
-def test_a_distribution_marks_what_waits_without_an_answer_leave_open() -> None:
-    client = recorded("app")
-    recorder = client.recorder
-    for milliseconds in range(1, 81):
-        recorder.latency(intended_ns=0, sent_ns=0, acked_ns=1000 * milliseconds * MS)
-    recorder.response_times.add_bound(200_000)  # sent just before the end
-    recorder.response_times.add_bound(90_000 * MS, 19)
-    (entity,) = run_of(client).entities
-
-    points = response_distribution(entity)
-
-    assert [each.share for each in points] == sorted({each.share for each in points})
-    assert (points[0].value_us, points[0].share, points[0].is_bound) == (200, 0.0, True)
-    assert not any(each.is_bound for each in points if 0.3 <= each.share <= 0.75)
-    assert all(each.is_bound for each in points if each.share > 0.85)
-    assert (points[-1].share, points[-1].value_us // 1_000_000) == (1.0, 90)
-
-
-def test_a_kept_run_has_its_distributions_again(tmp_path: Path) -> None:
-    client = recorded("app")
-    for milliseconds in (1, 2, 3, 400):
-        client.recorder.latency(intended_ns=0, sent_ns=0, acked_ns=milliseconds * MS)
-    run = run_of(client)
-    for name, text in hgrm_files(run):
-        (tmp_path / name).write_text(text, encoding="ascii")
-    read = replace(run, entities=tuple(replace(each, recorder=None) for each in run.entities))
-
-    (entity,) = with_distributions(read, tmp_path).entities
-
-    assert response_distribution(read.entities[0]) == ()
-    assert response_distribution(entity)[-1] == LatencyPoint(value_us=400_127, share=1.0, is_bound=False)

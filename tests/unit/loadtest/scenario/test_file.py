@@ -38,7 +38,7 @@ entities:
   - {client-id: null, user: u-1, does: requests, client: raw, honor-throttle: false, rate: 10req/s,
      expected-errors: [POLICY_VIOLATION],
      request: {api: Fetch, max-wait: 0ms, unauthorised: true}}
-  - {client-id: m, user: u-1, does: mutate, client: kafka-python, start: 1s, stop: 9s, quota: unlimited,
+  - {client-id: m, user: u-1, does: mutate, client: raw, start: 1s, stop: 9s, quota: unlimited,
      mutation: {kind: create, topics: 50, partitions: 4, total: 500, retry-quota-violation: false}}
 probes: [{kind: create-topic, every: 2s}]
 variants: [with-quotas, without-quotas]

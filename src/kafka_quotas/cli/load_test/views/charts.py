@@ -9,9 +9,8 @@ from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.load_test.views.view import achieved_text, quota_text
 from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.judge.judging import allowed_us
-from kafka_quotas.loadtest.record.histogram import LatencySummary
-from kafka_quotas.loadtest.result.hgrm import response_distribution
-from kafka_quotas.loadtest.result.result import BrokerSample, ClientResult, LatencyPoint, LoadResult
+from kafka_quotas.loadtest.record.histogram import LatencyPoint, LatencySummary
+from kafka_quotas.loadtest.result.result import BrokerSample, ClientResult, LoadResult
 from kafka_quotas.loadtest.result.verdict import ObservationKind
 
 _MOST_CHARTS = 8
@@ -256,15 +255,13 @@ def _window_table(entities: Sequence[ClientResult]) -> ReportTable:
 
 
 def _latency_curve(entity: ClientResult) -> Curve:
-    """Return a client's response times by share, from the summary where there is no distribution."""
-    points = response_distribution(entity) or [
-        LatencyPoint(
-            value_us=getattr(entity.response, name),
-            share=share,
-            is_bound=entity.response.is_bound(min(share, _LONGEST_SHARE)),
-        )
+    """Return a client's response times by share, from the summary if the run was read from a file."""
+    response = entity.response
+    summary = [
+        LatencyPoint(getattr(response, name), share, response.is_bound(min(share, _LONGEST_SHARE)))
         for name, share in _SHARES
     ]
+    points = summary if entity.recorder is None else list(entity.recorder.response_times.percentiles())
     return Curve(
         name=entity.name.label,
         points=tuple((max(each.value_us, 1) / 1000, 100 * each.share) for each in points),

@@ -57,17 +57,6 @@ _SIDE: Final = record(
         "runs": INTEGER,
     }
 )
-_TRIED: Final = record(
-    {
-        "factor": described(NUMBER, "of the scenario's rates"),
-        "offered": rows(record({"unit": TEXT, "rate": NUMBER})),
-        "kept": described(INTEGER, "runs that kept the target"),
-        "runs": INTEGER,
-        "is_sure": FLAG,
-        "figures": rows(rows(NUMBER), "of each run and client"),
-        "evidence": SENTENCES,
-    }
-)
 SCHEMAS: Final[dict[str, OutputSchema]] = {
     "load-test": _run(),
     "load-comparison": OutputSchema(
@@ -94,21 +83,6 @@ SCHEMAS: Final[dict[str, OutputSchema]] = {
                     }
                 )
             ),
-        },
-    ),
-    "load-rate": OutputSchema(
-        commands=("load-test run --find-rate",),
-        rows=("rates",),
-        fields={
-            "ok": FLAG,
-            "scenario": TEXT,
-            "target": TEXT,
-            "state": TEXT,
-            "evidence": TEXT,
-            "run_s": NUMBER,
-            "low": nullable(_TRIED, "the highest rate that keeps the target"),
-            "high": nullable(_TRIED, "the lowest that does not"),
-            "rates": rows(_TRIED),
         },
     ),
     "load-restore": OutputSchema(

@@ -1,7 +1,7 @@
 """How raw clients reach a cluster: address, TLS and login, from the librdkafka properties of a plan.
 
 Contract: a property means the same to every client of a run. Raw clients ignore a property that only tunes
-librdkafka, and refuse by name a security setting that they can't honour.
+librdkafka, but for `request.timeout.ms`, and refuse by name a security setting that they can't honour.
 """
 
 from collections.abc import Mapping

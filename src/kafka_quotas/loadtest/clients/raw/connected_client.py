@@ -2,16 +2,17 @@
 
 Contract: one event loop runs all raw clients. `pump` sends what is due and can be sent. It runs when an arrival is due,
 after a response, and when a connection is ready. The client reopens connections that end, and resends nothing: what was
-in flight counts as failed.
+in flight counts as failed. Only with `request.timeout.ms` it gives up a connection whose answer is late, as Kafka's own
+clients do, and a producer retries what was in flight on it.
 """
 
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.loadtest.clients.engine import LoadClient, RunClock
 from kafka_quotas.loadtest.clients.errors import LoadRefusedError
 from kafka_quotas.loadtest.clients.raw.access import client_access
@@ -27,7 +28,20 @@ _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 1.0
 _CONNECTING_NS: Final = 200_000_000
 _CONNECTED_EVERY_NS: Final = 2_000_000
+_LATE_LOOK_S: Final = 0.05
 _GATHER_NS: Final = 2_000_000  # the client sends arrivals that are due within it together
+
+
+def request_timeout_ns(properties: Mapping[str, str]) -> int:
+    """Return how long a client waits for an answer, 0 for as long as it takes.
+
+    Raises:
+        UsageError: `request.timeout.ms` is not a number of milliseconds.
+    """
+    timeout = properties.get("request.timeout.ms", "0")
+    if not timeout.isdecimal():
+        raise UsageError(f"request.timeout.ms is not a number of milliseconds: {timeout!r}", hint="for example 30000")
+    return int(timeout) * 1_000_000
 
 
 def head_start_ns(clients: int) -> int:
@@ -64,6 +78,7 @@ class ConnectedClient(RawClient):
         self.most_in_flight = 1 if entity.loop is Loop.CLOSED else entity.in_flight
         self.connections: dict[RawConnection, tuple[int, ...]] = {}
         """Open connections and the partitions that each serves."""
+        self.timeout_ns = request_timeout_ns(plan.properties_of(entity))
         self._moved: asyncio.Event = asyncio.Event()
         self._wake: asyncio.TimerHandle | None = None
         self._wake_ns = 0
@@ -97,9 +112,13 @@ class ConnectedClient(RawClient):
         count = sum(map(self.size_of, left))
         if count and self.is_active:
             self.recorder.failed(CONNECTION_LOST, count)
-            return
-        self.unfinished += count
-        for request in left:
+        else:
+            self.count_unfinished(left)
+
+    def count_unfinished(self, requests: Iterable[InFlight]) -> None:
+        """Record requests without an answer at the end of the client's part."""
+        for request in requests:
+            self.unfinished += self.size_of(request)
             for intended_ns, records in self.due_times(request):
                 self.recorder.unanswered(
                     intended_ns=intended_ns, sent_ns=request.sent_ns, until_ns=self.end_ns, count=records
@@ -242,11 +261,19 @@ class ConnectedClient(RawClient):
             try:
                 self.connections[connection] = partitions
                 self.pump()
-                await lost.wait()
+                await self._ended(connection, lost)
             finally:
                 self.connections.pop(connection, None)
                 self.abandoned(connection)
                 connection.close()
+
+    async def _ended(self, connection: RawConnection, lost: asyncio.Event) -> None:
+        """Wait until the connection ends, or an answer on it is late."""
+        while self.timeout_ns and not lost.is_set():
+            if connection.in_flight and time.monotonic_ns() >= connection.in_flight[0].sent_ns + self.timeout_ns:
+                return
+            await asyncio.sleep(_LATE_LOOK_S)
+        await lost.wait()
 
     async def _connected(self, address: Address, lost: asyncio.Event) -> RawConnection:
         """Open a connection that sets `lost` at its end."""

@@ -1,4 +1,4 @@
-"""A raw producer: prebuilt batches, each sent once.
+"""A raw producer: prebuilt batches, each sent once, or again where `request.timeout.ms` bounds the wait for an answer.
 
 A quota is charged with the whole request, header included, and the recorder gets the same number.
 **Source:** `KafkaApis.handleProduceRequest` (`request.sizeInBytes`), Kafka 4.1.
@@ -6,6 +6,7 @@ A quota is charged with the whole request, header included, and the recorder get
 
 import random
 import time
+from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -33,7 +34,9 @@ _PADDING_BYTES: Final = 65_536
 class _Sent(NamedTuple):
     """A batch that was sent and has no response."""
 
+    partition: int
     records: int
+    first_sequence: int
     size: int
     """Bytes of the frame."""
     due_ns: tuple[tuple[int, int], ...]
@@ -68,10 +71,18 @@ class RawProducer(ConnectedClient):
         self._partition_turn = 0
         self._sequence = 0
         self._wire_bytes = 0
+        self._again: deque[InFlight] = deque()
+        """Requests without an answer in time, whose batches are retried on the next connection."""
 
     def send_due(self, now_ns: int) -> None:
         """Send batches of the records that are due, on every connection that takes one."""
         for _ in range(_SENDS_IN_A_ROW):
+            if self._again:
+                connection = self.free_connection(now_ns)
+                if connection is None:
+                    return
+                self._write(connection, self._again.popleft().matter, now_ns)
+                continue
             due = self.pacer.due(now_ns, most=self._batch.capacity)
             if due <= 0:
                 break
@@ -94,21 +105,39 @@ class RawProducer(ConnectedClient):
         sent: _Sent = request.matter
         return sent.due_ns
 
+    def abandoned(self, connection: RawConnection) -> None:
+        """Retry the batches of an ended connection where the wait for an answer is bounded, else count them."""
+        if self.timeout_ns and self.is_active:
+            self._again.extend(connection.in_flight)
+            connection.in_flight.clear()
+        super().abandoned(connection)
+
+    def end(self) -> None:
+        """Stop sending now and count the records that wait for a retry as unfinished."""
+        super().end()
+        self.count_unfinished(self._again)
+        self._again.clear()
+
     def _send(self, connection: RawConnection, records: int, now_ns: int) -> None:
         partitions = self.connections[connection]
         self._partition_turn += 1
-        correlation_id = connection.next_correlation_id()
-        frame = self._request.frame(
-            correlation_id,
-            partition=partitions[self._partition_turn % len(partitions)],
-            records=records,
-            first_sequence=self._sequence,
-            now_ms=time.time_ns() // 1_000_000,
-        )
-        sent = _Sent(records, len(frame), self._due_times(records, now_ns))
+        partition = partitions[self._partition_turn % len(partitions)]
+        batch = _Sent(partition, records, self._sequence, 0, self._due_times(records, now_ns))
         self._sequence += records
         self.pacer.taken += records
         self.recorder.sent += records
+        self._write(connection, batch, now_ns)
+
+    def _write(self, connection: RawConnection, batch: _Sent, now_ns: int) -> None:
+        correlation_id, records = connection.next_correlation_id(), batch.records
+        frame = self._request.frame(
+            correlation_id,
+            partition=batch.partition,
+            records=records,
+            first_sequence=batch.first_sequence,
+            now_ms=time.time_ns() // 1_000_000,
+        )
+        sent = batch._replace(size=len(frame))
         self._wire_bytes += len(frame)
         self.wire = WireCount(wire_bytes=self._wire_bytes, payload_bytes=self._sequence * self.entity.record_size)
         if self._acks:
