@@ -10,11 +10,10 @@ import pytest
 from generators.measured_page import page_command
 
 from kafka_quotas.cli.docs.documentation import commands
-from kafka_quotas.loadtest.run.host_limits import HostLimits
 from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import TargetNeed
 from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities, preflight
-from kafka_quotas.loadtest.scenario.scaling import scaled
+from kafka_quotas.loadtest.scenario.scaling import HostLimits, scaled
 
 PAGES = Path(__file__).parents[2] / "docs" / "scenarios"
 NEEDED = {

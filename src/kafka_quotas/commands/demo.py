@@ -20,15 +20,15 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaKey
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.resolution.client import QuotaClient
-from kafka_quotas.loadtest.judge.judging import Evidence, judge_run
 from kafka_quotas.loadtest.judgement import Aspect, State
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan, request_size
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.result.charges import logged_charges
-from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
-from kafka_quotas.loadtest.result.verdict import ObservationKind
-from kafka_quotas.loadtest.run.embedded_cluster import EmbeddedCluster
+from kafka_quotas.loadtest.results.prediction import logged_charges
+from kafka_quotas.loadtest.results.result import ClientResult, LoadResult
+from kafka_quotas.loadtest.results.throttle_cycles import ObservationKind
 from kafka_quotas.loadtest.run.runner import RunProgress, run_load
+from kafka_quotas.loadtest.run.topics import EmbeddedCluster
+from kafka_quotas.loadtest.verdict.judging import Evidence, judge_run
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Store
 

@@ -49,10 +49,10 @@ class Judgement:
     """One judgement, on a client or on the run."""
 
     aspect: Aspect
-    state: State
-    evidence: str
     entity: str | None = None
     """The label of the client, None for the run."""
+    state: State
+    evidence: str
 
     @property
     def ok(self) -> bool:

@@ -13,7 +13,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.judgement import State
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.result import prediction
-from kafka_quotas.loadtest.result.prediction import OUR_CORE, Charge, PredictionSource, ThrottleJudge, predict
+from kafka_quotas.loadtest.results.prediction import OUR_CORE, Charge, PredictionSource, ThrottleJudge, predict
 
 WINDOW = QuotaWindow(samples=3, window_s=1)
 QUOTA = 10_000.0

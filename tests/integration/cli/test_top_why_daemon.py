@@ -20,7 +20,7 @@ from tests.support.daemon.process import DaemonProcess, running_daemon, set_quot
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.loadtest.run.embedded_cluster import EmbeddedCluster
+from kafka_quotas.loadtest.run.topics import EmbeddedCluster
 
 QUOTA = 400_000.0
 

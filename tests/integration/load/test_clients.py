@@ -13,10 +13,9 @@ from tests.support.brokers.topic_broker import METADATA, PRODUCE, TopicBroker
 from tests.support.load.raw_load import RUN_ID, raw, run_raw, talking
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.clients.errors import ClusterUnreachableError, LoadRefusedError
+from kafka_quotas.loadtest.clients.cluster_check import ClusterUnreachableError, LoadRefusedError
 from kafka_quotas.loadtest.clients.raw.connected_client import CONNECTION_LOST
-from kafka_quotas.loadtest.clients.raw.connection_storm import CLOSED
-from kafka_quotas.loadtest.clients.raw.request_flood import NOT_REFUSED
+from kafka_quotas.loadtest.clients.raw.floods import CLOSED, NOT_REFUSED
 from kafka_quotas.loadtest.plan.plan import ClientLoad
 from kafka_quotas.loadtest.plan.workload import Loop, MutationFlood, MutationKind, RequestFlood, Workload
 

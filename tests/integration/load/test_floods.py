@@ -12,7 +12,7 @@ from tests.support.brokers.servers import Kafka
 from tests.support.load.raw_load import raw, run_raw
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.loadtest.clients.errors import LoadRefusedError
+from kafka_quotas.loadtest.clients.cluster_check import LoadRefusedError
 from kafka_quotas.loadtest.plan.workload import RequestFlood, Workload
 
 QUICK = ("--duration", "2s", "--warmup", "0s", "--yes", "--output", "json")

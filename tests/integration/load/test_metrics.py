@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from tests.support.processes.awaiting import await_true
 
-from kafka_quotas.commands.load_test.broker_metrics import BrokerMetrics
+from kafka_quotas.commands.load_test.events import BrokerMetrics
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 
 _LABELS = 'resource="Produce",user="alice",clientId="app"'

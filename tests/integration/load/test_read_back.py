@@ -15,12 +15,12 @@ from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.judgement import State
+from kafka_quotas.loadtest.measurement.delivery import stamp
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.record.delivery import stamp
-from kafka_quotas.loadtest.result.result import ClientResult
-from kafka_quotas.loadtest.run.embedded_cluster import EmbeddedCluster
+from kafka_quotas.loadtest.results.result import ClientResult
 from kafka_quotas.loadtest.run.read_back import mark_topics, read_back
+from kafka_quotas.loadtest.run.topics import EmbeddedCluster
 
 _RECORD_SIZE = 100
 

@@ -14,11 +14,11 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.loadtest.clients.engine import WireCount
-from kafka_quotas.loadtest.judge.analysis import RunFacts, load_result
+from kafka_quotas.loadtest.measurement.recorder import Recorder
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, Workload
-from kafka_quotas.loadtest.record.recorder import Recorder
-from kafka_quotas.loadtest.result.result import CpuUse, LoadResult
+from kafka_quotas.loadtest.results.result import CpuUse, LoadResult
+from kafka_quotas.loadtest.verdict.analysis import RunFacts, load_result
 
 _TYPES = {
     Workload.PRODUCE: QuotaType.PRODUCE,

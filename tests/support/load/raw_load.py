@@ -12,8 +12,8 @@ from tests.support.brokers.fake_broker import FakeBroker, fake_broker, receive_f
 from tests.support.brokers.topic_broker import TopicBroker
 
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.loadtest.clients.cluster_check import TopicView
 from kafka_quotas.loadtest.clients.engine import LoadClient, RunClock
-from kafka_quotas.loadtest.clients.librdkafka.topic_view import TopicView
 from kafka_quotas.loadtest.clients.raw.engine import raw_engine
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import ClientKind, Workload

@@ -5,12 +5,12 @@ from fractions import Fraction
 
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.clients.engine import WireCount
-from kafka_quotas.loadtest.judge.analysis import RunFacts, load_result
+from kafka_quotas.loadtest.measurement.delivery import Books
+from kafka_quotas.loadtest.measurement.recorder import Recorder
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
-from kafka_quotas.loadtest.record.books import Books
-from kafka_quotas.loadtest.record.recorder import Recorder
-from kafka_quotas.loadtest.result.result import CpuUse, LoadResult
+from kafka_quotas.loadtest.results.result import CpuUse, LoadResult
+from kafka_quotas.loadtest.verdict.analysis import RunFacts, load_result
 
 MS = 1_000_000
 WINDOW = QuotaWindow(samples=3, window_s=1)

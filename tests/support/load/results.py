@@ -1,13 +1,14 @@
 """Results of load tests that never ran, for whatever shows or keeps one."""
 
-from kafka_quotas.loadtest.judge.judging import Evidence, judge_run
+from kafka_quotas.loadtest.measurement.delivery import Books
+from kafka_quotas.loadtest.measurement.histogram import LatencySummary
+from kafka_quotas.loadtest.measurement.recorder import ThrottleSummary
+from kafka_quotas.loadtest.measurement.traces import Slot
 from kafka_quotas.loadtest.plan.plan import ClientName
 from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
-from kafka_quotas.loadtest.record.books import Books
-from kafka_quotas.loadtest.record.histogram import LatencySummary
-from kafka_quotas.loadtest.record.recorder import ThrottleSummary
-from kafka_quotas.loadtest.result.result import ClientResult, CpuUse, LoadResult, SecondSample, WindowSample
-from kafka_quotas.loadtest.result.verdict import ClientVerdict, ObservationKind
+from kafka_quotas.loadtest.results.result import ClientResult, CpuUse, LoadResult, WindowSample
+from kafka_quotas.loadtest.results.throttle_cycles import ClientVerdict, ObservationKind
+from kafka_quotas.loadtest.verdict.judging import Evidence, judge_run
 
 _LATENCY = LatencySummary(
     count=100, min_us=200, mean_us=950.5, p50_us=900, p90_us=1500, p99_us=12_300, p999_us=14_000, max_us=15_000
@@ -53,7 +54,7 @@ def greedy(*, ok: bool = True, failures: tuple[tuple[str, int], ...] = ()) -> Cl
         ),
         sample_s=1.0,
         seconds=tuple(
-            SecondSample(second=s, rate=2e6, throttled=s, throttle_max_ms=100 if s else 0) for s in range(20)
+            Slot(start_ms=s * 1000, rate=2e6, throttled=s, throttle_max_ms=100 if s else 0) for s in range(20)
         ),
         windows=_windows(2e6, throttle_avg_ms=20.0),
     )
@@ -93,7 +94,7 @@ def unlimited(workload: Workload = Workload.CONSUME) -> ClientResult:
         response=_LATENCY,
         throttle=_NO_THROTTLE,
         sample_s=1.0,
-        seconds=tuple(SecondSample(second=s, rate=8e6) for s in range(20)),
+        seconds=tuple(Slot(start_ms=s * 1000, rate=8e6) for s in range(20)),
         windows=_windows(8e6, throttle_avg_ms=0.0),
     )
 

@@ -12,7 +12,7 @@ from kafka_quotas.cli.options.windows import ONLY_CLIENTS
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.run.quotas_in_force import LOCAL_ADDRESS
+from kafka_quotas.loadtest.run.quotas import LOCAL_ADDRESS
 from kafka_quotas.loadtest.scenario.model import Scenario, ScenarioClient, ScenarioQuota
 
 ConnectionQuota = Annotated[

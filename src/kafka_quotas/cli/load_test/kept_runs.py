@@ -30,12 +30,18 @@ from kafka_quotas.cli.output.render import (
     write,
 )
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.judge.comparison import ComparisonOutcome, Difference, Limits, RunComparison, state_of
-from kafka_quotas.loadtest.judge.comparison import compare as compare_with
-from kafka_quotas.loadtest.judge.interval import Interval
-from kafka_quotas.loadtest.judge.metric import Dimension
-from kafka_quotas.loadtest.result.reading import read_run, read_runs
-from kafka_quotas.loadtest.result.result import LoadResult
+from kafka_quotas.loadtest.results.result import LoadResult
+from kafka_quotas.loadtest.results.run_file import read_run, read_runs
+from kafka_quotas.loadtest.verdict.comparison import (
+    ComparisonOutcome,
+    Difference,
+    Interval,
+    Limits,
+    RunComparison,
+    state_of,
+)
+from kafka_quotas.loadtest.verdict.comparison import compare as compare_with
+from kafka_quotas.loadtest.verdict.thresholds import Dimension
 
 _NOUN = "load-comparison"
 _MOST_ROWS = 60

@@ -9,8 +9,8 @@ from kafka_quotas.cli.framework.option_groups import Without
 from kafka_quotas.cli.load_test.kept_runs import end_with_verdict
 from kafka_quotas.cli.load_test.result_output import ResultOutput, print_verdict, raise_all
 from kafka_quotas.cli.load_test.views.view import verdict_line
-from kafka_quotas.loadtest.judge.merge import merge_shards
-from kafka_quotas.loadtest.result.shard_file import read_shard
+from kafka_quotas.loadtest.results.run_file import read_shard
+from kafka_quotas.loadtest.verdict.merge import merge_shards
 
 Folders = Annotated[
     list[Path], typer.Argument(metavar="DIR", help="The folders that all shards wrote with --out, in any order.")

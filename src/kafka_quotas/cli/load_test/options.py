@@ -11,12 +11,18 @@ from kafka_quotas.commands.load_test.typed_scenario import one_for_each
 from kafka_quotas.core.clock import parse_instant
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.units import parse_bytes, parse_duration_ms
-from kafka_quotas.loadtest.judge.abort import parse_abort
-from kafka_quotas.loadtest.judge.expectation import Expectation, parse_expectation
-from kafka_quotas.loadtest.plan.offered_rate import AS_FAST_AS_POSSIBLE, NO_LOAD, parse_offered_rate, parse_stage
 from kafka_quotas.loadtest.plan.plan import MAX_RECORD_SIZE, WHOLE, ClientName, LoadShare, parse_entity_name
-from kafka_quotas.loadtest.plan.workload import Arrival, ClientKind, Loop
+from kafka_quotas.loadtest.plan.workload import (
+    AS_FAST_AS_POSSIBLE,
+    NO_LOAD,
+    Arrival,
+    ClientKind,
+    Loop,
+    parse_offered_rate,
+    parse_stage,
+)
 from kafka_quotas.loadtest.scenario.model import ScenarioClient
+from kafka_quotas.loadtest.verdict.thresholds import Expectation, parse_abort, parse_expectation
 
 _DEFAULT_CLIENT = "/load-test"
 

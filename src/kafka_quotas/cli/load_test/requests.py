@@ -15,7 +15,7 @@ from kafka_quotas.commands.load_test.typed_scenario import one_for_each
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
 from kafka_quotas.core.model.value_format import format_count
-from kafka_quotas.loadtest.clients.raw.request_flood import FLOOD_APIS, NEEDS_TOPIC
+from kafka_quotas.loadtest.clients.raw.floods import FLOOD_APIS, NEEDS_TOPIC
 from kafka_quotas.loadtest.plan.workload import RequestFlood, Workload
 from kafka_quotas.loadtest.scenario.model import Scenario, ScenarioClient, ScenarioTopic
 

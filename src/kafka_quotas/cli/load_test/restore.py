@@ -10,9 +10,8 @@ from kafka_quotas.cli.load_test.target_options import JournalFolder, settings_of
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
-from kafka_quotas.commands.load_test.cleanup import format_change
-from kafka_quotas.commands.load_test.restore import RestoredRun
-from kafka_quotas.commands.load_test.restore import restore as restore_runs
+from kafka_quotas.commands.load_test.cleanup import RestoredRun, format_change
+from kafka_quotas.commands.load_test.cleanup import restore as restore_runs
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.loadtest.run.journal import default_journal_folder
 

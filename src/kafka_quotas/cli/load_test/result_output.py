@@ -29,11 +29,9 @@ from kafka_quotas.commands.load_test.request import ScenarioResult
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import install_extra, install_libraries
 from kafka_quotas.core.model.value_format import format_count, format_duration_us
-from kafka_quotas.loadtest.result.junit import junit_xml
-from kafka_quotas.loadtest.result.reading import REPEAT, RUN_FILE
-from kafka_quotas.loadtest.result.result import LoadResult, ProbeResult
-from kafka_quotas.loadtest.result.samples_file import SAMPLES_FILE, can_write_samples, write_samples
-from kafka_quotas.loadtest.result.shard_file import SHARD_FILE, Shard, write_shard
+from kafka_quotas.loadtest.results.exports import SAMPLES_FILE, can_write_samples, junit_xml, write_samples
+from kafka_quotas.loadtest.results.result import LoadResult, ProbeResult
+from kafka_quotas.loadtest.results.run_file import REPEAT, RUN_FILE, SHARD_FILE, Shard, write_shard
 from kafka_quotas.loadtest.scenario.model import Variant
 from kafka_quotas.stores.files.atomic_write import save_text
 

@@ -27,9 +27,8 @@ from kafka_quotas.cli.load_test.target_options import LoadWindowOptions, TargetO
 from kafka_quotas.cli.load_test.views.live import live_watcher
 from kafka_quotas.cli.options.windows import ONLY_CLIENTS
 from kafka_quotas.cli.output.render import write
-from kafka_quotas.commands.load_test.request import RunRequest, ready_scenario
+from kafka_quotas.commands.load_test.request import RunRequest, needs_broker, ready_scenario
 from kafka_quotas.commands.load_test.run import RunObserver, run_scenario
-from kafka_quotas.commands.load_test.scenarios import needs_broker
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.commands.web.load_page import LoadPage, served
 from kafka_quotas.core.errors import UsageError

@@ -5,23 +5,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from kafka_quotas.commands.load_test.experiment import block_s
+from kafka_quotas.commands.load_test.comparison import block_s
 from kafka_quotas.commands.load_test.target import LoadTarget, floods_topics
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.extras import require_extra
 from kafka_quotas.core.model.value_format import format_duration_us
-from kafka_quotas.loadtest.judge.expectation import Expectation, check_entities, parse_expectation
-from kafka_quotas.loadtest.judge.experiment import LEAST_PAIRS
 from kafka_quotas.loadtest.plan.plan import WHOLE, LoadPlan, LoadShare
 from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, RequestFlood, Workload
-from kafka_quotas.loadtest.result.result import LoadResult
-from kafka_quotas.loadtest.result.shard_file import Shard
-from kafka_quotas.loadtest.run.host_limits import HostLimits, host_limits
+from kafka_quotas.loadtest.results.result import LoadResult
+from kafka_quotas.loadtest.results.run_file import Shard
 from kafka_quotas.loadtest.run.journal import RunHeader
-from kafka_quotas.loadtest.scenario.model import Scenario, ScenarioClient, Variant
+from kafka_quotas.loadtest.scenario.model import Scenario, ScenarioClient, Security, TargetNeed, Variant
 from kafka_quotas.loadtest.scenario.planning import client_names, long_enough, own_plan
-from kafka_quotas.loadtest.scenario.preflight import preflight
-from kafka_quotas.loadtest.scenario.scaling import largest_scale, scaled
+from kafka_quotas.loadtest.scenario.preflight import Mismatch, preflight
+from kafka_quotas.loadtest.scenario.scaling import HostLimits, host_limits, largest_scale, partitions_needed, scaled
+from kafka_quotas.loadtest.verdict.judging import LEAST_PAIRS
+from kafka_quotas.loadtest.verdict.thresholds import Expectation, check_entities, parse_expectation
 
 EXPERIMENT_S: Final = 180.0
 """Default time for the load with and without quotas, on a target that ends with the run."""
@@ -227,3 +226,58 @@ def _check_share(request: RunRequest, scenario: Scenario) -> None:
         raise UsageError("control clients, variants and probes belong to one process", hint="run them without --shard")
     if any(isinstance(entity.flood, MutationFlood) and entity.flood.total_topics for entity in scenario.entities):
         raise UsageError("a fixed number of topics has no shares", hint="let the flood last until the run ends")
+
+
+def needs_broker(scenario: Scenario) -> bool:
+    """Check whether the scenario needs a real broker, with or without the daemon in front."""
+    return scenario.needs is TargetNeed.REAL_BROKER or scenario.security is not Security.PLAINTEXT or scenario.mutates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioCheck:
+    """The result of checking a scenario against a target."""
+
+    name: str
+    scale: float
+    """Scale to run it at."""
+    largest: float
+    """Largest scale that a broker on this machine can bear."""
+    clients: int
+    """Clients at that scale."""
+    partitions: int
+    """Partitions at that scale."""
+    length: RunLength | None
+    """How long it takes, None where it can't be planned."""
+    limits: HostLimits
+    findings: tuple[Mismatch, ...]
+    """Reasons why it can't run."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the scenario can run."""
+        return not self.findings
+
+
+def validate_scenario(
+    scenario: Scenario, target: LoadTarget, *, limits: HostLimits, scale: float | None
+) -> ScenarioCheck:
+    """Check a scenario against a target, at the scale that a run would choose where none is given.
+
+    Raises:
+        UsageError: The scenario can't have the scale.
+    """
+    if target.window is not None:
+        scenario = replace(scenario, window=target.window)
+    chosen = fitting_scale(scenario, target, limits) if scale is None else scale
+    sized = scaled(scenario, chosen)
+    findings = preflight(sized, target.capabilities(limits))
+    return ScenarioCheck(
+        name=scenario.name,
+        scale=chosen,
+        largest=largest_scale(scenario, limits),
+        clients=sized.clients,
+        partitions=partitions_needed(sized),
+        length=None if findings else run_length(sized),
+        limits=limits,
+        findings=findings,
+    )

@@ -7,13 +7,17 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kafka_quotas.commands.load_test.broker_metrics import BrokerMetrics
 from kafka_quotas.commands.load_test.cleanup import Cleanup, SignalGuard, interruptible, run_folder
-from kafka_quotas.commands.load_test.daemon_restarts import DaemonRestarts
-from kafka_quotas.commands.load_test.experiment import ExperimentResult, run_experiment, running_text
-from kafka_quotas.commands.load_test.measured_variant import MeasuredVariant, gathered_evidence, judged_variant
-from kafka_quotas.commands.load_test.quota_effect import check_effect
-from kafka_quotas.commands.load_test.quota_steps import QuotaSteps
+from kafka_quotas.commands.load_test.comparison import (
+    ExperimentResult,
+    MeasuredVariant,
+    check_effect,
+    gathered_evidence,
+    judged_variant,
+    run_experiment,
+    running_text,
+)
+from kafka_quotas.commands.load_test.events import BrokerMetrics, DaemonRestarts, QuotaSteps
 from kafka_quotas.commands.load_test.request import (
     RunRequest,
     ScenarioResult,
@@ -29,19 +33,15 @@ from kafka_quotas.commands.load_test.target import (
 )
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.model.value_format import format_count
-from kafka_quotas.loadtest.judge.abort import AbortCheck, parse_abort
-from kafka_quotas.loadtest.judge.judging import Evidence
-from kafka_quotas.loadtest.plan.plan import WHOLE, ClientName, LoadPlan
-from kafka_quotas.loadtest.plan.throttle_cycles import MIN_WINDOWS
-from kafka_quotas.loadtest.result.result import LoadResult
-from kafka_quotas.loadtest.result.shard_file import Shard
-from kafka_quotas.loadtest.run.host_limits import raise_open_files
+from kafka_quotas.loadtest.plan.plan import MIN_WINDOWS, WHOLE, ClientName, LoadPlan
+from kafka_quotas.loadtest.results.result import LoadResult
+from kafka_quotas.loadtest.results.run_file import Shard
 from kafka_quotas.loadtest.run.journal import RunJournal, open_journal
-from kafka_quotas.loadtest.run.quotas_in_force import InForce, changed_in_force, quotas_in_force
+from kafka_quotas.loadtest.run.quotas import InForce, changed_in_force, quotas_in_force
 from kafka_quotas.loadtest.run.read_back import TopicMark, mark_topics
 from kafka_quotas.loadtest.run.runner import RunProgress, Watcher, run_load
-from kafka_quotas.loadtest.run.topic_probe import TopicProbes
-from kafka_quotas.loadtest.run.watches import QuotaWatch
+from kafka_quotas.loadtest.run.target_watch import QuotaWatch
+from kafka_quotas.loadtest.run.topics import TopicProbes
 from kafka_quotas.loadtest.scenario.model import QuotaStep, Scenario, Variant
 from kafka_quotas.loadtest.scenario.planning import (
     Environment,
@@ -51,6 +51,9 @@ from kafka_quotas.loadtest.scenario.planning import (
     scenario_plan,
     solo_plan,
 )
+from kafka_quotas.loadtest.scenario.scaling import raise_open_files
+from kafka_quotas.loadtest.verdict.judging import Evidence
+from kafka_quotas.loadtest.verdict.thresholds import AbortCheck, parse_abort
 
 _PROBE_GRACE_S: Final = 60.0
 _SHARDS_READY_S: Final = 2.0  # before the start the first shard has set the quotas, and the others read them

@@ -15,17 +15,15 @@ from kafka_quotas.commands.testbed.daemon_process import RunningDaemon, free_por
 from kafka_quotas.commands.testbed.kafka_broker import BrokerOptions, kafka_jars, running_broker
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.loadtest.clients.mutation_plan import MutationPlan
+from kafka_quotas.loadtest.clients.raw.topic_mutator import MutationPlan
 from kafka_quotas.loadtest.plan.plan import LoadPlan
 from kafka_quotas.loadtest.plan.workload import MutationFlood
-from kafka_quotas.loadtest.run.embedded_cluster import EmbeddedCluster
-from kafka_quotas.loadtest.run.host_limits import HostLimits
 from kafka_quotas.loadtest.run.target_watch import PATIENCE_S
-from kafka_quotas.loadtest.run.topics import TopicAdmin, fill_topic
+from kafka_quotas.loadtest.run.topics import EmbeddedCluster, TopicAdmin, fill_topic
 from kafka_quotas.loadtest.scenario.model import PREFIX, Scenario, ScenarioTopic
 from kafka_quotas.loadtest.scenario.planning import Credentials, Environment, client_names, no_credentials
 from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities
-from kafka_quotas.loadtest.scenario.scaling import partitions_needed
+from kafka_quotas.loadtest.scenario.scaling import HostLimits, partitions_needed
 from kafka_quotas.pipeline.engine.spark_session import find_java
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.settings import StoreSettings

@@ -9,10 +9,9 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import QuotaKey
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.resolution.effective import ANONYMOUS
-from kafka_quotas.loadtest.plan.offered_rate import AS_FAST_AS_POSSIBLE, OfferedRate
 from kafka_quotas.loadtest.plan.plan import ClientName
-from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.run.quotas_in_force import KEY_OF
+from kafka_quotas.loadtest.plan.workload import AS_FAST_AS_POSSIBLE, OfferedRate, Workload
+from kafka_quotas.loadtest.run.quotas import KEY_OF
 from kafka_quotas.loadtest.scenario.model import Scenario, ScenarioClient, ScenarioQuota, ScenarioTopic
 
 _T = TypeVar("_T")

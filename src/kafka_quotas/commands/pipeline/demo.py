@@ -14,8 +14,8 @@ from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quota_files.writer import FileFormat, file_text
 from kafka_quotas.loadtest.plan.plan import LoadPlan
-from kafka_quotas.loadtest.result.result import LoadResult
-from kafka_quotas.loadtest.run.quotas_in_force import quotas_in_force
+from kafka_quotas.loadtest.results.result import LoadResult
+from kafka_quotas.loadtest.run.quotas import quotas_in_force
 from kafka_quotas.loadtest.run.runner import Watcher, run_load
 from kafka_quotas.loadtest.run.topics import TopicAdmin, fill_topic
 from kafka_quotas.loadtest.scenario.file import read_scenario

@@ -16,7 +16,7 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.simulation import Event, EventOperation
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.result.prediction import ThrottleJudge
+from kafka_quotas.loadtest.results.prediction import ThrottleJudge
 from kafka_quotas.pipeline.engine.spark_session import find_java
 
 KAFKA_HOME: Final = "KAFKA_HOME"

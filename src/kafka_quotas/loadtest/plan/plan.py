@@ -8,10 +8,10 @@ from fractions import Fraction
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.loadtest.plan.ramp import RampPhase
-from kafka_quotas.loadtest.plan.throttle_cycles import MIN_WINDOWS
-from kafka_quotas.loadtest.plan.workload import Arrival, ClientKind, Loop, MutationFlood, RequestFlood, Workload
+from kafka_quotas.loadtest.plan.workload import Arrival, ClientKind, Flood, Loop, MutationFlood, Workload
 
+MIN_WINDOWS = 5
+"""The number of quota windows, after the first, that a verdict takes."""
 MAX_RECORD_SIZE = 900_000
 """Bytes, as librdkafka and brokers take 1,000,000 with the framing by default."""
 MAX_ENTITIES = 1000
@@ -36,6 +36,10 @@ class ClientName:
         return client_id if self.user is None else f"{self.user}/{client_id}"
 
 
+EntityKey = tuple[ClientName, Workload]
+"""The key that identifies a client of one run."""
+
+
 def parse_entity_name(text: str) -> ClientName:
     """Parse the name of a client: `user/client-id`, `/client-id` or `client-id`.
 
@@ -49,6 +53,18 @@ def parse_entity_name(text: str) -> ClientName:
     if not client_id:
         raise UsageError(f"not an entity: {text!r}", hint="write USER/CLIENT-ID, or /CLIENT-ID without a user")
     return ClientName(user=user if slash and user else None, client_id=client_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RampPhase:
+    """A time in which a rate changes evenly from one value to another."""
+
+    duration_s: float
+    """Seconds, 0 for a jump."""
+    start_rate: Fraction
+    """Arrivals per second at its start."""
+    end_rate: Fraction
+    """Arrivals per second at its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +161,7 @@ class ClientLoad(ClientSettings):
     """The limit of one broker, in the unit of the workload's quota, None for unlimited."""
     later: LaterQuota | None = None
     """The quota that it is judged by from the time of its change on, None where the run changes none."""
-    flood: RequestFlood | MutationFlood | None = None
+    flood: Flood | None = None
     quotas: tuple[tuple[str, float], ...] = ()
     """Every quota in force that concerns its workload, by the name of its key, per broker."""
     is_time_limited: bool = False
@@ -185,7 +201,7 @@ class ClientLoad(ClientSettings):
         return 1
 
     @property
-    def key(self) -> tuple[ClientName, Workload]:
+    def key(self) -> EntityKey:
         """The key that identifies it among the clients of the run."""
         return self.name, self.workload
 

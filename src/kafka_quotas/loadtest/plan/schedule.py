@@ -1,22 +1,144 @@
-"""Schedules of open-loop loads: when each arrival is due, whatever the target does.
+"""Loads whose rate changes over time: the phases of a ramp, and the schedule of its arrivals.
 
-Contract: pure. Times are nanoseconds since the start of the load, and indices start at 0. `due_count` and `intended_ns`
-agree exactly: arrival i counts as due from the instant `intended_ns(i)` on and not before. The same seed gives the same
-arrivals. Any index can be asked for at once, in memory that does not grow, so a day of arrivals costs no more than its
-last second.
+A phase leads from one rate to another in a straight line. After the last phase its rate remains.
+
+Contract: pure. Counts are exact: the number of arrivals up to an instant is a quadratic function with whole
+coefficients, so that `due_count` and `intended_ns` agree to the nanosecond.
 """
 
+import math
 import random
 from array import array
-from bisect import bisect_right
-from dataclasses import dataclass, field
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final, Protocol
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadShare
-from kafka_quotas.loadtest.plan.ramp import RampSchedule, multiplied
+from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadShare, RampPhase
 from kafka_quotas.loadtest.plan.workload import Arrival
+
+_NS_PER_S: Final = 1_000_000_000
+NEVER_NS: Final = 365 * 86_400 * _NS_PER_S
+"""When an arrival is due that a ramp to 0 leaves out: a year after the start, longer than any run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Segment:
+    """A phase on the time axis, with (offset + linear * t + quadratic * t**2) / unit arrivals up to t."""
+
+    start_ns: int
+    unit: int
+    offset: int
+    linear: int
+    quadratic: int
+
+    def scaled_count(self, elapsed_ns: int) -> int:
+        """Return `unit` times the arrivals until an instant, in nanoseconds since the start of the ramp."""
+        t_ns = elapsed_ns - self.start_ns
+        return self.offset + (self.linear + self.quadratic * t_ns) * t_ns
+
+    def first_ns(self, index: int) -> int:
+        """Return the first instant at which the count reaches `index`, which it does in this segment."""
+        need = index * self.unit - self.offset
+        if need <= 0:
+            return self.start_ns
+        if not self.quadratic:
+            return self.start_ns + -(-need // self.linear) if self.linear else NEVER_NS
+        root = math.isqrt(max(self.linear**2 + 4 * self.quadratic * need, 0))
+        found_ns = self.start_ns + max((root - self.linear) // (2 * self.quadratic), 0)
+        # The whole root is up to 1 below the true one, so the instant may be off by one or two.
+        while self.scaled_count(found_ns) < index * self.unit:
+            found_ns += 1
+        while found_ns > self.start_ns and self.scaled_count(found_ns - 1) >= index * self.unit:
+            found_ns -= 1
+        return found_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RampSchedule:
+    """Arrivals at even steps of the area below a rate that changes."""
+
+    phases: tuple[RampPhase, ...]
+    _segments: tuple[_Segment, ...] = field(init=False, repr=False)
+    _starts_ns: tuple[int, ...] = field(init=False, repr=False)
+    _lasts: tuple[int, ...] = field(init=False, repr=False)
+    """The last arrival that is due by the end of each segment but the last."""
+
+    def __post_init__(self) -> None:
+        segments = tuple(_segments(self.phases))
+        object.__setattr__(self, "_segments", segments)
+        object.__setattr__(self, "_starts_ns", tuple(each.start_ns for each in segments))
+        lasts = tuple(each.offset // each.unit for each in segments[1:])
+        object.__setattr__(self, "_lasts", lasts)
+
+    def intended_ns(self, index: int) -> int:
+        """Return when arrival `index` is due, in ns since the start, `NEVER_NS` where the rate ends at 0."""
+        return self._segments[bisect_left(self._lasts, index)].first_ns(index)
+
+    def due_count(self, elapsed_ns: int) -> int:
+        """Return how many arrivals are due at `elapsed_ns`, earlier ones included."""
+        if elapsed_ns < 0:
+            return 0
+        segment = self._segments[bisect_right(self._starts_ns, elapsed_ns) - 1]
+        return segment.scaled_count(elapsed_ns) // segment.unit + 1
+
+
+def multiplied(phases: Sequence[RampPhase], factor: Fraction) -> tuple[RampPhase, ...]:
+    """Return the phases with their rates times a factor."""
+    return tuple(replace(each, start_rate=each.start_rate * factor, end_rate=each.end_rate * factor) for each in phases)
+
+
+def mean_rate(phases: Sequence[RampPhase], *, from_s: float, to_s: float) -> float:
+    """Return the average rate between two instants in seconds since the start of the ramp."""
+    if to_s <= from_s:
+        return 0.0
+    area = sum((low + high) / 2 * length for length, low, high in _pieces(phases, from_s, to_s))
+    return area / (to_s - from_s)
+
+
+def rate_bounds(phases: Sequence[RampPhase], *, from_s: float, to_s: float) -> tuple[float, float]:
+    """Return the lowest and the highest rate between two instants in seconds since the start of the ramp."""
+    ends = [rate for _, *rates in _pieces(phases, from_s, to_s) for rate in rates]
+    return min(ends, default=0.0), max(ends, default=0.0)
+
+
+def _segments(phases: Sequence[RampPhase]) -> Iterator[_Segment]:
+    """Yield the phases that last, and the rest of time at the last rate."""
+    count, start_ns = Fraction(0), 0
+    for phase in phases:
+        length_ns = round(phase.duration_s * _NS_PER_S)
+        if not length_ns:
+            continue
+        yield _segment(start_ns, count, phase.start_rate, (phase.end_rate - phase.start_rate) / (2 * length_ns))
+        count += (phase.start_rate + phase.end_rate) * length_ns / (2 * _NS_PER_S)
+        start_ns += length_ns
+    yield _segment(start_ns, count, phases[-1].end_rate, Fraction(0))
+
+
+def _segment(start_ns: int, count: Fraction, rate: Fraction, growth: Fraction) -> _Segment:
+    """Return a segment from the count before it, its first rate, and half of its growth in a nanosecond."""
+    parts = (count, rate / _NS_PER_S, growth / _NS_PER_S)
+    unit = math.lcm(*(part.denominator for part in parts))
+    offset, linear, quadratic = (int(part * unit) for part in parts)
+    return _Segment(start_ns=start_ns, unit=unit, offset=offset, linear=linear, quadratic=quadratic)
+
+
+def _pieces(phases: Sequence[RampPhase], from_s: float, to_s: float) -> Iterator[tuple[float, float, float]]:
+    """Yield length, first and last rate of every part of the ramp between two instants."""
+    start_s = 0.0
+    last = phases[-1].end_rate
+    for phase in (*phases, RampPhase(duration_s=math.inf, start_rate=last, end_rate=last)):
+        end_s = start_s + phase.duration_s
+        low_s, high_s = max(from_s, start_s), min(to_s, end_s)
+        if high_s > low_s:
+            rise = float(phase.end_rate - phase.start_rate)
+            shares = ((at_s - start_s) / phase.duration_s for at_s in (low_s, high_s))
+            first, last_rate = (float(phase.start_rate) + rise * share for share in shares)
+            yield high_s - low_s, first, last_rate
+        start_s = end_s
+
 
 _BLOCK: Final = 256
 _KEPT: Final = 4

@@ -9,13 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafka_quotas.loadtest.clients.errors import translated
-from kafka_quotas.loadtest.clients.librdkafka.settings import probe_properties
-from kafka_quotas.loadtest.clients.librdkafka.topic_view import look_at_topic
-from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+from kafka_quotas.loadtest.clients.cluster_check import look_at_topic, probe_properties, translated
+from kafka_quotas.loadtest.measurement.delivery import STAMP_SIZE, Delivery, StampCounter
+from kafka_quotas.loadtest.plan.plan import ClientLoad, EntityKey, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.record.delivery import STAMP_SIZE, Delivery, StampCounter
-from kafka_quotas.loadtest.result.result import ClientResult, EntityKey
+from kafka_quotas.loadtest.results.result import ClientResult
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, ThrottleEvent

@@ -11,24 +11,24 @@ from dataclasses import dataclass, field
 
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.clients.engine import ClientEngine, LoadClient, RunClock
-from kafka_quotas.loadtest.clients.errors import ClusterUnreachableError, translated
-from kafka_quotas.loadtest.clients.librdkafka.consumer import ConsumerLoad
-from kafka_quotas.loadtest.clients.librdkafka.producer import ProducerLoad
-from kafka_quotas.loadtest.clients.librdkafka.topic_view import (
+from kafka_quotas.loadtest.clients.cluster_check import (
+    ClusterUnreachableError,
     TopicUse,
     TopicView,
     TopicViews,
     look_at_topic,
     reach_cluster,
+    translated,
 )
-from kafka_quotas.loadtest.judge.abort import AbortCheck
-from kafka_quotas.loadtest.judge.analysis import RunFacts, load_result
+from kafka_quotas.loadtest.clients.engine import ClientEngine, LoadClient, RunClock
+from kafka_quotas.loadtest.clients.librdkafka import ConsumerLoad, ProducerLoad
+from kafka_quotas.loadtest.measurement.recorder import Recorder
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
-from kafka_quotas.loadtest.record.recorder import Recorder
-from kafka_quotas.loadtest.result.result import CpuUse, LoadResult
+from kafka_quotas.loadtest.results.result import CpuUse, LoadResult
 from kafka_quotas.loadtest.run.target_watch import PATIENCE_S, STEP_MS, ClockWatch, TargetWatch
+from kafka_quotas.loadtest.verdict.analysis import RunFacts, load_result
+from kafka_quotas.loadtest.verdict.thresholds import AbortCheck
 
 _LOOK_S = 0.25
 _LOOKS_KEPT = 10_000  # of the watching thread's lateness

@@ -1,28 +1,94 @@
-"""The watch of a run's target, whatever it is: an embedded cluster, a daemon in front of one, or brokers.
+"""The base of all watches of a run, and the watch for changes of its quotas.
 
-Every broker that the target names is asked for metadata once a second, over one connection that lasts. A throttled
-client has no responses for seconds, so its silence shows no outage. This connection moves no records, and no quota on
-bytes holds it back. It names itself as the first client of the run, so that the target sees nobody that is not part of
-the run.
-
-A target that was restarted has lost its quota windows. It shows by the end of the connection. A plan may name servers
-that somebody restarts within a stated time: that alone is no outage, and a planned restart that nobody made is one.
+The quotas are read every few seconds, and once more at the end.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.loadtest.clients.raw.access import client_access
-from kafka_quotas.loadtest.clients.raw.connection import RawConnection
-from kafka_quotas.loadtest.clients.raw.leaders import Address, Leaders
-from kafka_quotas.loadtest.clients.raw.login import CONTACT_S, opened
-from kafka_quotas.loadtest.plan.plan import LoadPlan, PlannedRestart
-from kafka_quotas.loadtest.run.watches import RunWatch
+from kafka_quotas.loadtest.clients.raw.cluster import Address, Leaders, client_access
+from kafka_quotas.loadtest.clients.raw.connection import CONTACT_S, RawConnection, opened
+from kafka_quotas.loadtest.plan.plan import ClientName, LoadPlan, PlannedRestart
+from kafka_quotas.loadtest.run.quotas import InForce, differences, stored_in_force
 from kafka_quotas.stores.kafka.properties import KafkaAccess
+from kafka_quotas.stores.store import Store
 from kafka_quotas.wire.client.metadata import MetadataRequest
+
+_QUOTAS_EVERY_S: Final = 2.0
+
+
+class RunWatch(ABC):
+    """A watch in a thread of its own, while the context lasts."""
+
+    def __init__(self, *, interval_s: float, start_s: float | None = None) -> None:
+        self.interval_s = interval_s
+        self.stop = threading.Event()
+        self._thread = threading.Thread(target=self.watch, daemon=True)
+        self._start_s = start_s
+
+    @abstractmethod
+    def watch(self) -> None:
+        """Look every `interval_s` seconds until `stop` is set."""
+
+    def now_s(self) -> float:
+        """Return the seconds since the given start, or else since the start of the watch."""
+        return time.monotonic() - (self._start_s or 0.0)
+
+    def __enter__(self) -> Self:
+        self._start_s = time.monotonic() if self._start_s is None else self._start_s
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop.set()
+        self._thread.join()
+
+
+class QuotaWatch(RunWatch):
+    """The watch for changes of quotas, over a connection of its own.
+
+    `expected` has the quotas that apply to the clients when the load starts, and after it those that apply once the run
+    itself has changed them.
+    """
+
+    def __init__(
+        self, opened: Callable[[], Store], *, names: Sequence[ClientName], expected: Sequence[InForce]
+    ) -> None:
+        super().__init__(interval_s=_QUOTAS_EVERY_S)
+        self._opened = opened
+        self._names = names
+        self._expected = expected
+        self._found: dict[str, float] = {}
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """The changes and when the watch noticed them, one line each, in order."""
+        return tuple(f"{change}, noticed {at_s:.0f} s after the start" for change, at_s in tuple(self._found.items()))
+
+    def watch(self) -> None:
+        """Look until the end and once more then, and reopen a store that does not answer."""
+        store: Store | None = None
+        ending = False
+        while not ending:
+            ending = self.stop.wait(self.interval_s)
+            try:
+                store = store or self._opened()
+                found = stored_in_force(store, self._names)
+                for change in min((differences(each, found) for each in self._expected), key=len):
+                    self._found.setdefault(change, self.now_s())
+            except KafkaQuotasError:
+                if store is not None:
+                    store.close()
+                store = None
+        if store is not None:
+            store.close()
+
 
 INTERVAL_S: Final = 1.0
 PATIENCE_S: Final = 8.0

@@ -3,13 +3,16 @@
 The connection is of the same kind as the one that administers quotas.
 """
 
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType, TracebackType
+from typing import Final, Self, TypeVar
 
-from kafka_quotas.core.errors import StoreError
-from kafka_quotas.loadtest.clients.errors import LoadRefusedError
+from kafka_quotas.core.errors import KafkaQuotasError, StoreError
+from kafka_quotas.loadtest.clients.cluster_check import ClusterUnreachableError, LoadRefusedError
+from kafka_quotas.loadtest.results.result import ProbeResult
+from kafka_quotas.loadtest.run.target_watch import RunWatch
 from kafka_quotas.stores.kafka.cluster_client import ClusterClient
 from kafka_quotas.stores.polling import Polling
 from kafka_quotas.stores.settings import StoreSettings
@@ -167,3 +170,117 @@ def fill_topic(
 def _batches(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
     for start in range(0, len(items), _BATCH):
         yield items[start : start + _BATCH]
+
+
+MAX_AT_ONCE: Final = 100
+"""Most probes without a result, beyond which no new one starts: the outstanding ones show the delay."""
+_PROBE_LOOK_S: Final = 0.02
+
+
+class TopicProbes(RunWatch):
+    """Probes that each create a new topic under `prefix`, every `every_s` seconds.
+
+    `opened` returns a connection of its own for each probe, so that none waits for another. At the end, the probes
+    without a result get `grace_s` seconds more.
+    """
+
+    def __init__(self, opened: Callable[[], TopicAdmin], *, prefix: str, every_s: float, grace_s: float) -> None:
+        super().__init__(interval_s=every_s)
+        self._opened = opened
+        self._prefix = prefix
+        self._grace_s = grace_s
+        self._over = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._answers: list[ProbeResult] = []
+
+    @property
+    def answers(self) -> tuple[ProbeResult, ...]:
+        """The results, in the order in which the probes started."""
+        return tuple(sorted(self._answers, key=lambda answer: answer.at_s))
+
+    def ask_until(self, after_s: float) -> None:
+        """Wait until `after_s` seconds after the start, while the probes continue.
+
+        The effects of a load on the controller last longer than its responses.
+        """
+        time.sleep(max(0.0, after_s - self.now_s()))
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        deadline_s = time.monotonic() + self._grace_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline_s - time.monotonic()))
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def watch(self) -> None:
+        """Start the probes, and skip those beyond `MAX_AT_ONCE`."""
+        number = 0
+        while not self.stop.wait(max(0.0, number * self.interval_s - self.now_s())):
+            if sum(thread.is_alive() for thread in self._threads) < MAX_AT_ONCE:
+                thread = threading.Thread(target=self._probe, args=(f"{self._prefix}{number}",), daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            number += 1
+
+    def _probe(self, topic: str) -> None:
+        at_s = self.now_s()
+        try:
+            is_there = self._is_made(topic)
+        except KafkaQuotasError as error:
+            self._answers.append(ProbeResult(at_s=at_s, wait_ms=None, error=error.message))
+            return
+        wait_ms = (self.now_s() - at_s) * 1000 if is_there else None
+        self._answers.append(ProbeResult(at_s=at_s, wait_ms=wait_ms, error="" if is_there else "not visible in time"))
+
+    def _is_made(self, topic: str) -> bool:
+        """Create the topic and return whether metadata show it with a leader before the probes end."""
+        admin = self._opened()
+        try:
+            admin.ask_for(NewTopic(topic, 1))
+            while not admin.is_led(topic):
+                if self._over.wait(_PROBE_LOOK_S):
+                    return False
+        finally:
+            admin.close()
+        return True
+
+
+_EMBEDDED_READY_S = 10.0
+
+
+class EmbeddedCluster:
+    """Mock brokers that live until `close`, with their addresses in `bootstrap` as host:port,host:port."""
+
+    def __init__(self, *, brokers: int = 1) -> None:
+        from confluent_kafka import KafkaException, Producer  # noqa: PLC0415 - loads librdkafka
+
+        self._owner = Producer({"test.mock.num.brokers": brokers, "log_level": 0})
+        try:
+            metadata = self._owner.list_topics(timeout=_EMBEDDED_READY_S)
+        except KafkaException as error:
+            raise ClusterUnreachableError(f"the embedded cluster does not start: {error.args[0].str()}") from error
+        self.bootstrap = ",".join(f"{broker.host}:{broker.port}" for broker in metadata.brokers.values())
+
+    def make_topic(self, topic: str) -> int:
+        """Create the topic if it does not exist, and return its number of partitions."""
+        return len(self._owner.list_topics(topic, timeout=_EMBEDDED_READY_S).topics[topic].partitions)
+
+    def fill(self, topic: str, *, records: int, record_size: int) -> None:
+        """Write `records` records to the topic, in equal shares for its partitions."""
+        partitions = self.make_topic(topic)
+        fill_topic(self.bootstrap, topic, partitions=partitions, records=records, record_size=record_size)
+
+    def close(self) -> None:
+        """Stop the brokers."""
+        self._owner.flush(0)
+        del self._owner
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

@@ -10,9 +10,14 @@ from typing import Final
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.loadtest.plan.offered_rate import AS_FAST_AS_POSSIBLE, OfferedRate, Stage
 from kafka_quotas.loadtest.plan.plan import ClientSettings, PlannedRestart
-from kafka_quotas.loadtest.plan.workload import MutationFlood, RequestFlood, Workload
+from kafka_quotas.loadtest.plan.workload import (
+    AS_FAST_AS_POSSIBLE,
+    Flood,
+    OfferedRate,
+    Stage,
+    Workload,
+)
 
 SCENARIO_SCHEMA: Final = "kafka-quotas.scenario/1"
 PREFIX: Final = "{prefix}"
@@ -117,7 +122,7 @@ class ScenarioClient(ClientSettings):
     """When it starts, in seconds of the measured time, 0 for the start of the warm-up."""
     stop_s: float | None = None
     """When it stops, in seconds of the measured time, None for its end."""
-    flood: RequestFlood | MutationFlood | None = None
+    flood: Flood | None = None
     properties: tuple[tuple[str, str], ...] = ()
 
 

@@ -9,7 +9,6 @@ from itertools import cycle
 from typing import Final
 
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
-from kafka_quotas.loadtest.judge.judging import REFUSED_FOR_QUOTA
 from kafka_quotas.loadtest.plan.plan import (
     ClientLoad,
     ClientName,
@@ -17,12 +16,13 @@ from kafka_quotas.loadtest.plan.plan import (
     LaterQuota,
     LoadPlan,
     PlannedRestart,
+    RampPhase,
     request_size,
 )
-from kafka_quotas.loadtest.plan.ramp import RampPhase
-from kafka_quotas.loadtest.plan.workload import MutationFlood, RequestFlood, Workload
-from kafka_quotas.loadtest.run.quotas_in_force import KEY_OF, InForce, quotas_in_force
+from kafka_quotas.loadtest.plan.workload import Flood, MutationFlood, Workload
+from kafka_quotas.loadtest.run.quotas import KEY_OF, InForce, quotas_in_force
 from kafka_quotas.loadtest.scenario.model import NUMBER, Scenario, ScenarioClient
+from kafka_quotas.loadtest.verdict.judging import REFUSED_FOR_QUOTA
 from kafka_quotas.stores.store import QuotaEntry
 
 _REFUSING: Final = ("error", "delay-then-error", "--on-violation=error", "--on-violation=delay-then-error")
@@ -244,7 +244,7 @@ def _is_time_limited(load: ClientLoad, in_force: InForce) -> bool:
     return in_force[load.name, REQUEST_PERCENTAGE].limit is not None
 
 
-def _flood(entity: ScenarioClient, environment: Environment, name: ClientName) -> RequestFlood | MutationFlood | None:
+def _flood(entity: ScenarioClient, environment: Environment, name: ClientName) -> Flood | None:
     """Return the flood of the client, whose topics have the run's prefix and the client-id in their names."""
     if isinstance(entity.flood, MutationFlood):
         return replace(entity.flood, prefix=f"{environment.prefix}{name.client_id}-")

@@ -11,15 +11,12 @@ from typing import Final
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.value_format import format_bytes
 from kafka_quotas.core.resolution.effective import ANONYMOUS
-from kafka_quotas.loadtest.judge.abort import parse_abort
-from kafka_quotas.loadtest.judge.expectation import parse_expectation
-from kafka_quotas.loadtest.plan.offered_rate import RateKind
 from kafka_quotas.loadtest.plan.plan import MAX_ENTITIES
-from kafka_quotas.loadtest.plan.workload import ClientKind, Loop, MutationFlood, RequestFlood, Workload
-from kafka_quotas.loadtest.run.host_limits import HostLimits
+from kafka_quotas.loadtest.plan.workload import ClientKind, Loop, MutationFlood, RateKind, RequestFlood, Workload
 from kafka_quotas.loadtest.scenario.model import NUMBER, Scenario, ScenarioClient, Security, TargetNeed, Variant
 from kafka_quotas.loadtest.scenario.planning import own_plan
-from kafka_quotas.loadtest.scenario.scaling import partitions_needed
+from kafka_quotas.loadtest.scenario.scaling import HostLimits, partitions_needed
+from kafka_quotas.loadtest.verdict.thresholds import parse_abort, parse_expectation
 
 _MOST_OF: Final = {
     ClientKind.LIBRDKAFKA: (100, "each has four threads and megabytes of queues of its own"),

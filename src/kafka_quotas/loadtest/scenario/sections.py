@@ -12,16 +12,19 @@ from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.units import parse_bytes, parse_quota_value
-from kafka_quotas.loadtest.plan.offered_rate import NO_LOAD, Stage, parse_offered_rate, parse_stage_target
 from kafka_quotas.loadtest.plan.plan import PlannedRestart
 from kafka_quotas.loadtest.plan.workload import (
+    NO_LOAD,
     Arrival,
     ClientKind,
     Loop,
     MutationFlood,
     MutationKind,
     RequestFlood,
+    Stage,
     Workload,
+    parse_offered_rate,
+    parse_stage_target,
 )
 from kafka_quotas.loadtest.scenario.fields import (
     Duration,

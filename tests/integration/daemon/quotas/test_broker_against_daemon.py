@@ -19,7 +19,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan, request_size
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.result.result import ClientResult
+from kafka_quotas.loadtest.results.result import ClientResult
 from kafka_quotas.loadtest.run.runner import run_load
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.system_clock import SystemClock

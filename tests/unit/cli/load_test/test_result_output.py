@@ -22,10 +22,10 @@ from kafka_quotas.cli.output.view import Output
 from kafka_quotas.commands.load_test.request import ScenarioResult, VariantResult
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.extras import install_extra, install_libraries
-from kafka_quotas.loadtest.judge.comparison import ComparisonOutcome, Limits, compare
-from kafka_quotas.loadtest.record.delivery import Delivery
-from kafka_quotas.loadtest.result.result import ClientResult, LoadResult, ProbeResult
+from kafka_quotas.loadtest.measurement.delivery import Delivery
+from kafka_quotas.loadtest.results.result import ClientResult, LoadResult, ProbeResult
 from kafka_quotas.loadtest.scenario.model import Scenario, Variant
+from kafka_quotas.loadtest.verdict.comparison import ComparisonOutcome, Limits, compare
 
 
 @pytest.fixture(scope="module")

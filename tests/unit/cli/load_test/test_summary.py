@@ -9,13 +9,12 @@ from kafka_quotas.cli.charts.html_page import KeyFigure, Mood
 from kafka_quotas.cli.load_test.views.page import load_page
 from kafka_quotas.cli.load_test.views.summary import summary_text
 from kafka_quotas.cli.load_test.views.view import quota_text
-from kafka_quotas.loadtest.judge.judging import Evidence
+from kafka_quotas.loadtest.measurement.delivery import Delivery
 from kafka_quotas.loadtest.plan.plan import ClientName
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.record.delivery import Delivery
-from kafka_quotas.loadtest.result.effect import QuotaEffect
-from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
-from kafka_quotas.loadtest.result.verdict import ObservationKind
+from kafka_quotas.loadtest.results.result import ClientResult, LoadResult, QuotaEffect
+from kafka_quotas.loadtest.results.throttle_cycles import ObservationKind
+from kafka_quotas.loadtest.verdict.judging import Evidence
 
 
 def named(label: str, of: ClientResult) -> ClientResult:

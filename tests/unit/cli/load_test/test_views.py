@@ -21,14 +21,13 @@ from kafka_quotas.commands.windows import WindowSource
 from kafka_quotas.core.errors import StoreRefusedError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import format_duration_us
-from kafka_quotas.loadtest.judge.expectation import parse_expectation
-from kafka_quotas.loadtest.judge.judging import Evidence
+from kafka_quotas.loadtest.measurement.delivery import Delivery
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.record.delivery import Delivery
-from kafka_quotas.loadtest.result.effect import QuotaEffect
-from kafka_quotas.loadtest.result.result import LoadResult
+from kafka_quotas.loadtest.results.result import LoadResult, QuotaEffect
 from kafka_quotas.loadtest.run.runner import ClientProgress, RunProgress
+from kafka_quotas.loadtest.verdict.judging import Evidence
+from kafka_quotas.loadtest.verdict.thresholds import parse_expectation
 
 
 def test_the_table_fits_a_terminal_and_says_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from kafka_quotas.commands.load_test.daemon_restarts import DaemonRestarts
+from kafka_quotas.commands.load_test.events import DaemonRestarts
 
 
 def test_each_daemon_is_restarted_once_it_is_due_and_the_one_before_is_back() -> None:

@@ -9,13 +9,13 @@ import pytest
 from tests.support.load.results import greedy, result, unlimited
 
 from kafka_quotas.commands.load_test import experiment
-from kafka_quotas.commands.load_test.experiment import ExperimentResult, run_experiment
+from kafka_quotas.commands.load_test.comparison import ExperimentResult, run_experiment
 from kafka_quotas.commands.load_test.request import EXPERIMENT_S, RunRequest
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.result.result import LoadResult
+from kafka_quotas.loadtest.results.result import LoadResult
 from kafka_quotas.loadtest.scenario.file import read_scenario
 from kafka_quotas.loadtest.scenario.model import Scenario, Variant
 from kafka_quotas.loadtest.scenario.planning import Environment

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_quotas.commands.load_test.quota_effect import check_effect
+from kafka_quotas.commands.load_test.comparison import check_effect
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.loadtest.plan.plan import ClientName

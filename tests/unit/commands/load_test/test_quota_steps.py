@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from kafka_quotas.commands.load_test.quota_steps import QuotaSteps
+from kafka_quotas.commands.load_test.events import QuotaSteps
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.loadtest.scenario.model import QuotaStep, ScenarioQuota
 

@@ -21,8 +21,7 @@ from kafka_quotas.enforcement.config.listener_file import read_listener
 from kafka_quotas.enforcement.config.toml_table import table_path
 from kafka_quotas.enforcement.state.state_file import read_state
 from kafka_quotas.enforcement.upgrade.messages import parsed
-from kafka_quotas.loadtest.result.reading import read_run
-from kafka_quotas.loadtest.result.shard_file import read_shard
+from kafka_quotas.loadtest.results.run_file import read_run, read_shard
 from kafka_quotas.loadtest.run.journal import unfinished_run
 from kafka_quotas.loadtest.scenario.file import read_scenario
 from kafka_quotas.pipeline.recommend.capacity import read_capacities

@@ -7,10 +7,10 @@ import pytest
 
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.clients.engine import LoadClient, RunClock, phase_ns
+from kafka_quotas.loadtest.measurement.delivery import Books
+from kafka_quotas.loadtest.measurement.histogram import Histogram
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Arrival, Loop, MutationFlood, Workload
-from kafka_quotas.loadtest.record.books import Books
-from kafka_quotas.loadtest.record.histogram import Histogram
 
 S = 1_000_000_000
 END_S = 60

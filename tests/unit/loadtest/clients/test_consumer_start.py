@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.loadtest.clients.cluster_check import PartitionRange
 from kafka_quotas.loadtest.clients.engine import RunClock
+from kafka_quotas.loadtest.clients.librdkafka import ConsumerLoad
 from kafka_quotas.loadtest.clients.librdkafka import consumer as consumer_module
-from kafka_quotas.loadtest.clients.librdkafka.consumer import ConsumerLoad
-from kafka_quotas.loadtest.clients.librdkafka.topic_view import PartitionRange
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Workload
 

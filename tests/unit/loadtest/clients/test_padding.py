@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_quotas.loadtest.clients.librdkafka.producer import padding
+from kafka_quotas.loadtest.clients.librdkafka import padding
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName
 from kafka_quotas.loadtest.plan.workload import Workload
 

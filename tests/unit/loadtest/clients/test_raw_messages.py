@@ -16,12 +16,11 @@ from kafka.protocol.producer import ProduceRequest as TheirProduce
 from kafka.record.memory_records import MemoryRecords
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.clients.raw.fetch_request import FetchSizes, fetch_frame, read_fetch_answer
-from kafka_quotas.loadtest.clients.raw.produce_request import ProduceRequest
+from kafka_quotas.loadtest.clients.raw.floods import FLOOD_APIS, check_flood, flood_frame
+from kafka_quotas.loadtest.clients.raw.messages import FetchSizes, ProduceRequest, fetch_frame, read_fetch_answer
 from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch, RecordOwner
-from kafka_quotas.loadtest.clients.raw.request_flood import FLOOD_APIS, check_flood, flood_frame
+from kafka_quotas.loadtest.measurement.delivery import STAMP
 from kafka_quotas.loadtest.plan.workload import RequestFlood
-from kafka_quotas.loadtest.record.delivery import STAMP
 from kafka_quotas.wire.client.metadata import EndOffset
 from kafka_quotas.wire.client.request import read_answer, request_frame
 from kafka_quotas.wire.client.topics import (

@@ -4,7 +4,7 @@ import pytest
 from tests.support.load.recordings import MS, RecordedClient, recorded
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.judge.abort import AbortCheck, parse_abort
+from kafka_quotas.loadtest.verdict.thresholds import AbortCheck, parse_abort
 
 
 def answered(client: RecordedClient, response_ms: int, count: int) -> None:

@@ -8,9 +8,9 @@ from tests.support.load.recordings import RecordedClient, recorded, run_of
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
-from kafka_quotas.loadtest.judge.metric import METRICS
 from kafka_quotas.loadtest.plan.plan import LaterQuota
-from kafka_quotas.loadtest.result.result import ClientResult
+from kafka_quotas.loadtest.results.result import ClientResult
+from kafka_quotas.loadtest.verdict.thresholds import METRICS
 
 OLD, NEW = 2e6, 1e6
 CHANGED_MS, RUN_MS = 20_000, 80_000

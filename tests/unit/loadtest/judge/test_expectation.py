@@ -6,9 +6,8 @@ import pytest
 from tests.support.load.results import greedy, result, unlimited
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.judge.expectation import check_entities, parse_expectation
-from kafka_quotas.loadtest.judge.metric import METRICS
 from kafka_quotas.loadtest.judgement import Aspect, State
+from kafka_quotas.loadtest.verdict.thresholds import METRICS, check_entities, parse_expectation
 
 RUN = result(greedy(), replace(unlimited(), control=True))
 

@@ -7,12 +7,10 @@ from dataclasses import replace
 import pytest
 from tests.support.load.results import greedy, result, unlimited
 
-from kafka_quotas.loadtest.judge.expectation import parse_expectation
-from kafka_quotas.loadtest.judge.experiment import alternating, control_run, quota_effect
-from kafka_quotas.loadtest.judge.judging import Evidence
 from kafka_quotas.loadtest.judgement import Aspect, State
-from kafka_quotas.loadtest.result.effect import QuotaEffect
-from kafka_quotas.loadtest.result.result import ClientResult
+from kafka_quotas.loadtest.results.result import ClientResult, QuotaEffect
+from kafka_quotas.loadtest.verdict.judging import Evidence, alternating, control_run, quota_effect
+from kafka_quotas.loadtest.verdict.thresholds import parse_expectation
 
 EXPERIMENTS = 200
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from kafka_quotas.loadtest.judge.interval import Interval, difference_interval, t_quantile
+from kafka_quotas.loadtest.verdict.comparison import Interval, difference_interval, t_quantile
 
 
 @pytest.mark.parametrize(

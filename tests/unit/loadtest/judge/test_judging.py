@@ -7,15 +7,14 @@ import pytest
 from tests.support.load.recordings import MS, WINDOW, recorded, run_of
 from tests.support.load.results import greedy, result, unlimited
 
-from kafka_quotas.loadtest.judge.analysis import warnings
-from kafka_quotas.loadtest.judge.expectation import parse_expectation
-from kafka_quotas.loadtest.judge.judging import Evidence, judge_run
 from kafka_quotas.loadtest.judgement import Aspect, State
+from kafka_quotas.loadtest.measurement.delivery import Books, Delivery
 from kafka_quotas.loadtest.plan.workload import ClientKind, RateUnit, Workload
-from kafka_quotas.loadtest.record.books import Books
-from kafka_quotas.loadtest.record.delivery import Delivery
-from kafka_quotas.loadtest.result.prediction import Charge, PredictionSource
-from kafka_quotas.loadtest.result.result import CpuUse, LoadResult
+from kafka_quotas.loadtest.results.prediction import Charge, PredictionSource
+from kafka_quotas.loadtest.results.result import CpuUse, LoadResult
+from kafka_quotas.loadtest.verdict.analysis import warnings
+from kafka_quotas.loadtest.verdict.judging import Evidence, judge_run
+from kafka_quotas.loadtest.verdict.thresholds import parse_expectation
 
 
 def _states(run: LoadResult, aspect: Aspect) -> list[tuple[str | None, State]]:

@@ -13,14 +13,12 @@ from hypothesis import strategies as st
 from tests.support.load.recordings import MS, RecordedClient, plan_of, recorded, run_of
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.loadtest.judge.merge import merge_shards
 from kafka_quotas.loadtest.judgement import State
+from kafka_quotas.loadtest.measurement.delivery import Books, Delivery
+from kafka_quotas.loadtest.measurement.recorder import Recorder, RecorderRoom
 from kafka_quotas.loadtest.plan.plan import LoadShare
-from kafka_quotas.loadtest.record.books import Books
-from kafka_quotas.loadtest.record.delivery import Delivery
-from kafka_quotas.loadtest.record.recorder import Recorder, RecorderRoom
-from kafka_quotas.loadtest.result.document import run_document
-from kafka_quotas.loadtest.result.shard_file import SHARD_FILE, Shard, read_shard, write_shard
+from kafka_quotas.loadtest.results.run_file import SHARD_FILE, Shard, read_shard, run_document, write_shard
+from kafka_quotas.loadtest.verdict.merge import merge_shards
 
 EVENT = st.tuples(
     st.integers(0, 19_000), st.integers(0, 900), st.integers(1, 5), st.sampled_from((0, 0, 30, 700)), st.integers(0, 3)

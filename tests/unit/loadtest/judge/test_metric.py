@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from kafka_quotas.loadtest.judge.metric import peak_client_rate, peak_minute_rate
-from kafka_quotas.loadtest.result.result import SecondSample
+from kafka_quotas.loadtest.measurement.traces import Slot
+from kafka_quotas.loadtest.verdict.thresholds import peak_client_rate, peak_minute_rate
 
 
-def samples(*rates: float, sample_s: int = 1) -> list[SecondSample]:
-    return [SecondSample(second=index * sample_s, rate=rate) for index, rate in enumerate(rates)]
+def samples(*rates: float, sample_s: int = 1) -> list[Slot]:
+    return [Slot(start_ms=index * sample_s * 1000, rate=rate) for index, rate in enumerate(rates)]
 
 
 def test_a_burst_of_a_window_is_spread_over_what_is_measured() -> None:

@@ -12,11 +12,10 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.core.model.quota_key import LONG_MAX
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.loadtest.clients.librdkafka.settings import client_properties
-from kafka_quotas.loadtest.plan.offered_rate import OfferedRate, RateKind, parse_offered_rate
+from kafka_quotas.loadtest.clients.librdkafka import client_properties
 from kafka_quotas.loadtest.plan.plan import ClientName, LoadPlan, parse_entity_name, request_size
-from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.run.quotas_in_force import quotas_in_force
+from kafka_quotas.loadtest.plan.workload import OfferedRate, RateKind, Workload, parse_offered_rate
+from kafka_quotas.loadtest.run.quotas import quotas_in_force
 from kafka_quotas.loadtest.scenario.model import ScenarioClient
 from kafka_quotas.loadtest.scenario.planning import Environment, client_names, long_enough, scenario_plan
 from kafka_quotas.stores.factory import open_store

@@ -10,12 +10,21 @@ from hypothesis import strategies as st
 from tests.support.load.recordings import recorded, run_of
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.plan.offered_rate import NO_LOAD, RateKind, parse_stage
-from kafka_quotas.loadtest.plan.plan import ClientLoad
-from kafka_quotas.loadtest.plan.ramp import NEVER_NS, RampPhase, RampSchedule, mean_rate, multiplied, rate_bounds
-from kafka_quotas.loadtest.plan.schedule import NS_PER_S, BurstSchedule, ConstantSchedule, PoissonSchedule, schedule_of
-from kafka_quotas.loadtest.plan.workload import Arrival
-from kafka_quotas.loadtest.result.verdict import ObservationKind
+from kafka_quotas.loadtest.plan.plan import ClientLoad, RampPhase
+from kafka_quotas.loadtest.plan.schedule import (
+    NEVER_NS,
+    NS_PER_S,
+    BurstSchedule,
+    ConstantSchedule,
+    PoissonSchedule,
+    RampSchedule,
+    mean_rate,
+    multiplied,
+    rate_bounds,
+    schedule_of,
+)
+from kafka_quotas.loadtest.plan.workload import NO_LOAD, Arrival, RateKind, parse_stage
+from kafka_quotas.loadtest.results.throttle_cycles import ObservationKind
 
 RATES = st.fractions(min_value=0, max_value=10**6, max_denominator=1000)
 PHASES = st.lists(

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tests.support.load.recordings import recorded
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.plan.plan import LoadShare
-from kafka_quotas.loadtest.plan.ramp import RampPhase
+from kafka_quotas.loadtest.plan.plan import LoadShare, RampPhase
 from kafka_quotas.loadtest.plan.schedule import Schedule, schedule_of
 from kafka_quotas.loadtest.plan.workload import Arrival
 

@@ -6,8 +6,8 @@ from fractions import Fraction
 import pytest
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.clients.mutation_plan import MutationPlan
-from kafka_quotas.loadtest.clients.pacer import OUTSTANDING_S, Pacer
+from kafka_quotas.loadtest.clients.engine import OUTSTANDING_S, Pacer
+from kafka_quotas.loadtest.clients.raw.topic_mutator import MutationPlan
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName
 from kafka_quotas.loadtest.plan.schedule import (
     NS_PER_S,

@@ -7,11 +7,11 @@ import pytest
 from tests.support.load.recordings import MS, RecordedClient, recorded, run_of
 
 from kafka_quotas.core.clock import VirtualClock
+from kafka_quotas.loadtest.measurement.recorder import RecorderRoom
 from kafka_quotas.loadtest.plan.plan import ClientLoad
 from kafka_quotas.loadtest.plan.schedule import schedule_of
 from kafka_quotas.loadtest.plan.workload import Arrival
-from kafka_quotas.loadtest.record.recorder import RecorderRoom
-from kafka_quotas.loadtest.result.document import run_document
+from kafka_quotas.loadtest.results.run_file import run_document
 
 DAY_S = 24 * 3600
 RATE = 20

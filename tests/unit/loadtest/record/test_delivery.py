@@ -3,7 +3,7 @@
 import pytest
 
 from kafka_quotas.loadtest.judgement import State
-from kafka_quotas.loadtest.record.delivery import STAMP_SIZE, Delivery, StampCounter, Unwatched, stamp
+from kafka_quotas.loadtest.measurement.delivery import STAMP_SIZE, Delivery, StampCounter, Unwatched, stamp
 
 RUN = 2**63 + 5
 

@@ -5,7 +5,7 @@ from hdrh.histogram import HdrHistogram
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_quotas.loadtest.record.histogram import HIGHEST_US, LOWEST_US, NOTHING, Histogram
+from kafka_quotas.loadtest.measurement.histogram import HIGHEST_US, LOWEST_US, NOTHING, Histogram
 
 _NANOSECONDS = st.one_of(st.integers(0, 5_000_000), st.integers(0, 4_000_000_000_000), st.just(2**62))
 

@@ -6,12 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quotas.loadtest.clients.engine import WireCount
-from kafka_quotas.loadtest.clients.librdkafka.client import WireCounter
+from kafka_quotas.loadtest.clients.librdkafka import WireCounter
+from kafka_quotas.loadtest.measurement.histogram import HIGHEST_US
+from kafka_quotas.loadtest.measurement.recorder import Recorder
+from kafka_quotas.loadtest.measurement.traces import AckTrace, Slot
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.record.histogram import HIGHEST_US
-from kafka_quotas.loadtest.record.recorder import Recorder
-from kafka_quotas.loadtest.record.timeline import Slot
-from kafka_quotas.loadtest.record.traces import AckTrace
 
 MS = 1_000_000
 S = 1_000_000_000

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quotas.loadtest.record.recorder import Recorder, RecorderRoom, room_for
-from kafka_quotas.loadtest.record.timeline import Timeline
+from kafka_quotas.loadtest.measurement.recorder import Recorder, RecorderRoom, room_for
+from kafka_quotas.loadtest.measurement.traces import Timeline
 
 MS = 1_000_000
 

@@ -11,8 +11,7 @@ from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation
 from kafka_quotas.loadtest.judgement import State
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.result.charges import logged_charges
-from kafka_quotas.loadtest.result.prediction import Charge, Prediction, PredictionSource, predict
+from kafka_quotas.loadtest.results.prediction import Charge, Prediction, PredictionSource, logged_charges, predict
 
 WINDOW = QuotaWindow(samples=3, window_s=1)
 STARTED_MS = 1_700_000_000_000

@@ -13,13 +13,12 @@ from kafka_quotas.cli.load_test.views.view import load_listing
 from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import envelope
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.loadtest.judge.expectation import parse_expectation
-from kafka_quotas.loadtest.judge.judging import Evidence
-from kafka_quotas.loadtest.record.delivery import Delivery
-from kafka_quotas.loadtest.result.document import run_document
-from kafka_quotas.loadtest.result.prediction import Prediction, PredictionSource
-from kafka_quotas.loadtest.result.reading import read_run
-from kafka_quotas.loadtest.result.result import BrokerSample, LoadResult
+from kafka_quotas.loadtest.measurement.delivery import Delivery
+from kafka_quotas.loadtest.results.prediction import Prediction, PredictionSource
+from kafka_quotas.loadtest.results.result import BrokerSample, LoadResult
+from kafka_quotas.loadtest.results.run_file import read_run, run_document
+from kafka_quotas.loadtest.verdict.judging import Evidence
+from kafka_quotas.loadtest.verdict.thresholds import parse_expectation
 
 SCHEMA = json.loads((Path(__file__).parents[4] / "examples" / "load-test-run.schema.json").read_text(encoding="utf-8"))
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 from tests.support.load.results import greedy, result
 
 from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
-from kafka_quotas.loadtest.result.junit import junit_xml
+from kafka_quotas.loadtest.results.exports import junit_xml
 
 JUDGEMENTS = (
     Judgement(aspect=Aspect.RATE, state=State.MET, evidence="1 < 2 & more", entity="app"),

@@ -9,7 +9,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, full_bucket_ms, new_limiter, replay
 from kafka_quotas.loadtest.judgement import State
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.result.prediction import Charge, Prediction, PredictionSource, predict
+from kafka_quotas.loadtest.results.prediction import Charge, Prediction, PredictionSource, predict
 
 WINDOW = QuotaWindow(samples=3, window_s=1)
 QUOTA = 1000.0

@@ -8,7 +8,7 @@ from tests.support.load.recordings import MS, recorded, run_of
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
-from kafka_quotas.loadtest.result.samples_file import COLUMNS, QUOTA_TYPES, write_samples
+from kafka_quotas.loadtest.results.exports import COLUMNS, QUOTA_TYPES, write_samples
 from kafka_quotas.pipeline.tables.schemas import EVENTS
 
 DOCS = Path(__file__).parents[4] / "docs" / "reference" / "load-test.md"

@@ -6,7 +6,7 @@ from fractions import Fraction
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.result.shard_file import _built, _plain
+from kafka_quotas.loadtest.results.run_file import _converted, _plain
 
 
 def test_a_plan_comes_back_with_its_quotas_as_figures() -> None:
@@ -19,4 +19,4 @@ def test_a_plan_comes_back_with_its_quotas_as_figures() -> None:
     )
     plan = LoadPlan(bootstrap="b:1", entities=(load,), duration_s=1, warmup_s=0, window=QuotaWindow())
 
-    assert _built(LoadPlan, json.loads(json.dumps(_plain(plan)))) == plan
+    assert _converted(json.loads(json.dumps(_plain(plan))), LoadPlan) == plan

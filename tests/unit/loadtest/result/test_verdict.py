@@ -5,13 +5,8 @@ from dataclasses import replace
 import pytest
 
 from kafka_quotas.loadtest.judgement import State
-from kafka_quotas.loadtest.result.verdict import (
-    ClientVerdict,
-    Observation,
-    ObservationKind,
-    entity_verdict,
-    unjudged_verdict,
-)
+from kafka_quotas.loadtest.results.throttle_cycles import ClientVerdict, ObservationKind
+from kafka_quotas.loadtest.verdict.client_verdict import Observation, entity_verdict, unjudged_verdict
 
 
 def steady(rate: float, *, seconds: int = 15) -> list[tuple[float, int]]:

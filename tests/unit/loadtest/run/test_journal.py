@@ -9,8 +9,7 @@ from typing import IO
 import pytest
 from tests.support.stores.stored_quotas import new_store
 
-from kafka_quotas.commands.load_test.cleanup import FOLDER_PREFIX, SignalGuard, interruptible, remove_folder
-from kafka_quotas.commands.load_test.restore import restore
+from kafka_quotas.commands.load_test.cleanup import FOLDER_PREFIX, SignalGuard, interruptible, remove_folder, restore
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.loadtest.run.journal import (
@@ -21,7 +20,7 @@ from kafka_quotas.loadtest.run.journal import (
     open_journal,
     unfinished_run,
 )
-from kafka_quotas.loadtest.run.quota_override import changes_to, make_changes, revert_changes
+from kafka_quotas.loadtest.run.quotas import changes_to, make_changes, revert_changes
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Alteration, Store

@@ -11,8 +11,8 @@ import pytest
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.loadtest.clients.cluster_check import ClusterUnreachableError, LoadRefusedError
 from kafka_quotas.loadtest.clients.engine import ClientEngine, RunClock
-from kafka_quotas.loadtest.clients.errors import ClusterUnreachableError, LoadRefusedError
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.run import runner

@@ -11,8 +11,14 @@ import yaml
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.loadtest.plan.offered_rate import RateKind
-from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, MutationKind, RequestFlood, Workload
+from kafka_quotas.loadtest.plan.workload import (
+    ClientKind,
+    MutationFlood,
+    MutationKind,
+    RateKind,
+    RequestFlood,
+    Workload,
+)
 from kafka_quotas.loadtest.scenario.file import parse_scenario, read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import Scenario, Security, TargetNeed, Variant
 from kafka_quotas.loadtest.scenario.sections import scenario_json_schema

@@ -8,11 +8,19 @@ import pytest
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.loadtest.plan.offered_rate import AS_FAST_AS_POSSIBLE, NO_LOAD, parse_offered_rate, parse_stage
 from kafka_quotas.loadtest.plan.plan import ClientName, LaterQuota
-from kafka_quotas.loadtest.plan.workload import ClientKind, Loop, MutationFlood, RequestFlood, Workload
-from kafka_quotas.loadtest.run.host_limits import HostLimits
-from kafka_quotas.loadtest.run.quotas_in_force import InForce, differences, quotas_in_force
+from kafka_quotas.loadtest.plan.workload import (
+    AS_FAST_AS_POSSIBLE,
+    NO_LOAD,
+    ClientKind,
+    Loop,
+    MutationFlood,
+    RequestFlood,
+    Workload,
+    parse_offered_rate,
+    parse_stage,
+)
+from kafka_quotas.loadtest.run.quotas import InForce, differences, quotas_in_force
 from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import (
     Probe,
@@ -38,7 +46,7 @@ from kafka_quotas.loadtest.scenario.planning import (
     solo_plan,
 )
 from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities, preflight
-from kafka_quotas.loadtest.scenario.scaling import largest_scale, partitions_needed, scaled
+from kafka_quotas.loadtest.scenario.scaling import HostLimits, largest_scale, partitions_needed, scaled
 from kafka_quotas.stores.store import QuotaEntry
 
 ROOMY = HostLimits(open_files=1_000_000, max_maps=1_000_000)

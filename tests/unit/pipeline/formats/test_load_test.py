@@ -11,7 +11,7 @@ from tests.support.pipeline.logs import table_rows
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
-from kafka_quotas.loadtest.result.samples_file import write_samples
+from kafka_quotas.loadtest.results.exports import write_samples
 from kafka_quotas.pipeline.tables.schemas import CLIENT_THROTTLE, EVENTS, QUARANTINE
 
 STARTED_MS = 1_700_000_000_000

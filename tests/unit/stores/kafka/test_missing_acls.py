@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from kafka_quotas.core.errors import StoreRefusedError
-from kafka_quotas.loadtest.clients.errors import translated
+from kafka_quotas.loadtest.clients.cluster_check import translated
 from kafka_quotas.stores.kafka.cluster_client import ClusterClient
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.url import parse_store_url

@@ -24,7 +24,7 @@ from kafka_quotas.cli.load_test.views.view import (
 from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.judgement import Judgement, State
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
+from kafka_quotas.loadtest.results.result import ClientResult, LoadResult
 
 _MOST_JUDGEMENTS = 60
 _MOODS = {

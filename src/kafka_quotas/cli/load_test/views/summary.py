@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from kafka_quotas.cli.load_test.views.view import achieved_text, is_over_quota
 from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.judgement import Aspect, State
-from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
-from kafka_quotas.loadtest.result.verdict import ObservationKind
+from kafka_quotas.loadtest.results.result import ClientResult, LoadResult
+from kafka_quotas.loadtest.results.throttle_cycles import ObservationKind
 
 _MOST_NAMES = 4
 

@@ -13,12 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.loadtest.clients.cluster_check import LoadRefusedError
 from kafka_quotas.loadtest.clients.engine import LoadClient, RunClock
-from kafka_quotas.loadtest.clients.errors import LoadRefusedError
-from kafka_quotas.loadtest.clients.raw.access import client_access
-from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
-from kafka_quotas.loadtest.clients.raw.leaders import LEADER_MOVED, Address, Leaders, unreachable
-from kafka_quotas.loadtest.clients.raw.login import opened
+from kafka_quotas.loadtest.clients.raw.cluster import LEADER_MOVED, Address, Leaders, client_access, unreachable
+from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection, opened
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Loop
 from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name

@@ -10,18 +10,18 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from kafka_quotas.loadtest.clients.cluster_check import PartitionRange
 from kafka_quotas.loadtest.clients.engine import RunClock, WireCount
-from kafka_quotas.loadtest.clients.librdkafka.topic_view import PartitionRange
+from kafka_quotas.loadtest.clients.raw.cluster import Leaders
 from kafka_quotas.loadtest.clients.raw.connected_client import ConnectedClient
 from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
-from kafka_quotas.loadtest.clients.raw.fetch_request import (
+from kafka_quotas.loadtest.clients.raw.messages import (
     FetchAnswer,
     FetchedPartition,
     FetchSizes,
     fetch_frame,
     read_fetch_answer,
 )
-from kafka_quotas.loadtest.clients.raw.leaders import Leaders
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name

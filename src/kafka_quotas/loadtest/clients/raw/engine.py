@@ -12,10 +12,10 @@ from importlib.util import find_spec
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.loadtest.clients.cluster_check import TopicViews
 from kafka_quotas.loadtest.clients.engine import LoadClient, RunClock
-from kafka_quotas.loadtest.clients.librdkafka.topic_view import TopicViews
+from kafka_quotas.loadtest.clients.raw.cluster import Leaders
 from kafka_quotas.loadtest.clients.raw.connected_client import RawClient, head_start_ns
-from kafka_quotas.loadtest.clients.raw.leaders import Leaders
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import MutationFlood, RequestFlood, Workload
 
@@ -102,11 +102,11 @@ def _client(plan: LoadPlan, entity: ClientLoad, clock: RunClock, views: TopicVie
 
             return RawProducer(plan, entity, clock, leaders)
         case Workload.CONNECT, _:
-            from kafka_quotas.loadtest.clients.raw.connection_storm import RawStorm  # noqa: PLC0415
+            from kafka_quotas.loadtest.clients.raw.floods import RawStorm  # noqa: PLC0415
 
             return RawStorm(plan, entity, clock, leaders)
         case Workload.REQUESTS, RequestFlood() as flood:
-            from kafka_quotas.loadtest.clients.raw.request_flood import RawFlood  # noqa: PLC0415
+            from kafka_quotas.loadtest.clients.raw.floods import RawFlood  # noqa: PLC0415
 
             records = _one_record(plan, entity) if flood.api == "Produce" else b""
             return RawFlood(plan, entity, clock, leaders, flood=flood, records=records)

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.clients.engine import RunClock, WireCount
+from kafka_quotas.loadtest.clients.raw.cluster import Leaders
 from kafka_quotas.loadtest.clients.raw.connected_client import ConnectedClient
 from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
-from kafka_quotas.loadtest.clients.raw.leaders import Leaders
-from kafka_quotas.loadtest.clients.raw.produce_request import ProduceRequest, read_produce_answer
+from kafka_quotas.loadtest.clients.raw.messages import ProduceRequest, read_produce_answer
 from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch, RecordOwner
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES

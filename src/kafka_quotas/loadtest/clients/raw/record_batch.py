@@ -16,7 +16,7 @@ from typing import Any, Final
 import crc32c
 import numpy as np
 
-from kafka_quotas.loadtest.record.delivery import STAMP
+from kafka_quotas.loadtest.measurement.delivery import STAMP
 from kafka_quotas.wire.codec.skip import encode_unsigned_varint
 
 BATCH_HEAD_BYTES: Final = 61

@@ -1,1 +1,0 @@
-"""Load clients over librdkafka, through confluent-kafka."""

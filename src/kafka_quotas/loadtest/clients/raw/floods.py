@@ -1,0 +1,306 @@
+"""A flood of one kind of request, from one client.
+
+Every response is charged as 1. It is an acknowledgement whatever its error, except for Produce and Fetch: there an
+error is a failure, and in a flood of unauthorised requests the lack of an error is.
+
+The client builds one request per flood, and only the correlation id differs from one request to the next.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from struct import Struct
+from typing import Final, NamedTuple
+
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.model.api_key import ApiKey
+from kafka_quotas.loadtest.clients.engine import RunClock
+from kafka_quotas.loadtest.clients.raw.cluster import Address, Leaders, unreachable
+from kafka_quotas.loadtest.clients.raw.connected_client import ConnectedClient, RawClient
+from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection, opened
+from kafka_quotas.loadtest.clients.raw.messages import (
+    FETCH_VERSION,
+    FetchSizes,
+    fetch_frame,
+    read_fetch_answer,
+    read_produce_answer,
+)
+from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+from kafka_quotas.loadtest.plan.workload import RequestFlood
+from kafka_quotas.wire.client.metadata import EndOffset
+from kafka_quotas.wire.client.probes import Target, produce_probe, small_probes, topic_check
+from kafka_quotas.wire.client.request import VersionRequest, request_frame
+from kafka_quotas.wire.passing.throttle_time import read_throttle_ms, throttle_offset
+
+_PRODUCE: Final = ApiKey.PRODUCE.value
+_FETCH: Final = ApiKey.FETCH.value
+_CORRELATION_ID: Final = Struct(">i")
+_CORRELATION_ID_AT: Final = 8
+_NOWHERE: Final = Target("", 0, "")
+NEEDS_TOPIC: Final = frozenset({"Produce", "Fetch", "ListOffsets", "OffsetCommit", "OffsetFetch", "CreateTopics"})
+"""The APIs whose requests are about a topic."""
+FLOOD_APIS: Final = tuple(
+    sorted(("Produce", "Fetch", "CreateTopics", *(probe.name for probe in small_probes(_NOWHERE))))
+)
+"""The APIs that floods can be made of, by Kafka's names."""
+
+
+class FloodFrame(NamedTuple):
+    """A request of a flood: its API, its version and its frame."""
+
+    api_key: int
+    version: int
+    frame: bytearray
+
+    def numbered(self, correlation_id: int) -> bytes:
+        """Return the frame with a correlation id."""
+        _CORRELATION_ID.pack_into(self.frame, _CORRELATION_ID_AT, correlation_id)
+        return bytes(self.frame)
+
+
+def check_flood(flood: RequestFlood, *, topic: str) -> None:
+    """Refuse an API that floods do not support, and a flood without the topic that it needs.
+
+    Raises:
+        UsageError: If the flood is refused.
+    """
+    if flood.api not in FLOOD_APIS:
+        raise UsageError(f"no flood of {flood.api} requests is known", hint=f"one of {', '.join(FLOOD_APIS)}")
+    if flood.api in NEEDS_TOPIC and not topic:
+        raise UsageError(f"a flood of {flood.api} requests needs a topic", hint="name one with --topic")
+    if flood.unauthorised and not topic:
+        raise UsageError(
+            "a flood of unauthorised requests needs a topic", hint="--topic names one that the client may not touch"
+        )
+
+
+def flood_frame(
+    flood: RequestFlood, *, client_id: str | None, topic: str, end_offset: int, records: bytes
+) -> FloodFrame:
+    """Build one request of the flood: a Fetch starts at `end_offset`, and a Produce carries `records`."""
+    if flood.api == "Fetch":
+        limits = FetchSizes(max_wait_ms=flood.max_wait_ms, min_bytes=flood.min_bytes, max_bytes=flood.max_bytes)
+        frame = fetch_frame(0, client_id=client_id, topic=topic, offsets={0: end_offset}, limits=limits)
+        return FloodFrame(_FETCH, FETCH_VERSION, bytearray(frame))
+    target = Target(topic, end_offset, "kafka-quotas-flood")
+    if flood.api == "Produce":
+        probe = produce_probe(target, records)
+    elif flood.api == "CreateTopics":
+        probe = topic_check(target)
+    else:
+        probe = next(each for each in small_probes(target) if each.name == flood.api)
+    version = probe.versions.highest
+    frame = request_frame(probe, version, correlation_id=0, client_id=client_id)
+    return FloodFrame(probe.api_key.value, version, bytearray(frame))
+
+
+_SENDS_IN_A_ROW: Final = 64
+_LIST_OFFSETS_VERSION: Final = 2
+NOT_REFUSED: Final = "was not refused"
+
+
+class RawFlood(ConnectedClient):
+    """One client that floods its target with requests.
+
+    Raises:
+        UsageError: If `check_flood` refuses the flood.
+    """
+
+    def __init__(
+        self,
+        plan: LoadPlan,
+        entity: ClientLoad,
+        clock: RunClock,
+        leaders: Leaders,
+        *,
+        flood: RequestFlood,
+        records: bytes,
+    ) -> None:
+        super().__init__(plan, entity, clock, leaders)
+        check_flood(flood, topic=entity.topic)
+        self._flood = flood
+        self._records = records
+        self._end_offset = 0
+        self._request = self._made()
+
+    async def served(self) -> Mapping[Address, tuple[int, ...]]:
+        """Return the broker to flood: the leader of partition 0 if there is a topic, else the first server.
+
+        A flood of unauthorised requests goes to the first server as well, for the client may not describe the topic.
+        """
+        if self.entity.topic and not self._flood.unauthorised:
+            found = await self.leaders.of(self.entity.topic, access=self.access, client_id=self.entity.name.client_id)
+            return {found[0]: (0,)}
+        return {self.leaders.servers[0]: (0,)}
+
+    async def ready(self, connection: RawConnection) -> None:
+        """Look up the end of the partition for a flood of fetches, which then finds no records."""
+        if self._request.api_key == _FETCH and not self._flood.unauthorised:
+            request = EndOffset(topic=self.entity.topic, partition=0)
+            found = await connection.ask(request, _LIST_OFFSETS_VERSION, client_id=self.entity.name.client_id)
+            self._follow(found.offset)
+
+    def send_due(self, now_ns: int) -> None:
+        """Send the requests that are due, on every connection that takes one."""
+        for _ in range(self.pacer.due(now_ns, most=_SENDS_IN_A_ROW)):
+            connection = self.free_connection(now_ns)
+            if connection is None:
+                return
+            self._send(connection, now_ns)
+        self.wake_when_due(now_ns)
+
+    def _send(self, connection: RawConnection, now_ns: int) -> None:
+        intended_ns = self.pacer.intended_ns(self.pacer.taken, now_ns)
+        self.pacer.taken += 1
+        self.recorder.sent += 1
+        correlation_id = connection.next_correlation_id()
+        frame = self._request.numbered(correlation_id)
+        connection.send(frame, InFlight(correlation_id, now_ns, self._answered, intended_ns))
+
+    def _answered(self, connection: RawConnection, frame: bytes, request: InFlight) -> None:
+        now_ns = time.monotonic_ns()
+        offset = throttle_offset(self._request.api_key, self._request.version, frame)
+        throttle_ms = 0 if offset is None else read_throttle_ms(frame, offset)
+        failure = self._failure(frame)
+        if failure:
+            self.recorder.response(now_ns, charged=1, throttle_ms=throttle_ms, broker=connection.broker)
+            self.recorder.latency(intended_ns=request.matter, sent_ns=request.sent_ns, acked_ns=now_ns)
+            if isinstance(failure, str):
+                self.recorder.failed(failure)
+            else:
+                self.failed(failure)
+        else:
+            self.recorder.answered(
+                now_ns,
+                charged=1,
+                throttle_ms=throttle_ms,
+                broker=connection.broker,
+                records=1,
+                size=1,
+                intended_ns=request.matter,
+                sent_ns=request.sent_ns,
+            )
+        self.proceed(connection, now_ns, throttle_ms)
+
+    def _failure(self, frame: bytes) -> int | str:
+        """Return the unexpected error of a response, that it lacks the expected one, or 0."""
+        if self._request.api_key == _PRODUCE:
+            code = read_produce_answer(frame).error_code
+        elif self._request.api_key == _FETCH:
+            answer = read_fetch_answer(frame)
+            if not answer.partitions and not answer.error_code:
+                return 0  # a broker empties the response when a quota is exceeded, whatever the request
+            code = answer.error_code or max(each.error_code for each in answer.partitions)
+            self._follow(max((each.high_watermark for each in answer.partitions), default=0))
+        else:
+            return 0
+        if self._flood.unauthorised:
+            return 0 if code else NOT_REFUSED
+        return code
+
+    def _follow(self, end_offset: int) -> None:
+        if end_offset > self._end_offset:
+            self._end_offset = end_offset
+            self._request = self._made()
+
+    def _made(self) -> FloodFrame:
+        return flood_frame(
+            self._flood,
+            client_id=self.entity.name.client_id,
+            topic=self.entity.topic,
+            end_offset=self._end_offset,
+            records=self._records,
+        )
+
+
+CLOSED: Final = "closed without an answer"
+DELAYED_MS: Final = 100
+"""Shortest wait that counts as a delay: a broker that does not throttle responds within a few milliseconds."""
+_VERSION: Final = 2
+_MOST_AT_ONCE: Final = 1000  # connections of one client at the same time
+_LOOK_S: Final = 0.002
+_ANSWER_S: Final = 60.0
+
+
+class RawStorm(RawClient):
+    """One client that opens connections at its schedule's rate."""
+
+    _open = 0
+    _turned_away_count = 0
+
+    async def live(self) -> None:
+        """Open connections until the client's end, with the error that ends the run in `error`."""
+        await asyncio.sleep(self.start_in_s())
+        most = self.entity.in_flight if self.pacer.is_unpaced else _MOST_AT_ONCE
+        try:
+            async with asyncio.TaskGroup() as group:
+                while self.is_active:
+                    now_ns = time.monotonic_ns()
+                    self.count_dropped(now_ns)
+                    for _ in range(self.pacer.due(now_ns, most=most - self._open)):
+                        self._begin(group, now_ns)
+                    await asyncio.sleep(_LOOK_S)
+        finally:
+            self.unfinished = self._open + self._turned_away_count
+
+    def _begin(self, group: asyncio.TaskGroup, now_ns: int) -> None:
+        intended_ns = self.pacer.intended_ns(self.pacer.taken, now_ns)
+        self.pacer.taken += 1
+        self.recorder.sent += 1
+        self._open += 1
+        # The servers take turns by the connections begun, because several are begun before the first task runs.
+        server = self.leaders.servers[self.recorder.sent % len(self.leaders.servers)]
+        group.create_task(self._connect(server, intended_ns))
+
+    async def _connect(self, server: Address, intended_ns: int) -> None:
+        sent_ns = time.monotonic_ns()
+        try:
+            await self._ask(server)
+        except KafkaQuotasError as error:
+            self.give_up(error)
+        except (ConnectionResetError, ConnectionAbortedError) as error:
+            self._turned_away(sent_ns, error)
+        except asyncio.CancelledError:  # the run is over
+            self.recorder.unanswered(intended_ns=intended_ns, sent_ns=sent_ns, until_ns=self.end_ns)
+            raise
+        except OSError as error:
+            self.trouble = unreachable(self.plan.bootstrap, error)
+            self.recorder.failed(self.trouble.message.rpartition(": ")[2])
+        else:
+            self._accepted(intended_ns, sent_ns)
+        self._open -= 1
+        self.pacer.answered(time.monotonic_ns())
+
+    async def _ask(self, server: Address) -> None:
+        client_id = self.entity.name.client_id
+        connection = await opened(server, access=self.access, client_id=client_id)
+        try:
+            await connection.ask(VersionRequest(), _VERSION, client_id=client_id, within_s=_ANSWER_S)
+        finally:
+            connection.close()
+
+    def _accepted(self, intended_ns: int, sent_ns: int) -> None:
+        now_ns = time.monotonic_ns()
+        waited_ms = (now_ns - sent_ns) // 1_000_000
+        # The broker delays a connection over its limit without a throttle time in any response (KIP-612).
+        is_delayed = self.entity.quota is not None and waited_ms >= DELAYED_MS
+        self.recorder.answered(
+            now_ns,
+            charged=1,
+            throttle_ms=waited_ms if is_delayed else 0,
+            broker=0,
+            records=1,
+            size=1,
+            intended_ns=intended_ns,
+            sent_ns=sent_ns,
+        )
+
+    def _turned_away(self, sent_ns: int, error: ConnectionError) -> None:
+        """Record a connection that the broker closed: as throttled if there is a quota, otherwise as failed."""
+        now_ns = time.monotonic_ns()
+        if self.entity.quota is None:
+            self.trouble = unreachable(self.plan.bootstrap, error)
+            self.recorder.failed(CLOSED)
+        else:
+            self._turned_away_count += 1
+            self.recorder.response(now_ns, charged=0, throttle_ms=max(1, (now_ns - sent_ns) // 1_000_000))

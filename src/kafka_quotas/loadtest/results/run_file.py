@@ -1,0 +1,391 @@
+"""`run.json` and `shard.json.gz`: a run's result, and what one shard planned and recorded, as files and back.
+
+The document of a run has plain figures with units in their names, and `examples/load-test-run.schema.json` is its
+schema. `_RUN` and `_CLIENT` say where each field of a result stands in it, for writing and for reading; series are
+columns, one list per figure. A shard keeps its plan without properties, which may hold passwords, and its recorders
+whole: every cell, slot and entry.
+
+Invariant: the document of a result that was read equals the document that was read.
+"""
+
+import gzip
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum
+from fractions import Fraction
+from functools import reduce
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.formats.documents import load_json, read_text
+from kafka_quotas.loadtest.measurement.delivery import Delivery
+from kafka_quotas.loadtest.measurement.histogram import LatencySummary
+from kafka_quotas.loadtest.measurement.recorder import (
+    COUNTS,
+    HISTOGRAMS,
+    TRACES,
+    Recorder,
+    RecorderRoom,
+    ThrottleSummary,
+)
+from kafka_quotas.loadtest.measurement.traces import Response, Slot, Timeline
+from kafka_quotas.loadtest.plan.plan import LoadPlan
+from kafka_quotas.loadtest.plan.workload import Flood, MutationFlood, RequestFlood
+from kafka_quotas.loadtest.results.prediction import Prediction
+from kafka_quotas.loadtest.results.result import BrokerSample, ClientResult, LoadResult, ProbeResult, WindowSample
+from kafka_quotas.loadtest.results.throttle_cycles import ClientVerdict
+
+JsonValue = None | bool | int | float | str | Sequence["JsonValue"] | Mapping[str, "JsonValue"]
+"""A value in a JSON document."""
+
+NOUN = "load-test"
+VERSION = 2
+"""Name and version of the document's schema, which `cli.output.render` writes in front: `kafka-quotas.load-test/2`."""
+SCHEMA = f"kafka-quotas.{NOUN}/{VERSION}"
+RUN_FILE = "run.json"
+REPEAT = "repeat-"
+"""What the names of the folders of repeats begin with."""
+SHARD_FILE: Final = "shard.json.gz"
+SHARD_SCHEMA: Final = "kafka-quotas.load-shard/1"
+MAX_RUN_BYTES: Final = 1024**3
+"""Longest `run.json` or shard that is read."""
+_SERIES_DIGITS: Final = 3
+_DIGITS: Final[Mapping[type[Any], Mapping[str, int]]] = {
+    LatencySummary: {"mean_us": 3},
+    ThrottleSummary: {"avg_ms": 3},
+    ClientVerdict: {
+        "achieved": 3,
+        "offered": 3,
+        "ratio": 6,
+        "lower": 6,
+        "upper": 6,
+        "span_ms": 0,
+        "settled_ms": 3,
+    },
+}
+"""The digits after the point of each figure that is rounded."""
+_DERIVED: Final[Mapping[type[Any], str]] = {Delivery: "state", Prediction: "state", ThrottleSummary: "avg_ms"}
+"""The property that a document has of a record beside its fields."""
+_Record = TypeVar("_Record")
+
+
+class _Codec(NamedTuple):
+    """How a field is written, and how the value in a document is made ready for its conversion."""
+
+    written: Callable[[Any], JsonValue]
+    read: Callable[[Any], Any] = lambda value: value
+
+
+_Place = tuple[str, str, _Codec]
+"""The path in a document, that of the attribute, and how the two become each other."""
+
+
+def _plain(value: Any) -> Any:
+    """Return a record, or a value of one, as JSON has it."""
+    kind = type(value)
+    if is_dataclass(value):
+        names = [*(each.name for each in fields(value)), *filter(None, [_DERIVED.get(kind)])]
+        digits = _DIGITS.get(kind, {})
+        return {name: _rounded(_plain(getattr(value, name)), digits.get(name)) for name in names}
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return value.value if isinstance(value, Enum) else str(value) if isinstance(value, Fraction) else value
+
+
+def _rounded(value: Any, digits: int | None) -> Any:
+    """Return a figure with so many digits after the point, None for an infinite bound."""
+    if digits is None or value is None:
+        return value
+    return None if math.isinf(value) else round(value, digits or None)
+
+
+def _columns(kind: type[Any], *names: str) -> _Codec:
+    """Return the codec of a series, whose columns have the names of the record's fields or else these."""
+    names = names or tuple(each.name for each in fields(kind))
+
+    def written(rows: Sequence[Any]) -> JsonValue:
+        columns = {name: [getattr(row, name) for row in rows] for name in names}
+        return {
+            name: [_rounded(each, _SERIES_DIGITS) if isinstance(each, float) else each for each in column]
+            for name, column in columns.items()
+        }
+
+    def read(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+        lists = [columns[name] for name in names]
+        if len({len(each) for each in lists}) > 1:
+            raise ValueError("its series differ in length")
+        return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
+
+    return _Codec(written, read)
+
+
+def _digits(digits: int) -> _Codec:
+    return _Codec(lambda value: _rounded(value, digits))
+
+
+_PLAIN: Final = _Codec(_plain)
+_PAIRS: Final = _Codec(dict, lambda names: list(names.items()))
+_SECOND_COLUMNS: Final = _columns(
+    Slot, "rate", "records", "responses", "throttled", "throttle_sum_ms", "throttle_max_ms", "failed", "dropped"
+)
+
+
+def _same(*names: str, inside: str = "") -> tuple[_Place, ...]:
+    """Return the places of plain fields that have their own name, in an object within the document or in none."""
+    return tuple((f"{inside}{name}", name, _PLAIN) for name in names)
+
+
+_RUN: Final[Sequence[_Place]] = (
+    *_same("title"),
+    ("run_id", "run_id", _Codec(lambda number: f"{number:016x}", lambda text: int(text, 16))),
+    *_same("bootstrap", "started_ms"),
+    ("elapsed_s", "elapsed_s", _digits(3)),
+    *_same("warmup_s"),
+    ("quota_window/quota.window.num", "window_samples", _PLAIN),
+    ("quota_window/quota.window.size.seconds", "window_size_s", _PLAIN),
+    ("cpu/process_share", "cpu.process", _digits(4)),
+    ("cpu/python_share", "cpu.python", _digits(4)),
+    ("cpu/cores", "cpu.cores", _PLAIN),
+    ("cpu/late_ms", "cpu.late_ms", _digits(3)),
+    *_same("control_factor", "interrupted", "ok", "state", "judgements", "warnings", "outages", "restarts"),
+    ("entities", "entities", _Codec(lambda all_: [*map(_client_document, all_)], lambda all_: [*map(_client, all_)])),
+    ("broker_metrics", "broker_samples", _columns(BrokerSample)),
+    ("probes", "probes", _columns(ProbeResult)),
+)
+"""Where each field or property of a result is in its document, in order."""
+_CLIENT: Final[Sequence[_Place]] = (
+    ("user", "name.user", _PLAIN),
+    ("client_id", "name.client_id", _PLAIN),
+    ("does", "workload", _PLAIN),
+    *_same("client", "topic", "control", "enforcers", "unit", "ok"),
+    ("quotas", "quotas", _PAIRS),
+    *_same("verdict"),
+    *_same("sent", "acked", "unfinished", "dropped", inside="records/"),
+    ("records/failed", "failures", _PAIRS),
+    *_same("books", "delivery", "payload_bytes"),
+    ("wire_ratio", "wire_ratio", _digits(6)),
+    *_same("service", "schedule_delay", "response", inside="latency/"),
+    ("latency/response_solo", "solo", _PLAIN),
+    ("quota_effect", "effect", _PLAIN),
+    *_same("throttle", "prediction", "sample_s"),
+    ("seconds", "seconds", _SECOND_COLUMNS),
+    ("windows", "windows", _columns(WindowSample)),
+)
+"""Where each field or property of a client's result is in its document, in order."""
+
+
+def run_document(result: LoadResult) -> dict[str, JsonValue]:
+    """Return the whole result, with times and rates in the units that are named."""
+    return _written(result, _RUN)
+
+
+def _client_document(client: ClientResult) -> dict[str, Any]:
+    document = _written(client, _CLIENT)
+    return {**document, "seconds": {"first": client.seconds[0].second if client.seconds else 0, **document["seconds"]}}
+
+
+def _client(document: Mapping[str, Any]) -> dict[str, Any]:
+    seconds, sample_s = document["seconds"], document["sample_s"]
+    read = _read(document, ClientResult, _CLIENT)
+    for index, second in enumerate(read["seconds"]):
+        second["start_ms"] = (seconds["first"] + int(index * sample_s)) * 1000
+    return read
+
+
+def _written(record: object, places: Sequence[_Place]) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for place, attribute, codec in places:
+        *folders, name = place.split("/")
+        target = reduce(lambda part, folder: part.setdefault(folder, {}), folders, document)
+        target[name] = codec.written(attrgetter(attribute)(record))
+    return document
+
+
+def _read(document: Mapping[str, Any], kind: type[Any], places: Sequence[_Place]) -> dict[str, Any]:
+    """Return the fields of a record, without its properties, as values to convert."""
+    known = {each.name for each in fields(kind)}
+    values: dict[str, Any] = {}
+    for place, attribute, codec in places:
+        *outer, name = attribute.split(".")
+        if (*outer, name)[0] in known:
+            target = reduce(lambda part, each: part.setdefault(each, {}), outer, values)
+            target[name] = codec.read(reduce(lambda part, each: part[each], place.split("/"), document))
+    return values
+
+
+def _converted(value: Any, kind: type[_Record]) -> _Record:
+    try:
+        return msgspec.convert(value, kind, dec_hook=_hooked)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
+
+
+def _hooked(kind: type[Any], value: Any) -> Any:
+    """Return a value of a type that msgspec leaves to us: a fraction, or one of the two floods."""
+    if kind is Flood:
+        return _converted(value, RequestFlood if "api" in value else MutationFlood)
+    return kind(value)
+
+
+def result_of(document: Mapping[str, Any]) -> LoadResult:
+    """Return the result that a document holds.
+
+    Raises:
+        ValueError: It is no such document. So does a KeyError, TypeError or AttributeError mean.
+    """
+    return _converted(_read(document, LoadResult, _RUN), LoadResult)
+
+
+def read_runs(folder_or_file: Path) -> tuple[LoadResult, ...]:
+    """Return the result in a file or folder, or those of the repeats in a folder.
+
+    Raises:
+        UsageError: There is no such file, and no repeat.
+        KafkaQuotasError: A file can't be read or is no such document.
+    """
+    repeats = [path.parent for path in sorted(folder_or_file.glob(f"{REPEAT}*/{RUN_FILE}"))]
+    if repeats and not (folder_or_file / RUN_FILE).exists():
+        return tuple(map(read_run, repeats))
+    return (read_run(folder_or_file),)
+
+
+def read_run(folder_or_file: Path) -> LoadResult:
+    """Return the result in a file, or in the `run.json` of a folder.
+
+    Raises:
+        UsageError: There is no such file.
+        KafkaQuotasError: The file can't be read or is no such document.
+    """
+    path = folder_or_file / RUN_FILE if folder_or_file.is_dir() else folder_or_file
+    try:
+        text = read_text(path, max_bytes=MAX_RUN_BYTES)
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"no run of a load test in {folder_or_file}", hint="name the folder that load-test wrote with --out"
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise KafkaQuotasError(f"can't read {path}: {reason}", hint="is it the run.json of a load test?") from error
+    try:
+        document = load_json(text)
+        schema = document["schema"]
+        if schema == SCHEMA:
+            return result_of(document)
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
+        raise KafkaQuotasError(
+            f"{path} is not a run of a load test: {reason}", hint=f"its schema is {SCHEMA}"
+        ) from error
+    raise KafkaQuotasError(f"{path} is a {schema}, not a {SCHEMA}", hint="run the load test again with this version")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """The plan and the measurements of one shard."""
+
+    plan: LoadPlan
+    result: LoadResult
+    """Its result, whose clients have their recorders."""
+    expectations: tuple[str, ...] = ()
+    """The thresholds that the whole load is judged by, as they were written."""
+
+
+def write_shard(shard: Shard, path: Path) -> None:
+    """Write a shard to a file.
+
+    Raises:
+        OSError: The file can't be written.
+    """
+    loads = tuple(replace(each, properties=()) for each in shard.plan.entities)
+    document = {
+        "schema": SHARD_SCHEMA,
+        "plan": _plain(replace(shard.plan, properties=(), entities=loads)),
+        "expectations": list(shard.expectations),
+        "run": run_document(shard.result),
+        "recorders": [_recorder_document(each.recorder) for each in shard.result.entities if each.recorder is not None],
+    }
+    with gzip.open(path, "wt", encoding="utf-8", compresslevel=3) as file:
+        json.dump(document, file)
+
+
+def read_shard(folder: Path) -> Shard:
+    """Return the shard in a folder that `load-test` wrote with `--shard` and `--out`.
+
+    Raises:
+        UsageError: There is no shard in it.
+        KafkaQuotasError: Its file can't be read or is no shard.
+    """
+    path = folder / SHARD_FILE if folder.is_dir() else folder
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            document = load_json(file.read(MAX_RUN_BYTES))
+    except FileNotFoundError as error:
+        raise UsageError(f"no shard of a load test in {folder}", hint="it is what --shard writes to --out") from error
+    except (OSError, EOFError, ValueError) as error:
+        raise KafkaQuotasError(f"can't read {path}: {error}", hint=f"is it whole? {SHARD_FILE} of load-test") from error
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if schema != SHARD_SCHEMA:
+        raise KafkaQuotasError(f"{path} is a {schema}, not a {SHARD_SCHEMA}", hint="write it with this version")
+    try:
+        return _shard(document)
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, UsageError) as error:
+        raise KafkaQuotasError(f"{path} is not a shard of a load test: {error}", hint="write it again") from error
+
+
+def _shard(document: Mapping[str, Any]) -> Shard:
+    plan = _converted(document["plan"], LoadPlan)
+    result = result_of(document["run"])
+    clients = tuple(
+        replace(client, recorder=_recorder(kept, plan))
+        for client, kept in zip(result.entities, document["recorders"], strict=True)
+    )
+    return Shard(plan=plan, result=replace(result, entities=clients), expectations=tuple(document["expectations"]))
+
+
+def _recorder_document(recorder: Recorder) -> dict[str, Any]:
+    histograms = {name: getattr(recorder, name) for name in HISTOGRAMS}
+    traces = {name: getattr(recorder, name) for name in TRACES}
+    responses, timeline = list(recorder.responses), recorder.timeline
+    return {
+        "histograms": {
+            name: {"cells": sorted(each.counts.items()), "bounds": sorted(each.bounds.items())}
+            for name, each in histograms.items()
+        },
+        "traces": {
+            name: {"resolution_ms": each.resolution_ms, "entries": each.entries()} for name, each in traces.items()
+        },
+        "responses": {each.name: [getattr(row, each.name) for row in responses] for each in fields(Response)},
+        "slot_ms": timeline.slot_ms,
+        "slots": [{name: value for name, value in _plain(slot).items() if name != "rate"} for slot in timeline.slots()],
+        "counts": {name: getattr(recorder, name) for name in COUNTS},
+        "failures": dict(recorder.failures),
+    }
+
+
+def _recorder(kept: Mapping[str, Any], plan: LoadPlan) -> Recorder:
+    responses = kept["responses"]
+    room = RecorderRoom(
+        entries=max(1, *(len(each["entries"]) for each in kept["traces"].values())), responses=len(responses["t_ms"])
+    )
+    recorder = Recorder(start_ns=0, measure_from_ns=0, window_ms=plan.window_ms, room=room)
+    for name, durations in kept["histograms"].items():
+        getattr(recorder, name).take(dict(durations["cells"]), bounds=dict(durations["bounds"]))
+    for name, acks in kept["traces"].items():
+        trace = getattr(recorder, name)
+        trace.resolution_ms = acks["resolution_ms"]
+        for t_ms, size in acks["entries"]:
+            trace.add(t_ms, size)
+    for row in zip(*(responses[each.name] for each in fields(Response)), strict=True):
+        recorder.responses.add(*row)
+    slots = [Slot(**slot) for slot in kept["slots"]]
+    recorder.timeline = Timeline.of(slots, slot_ms=kept["slot_ms"], window_ms=plan.window_ms)
+    for name, count in kept["counts"].items():
+        setattr(recorder, name, count)
+    recorder.failures.update(kept["failures"])
+    return recorder

@@ -1,0 +1,389 @@
+"""Judgement of an achieved rate against a quota, by the charges over whole throttle cycles.
+
+Kafka's window lets a greedy client repeat a burst about once per window, so an average over an arbitrary span is off by
+up to window/span even when all is right. Here the rate is taken between *low points*: the instants just before each
+burst, where `amount - mean rate x time` is lowest. The first window (a burst into an empty past) does not count.
+
+A trace without such a sawtooth needs no low points: its average is off by no more than swing/span.
+
+Large requests blur what a broker keeps: those of several connections are all taken before the first throttle time
+holds, and a fetch that does not fit has to wait until all of it does. So the bounds are wider by what is under way at
+once, as a share of what the quota allows in a window (`blur`), and with more than `MAX_BLUR` of it nothing is judged.
+
+Contract: pure. Acknowledgements are (t_ms, amount) in order of time, the amount as the quota counts it (bytes of whole
+requests or responses, requests, partitions, connections). A trace of fewer than `MIN_WINDOWS` windows or `MIN_CYCLES`
+cycles is never judged, whatever its rate.
+**Source:** the bounds are those of Kafka's limiter over drawn loads (tests/unit/loadtest/judge/test_limited_loads.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import accumulate
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.loadtest.judgement import State
+from kafka_quotas.loadtest.plan.plan import MIN_WINDOWS
+from kafka_quotas.loadtest.plan.workload import UNITS, Workload
+
+MIN_CYCLES = 3
+"""The number of throttle cycles that a verdict takes."""
+TOLERANCE = 0.02
+"""The distance from its quota that is allowed, as a share of the quota."""
+MAX_BLUR = 0.04
+"""The largest share of a window's quota under way at once that leaves a difference of 10 % visible."""
+
+_FETCH_BLUR = 1.2  # of the blur is what a consumer may get less, as over-quota fetches lengthen the delay
+_CERTAIN = 2.0  # times the quota is too much whatever the cycles are
+_LEAST_SURPLUS_MS = 2000  # of its quota at once may be what a busy machine tells of too late
+_END_SHARE = 0.02  # of a window that a run may end early, as stopping takes a moment
+# What must lie between a low point and the highs beside it, as a share of the whole swing. The smaller shares are for
+# traces that level out: their early bursts are much larger than the later ones.
+_REVERSAL_SHARES = (0.25, 0.1, 0.04)
+_MIN_SPACING_SHARE = 0.5  # of a window: closer low points belong to one cycle, the lower one counts
+_STEADY_SWING = TOLERANCE / 4  # of all bytes: a trace that swings by no more has no sawtooth to allow for
+_MOST_SWING = 0.06  # of all bytes, and blur: a trace without cycles that swings by no more has bounds wider by it
+_REFINEMENTS = 3  # the line that low points are sought under is redrawn with the rate they gave
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleMeasurement:
+    """A rate between low points, or the plain average of fewer than `MIN_CYCLES` cycles."""
+
+    per_second: float
+    cycles: int
+    """The number of whole cycles."""
+    span_ms: float
+    """The length of the span."""
+    swing: float = 1.0
+    """How far a plain average may be off, as a share of it, 0 for a rate between low points."""
+
+    @property
+    def steady(self) -> bool:
+        """Whether there is no sawtooth that could falsify the average."""
+        return self.swing <= _STEADY_SWING and not self.cycles
+
+
+class ObservationKind(Enum):
+    """The kind of client as which one was judged."""
+
+    GREEDY = "greedy"
+    MODEST = "modest"
+    UNLIMITED = "unlimited"
+    UNJUDGED = "unjudged"
+    STAGED = "staged"
+    """Stages lead across its quota, so that throttle times judge it and no rate does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientVerdict:
+    """The verdict whether one client got what it should, with rates as the quota counts them."""
+
+    kind: ObservationKind
+    ok: bool
+    achieved: float
+    offered: float | None
+    quota: float | None
+    ratio: float | None
+    """Achieved / quota."""
+    lower: float | None
+    upper: float | None
+    cycles: int
+    """The number of whole throttle cycles over `span_ms`."""
+    span_ms: float
+    too_short: bool = False
+    """Whether the run held too few windows or cycles to judge, or requests too large for the window."""
+    settled_ms: float | None = None
+    """How long after its quota was changed the client was held to the new one, None where it was not changed, or the
+    client was never held to it.
+    """
+    evidence: str
+
+    @property
+    def state(self) -> State:
+        """Met, not met, void where the run was too short, or unchecked where the rate proves nothing."""
+        if self.kind in (ObservationKind.UNJUDGED, ObservationKind.STAGED):
+            return State.UNCHECKED
+        return State.MET if self.ok else State.VOID if self.too_short else State.NOT_MET
+
+
+def judge(
+    acks: Sequence[tuple[float, int]],
+    *,
+    quota: float,
+    window_ms: int,
+    workload: Workload = Workload.PRODUCE,
+    skip_ms: float | None = None,
+    measured_ms: float | None = None,
+    blur: float = 0.0,
+    silent_ms: float = 0.0,
+    offered: float | None = None,
+) -> ClientVerdict:
+    """Return the verdict on a client that wanted more than its quota.
+
+    Args:
+        acks: The charges, in order of time.
+        quota: The quota per second, in the workload's unit.
+        window_ms: The length of the quota window: samples x sample length.
+        workload: What the client does.
+        skip_ms: The time to leave out at the start, one window where that is longer.
+        measured_ms: The time after that, None for that of the trace.
+        blur: What is under way at once, as a share of what the quota allows in a window.
+        silent_ms: How long nothing was acknowledged at the end, 0 where that shows nothing.
+        offered: The rate that it offered, None for as much as possible.
+
+    Raises:
+        UsageError: The quota or the window is not above 0.
+    """
+    if not quota > 0:
+        raise UsageError(f"a quota to judge by must be above 0, not {quota}")
+    skipped_ms = max(window_ms, skip_ms or 0)
+    if measured_ms is None:
+        measured_ms = acks[-1][0] - acks[0][0] - skipped_ms if acks else 0.0
+    measured, blur = _measured(acks, workload, window_ms=window_ms, skip_ms=skipped_ms, blur=blur)
+    lower, upper = _bounds(measured, workload, blur)
+    ratio = measured.per_second / quota
+    is_inside = lower <= ratio <= upper
+    faults = _silence(silent_ms) + _burst(acks, quota * upper, window_ms=window_ms, skip_ms=skipped_ms, blur=blur)
+    is_certain = faults or measured.span_ms <= 0 or (ratio >= _CERTAIN and blur < 1 / 2)
+    # A plain average is off by its swing at most, so one that is further out says enough without cycles.
+    is_certain = is_certain or (blur <= MAX_BLUR and not lower - measured.swing <= ratio <= upper + measured.swing)
+    reason = _too_short(measured_ms, window_ms) if workload is not Workload.MUTATE else ""
+    reason = reason or ("" if is_certain else _why_open(measured, blur))
+    figures = f"{UNITS[workload].text(measured.per_second)} of {UNITS[workload].text(quota)} = {ratio:.3f}"
+    return ClientVerdict(
+        kind=ObservationKind.GREEDY,
+        offered=offered,
+        achieved=measured.per_second,
+        quota=quota,
+        ratio=ratio,
+        cycles=measured.cycles,
+        span_ms=measured.span_ms,
+        lower=lower,
+        upper=upper,
+        ok=not (reason or faults) and is_inside,
+        too_short=bool(reason),
+        evidence=reason or _evidence(measured, figures, lower, upper) + (faults if is_inside else ""),
+    )
+
+
+def _measured(
+    acks: Sequence[tuple[float, int]], workload: Workload, *, window_ms: int, skip_ms: float, blur: float
+) -> tuple[CycleMeasurement, float]:
+    """Return the rate, and the blur of it."""
+    if workload is not Workload.MUTATE:
+        return measure(acks, window_ms=window_ms, skip_ms=skip_ms), blur
+    # A bucket of tokens has no cycles: at either end of the time a request may be in it or not.
+    measured = replace(average(acks, window_ms=window_ms, skip_ms=skip_ms), swing=0.0)
+    return measured, blur * (window_ms / measured.span_ms if measured.span_ms else 1.0)
+
+
+def _bounds(measured: CycleMeasurement, workload: Workload, blur: float) -> tuple[float, float]:
+    """Return the least and the largest share of the quota that a limiter lets through that keeps it."""
+    swing = 0.0 if measured.steady or measured.swing + blur > _MOST_SWING else measured.swing
+    less = 0.0 if workload is Workload.PRODUCE else _FETCH_BLUR * blur
+    return 1 - TOLERANCE - swing - less, 1 + TOLERANCE + swing + blur
+
+
+def _burst(acks: Sequence[tuple[float, int]], per_second: float, *, window_ms: int, skip_ms: float, blur: float) -> str:
+    """Return that more came at some time than a window's burst, empty if not or if unclear."""
+    if blur > MAX_BLUR:
+        return ""
+    times, before = _after(acks, skip_ms)
+    level = [size - per_second / 1000 * t_ms for size, t_ms in zip(before, times, strict=True)]
+    above = (here - low for here, low in zip(level, accumulate(level, min), strict=True))
+    surplus_ms = max(above, default=0.0) / per_second * 1000
+    if surplus_ms <= window_ms * (1 + blur) + max(window_ms, _LEAST_SURPLUS_MS):
+        return ""
+    return f"; at some time it got {surplus_ms / 1000:.1f} s of its quota too much, more than a window's burst"
+
+
+def _too_short(got_ms: float, window_ms: int) -> str:
+    """Return why the time is too short for a verdict, empty where it is not."""
+    if got_ms >= (MIN_WINDOWS - _END_SHARE) * window_ms:
+        return ""
+    needed, got, window = (f"{ms / 1000:.4g} s" for ms in (MIN_WINDOWS * window_ms, max(got_ms, 0.0), window_ms))
+    return f"too short to judge: needs {needed}, got {got}: {MIN_WINDOWS} quota windows of {window}, after the first"
+
+
+def _why_open(measured: CycleMeasurement, blur: float) -> str:
+    """Return why a trace allows no verdict, empty where it does."""
+    if blur > MAX_BLUR:
+        return (
+            f"its requests are too large to judge: {blur:.0%} of what the quota allows in a window is under way at "
+            f"once, and up to {MAX_BLUR:.0%} shows a rate; take smaller batches, or fewer connections"
+        )
+    if measured.swing + blur > _MOST_SWING:
+        span = f"{measured.span_ms / 1000:.1f} s"
+        return f"too irregular to judge: {measured.cycles} whole throttle cycles in {span}, and it takes {MIN_CYCLES}"
+    return ""
+
+
+def measure(acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float | None = None) -> CycleMeasurement:
+    """Return the rate over whole cycles, after the first window or `skip_ms`.
+
+    Where there are too few cycles it is the rate over the whole rest.
+
+    Raises:
+        UsageError: The window is not above 0.
+    """
+    times, before = _after(acks, max(_checked_window(window_ms), skip_ms or 0))
+    plain = _average(times, before, window_ms=window_ms)
+    if plain.steady or plain.span_ms <= 0:
+        return plain
+    cycles = 0
+    for share in _REVERSAL_SHARES:
+        measured = _over_cycles(times, before, average=plain, window_ms=window_ms, reversal_share=share)
+        if measured.cycles >= MIN_CYCLES:
+            return measured
+        cycles = measured.cycles
+    return replace(plain, cycles=cycles)  # the whole span shows more than one or two cycles do
+
+
+def average(
+    acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float | None = None, end_ms: float | None = None
+) -> CycleMeasurement:
+    """Return the plain average after `skip_ms`, for a client that no quota throttles.
+
+    Such a client makes no burst into an empty past, so the time that is left out may be shorter than a window. An
+    amount was transferred since the acknowledgement before, so the first amount is left out and the last one counts.
+
+    `skip_ms` is left out at the start, None for one window. The silence up to `end_ms` counts, where it is not None.
+
+    Raises:
+        UsageError: The window is not above 0.
+    """
+    times, before = _after(acks, _checked_window(window_ms) if skip_ms is None else skip_ms)
+    if not times:
+        return _average(times, before, window_ms=window_ms)
+    upto = [*before[1:], before[-1] + acks[-1][1]]
+    since = [amount - upto[0] for amount in upto]
+    if end_ms is not None and end_ms > acks[-1][0]:
+        times, since = [*times, end_ms], [*since, since[-1]]
+    return _average(times, since, window_ms=window_ms)
+
+
+def settling_ms(acks: Sequence[tuple[float, int]], *, from_ms: float, quota: float, window_ms: int) -> float | None:
+    """Return how long after `from_ms`, when a quota was set, a greedy client is held to it.
+
+    It is the first low point from which to the last one, a window later or more, it gets no more than the quota.
+    A client that stays within the quota from the first acknowledgement on gives 0, one that is not held to it None.
+    """
+    since = [(t_ms - from_ms, size) for t_ms, size in acks if t_ms > from_ms]
+    times = [t_ms for t_ms, _ in since]
+    before = list(accumulate((size for _, size in since), initial=0))
+    per_ms = quota / 1000
+    if all(size <= per_ms * t_ms for t_ms, size in zip(times, before[1:], strict=True)):
+        return 0.0 if since else None
+    for share in _REVERSAL_SHARES:
+        lows = low_points(
+            times, before[:-1], per_ms=per_ms, spacing_ms=_MIN_SPACING_SHARE * window_ms, reversal_share=share
+        )
+        for low in lows:
+            span_ms = times[lows[-1]] - times[low]
+            if span_ms >= window_ms and before[lows[-1]] - before[low] <= per_ms * span_ms * (1 + TOLERANCE):
+                return times[low]
+    return None
+
+
+def _checked_window(window_ms: int) -> int:
+    if window_ms <= 0:
+        raise UsageError(f"a window must be above 0 ms, not {window_ms}")
+    return window_ms
+
+
+def _after(acks: Sequence[tuple[float, int]], skipped_ms: float) -> tuple[list[float], list[int]]:
+    """Return the instants after the time left out, and the amount just before each of them."""
+    steady = [ack for ack in acks if ack[0] >= acks[0][0] + skipped_ms]
+    return [t_ms for t_ms, _ in steady], list(accumulate((size for _, size in steady), initial=0))[:-1]
+
+
+def _average(times: Sequence[float], before: Sequence[int], *, window_ms: int) -> CycleMeasurement:
+    """Return the plain average from the first acknowledgement to the last, 0 without two instants."""
+    span_ms = times[-1] - times[0] if times else 0.0
+    if span_ms <= 0:
+        return CycleMeasurement(per_second=0.0, cycles=0, span_ms=0.0)
+    per_ms = before[-1] / span_ms
+    level = [size - per_ms * (t_ms - times[0]) for size, t_ms in zip(before, times, strict=True)]
+    swing = max(level) - min(level)
+    return CycleMeasurement(
+        per_second=per_ms * 1000,
+        cycles=0,
+        span_ms=span_ms,
+        swing=swing / before[-1] if before[-1] and span_ms >= MIN_CYCLES * window_ms else 1.0,
+    )
+
+
+def _over_cycles(
+    times: Sequence[float], before: Sequence[int], *, average: CycleMeasurement, window_ms: int, reversal_share: float
+) -> CycleMeasurement:
+    """Return the rate from the first low point to the last, or `average` where there are not two."""
+    measured = average
+    for _ in range(_REFINEMENTS):
+        lows = low_points(
+            times,
+            before,
+            per_ms=measured.per_second / 1000,
+            spacing_ms=_MIN_SPACING_SHARE * window_ms,
+            reversal_share=reversal_share,
+        )
+        if len(lows) < 2:
+            return average
+        span_ms = times[lows[-1]] - times[lows[0]]
+        rate = (before[lows[-1]] - before[lows[0]]) / span_ms * 1000
+        measured = CycleMeasurement(per_second=rate, cycles=len(lows) - 1, span_ms=span_ms, swing=0.0)
+    return measured
+
+
+def low_points(
+    times: Sequence[float],
+    before: Sequence[int],
+    *,
+    per_ms: float,
+    spacing_ms: float,
+    reversal_share: float = _REVERSAL_SHARES[0],
+) -> list[int]:
+    """Return the indices of the low points of `before - per_ms x time`, at least `spacing_ms` apart.
+
+    A low point counts only with a clear high on either side, so neither end of a trace is one.
+    """
+    level = [size - per_ms * t_ms for size, t_ms in zip(before, times, strict=True)]
+    reversal = reversal_share * (max(level) - min(level))
+    lows: list[int] = []
+    low = high = 0
+    falling = False
+    for index, here in enumerate(level):
+        if falling:
+            if here < level[low]:
+                low = index
+            elif here > level[low] + reversal:
+                _keep_spaced(lows, low, times, level, spacing_ms)
+                falling, high = False, index
+        elif here > level[high]:
+            high = index
+        elif here < level[high] - reversal:
+            falling, low = True, index
+    return lows
+
+
+def _keep_spaced(lows: list[int], low: int, times: Sequence[float], level: Sequence[float], spacing_ms: float) -> None:
+    """Add `low` to `lows`, or replace a higher neighbour of the same cycle by it."""
+    if not lows or times[low] - times[lows[-1]] >= spacing_ms:
+        lows.append(low)
+    elif level[low] < level[lows[-1]]:
+        lows[-1] = low
+
+
+def _evidence(measured: CycleMeasurement, figures: str, lower: float, upper: float) -> str:
+    if measured.span_ms <= 0:
+        return "nothing was acknowledged after the first window, so there is no rate to judge"
+    span, accepted = f"{measured.span_ms / 1000:.1f} s", f"(accepted: {lower:.2f} to {upper:.2f})"
+    if measured.cycles < MIN_CYCLES:
+        return f"{figures}, steady over {span} {accepted}"
+    return f"{figures} over {measured.cycles} throttle cycles in {span} {accepted}"
+
+
+def _silence(silent_ms: float) -> str:
+    if not silent_ms:
+        return ""
+    return f"; nothing was acknowledged in the last {silent_ms / 1000:.1f} s, longer than any throttle time"

@@ -1,0 +1,390 @@
+"""Analysis of a run: its clients' measurements, and warnings where the tool was the bottleneck."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Protocol
+
+from kafka_quotas.loadtest.clients.engine import WireCount
+from kafka_quotas.loadtest.judgement import State
+from kafka_quotas.loadtest.measurement.delivery import Books
+from kafka_quotas.loadtest.measurement.recorder import Recorder
+from kafka_quotas.loadtest.measurement.traces import Slot
+from kafka_quotas.loadtest.plan.plan import WHOLE, ClientLoad, LaterQuota, LoadPlan
+from kafka_quotas.loadtest.plan.schedule import mean_rate, rate_bounds
+from kafka_quotas.loadtest.plan.workload import UNITS, Arrival, MutationFlood, RateUnit, Workload
+from kafka_quotas.loadtest.results.result import ClientResult, CpuUse, LoadResult, WindowSample
+from kafka_quotas.loadtest.results.throttle_cycles import ClientVerdict, ObservationKind, settling_ms
+from kafka_quotas.loadtest.verdict.client_verdict import Observation, entity_verdict, shared_verdict, unjudged_verdict
+from kafka_quotas.loadtest.verdict.judging import Evidence, judge_run
+
+_BUSY_PYTHON = 0.9  # of a second per second: Python runs one thread at a time
+_BUSY_MACHINE = 0.9  # of all cores
+_LATE_MS = 20.0  # a sleeping thread of an idle machine wakes within a fraction of that
+_BUSY_LATE_MS = 5.0  # takes a share of a quota that is given in many small parts
+_BUSY_SHARE = 0.8  # of the lower bound: a machine that takes more is busier than any verdict allows for
+_LATE_US = 100_000  # p99 from intended to sent, of a client that no quota held back
+
+
+def warnings(result: LoadResult) -> tuple[str, ...]:
+    """Return the reasons to doubt a run's figures, such as a lack of CPU, in a sentence each."""
+    found = []
+    cpu = result.cpu
+    if cpu.python >= _BUSY_PYTHON:
+        found.append(
+            f"the load tester was the bottleneck: its Python threads took {cpu.python:.0%} of the one core they can "
+            "use; rates and latencies may be its own. Offer less, or spread the load over several processes"
+        )
+    elif is_bottleneck(cpu):
+        found.append(
+            f"the load tester was the bottleneck: it took {cpu.process:.0%} of a core on a machine of {cpu.cores}; "
+            "rates and latencies may be its own"
+        )
+    elif cpu.late_ms >= _LATE_MS:
+        found.append(
+            f"the machine was too busy for this run: threads waited {cpu.late_ms:.0f} ms for a core on average; rates "
+            "and latencies may be its own"
+        )
+    late = [entity for entity in result.entities if _was_late(entity)]
+    if late:
+        worst = max(late, key=lambda entity: entity.schedule_delay.p99_us)
+        found.append(
+            f"{len(late)} unthrottled clients were sent late, {worst.name.label} by "
+            f"{worst.schedule_delay.p99_us / 1e6:.2f} s (p99): the tool or the target could not keep the schedule"
+        )
+    dropped = sum(entity.dropped for entity in result.entities)
+    if dropped:
+        found.append(f"{dropped} arrivals were dropped by the load tester: too many were under way already")
+    return tuple(found)
+
+
+def is_bottleneck(cpu: CpuUse) -> bool:
+    """Check whether rates and latencies may be the load tester's own, for a lack of CPU."""
+    return cpu.python >= _BUSY_PYTHON or cpu.process >= _BUSY_MACHINE * cpu.cores
+
+
+def _was_late(entity: ClientResult) -> bool:
+    return entity.verdict.offered is not None and not entity.throttle.count and entity.schedule_delay.p99_us > _LATE_US
+
+
+_MOMENT_MS = 2000.0  # in which a busy machine answers
+_LONGEST_SPACING = 10  # of random arrivals, times the mean
+_SIGMAS = 3  # of arrivals at random that a verdict allows to be missing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """Facts about a run beside its clients."""
+
+    started_ms: int
+    elapsed_s: float
+    enforcers: Mapping[str, int]
+    """The number of brokers that keep the quotas, by topic."""
+    cpu: CpuUse
+    interrupted: bool
+    title: str = "load-test"
+    outages: tuple[str, ...] = ()
+    """Outages and restarts of the target, steps of the clock, and standstills of this process, one line each."""
+    restarts: tuple[str, ...] = ()
+    """Planned restarts of the target that took place, one line each."""
+
+
+class MeasuredClient(Protocol):
+    """One client with what was recorded of it, by one process or by several."""
+
+    @property
+    def entity(self) -> ClientLoad:
+        """Its load."""
+        ...
+
+    @property
+    def recorder(self) -> Recorder:
+        """Its measurements."""
+        ...
+
+    @property
+    def wire(self) -> WireCount:
+        """Its bytes on the wire against bytes of payload."""
+        ...
+
+    @property
+    def unfinished(self) -> int:
+        """Records or requests that had no response at the end."""
+        ...
+
+    def books(self, *, answer_ms: float) -> Books:
+        """Return its books, where an answer takes `answer_ms` milliseconds at most."""
+        ...
+
+
+def load_result(plan: LoadPlan, clients: Sequence[MeasuredClient], facts: RunFacts) -> LoadResult:
+    """Return the result of a run that has ended, judged by its clients' measurements alone."""
+    result = LoadResult(
+        bootstrap=plan.bootstrap,
+        run_id=plan.run_id,
+        title=facts.title,
+        started_ms=facts.started_ms,
+        elapsed_s=facts.elapsed_s,
+        warmup_s=plan.warmup_s,
+        window_samples=plan.window.samples,
+        window_size_s=plan.window.window_s,
+        cpu=facts.cpu,
+        interrupted=facts.interrupted,
+        outages=facts.outages,
+        restarts=facts.restarts,
+        entities=tuple(
+            _entity_result(plan, client, facts, _unless_busy(verdict, facts.cpu))
+            for client, verdict in zip(clients, _verdicts(plan, clients, facts), strict=True)
+        ),
+    )
+    return judge_run(result, Evidence(warnings=warnings(result)))
+
+
+def _unless_busy(verdict: ClientVerdict, cpu: CpuUse) -> ClientVerdict:
+    """Return the verdict, void if a busy machine may be why a client got less than its quota."""
+    ratio, lower = verdict.ratio or 0.0, verdict.lower or 0.0
+    is_busy = cpu.late_ms >= _BUSY_LATE_MS or is_bottleneck(cpu)
+    if verdict.state is not State.NOT_MET or not is_busy or not _BUSY_SHARE * lower <= ratio < lower:
+        return verdict
+    reason = f"; the machine was too busy to judge that: threads waited {cpu.late_ms:.1f} ms for a core on average"
+    return replace(verdict, too_short=True, evidence=verdict.evidence + reason)
+
+
+def _entity_result(plan: LoadPlan, client: MeasuredClient, facts: RunFacts, verdict: ClientVerdict) -> ClientResult:
+    recorder, entity = client.recorder, client.entity
+    return ClientResult(
+        name=entity.name,
+        workload=entity.workload,
+        client=entity.client,
+        topic=entity.topic,
+        enforcers=_enforcers(plan, client, facts),
+        verdict=verdict,
+        sent=recorder.sent,
+        acked=recorder.acked,
+        unfinished=client.unfinished,
+        dropped=recorder.dropped_count,
+        books=client.books(answer_ms=_patience_ms(client)),
+        failures=tuple(sorted(recorder.failures.items())),
+        payload_bytes=recorder.acked_bytes,
+        wire_ratio=client.wire.ratio,
+        service=recorder.service_times.summary(),
+        schedule_delay=recorder.schedule_delays.summary(),
+        response=recorder.response_times.summary(),
+        throttle=recorder.throttle,
+        sample_s=recorder.timeline.slot_ms / 1000,
+        seconds=_seconds(client, facts.elapsed_s),
+        windows=_windows(client, facts.elapsed_s),
+        quotas=entity.quotas,
+        control=entity.control,
+        shares_quota=bool(entity.bucket),
+        recorder=recorder,
+    )
+
+
+def _verdicts(plan: LoadPlan, clients: Sequence[MeasuredClient], facts: RunFacts) -> list[ClientVerdict]:
+    """Return the verdict on every client, where those of one bucket are judged by their sum."""
+    sharing: dict[str, list[MeasuredClient]] = {}
+    for client in clients:
+        if client.entity.bucket:
+            sharing.setdefault(client.entity.bucket, []).append(client)
+    together = {bucket: _verdict(plan, members, facts) for bucket, members in sharing.items()}
+    return [
+        shared_verdict(own, together[bucket], others=len(sharing[bucket]) - 1, unit=UNITS[client.entity.workload])
+        if (bucket := client.entity.bucket)
+        else own
+        for client in clients
+        for own in (_verdict(plan, [client], facts),)
+    ]
+
+
+def _verdict(plan: LoadPlan, clients: Sequence[MeasuredClient], facts: RunFacts) -> ClientVerdict:
+    """Return the verdict on the sum of the clients that one quota limits, most often one client."""
+    entity = clients[0].entity
+    start_s = min(client.entity.start_s for client in clients)
+    end_s = max(min(client.entity.stop_s or facts.elapsed_s, facts.elapsed_s) for client in clients)
+    from_s, enforcers = max(plan.warmup_s, start_s), _enforcers(plan, clients[0], facts)
+    seen = _seen(clients, from_s=from_s, elapsed_s=max(end_s - start_s, 0.0), end_s=end_s, enforcers=enforcers)
+    warmup_ms = max(plan.warmup_s - start_s, 0.0) * 1000
+    quota = None if entity.quota is None else entity.quota * enforcers
+    is_judged = entity.is_judged and entity.share == WHOLE
+    is_staged = is_judged and _crosses(clients, quota, from_s=from_s, to_s=end_s)
+    if is_judged and entity.later is not None:
+        return _changed_verdict(plan, clients, entity.later, facts, end_s=end_s)
+    if is_staged or not is_judged:
+        return unjudged_verdict(seen, quota=quota, window_ms=plan.window_ms, warmup_ms=warmup_ms, is_staged=is_staged)
+    return entity_verdict(seen, quota=quota, window_ms=plan.window_ms, warmup_ms=warmup_ms)
+
+
+def _changed_verdict(
+    plan: LoadPlan, clients: Sequence[MeasuredClient], later: LaterQuota, facts: RunFacts, *, end_s: float
+) -> ClientVerdict:
+    """Return the verdict on clients whose quota changed, by the new quota once they have settled."""
+    enforcers, unit = _enforcers(plan, clients[0], facts), UNITS[clients[0].entity.workload]
+    quota = later.quota * enforcers
+    elapsed_s = max(end_s - later.at_s, 0.0)
+    seen = _seen(clients, from_s=later.at_s, elapsed_s=elapsed_s, end_s=end_s, enforcers=enforcers)
+    settled_ms = settling_ms(seen.acks, from_ms=later.at_s * 1000, quota=quota, window_ms=plan.window_ms)
+    if settled_ms is None:
+        verdict = unjudged_verdict(seen, quota=quota, window_ms=plan.window_ms, warmup_ms=0.0)
+        evidence = f"it never came down to {unit.text(quota)}, which was set after {later.at_s:g} s"
+        return replace(verdict, kind=ObservationKind.GREEDY, ok=False, evidence=evidence)
+    from_ms = later.at_s * 1000 + settled_ms
+    rest = replace(
+        seen,
+        acks=[(t_ms, size) for t_ms, size in seen.acks if t_ms >= from_ms],
+        elapsed_ms=max(end_s * 1000 - from_ms, 0.0),
+    )
+    verdict = entity_verdict(rest, quota=quota, window_ms=plan.window_ms, warmup_ms=0.0)
+    settled = f"{unit.text(quota)} was set after {later.at_s:g} s and held {settled_ms / 1000:.1f} s later"
+    return replace(verdict, settled_ms=settled_ms, evidence=f"{verdict.evidence}; {settled}")
+
+
+def _seen(
+    clients: Sequence[MeasuredClient], *, from_s: float, elapsed_s: float, end_s: float, enforcers: int
+) -> Observation:
+    """Return the observation of clients of one workload together, whose offers count from `from_s` on."""
+    entity = clients[0].entity
+    offers = [_offered(client, from_s=from_s, to_s=end_s) for client in clients]
+    limited_ms = [first for client in clients if (first := _first_throttle_ms(client.recorder)) is not None]
+    traces = [charged_trace(client) for client in clients]
+    return Observation(
+        acks=traces[0] if len(traces) == 1 else sorted(chain.from_iterable(traces)),
+        offered=None if None in offers else sum(offer for offer in offers if offer is not None),
+        throttle_count=sum(client.recorder.throttle_count for client in clients),
+        elapsed_ms=elapsed_s * 1000,
+        end_ms=None if isinstance(entity.flood, MutationFlood) and entity.flood.total_topics else end_s * 1000,
+        patience_ms=max(map(_patience_ms, clients)),
+        workload=entity.workload,
+        limited_from_ms=min(limited_ms, default=None) if entity.workload is Workload.MUTATE else None,
+        mean_over_ms=(from_s * 1000, end_s * 1000)
+        if end_s > from_s and any(client.entity.ramp for client in clients)
+        else None,
+        offer_slack=max(_offer_slack(client.entity, elapsed_s) for client in clients),
+        under_way=sum(map(_under_way, clients)) * enforcers,
+    )
+
+
+def _under_way(client: MeasuredClient) -> float:
+    """Return what a client has under way to one broker at once, 0 for what no window blurs."""
+    entity, charges = client.entity, client.recorder.responses
+    if not (entity.workload.moves_records or entity.workload is Workload.MUTATE):
+        return 0.0
+    planned = max(entity.request_bytes, entity.record_size) if entity.workload.moves_records else entity.arrival_cost
+    mean = client.wire.wire_bytes / client.wire.requests if client.wire.requests else 0  # whole batches may be larger
+    return entity.connections * (max((each.charged for each in charges), default=0) or max(planned, mean))
+
+
+def _patience_ms(client: MeasuredClient) -> float:
+    """Return the longest plausible silence: a throttle time, the wait for an arrival, and a moment."""
+    entity = client.entity
+    rate = float(entity.arrivals_per_second or 0)
+    spacing = {Arrival.BURST: entity.burst_size, Arrival.POISSON: _LONGEST_SPACING}.get(entity.arrival, 1)
+    spacing *= entity.share.count
+    return client.recorder.throttle.max_ms + (spacing / rate * 1000 if rate else 0) + _MOMENT_MS
+
+
+def _enforcers(plan: LoadPlan, client: MeasuredClient, facts: RunFacts) -> int:
+    return facts.enforcers.get(client.entity.topic, plan.enforcers or 1)
+
+
+def charged_trace(client: MeasuredClient) -> list[tuple[float, int]]:
+    """Return the charges to the client's quota over time.
+
+    They are exact where the client sees its responses. Otherwise each is the acknowledged (or received) payload times
+    the bytes on the wire per byte of payload.
+    """
+    recorder = client.recorder
+    if recorder.charged:
+        return [(float(t_ms), amount) for t_ms, amount in recorder.charges.entries()]
+    return [(float(t_ms), round(size * client.wire.ratio)) for t_ms, size in recorder.trace.entries()]
+
+
+def _crosses(clients: Sequence[MeasuredClient], quota: float | None, *, from_s: float, to_s: float) -> bool:
+    """Return whether clients offer now less and now more than their quota, which promises no one rate."""
+    if quota is None or not any(client.entity.ramp for client in clients):
+        return False
+    bounds = [_bounds(client, from_s=from_s, to_s=to_s) for client in clients]
+    return sum(low for low, _ in bounds) <= quota < sum(high for _, high in bounds)
+
+
+def _bounds(client: MeasuredClient, *, from_s: float, to_s: float) -> tuple[float, float]:
+    """Return the lowest and the highest rate that a client offers, in the unit of its quota."""
+    entity = client.entity
+    if not entity.ramp:
+        offered = _offered(client, from_s=from_s, to_s=to_s)
+        return (math.inf, math.inf) if offered is None else (offered, offered)
+    low, high = rate_bounds(entity.ramp, from_s=from_s - entity.start_s, to_s=to_s - entity.start_s)
+    return low * _cost(client), high * _cost(client)
+
+
+def _offered(client: MeasuredClient, *, from_s: float, to_s: float) -> float | None:
+    """Return what the client offers in the unit of its rate, None for as much as possible."""
+    entity = client.entity
+    if entity.arrivals_per_second is None:
+        return None
+    rate = float(entity.arrivals_per_second)
+    if entity.ramp:
+        rate = mean_rate(entity.ramp, from_s=from_s - entity.start_s, to_s=to_s - entity.start_s)
+    return rate * _cost(client)
+
+
+def _cost(client: MeasuredClient) -> float:
+    """Return the cost of one arrival in the unit of the quota, or of this process's share of it."""
+    entity = client.entity
+    wire = client.wire.ratio if UNITS[entity.workload] is RateUnit.BYTES else 1.0
+    return entity.arrival_cost * wire / entity.share.count
+
+
+def _offer_slack(entity: ClientLoad, elapsed_s: float) -> float:
+    """Return the share of arrivals that may be missing where they are random, or where a burst is cut off."""
+    expected = float(entity.arrivals_per_second or 0) * elapsed_s
+    if expected <= 0:
+        return 0.0
+    if entity.arrival is Arrival.POISSON:
+        return _SIGMAS / math.sqrt(expected)
+    return entity.burst_size / expected if entity.arrival is Arrival.BURST else 0.0
+
+
+def _first_throttle_ms(recorder: Recorder) -> float | None:
+    """Return the end of the slot with the first throttle time, by when the burst is used up."""
+    timeline = recorder.timeline
+    return next((float(slot.start_ms + timeline.slot_ms) for slot in timeline.slots() if slot.throttled), None)
+
+
+def _seconds(client: MeasuredClient, elapsed_s: float) -> tuple[Slot, ...]:
+    """Return all whole samples of a run, one second each or longer, also those without activity."""
+    recorder = client.recorder
+    slot_ms = recorder.timeline.slot_ms
+    slots = {slot.start_ms: slot for slot in recorder.timeline.slots()}
+    starts = range(0, int(elapsed_s * 1000) - slot_ms + 1, slot_ms)
+    whole = (slots.get(start, Slot(start_ms=start)) for start in starts)
+    return tuple(replace(slot, rate=_charged(slot, client) / slot_ms * 1000) for slot in whole)
+
+
+def _windows(client: MeasuredClient, elapsed_s: float) -> tuple[WindowSample, ...]:
+    """Return the samples of a run by quota window, of which the last may be shorter."""
+    timeline = client.recorder.timeline
+    samples = []
+    for slot in timeline.windows():
+        span_ms = min(timeline.window_ms, elapsed_s * 1000 - slot.start_ms)
+        if span_ms > 0:
+            samples.append(_window(slot, client, span_ms))
+    return tuple(samples)
+
+
+def _window(slot: Slot, client: MeasuredClient, span_ms: float) -> WindowSample:
+    known = slot.responses or not slot.throttled
+    return WindowSample(
+        start_s=slot.start_ms / 1000,
+        length_s=span_ms / 1000,
+        rate=_charged(slot, client) / span_ms * 1000,
+        responses=slot.responses,
+        throttled=slot.throttled,
+        throttle_avg_ms=slot.throttle_sum_ms / max(slot.responses, 1) if known else None,
+        throttle_max_ms=slot.throttle_max_ms,
+    )
+
+
+def _charged(slot: Slot, client: MeasuredClient) -> float:
+    return float(slot.charged) if client.recorder.charged else slot.size * client.wire.ratio
