@@ -60,7 +60,7 @@ def run_experiment(
     controls = [load.key for load in plan.entities if load.control]
     if not controls:  # two windows show a rate above its quota, and latencies that need more are not compared
         scenario = replace(scenario, solo_s=0.0)
-    length_s = plan.warmup_s + block_s(scenario)
+    length_s = plan.warmup_s + scenario.short_run_s
     end_s = time.monotonic() + time_s
     number, is_interrupted = 0, False
 
@@ -100,18 +100,13 @@ def running_text(plan: LoadPlan, length_s: float, variant: Variant) -> str:
     return f"running {format_count(len(plan.entities), 'client')} for {length_s:g} s, quotas {quotas}"
 
 
-def block_s(scenario: Scenario) -> float:
-    """Return the measured seconds of a run, two windows at least, which show a rate above its quota."""
-    return max(scenario.solo_s, 2 * scenario.window_s)
-
-
 def short_run(plan: LoadPlan, scenario: Scenario, *, number: int) -> LoadPlan:
     """Return the plan of a short run, with all clients from the start and judged by the same quotas."""
     return replace(
         plan,
         restarts=(),
         run_id=plan.run_id + number,
-        duration_s=block_s(scenario),
+        duration_s=scenario.short_run_s,
         entities=tuple(replace(load, start_s=0.0, stop_s=None, later=None) for load in plan.entities),
     )
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from kafka_quotas.commands.load_test.comparison import block_s
 from kafka_quotas.commands.load_test.target import LoadTarget, floods_topics
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.extras import require_extra
@@ -146,9 +145,9 @@ def run_length(
     has_controls = any(load.control for load in plan.entities)
     solo_s = scenario.solo_s * 1.2 if has_controls else 0.0
     load_s = (solo_s + plan.warmup_s + plan.duration_s) * len(scenario.variants)
-    if not (scenario.quotas or scenario.daemon_policy) or len(scenario.variants) > 1 or floods_topics(plan):
+    if not (scenario.quotas or scenario.daemon.policy) or len(scenario.variants) > 1 or floods_topics(plan):
         return RunLength(load_s=load_s, comparison_s=0.0, comparison_most_s=0.0)
-    one_s = plan.warmup_s + block_s(scenario if has_controls else replace(scenario, solo_s=0.0))
+    one_s = plan.warmup_s + (scenario if has_controls else replace(scenario, solo_s=0.0)).short_run_s
     least_s, most_s = (2 * LEAST_PAIRS * one_s, experiment_time_s) if has_controls else (one_s, one_s)
     return RunLength(
         load_s=load_s, comparison_s=min(least_s, experiment_time_s), comparison_most_s=min(most_s, experiment_time_s)

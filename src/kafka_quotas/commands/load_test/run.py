@@ -162,7 +162,7 @@ class _ScenarioRun:
         self, bed: TestBed, journal: RunJournal, runs: Mapping[Variant, tuple[MeasuredVariant, Evidence]]
     ) -> ExperimentResult:
         """Run the load with and without its quotas, unless that is not wanted or there are none to take away."""
-        takes_away = self._scenario.quotas or self._scenario.daemon_policy
+        takes_away = self._scenario.quotas or self._scenario.daemon.policy
         if Variant.WITH_QUOTAS not in runs or not takes_away or any(each.ended_early for each, _ in runs.values()):
             return ExperimentResult()
         plan = runs[Variant.WITH_QUOTAS][0].plan
@@ -239,7 +239,7 @@ class _ScenarioRun:
             metrics = stack.enter_context(BrokerMetrics(self._request.prometheus))
             probes = [stack.enter_context(each) for each in self._probes(bed, variant)]
             restarts = stack.enter_context(
-                DaemonRestarts(self._scenario.daemon_restarts_s, environment.restarts, warmup_s=plan.warmup_s)
+                DaemonRestarts(self._scenario.daemon.restarts_s, environment.restarts, warmup_s=plan.warmup_s)
             )
             result = self._run_load(
                 plan,

@@ -236,8 +236,8 @@ def running_environment(
     options = _daemon_options(bed, scenario, folder, prefix=prefix if with_policy else None)
     with ExitStack() as stack:
         daemons: list[RunningDaemon] = []
-        is_restarted = bool(scenario.daemon_restarts_s)
-        for number in range(1, scenario.daemon_count + 1):
+        is_restarted = bool(scenario.daemon.restarts_s)
+        for number in range(1, scenario.daemon.count + 1):
             own = folder / str(number)
             own.mkdir()
             daemon = running_daemon(
@@ -259,7 +259,7 @@ def running_environment(
             bootstrap=",".join(addresses),
             addresses=addresses if len(addresses) > 1 else (),
             restarts=tuple(each.restart for each in daemons),
-            is_fleet=scenario.is_fleet,
+            is_fleet=scenario.daemon.is_fleet,
         )
 
 
@@ -268,16 +268,16 @@ def _daemon_options(bed: TestBed, scenario: Scenario, folder: Path, *, prefix: s
 
     The scenario's policy is left out where there is no `prefix` of its topics.
     """
-    options = ["--event-log-rotate", "3600", *scenario.daemon_options]
-    if scenario.is_fleet:
+    options = ["--event-log-rotate", "3600", *scenario.daemon.options]
+    if scenario.daemon.is_fleet:
         options += ["--fleet", f"kafka://{bed.bootstrap}/{_FLEET_TOPIC}", "--fleet-name", folder.name]
-    if prefix is not None and scenario.daemon_policy:
+    if prefix is not None and scenario.daemon.policy:
         policy = folder / "policy.toml"
-        policy.write_text(scenario.daemon_policy.replace(PREFIX, prefix), encoding="utf-8")
+        policy.write_text(scenario.daemon.policy.replace(PREFIX, prefix), encoding="utf-8")
         options += ["--policy", str(policy)]
-    if scenario.daemon_costs:
+    if scenario.daemon.costs:
         costs = folder / "costs.json"
-        costs.write_text(scenario.daemon_costs, encoding="utf-8")
+        costs.write_text(scenario.daemon.costs, encoding="utf-8")
         options += ["--cost-model", str(costs)]
     return options
 

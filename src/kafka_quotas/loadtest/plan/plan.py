@@ -5,9 +5,11 @@ Contract: pure values, resolved before any server is contacted. A plan never cha
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Annotated, Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.loadtest.plan.document import Duration, ListOf, Setting, Size, Text, Whole, Word
 from kafka_quotas.loadtest.plan.workload import Arrival, ClientKind, Flood, Loop, MutationFlood, Workload
 
 MIN_WINDOWS = 5
@@ -18,6 +20,15 @@ MAX_ENTITIES = 1000
 """Clients in one run."""
 MAX_SHARES = 1000
 """Processes that share one load."""
+
+
+NAME: Final = Text(pattern=r"[A-Za-z0-9._-]{1,60}", example="kip13-default")
+_ERROR: Final = Text(pattern=r"[A-Z_]{1,60}", example="POLICY_VIOLATION")
+_CLIENT_KIND: Final = Word(
+    words=tuple(each.value for each in ClientKind),
+    build=ClientKind,
+    removed={"kafka-python": "client: raw waits for its throttle time, and its request.timeout.ms, as Java's does"},
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,28 +80,31 @@ class RampPhase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """The settings of a client that scenarios and plans share, with sizes in bytes."""
+    """The settings of a client: scenario files, plans and the options of single loads all have them from here."""
 
-    client: ClientKind = ClientKind.LIBRDKAFKA
-    arrival: Arrival = Arrival.CONSTANT
-    burst_size: int = 1
-    loop: Loop = Loop.OPEN
-    in_flight: int = 5
-    connections: int = 1
-    honor_throttle: bool = True
-    record_size: int = 1024
-    batch_bytes: int | None = None
-    """The most bytes to send or fetch in one request, None for `request_size`."""
-    acks: str = "all"
-    compression: str = "none"
-    group: str | None = None
-    """The consumer group of which it is a member, and which shares the topic."""
-    control: bool = False
-    """Whether it is judged against a run of its own, made first."""
-    is_judged: bool = True
-    """Whether its rate is judged, as what its quota counts (thread time) may not be visible here."""
-    expected_errors: tuple[str, ...] = ()
-    """The errors that records or topics may fail with, by Kafka's names, and whose number `expect` judges."""
+    client: Annotated[ClientKind, Setting("which library speaks for it", _CLIENT_KIND)] = ClientKind.LIBRDKAFKA
+    honor_throttle: Annotated[bool, Setting("whether it keeps still when told (raw clients only)")] = True
+    arrival: Annotated[Arrival, Setting("how arrivals are spread over time")] = Arrival.CONSTANT
+    burst_size: Annotated[int, Setting("arrivals in one burst", name="burst")] = 1
+    loop: Annotated[Loop, Setting("open: on a schedule; closed: the next waits for an answer")] = Loop.OPEN
+    in_flight: Annotated[int, Setting("requests without an answer at once", Whole(highest=1000))] = 5
+    connections: Annotated[int, Setting("connections it has open", Whole(highest=10_000))] = 1
+    record_size: Annotated[int, Setting("bytes in a record", Size())] = 1024
+    batch_bytes: Annotated[int | None, Setting("bytes in a request at most", Size(), "batch")] = None
+    """None for `request_size`."""
+    acks: Annotated[str, Setting("who confirms a record", Word(words=("0", "1", "all")))] = "all"
+    compression: Annotated[
+        str, Setting("how batches are compressed", Word(words=("none", "gzip", "snappy", "lz4", "zstd")))
+    ] = "none"
+    group: Annotated[str | None, Setting("the consumer group it is a member of", NAME)] = None
+    control: Annotated[bool, Setting("whether it is to stay unharmed, judged against a run of its own made first")] = (
+        False
+    )
+    is_judged: Annotated[bool, Setting("whether its rate is judged by its quota at all", name="judged")] = True
+    """False if its quota counts thread time, which is not visible here."""
+    expected_errors: Annotated[
+        tuple[str, ...], Setting("errors that belong to what is shown, by Kafka's names", ListOf(_ERROR))
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,14 +248,10 @@ class PlannedRestart:
     A broker that stays away for longer, is restarted at another time, or is not restarted does.
     """
 
-    server: str
-    """The id of a broker, as clients see it, or its HOST:PORT."""
-    at_s: float
-    """When the server may be gone at the earliest: seconds since the start of the load, in a scenario since the end of
-    the warm-up.
-    """
-    within_s: float
-    """Seconds after which it answers again."""
+    server: Annotated[str, Setting("the id of a broker, or HOST:PORT", Text(pattern=r"[^\s]+", example="1"))]
+    at_s: Annotated[float, Setting("when it goes at the earliest, from the end of the warm-up", Duration(), "at")]
+    """In a plan: seconds since the start of the load."""
+    within_s: Annotated[float, Setting("how long after that it answers again", Duration(zero=False), "within")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

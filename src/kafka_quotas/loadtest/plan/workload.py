@@ -8,10 +8,12 @@ import re
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from fractions import Fraction
+from typing import Annotated
 
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
-from kafka_quotas.core.model.units import parse_bytes, parse_duration_ms
+from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.core.model.value_format import format_byte_rate
+from kafka_quotas.loadtest.plan.document import Duration, Parsed, Setting, Text, Whole
 
 
 class Workload(StrEnum):
@@ -75,16 +77,11 @@ class Flood:
 class RequestFlood(Flood):
     """One request of a flood."""
 
-    api: str
-    """The API, by Kafka's name."""
-    max_wait_ms: int = 0
-    """The longest time that the broker may wait with a Fetch response."""
-    min_bytes: int = 1
-    """The bytes that the broker waits for with a Fetch response."""
-    max_bytes: int = 1_048_576
-    """The largest Fetch response."""
-    unauthorised: bool = False
-    """Whether it requests a topic that the client has no access to."""
+    api: Annotated[str, Setting("the API by Kafka's name", Text(pattern=r"[A-Za-z]+", example="Fetch"))]
+    max_wait_ms: Annotated[int, Setting("how long a fetch may wait", Duration(in_ms=True), "max-wait")] = 0
+    min_bytes: Annotated[int, Setting("how much a fetch waits for", Whole(lowest=0))] = 1
+    max_bytes: Annotated[int, Setting("how much a fetch takes")] = 1_048_576
+    unauthorised: Annotated[bool, Setting("whether it asks for a topic that the client may not touch")] = False
 
     def __post_init__(self) -> None:
         if not self.api:
@@ -100,19 +97,22 @@ class MutationFlood(Flood):
     **Source:** KIP-599, the admin client's part.
     """
 
-    kind: MutationKind = MutationKind.CREATE
-    topics_per_request: int = 1
-    partitions_per_topic: int = 1
-    replication_factor: int = 1
-    total_topics: int | None = None
-    """The number of all topics, None for topics until the run ends."""
+    kind: Annotated[MutationKind, Setting("create topics, delete them, or add partitions")]
+    topics_per_request: Annotated[int, Setting("topics in one request", Whole(highest=100_000), "topics")] = 1
+    partitions_per_topic: Annotated[int, Setting("partitions of each topic", Whole(highest=100_000), "partitions")] = 1
+    replication_factor: Annotated[int, Setting("replicas of each partition", Whole(highest=100))] = 1
+    total_topics: Annotated[
+        int | None, Setting("topics in all; without it until the end", Whole(highest=1_000_000), "total")
+    ] = None
     prefix: str = "kafka-quotas-load-test-"
     """The start of the topics' names, which a running number follows."""
-    api_timeout_ms: int = 60_000
-    """The time for which a throttled topic is sent again."""
-    retry_quota_violation: bool = True
-    """Whether a throttled topic (error 89) is sent again after its throttle time."""
-    validate_only: bool = False
+    api_timeout_ms: Annotated[
+        int, Setting("how long throttled topics are sent again", Duration(in_ms=True, zero=False), "api-timeout")
+    ] = 60_000
+    retry_quota_violation: Annotated[
+        bool, Setting("whether throttled topics (error 89) are sent again after their throttle time")
+    ] = True
+    validate_only: Annotated[bool, Setting("whether the broker only checks")] = False
 
     def __post_init__(self) -> None:
         counts = (self.topics_per_request, self.partitions_per_topic, self.replication_factor)
@@ -203,26 +203,6 @@ AS_FAST_AS_POSSIBLE = OfferedRate(kind=RateKind.MAX, figure=Fraction(0))
 NO_LOAD = OfferedRate(kind=RateKind.RECORDS, figure=Fraction(0))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """A time in which a client's rate moves evenly to a target. A stage of 0 s jumps to it."""
-
-    duration_s: float
-    target: OfferedRate
-
-
-def parse_stage(text: str) -> Stage:
-    """Parse a stage such as `30s:5MB/s`, `2min:2x-quota` or `10s:0`.
-
-    Raises:
-        UsageError: The text is no stage.
-    """
-    duration, colon, target = text.partition(":")
-    if not colon:
-        raise UsageError(f"not a stage: {text!r}", hint="write TIME:RATE, such as 30s:5MB/s")
-    return Stage(duration_s=float(parse_duration_ms(duration.strip()) / 1000), target=parse_stage_target(target))
-
-
 def parse_stage_target(text: str) -> OfferedRate:
     """Parse the rate that a stage leads to, which may be 0.
 
@@ -260,3 +240,13 @@ def _positive(kind: RateKind, figure: Fraction, text: str) -> OfferedRate:
     if figure <= 0:
         raise UsageError(f"a rate must be above 0, not {text!r}", hint=_HINT)
     return OfferedRate(kind=kind, figure=figure)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A time in which a client's rate moves evenly to a target. A stage of 0 s jumps to it."""
+
+    duration_s: Annotated[float, Setting("how long it takes; 0s jumps", Duration(), "duration")]
+    target: Annotated[
+        OfferedRate, Setting("the rate at its end, as rate, or 0", Parsed(parse_stage_target, also_number=True))
+    ]

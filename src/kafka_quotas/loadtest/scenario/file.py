@@ -43,12 +43,9 @@ def parse_scenario(text: str, source: str) -> Scenario:
     Raises:
         ScenarioError: The text is no scenario. The message has the line.
     """
-    from kafka_quotas.loadtest.scenario.fields import read  # noqa: PLC0415 - loads PyYAML
-    from kafka_quotas.loadtest.scenario.sections import SCENARIO  # noqa: PLC0415
-    from kafka_quotas.loadtest.scenario.yaml_tree import read_tree  # noqa: PLC0415
+    from kafka_quotas.loadtest.scenario.sections import parse  # noqa: PLC0415 - loads PyYAML
 
-    scenario: Scenario = read(SCENARIO, read_tree(text, source))
-    return scenario
+    return parse(text, source)
 
 
 class Question(StrEnum):

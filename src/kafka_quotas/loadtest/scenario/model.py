@@ -4,25 +4,50 @@ Contract: pure values as the file has them, with counts not expanded and nothing
 become figures only when the quotas in force are known (`scenario_plan`).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.loadtest.plan.plan import ClientSettings, PlannedRestart
+from kafka_quotas.loadtest.plan.document import (
+    Duration,
+    Field,
+    ListOf,
+    Named,
+    Parsed,
+    Section,
+    Setting,
+    Share,
+    Size,
+    Text,
+    Whole,
+    section_of,
+)
+from kafka_quotas.loadtest.plan.plan import NAME, ClientSettings, PlannedRestart
 from kafka_quotas.loadtest.plan.workload import (
     AS_FAST_AS_POSSIBLE,
     Flood,
     OfferedRate,
     Stage,
     Workload,
+    parse_offered_rate,
 )
 
 SCENARIO_SCHEMA: Final = "kafka-quotas.scenario/1"
 PREFIX: Final = "{prefix}"
 NUMBER: Final = "{n}"
 """The placeholder in a client-id, user or topic for the number of each of `count` clients, from 1."""
+TOPIC_NAME: Final = Text(pattern=r"[A-Za-z0-9._{}-]{1,100}", example="orders")
+LINE: Final = Text(pattern=r"[^\n]+", example="one line of text")
+WINDOW: Final = Section(
+    what="window",
+    fields=(
+        Field("samples", Whole(highest=1000), "quota.window.num of what keeps the quotas"),
+        Field("seconds", Whole(highest=3600), "quota.window.size.seconds of it", attribute="window_s"),
+    ),
+    build=QuotaWindow,
+)
 
 
 class TargetNeed(StrEnum):
@@ -71,15 +96,14 @@ class Scaled(StrEnum):
 class ScenarioTopic:
     """A topic of a scenario, which the run creates under its prefix, and removes."""
 
-    name: str
-    partitions: int = 1
-    replication_factor: int = 1
-    fill: int = 0
-    """The number of records in it before the load starts."""
-    record_size: int = 1024
-    """Bytes of each of these records."""
-    is_there: bool = False
-    """Whether it exists in the cluster by its own name, and stays as it is."""
+    name: Annotated[str, Setting("its name, which gets the run's prefix", TOPIC_NAME)]
+    partitions: Annotated[int, Setting("how many partitions it has", Whole(highest=100_000))] = 1
+    replication_factor: Annotated[int, Setting("how many replicas each has", Whole(highest=100))] = 1
+    fill: Annotated[int, Setting("how many records are in it before the load starts", Whole(lowest=0))] = 0
+    record_size: Annotated[int, Setting("bytes in each of these records", Size())] = 1024
+    is_there: Annotated[
+        bool, Setting("whether it is in the cluster by its own name already, and stays as it is", name="existing")
+    ] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,95 +128,161 @@ class QuotaStep:
 class ScenarioClient(ClientSettings):
     """One client, or `count` alike."""
 
-    client_id: str | None
-    """The client-id, None for a client that sends none."""
-    does: Workload
-    user: str | None = None
-    count: int = 1
-    topic: str = ""
-    rate: OfferedRate = AS_FAST_AS_POSSIBLE
+    client_id: Annotated[
+        str | None,
+        Setting(
+            "its client-id; null sends none (raw clients only)",
+            Text(nullable=True, pattern=r"[^\n/]+", example="app-{n}"),
+        ),
+    ]
+    user: Annotated[
+        str | None,
+        Setting("its user, where the scenario's security has users", Text(pattern=r"[^\n/]+", example="alice")),
+    ] = None
+    count: Annotated[int, Setting(f"how many alike, numbered from 1 where {NUMBER} stands", Whole(highest=1000))] = 1
+    does: Annotated[Workload, Setting("produce, consume, requests, mutate or connect")]
+    topic: Annotated[str, Setting("the topic it uses, one of those above", TOPIC_NAME)] = ""
+    rate: Annotated[
+        OfferedRate,
+        Setting("what it offers: max, 5MB/s, 200rec/s, 10req/s, 2x-quota", Parsed(parse_offered_rate)),
+    ] = AS_FAST_AS_POSSIBLE
     """The rate, which stages begin with."""
-    stages: tuple[Stage, ...] = ()
+    stages: Annotated[
+        tuple[Stage, ...],
+        Setting(
+            "how its rate changes, from `rate` (or 0) on, once the warm-up is over",
+            ListOf(section_of(Stage, "a stage")),
+        ),
+    ] = ()
     """The changes of its rate in order, from the end of the warm-up or from its later start on."""
     judge_by: float | None = None
     """The quota to judge by instead of the quotas in force, None for those."""
     unlimited: bool = False
     """Whether it is judged as a client without a quota."""
-    start_s: float = 0.0
-    """When it starts, in seconds of the measured time, 0 for the start of the warm-up."""
-    stop_s: float | None = None
-    """When it stops, in seconds of the measured time, None for its end."""
+    start_s: Annotated[float, Setting("when it joins, counted from the end of the warm-up", Duration(), "start")] = 0.0
+    """0 for the start of the warm-up."""
+    stop_s: Annotated[float | None, Setting("when it leaves, counted the same way", Duration(zero=False), "stop")] = (
+        None
+    )
     flood: Flood | None = None
-    properties: tuple[tuple[str, str], ...] = ()
+    properties: Annotated[
+        tuple[tuple[str, str], ...],
+        Setting("client properties by librdkafka's names", Named(item=Parsed(str, also_number=True))),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
     """A request that is repeated during the load."""
 
-    kind: ProbeKind
-    every_s: float = 1.0
-    """Seconds between two requests."""
-    timeout_s: float = 120.0
-    """The longest wait for an answer (seconds)."""
+    kind: Annotated[ProbeKind, Setting("create-topic: how long a new topic takes to be visible")]
+    every_s: Annotated[float, Setting("how often it is asked", Duration(zero=False), "every")] = 1.0
+    timeout_s: Annotated[float, Setting("how long an answer is waited for", Duration(zero=False), "timeout")] = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
     """The effect of `--scale` on a scenario."""
 
-    multiplies: tuple[Scaled, ...] = ()
-    """The figures that it multiplies."""
-    laptop: float = 1.0
-    """The scale that suits a laptop."""
+    multiplies: Annotated[tuple[Scaled, ...], Setting("what --scale multiplies")]
+    laptop: Annotated[
+        float, Setting("the scale that suits a laptop, taken where a broker is started for it", Share())
+    ] = 1.0
+
+
+NO_SCALING: Final = Scaling(multiplies=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonSettings:
+    """The daemons in front of a scenario's cluster, over which its clients are spread in turn."""
+
+    policy: Annotated[
+        str,
+        Setting(f"the text of a policy file (TOML); {PREFIX} begins a topic's name", Text(example="[thresholds]")),
+    ] = ""
+    costs: Annotated[str, Setting("the text of a cost model (JSON)", Text(example="{...}"), "cost-model")] = ""
+    count: Annotated[
+        int,
+        Setting("how many stand in front of the cluster; clients are spread over them", Whole(lowest=2, highest=20)),
+    ] = 1
+    is_fleet: Annotated[bool, Setting("whether these hold every limit together (--fleet)", name="fleet")] = False
+    restarts_s: Annotated[
+        tuple[float, ...],
+        Setting(
+            "when the run restarts one after the other, from the end of the warm-up",
+            ListOf(Duration(zero=False)),
+            "restarts",
+        ),
+    ] = ()
+    options: Annotated[tuple[str, ...], Setting("further arguments of `daemon run`", ListOf(LINE))] = ()
+
+
+NO_DAEMON: Final = DaemonSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """A load test in a file."""
 
-    name: str
-    title: str
-    entities: tuple[ScenarioClient, ...]
-    duration_s: float
-    source: str = ""
-    needs: TargetNeed = TargetNeed.ANY
-    window: QuotaWindow = DEFAULT_WINDOW
-    warmup_s: float | None = None
-    """Seconds of warm-up, None for one quota window."""
-    solo_s: float = 10.0
-    """Seconds for which control clients run alone."""
-    control_factor: float | None = None
-    """The allowed p99 of a control client as a multiple of that alone, None for the usual."""
-    security: Security = Security.PLAINTEXT
-    topics: tuple[ScenarioTopic, ...] = ()
+    name: Annotated[str, Setting("its name, which is in every topic's", NAME)]
+    title: Annotated[str, Setting("what it shows, in one line", LINE)]
+    source: Annotated[str, Setting("the document whose figure it reproduces", LINE)] = ""
+    needs: Annotated[TargetNeed, Setting("any, real-broker (nothing else can do it), or daemon")] = TargetNeed.ANY
+    window: Annotated[
+        QuotaWindow, Setting("the quota window of what keeps the quotas; Kafka's default is 11 x 1 s", WINDOW)
+    ] = DEFAULT_WINDOW
+    duration_s: Annotated[float, Setting("how long is measured", Duration(zero=False), "duration")]
+    warmup_s: Annotated[
+        float | None, Setting("how long before that, not judged; without it one window", Duration(), "warmup")
+    ] = None
+    solo_s: Annotated[float, Setting("how long the control entity runs alone first", Duration(zero=False), "solo")] = (
+        10.0
+    )
+    control_factor: Annotated[
+        float | None,
+        Setting("how many times its p99 alone the control's may be; usually 3", Whole(highest=1000)),
+    ] = None
+    security: Annotated[Security, Setting("how clients say who they are")] = Security.PLAINTEXT
+    topics: Annotated[
+        tuple[ScenarioTopic, ...],
+        Setting("the topics it makes and removes", ListOf(section_of(ScenarioTopic, "a topic"))),
+    ] = ()
     quotas: tuple[ScenarioQuota, ...] = ()
     quota_steps: tuple[QuotaStep, ...] = ()
     """The changes of quotas during the load, which the run restores with the quotas."""
-    probes: tuple[Probe, ...] = ()
-    variants: tuple[Variant, ...] = (Variant.WITH_QUOTAS,)
-    expect: tuple[str, ...] = ()
-    """Thresholds, as for `--expect`."""
-    abort_on: tuple[str, ...] = ()
-    """Thresholds that end the run as soon as they are broken."""
-    restarts: tuple[PlannedRestart, ...] = ()
-    """Restarts of the target that somebody makes during the run, counted from the end of the warm-up."""
-    scaling: Scaling = field(default_factory=Scaling)
-    daemon_policy: str = ""
-    """The text of a policy file (TOML) for the daemon, with PREFIX as placeholder for the start of its topics' names.
-    """
-    daemon_costs: str = ""
-    """The text of a cost model (JSON) for the daemon."""
-    daemon_count: int = 1
-    """The daemons in front of the cluster, over which the clients are spread in turn."""
-    is_fleet: bool = False
-    """Whether these daemons hold every limit together."""
-    daemon_restarts_s: tuple[float, ...] = ()
-    """When the run restarts one of these daemons after the other, counted from the end of the warm-up."""
-    daemon_options: tuple[str, ...] = ()
-    """Further arguments of `daemon run`."""
-    broker_settings: tuple[tuple[str, str], ...] = ()
-    """Further lines of `server.properties`, for a broker that is started for the scenario."""
+    entities: tuple[ScenarioClient, ...]
+    probes: Annotated[
+        tuple[Probe, ...],
+        Setting("what is asked again and again during the load", ListOf(section_of(Probe, "a probe"))),
+    ] = ()
+    variants: Annotated[tuple[Variant, ...], Setting("with the quotas, and for comparison without them")] = (
+        Variant.WITH_QUOTAS,
+    )
+    expect: Annotated[tuple[str, ...], Setting("thresholds of its own, each as for --expect", ListOf(LINE))] = ()
+    abort_on: Annotated[
+        tuple[str, ...], Setting("thresholds that end the run as soon as they are broken", ListOf(LINE))
+    ] = ()
+    restarts: Annotated[
+        tuple[PlannedRestart, ...],
+        Setting(
+            "restarts of its target that somebody makes, and that don't void it",
+            ListOf(section_of(PlannedRestart, "a restart")),
+        ),
+    ] = ()
+    """Counted from the end of the warm-up."""
+    scaling: Annotated[Scaling, Setting("what --scale multiplies", section_of(Scaling, "scale"), "scale")] = NO_SCALING
+    daemon: Annotated[
+        DaemonSettings, Setting("settings of the daemon, where one is started", section_of(DaemonSettings, "daemon"))
+    ] = NO_DAEMON
+    broker_settings: Annotated[
+        tuple[tuple[str, str], ...],
+        Setting(
+            "lines of server.properties, where a broker is started",
+            Named(item=Parsed(str, also_number=True)),
+            "broker",
+        ),
+    ] = ()
 
     @property
     def window_s(self) -> float:
@@ -203,6 +293,11 @@ class Scenario:
     def unjudged_s(self) -> float:
         """The warm-up, in seconds."""
         return self.window_s if self.warmup_s is None else self.warmup_s
+
+    @property
+    def short_run_s(self) -> float:
+        """The measured seconds of a run to compare: two windows at least, which show a rate above its quota."""
+        return max(self.solo_s, 2 * self.window_s)
 
     @property
     def clients(self) -> int:

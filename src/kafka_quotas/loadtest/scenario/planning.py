@@ -112,7 +112,7 @@ def long_enough(plan: LoadPlan) -> LoadPlan:
 def _restarts(scenario: Scenario, environment: Environment) -> Iterator[PlannedRestart]:
     """Yield the restarts that somebody makes, and those of daemons that the run makes in turn."""
     yield from scenario.restarts
-    for at_s, address in zip(sorted(scenario.daemon_restarts_s), cycle(environment.addresses), strict=False):
+    for at_s, address in zip(sorted(scenario.daemon.restarts_s), cycle(environment.addresses), strict=False):
         yield PlannedRestart(server=address, at_s=at_s, within_s=_RESTART_S)
 
 
@@ -131,7 +131,7 @@ def _spread(loads: Sequence[ClientLoad], environment: Environment) -> list[Clien
 
 def expected_errors(scenario: Scenario, load: ClientLoad) -> frozenset[str]:
     """Return the errors that belong to a scenario, with refusals where its daemon answers by errors."""
-    refuses = load.quota is not None and any(each in _REFUSING for each in scenario.daemon_options)
+    refuses = load.quota is not None and any(each in _REFUSING for each in scenario.daemon.options)
     return frozenset((*load.expected_errors, *((REFUSED_FOR_QUOTA,) if refuses else ())))
 
 

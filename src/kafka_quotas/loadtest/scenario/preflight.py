@@ -82,21 +82,21 @@ def _of_target(scenario: Scenario, target: TargetCapabilities) -> Iterator[Misma
             message="the daemon that is started here speaks no TLS to clients",
             hint="leave --through-daemon out, or run one with --listener-config and name it with --bootstrap-server",
         )
-    if target.embedded and not target.through_daemon and (scenario.quotas or scenario.daemon_policy):
+    if target.embedded and not target.through_daemon and (scenario.quotas or scenario.daemon.policy):
         yield Mismatch(message="the embedded cluster keeps no quotas", hint="add --through-daemon, which does")
     if scenario.needs is TargetNeed.DAEMON and not target.through_daemon:
         yield Mismatch(message=f"{scenario.name} is about the daemon", hint="add --through-daemon")
-    if scenario.daemon_count > 1 and not target.through_daemon:
+    if scenario.daemon.count > 1 and not target.through_daemon:
         yield Mismatch(message=f"{scenario.name} is about several daemons", hint="add --through-daemon")
-    if scenario.is_fleet and scenario.daemon_count == 1:
+    if scenario.daemon.is_fleet and scenario.daemon.count == 1:
         yield Mismatch(message="a fleet takes several daemons", hint="daemon: {count: 2, fleet: true}")
-    if scenario.daemon_count > 1 and scenario.variants != (Variant.WITH_QUOTAS,):
+    if scenario.daemon.count > 1 and scenario.variants != (Variant.WITH_QUOTAS,):
         yield Mismatch(message="there are several daemons, and it has variants", hint="leave variants out")
     if Variant.WITH_QUOTAS not in scenario.variants:
         yield Mismatch(
             message="a run without the quotas alone judges nothing", hint="variants: [without-quotas, with-quotas]"
         )
-    if Variant.WITHOUT_QUOTAS in scenario.variants and not (scenario.quotas or scenario.daemon_policy):
+    if Variant.WITHOUT_QUOTAS in scenario.variants and not (scenario.quotas or scenario.daemon.policy):
         yield Mismatch(message="there are no quotas to leave out", hint="remove without-quotas from its variants")
 
 
@@ -150,9 +150,9 @@ def _of_restarts(scenario: Scenario) -> Iterator[Mismatch]:
                 f"ends at {scenario.duration_s:g} s",
                 hint="a restart belongs into the measured time",
             )
-    if scenario.daemon_restarts_s and scenario.daemon_count == 1:
+    if scenario.daemon.restarts_s and scenario.daemon.count == 1:
         yield Mismatch(message="a rolling restart takes several daemons", hint="daemon: {count: 2, restarts: [...]}")
-    late_s = max(scenario.daemon_restarts_s, default=0.0)
+    late_s = max(scenario.daemon.restarts_s, default=0.0)
     if late_s >= scenario.duration_s:
         yield Mismatch(
             message=f"a daemon is to be restarted at {late_s:g} s, and the run ends at {scenario.duration_s:g} s",

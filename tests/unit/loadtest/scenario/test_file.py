@@ -11,6 +11,7 @@ import yaml
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.loadtest.plan.document import ScenarioError
 from kafka_quotas.loadtest.plan.workload import (
     ClientKind,
     MutationFlood,
@@ -22,7 +23,6 @@ from kafka_quotas.loadtest.plan.workload import (
 from kafka_quotas.loadtest.scenario.file import parse_scenario, read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import Scenario, Security, TargetNeed, Variant
 from kafka_quotas.loadtest.scenario.sections import scenario_json_schema
-from kafka_quotas.loadtest.scenario.yaml_tree import ScenarioError
 
 HEAD = "schema: kafka-quotas.scenario/1\nname: mine\ntitle: it shows something\nduration: 5s\n"
 CLIENT = "entities:\n- {client-id: a, does: produce, topic: t}\n"

@@ -23,6 +23,7 @@ from kafka_quotas.loadtest.plan.workload import (
 from kafka_quotas.loadtest.run.quotas import InForce, differences, quotas_in_force
 from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import (
+    DaemonSettings,
     Probe,
     ProbeKind,
     QuotaStep,
@@ -99,7 +100,7 @@ def test_a_client_is_judged_by_its_new_quota_once_that_was_changed() -> None:
 
 
 def test_daemons_that_a_run_restarts_in_turn_are_planned_restarts() -> None:
-    scenario = replace(SCENARIO, daemon_count=2, daemon_restarts_s=(9.0, 3.0, 6.0))
+    scenario = replace(SCENARIO, daemon=DaemonSettings(count=2, restarts_s=(9.0, 3.0, 6.0)))
     there = replace(HERE, bootstrap="d1:1,d2:2", addresses=("d1:1", "d2:2"))
 
     planned = scenario_plan(scenario, in_force(scenario), there, run_id=1).restarts
@@ -114,7 +115,7 @@ def test_daemons_that_a_run_restarts_in_turn_are_planned_restarts() -> None:
 def test_clients_are_spread_over_several_daemons_with_a_bucket_at_each() -> None:
     quota = ScenarioQuota(entity=Entity.of(user="ANONYMOUS"), values=(("producer_byte_rate", 1e6),))
     three = replace(PRODUCER, client_id="a-{n}", count=3)
-    scenario = replace(SCENARIO, daemon_count=2, quotas=(quota,), entities=(three,))
+    scenario = replace(SCENARIO, daemon=DaemonSettings(count=2), quotas=(quota,), entities=(three,))
     limits = in_force(scenario)
     there = replace(HERE, bootstrap="d1,d2", addresses=("d1", "d2"))
 
@@ -172,15 +173,23 @@ MUTATING = replace(SCENARIO, entities=(MUTATOR,))
             "a quota changes at 9 s, and the run",
         ),
         (replace(SCENARIO, quota_steps=(LOWERED,), variants=tuple(Variant)), BROKER, "and it has variants"),
-        (replace(SCENARIO, daemon_count=2), BROKER, "s is about several daemons"),
-        (replace(SCENARIO, is_fleet=True), EMBEDDED, "a fleet takes several daemons"),
-        (replace(SCENARIO, daemon_restarts_s=(1.0,)), EMBEDDED, "a rolling restart takes several daemons"),
+        (replace(SCENARIO, daemon=DaemonSettings(count=2)), BROKER, "s is about several daemons"),
+        (replace(SCENARIO, daemon=DaemonSettings(is_fleet=True)), EMBEDDED, "a fleet takes several daemons"),
         (
-            replace(SCENARIO, daemon_count=2, daemon_restarts_s=(1.0, 5e3)),
+            replace(SCENARIO, daemon=DaemonSettings(restarts_s=(1.0,))),
+            EMBEDDED,
+            "a rolling restart takes several daemons",
+        ),
+        (
+            replace(SCENARIO, daemon=DaemonSettings(count=2, restarts_s=(1.0, 5e3))),
             EMBEDDED,
             "a daemon is to be restarted at 5000 s, and",
         ),
-        (replace(SCENARIO, daemon_count=2, variants=tuple(Variant)), EMBEDDED, "there are several daemons, and"),
+        (
+            replace(SCENARIO, daemon=DaemonSettings(count=2), variants=tuple(Variant)),
+            EMBEDDED,
+            "there are several daemons, and",
+        ),
         (
             replace(SCENARIO, variants=(Variant.WITHOUT_QUOTAS,)),
             BROKER,

@@ -1,22 +1,68 @@
-"""The kinds of values in a scenario file, each with its parser and its JSON schema.
+"""Typed documents: a tree whose nodes know their lines, the kinds of values in it, and records that are read from it.
 
 Contract: `read` raises `ScenarioError` with the line for any value that `schema` does not allow. Parser and published
-schema use the same tables, so that neither can know a field that the other lacks.
+schema come from the same records, whose fields say by a `Setting` how a file has them, so that neither can know a field
+that the other lacks.
 """
 
 import re
+import types
+import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, MISSING, dataclass, field, fields
+from enum import StrEnum
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Annotated, Any, Final, Protocol
 
 from kafka_quotas.core.errors import UsageError, near_hint
 from kafka_quotas.core.model.units import parse_bytes, parse_duration_ms
-from kafka_quotas.loadtest.scenario.yaml_tree import ScenarioError, YamlNode
+from kafka_quotas.core.quota_files.document import SourceLocation
 
 _WHOLE: Final = re.compile(r"\d{1,12}", re.ASCII)
 _NUMBER: Final = re.compile(r"\d{1,12}(?:\.\d{1,9})?|\.\d{1,9}", re.ASCII)
 _TRUTHS: Final = {"true": True, "false": False}
+
+
+class ScenarioError(UsageError):
+    """An error in a scenario, with file and line at the start of the message."""
+
+    line: int | None = None
+    faults: "tuple[ScenarioError, ...]" = ()
+    """All errors of the file by line, where there are several; this one is the first."""
+
+    @classmethod
+    def of_all(cls, faults: "Sequence[ScenarioError]") -> "ScenarioError":
+        """Return one error for several, which names the first and counts the others."""
+        every = sorted((each for fault in faults for each in fault.faults or (fault,)), key=lambda each: each.line or 0)
+        if len(every) == 1:
+            return every[0]
+        error = cls(f"{every[0].message} (and {len(every) - 1} more, see load-test validate)", hint=every[0].hint)
+        error.line, error.faults = every[0].line, tuple(every)
+        return error
+
+
+@dataclass(frozen=True, slots=True)
+class YamlNode:
+    """A part of a file."""
+
+    location: SourceLocation
+    value: "str | tuple[YamlNode, ...] | dict[str, YamlNode] | None"
+    """A text (None: null), the nodes of a list, or those of a mapping by name."""
+
+    def problem(self, message: str, hint: str | None = None) -> ScenarioError:
+        """Return the error for this part, with its line."""
+        error = ScenarioError(f"{self.location}: {message}", hint=hint)
+        error.line = self.location.line
+        return error
+
+    @property
+    def kind(self) -> str:
+        """A noun for the value, or a text's own words."""
+        if self.value is None:
+            return "null"
+        if isinstance(self.value, str):
+            return repr(self.value[:40])
+        return "a list" if isinstance(self.value, tuple) else "a mapping"
 
 
 class FieldKind(Protocol):
@@ -60,11 +106,16 @@ class Word:
     words: Sequence[str]
     build: Callable[[str], Any] = str
     """Converts the word to what the program uses."""
+    removed: Mapping[str, str] = field(default_factory=dict)
+    """Words that there were, each with what to use instead."""
 
     def read(self, node: YamlNode) -> Any:
         """Return the converted word."""
         if not isinstance(node.value, str) or node.value not in self.words:
-            raise node.problem(f"{node.kind} is none of the words for this", f"one of: {', '.join(self.words)}")
+            instead = self.removed.get(str(node.value))
+            raise node.problem(
+                f"{node.kind} is none of the words for this", instead or f"one of: {', '.join(self.words)}"
+            )
         return self.build(node.value)
 
     def schema(self) -> dict[str, Any]:
@@ -238,7 +289,7 @@ class Field:
     _: KW_ONLY
     required: bool = False
     attribute: str | None = None
-    """The name in the program, None for that in the file with underscores."""
+    """The name of the argument that it becomes, None for that in the file with underscores."""
 
     @property
     def target(self) -> str:
@@ -260,8 +311,8 @@ class Section:
         """Return the value of the section."""
         if not isinstance(node.value, Mapping):
             raise node.problem(f"{self.what} is {node.kind}, not a mapping", f"it has {self._names()}")
-        known = {field.name: field for field in self.fields}
-        missing = [field for field in self.fields if field.required and field.name not in node.value]
+        known = {each.name: each for each in self.fields}
+        missing = [each for each in self.fields if each.required and each.name not in node.value]
         lacks = [node.problem(f"{self.what} lacks {each.name!r}", f"{each.name}: {each.about}") for each in missing]
         values = _gathered((partial(self._part, known, *each) for each in node.value.items()), faults=lacks)
         try:
@@ -278,13 +329,13 @@ class Section:
         """Return the schema of an object without other properties."""
         return {
             "type": "object",
-            "properties": {field.name: {**field.kind.schema(), "description": field.about} for field in self.fields},
-            "required": [field.name for field in self.fields if field.required],
+            "properties": {each.name: {**each.kind.schema(), "description": each.about} for each in self.fields},
+            "required": [each.name for each in self.fields if each.required],
             "additionalProperties": False,
         }
 
     def _names(self) -> str:
-        return ", ".join(field.name for field in self.fields)
+        return ", ".join(each.name for each in self.fields)
 
 
 def _gathered(readers: Iterable[Callable[[], Any]], *, faults: Sequence[ScenarioError] = ()) -> list[Any]:
@@ -323,3 +374,54 @@ def _text_of(node: YamlNode) -> str:
 
 def _meant(name: str, known: Sequence[str]) -> str | None:
     return near_hint(name, known, otherwise=f"it has {', '.join(known)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How a file has a field of a record, in the annotation of that field."""
+
+    about: str
+    """A description on one line."""
+    kind: FieldKind | None = None
+    """The kind of its values, None for the one that its type has."""
+    name: str | None = None
+    """The name in the file, None for that of the field with dashes."""
+
+
+def section_of(
+    record: type[Any],
+    what: str,
+    *,
+    more: Sequence[Field] = (),
+    build: Callable[..., Any] | None = None,
+) -> Section:
+    """Return the section of a record, by the settings in the annotations of its fields.
+
+    Args:
+        record: A dataclass. Fields without a setting are not in the file.
+        what: A noun for messages.
+        more: Fields that the record does not have under their own names.
+        build: Builds the value from the fields that are present, None for the record itself.
+    """
+    hints = typing.get_type_hints(record, include_extras=True)
+    found = list(more)
+    for each in fields(record):
+        kind, *notes = typing.get_args(hints[each.name]) if typing.get_origin(hints[each.name]) is Annotated else [None]
+        for setting in (note for note in notes if isinstance(note, Setting)):
+            name = setting.name or each.name.replace("_", "-")
+            required = each.default is MISSING and each.default_factory is MISSING
+            made = setting.kind or kind_of(kind)
+            found.append(Field(name, made, setting.about, required=required, attribute=each.name))
+    return Section(what=what, fields=tuple(found), build=build or record)
+
+
+def kind_of(hint: Any) -> FieldKind:
+    """Return the kind of values that a type has: a word, a truth, a whole number, a list of these."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        return kind_of(next(each for each in arguments if each is not types.NoneType))
+    if origin is tuple:
+        return ListOf(kind_of(arguments[0]))
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return Word(words=tuple(each.value for each in hint), build=hint)
+    return {bool: Truth(), int: Whole()}[hint]
