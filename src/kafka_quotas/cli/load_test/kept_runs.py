@@ -1,4 +1,4 @@
-"""`kafka-quotas load-test report` and `compare`: kept runs, drawn again or side by side with a verdict."""
+"""`kafka-quotas load-test report`, `compare`, `merge` and `restore`: runs that were kept, and what they left behind."""
 
 import sys
 from collections.abc import Sequence
@@ -11,12 +11,20 @@ from kafka_quotas.cli.charts.html_page import page_html
 from kafka_quotas.cli.charts.plot import require_matplotlib, save_plot
 from kafka_quotas.cli.framework.exit_codes import INTERRUPTED
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
-from kafka_quotas.cli.framework.option_groups import option, option_group
-from kafka_quotas.cli.load_test.result_output import PLOT_FILE, REPORT_FILE, print_verdict, written_together
+from kafka_quotas.cli.framework.option_groups import Without, option, option_group
+from kafka_quotas.cli.load_test.result_output import (
+    PLOT_FILE,
+    REPORT_FILE,
+    ResultOutput,
+    print_verdict,
+    raise_all,
+    written_together,
+)
+from kafka_quotas.cli.load_test.target_options import JournalFolder, settings_of
 from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.page import load_page
 from kafka_quotas.cli.load_test.views.view import print_load, verdict_line
-from kafka_quotas.cli.options.stores import ListingView, OutputForm
+from kafka_quotas.cli.options.stores import CommandConfig, ListingView, OutputForm
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import (
     TABLE_VIEW,
@@ -29,9 +37,13 @@ from kafka_quotas.cli.output.render import (
     print_listing,
     write,
 )
+from kafka_quotas.commands.load_test.cleanup import RestoredRun, format_change
+from kafka_quotas.commands.load_test.cleanup import restore as restore_runs
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.loadtest.results.result import LoadResult
-from kafka_quotas.loadtest.results.run_file import read_run, read_runs
+from kafka_quotas.loadtest.results.run_file import read_run, read_runs, read_shard
+from kafka_quotas.loadtest.run.journal import default_journal_folder
 from kafka_quotas.loadtest.verdict.comparison import (
     ComparisonOutcome,
     Difference,
@@ -41,6 +53,7 @@ from kafka_quotas.loadtest.verdict.comparison import (
     state_of,
 )
 from kafka_quotas.loadtest.verdict.comparison import compare as compare_with
+from kafka_quotas.loadtest.verdict.merge import merge_shards
 from kafka_quotas.loadtest.verdict.thresholds import Dimension
 
 _NOUN = "load-comparison"
@@ -231,3 +244,95 @@ def _share(text: str, option: str) -> float:
     if share < 0:
         raise UsageError(f"{option} is below 0: {text}", hint="write 5% or 0.05")
     return share
+
+
+Folders = Annotated[
+    list[Path], typer.Argument(metavar="DIR", help="The folders that all shards wrote with --out, in any order.")
+]
+
+
+def merge(folders: Folders, *, output: Annotated[ResultOutput, Without("repeat")]) -> None:
+    """Merge the shards of a load test into one run, and judge it as a whole.
+
+    Histograms, samples and counts are added up exactly. The exit code is the verdict on the whole, which is void
+    where a shard is void or ended early.
+    """
+    output.check()
+    result = merge_shards([read_shard(folder) for folder in folders])
+    failures = list(output.keep(result))
+    print_verdict(verdict_line(result), output.output)
+    raise_all(failures)
+    end_with_verdict(result)
+
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be put back, and change nothing.")]
+
+
+def restore(
+    *,
+    journal_dir: JournalFolder = None,
+    command_config: CommandConfig = None,
+    dry_run: DryRun = False,
+    output: ListingView = TABLE_VIEW,
+) -> int:
+    """Put back the quotas that killed runs had set, and remove their topics and folders.
+
+    What a run changes is in its journal before it is changed. A quota that somebody else has changed since is left as
+    it is. Runs that have not ended are left alone. The exit code is 1 where something could not be put back.
+    """
+    folder = journal_dir or default_journal_folder()
+    runs = restore_runs(folder, settings_of=lambda theirs: settings_of(command_config or theirs), dry_run=dry_run)
+    print_listing(_restore_listing(runs), output)
+    if not runs:
+        write(f"note: nothing was left behind; there is no journal in {folder}", sys.stderr)
+    return 0 if all(run.ok for run in runs) else 1
+
+
+def _restore_listing(runs: Sequence[RestoredRun]) -> Listing:
+    return Listing(
+        noun="load-restore",
+        data={"runs": [_restored_document(run) for run in runs]},
+        items="runs",
+        table=Table(
+            columns=columns("run!, scenario, store, outcome"),
+            rows=[
+                (
+                    run.journal.stem,
+                    "" if run.header is None else run.header.scenario,
+                    "" if run.header is None else run.header.store,
+                    _restore_outcome(run),
+                )
+                for run in runs
+            ],
+        ),
+    )
+
+
+def _restore_outcome(run: RestoredRun) -> str:
+    if run.alive:
+        return "still under way, left alone"
+    if run.error is not None:
+        return f"FAILED: {run.error}"
+    parts = [
+        *([f"{format_count(len(run.quotas.restored), 'quota')} put back"] if run.quotas.restored else []),
+        *([f"{len(run.quotas.unchanged)} were as before"] if run.quotas.unchanged else []),
+        *(f"left alone, for somebody changed it: {format_change(change)}" for change in run.quotas.foreign),
+        *([f"topics removed: {', '.join(run.topics)}"] if run.topics else []),
+        *([f"folders removed: {', '.join(run.folders)}"] if run.folders else []),
+    ]
+    return "; ".join(parts) or "nothing was left to put back"
+
+
+def _restored_document(run: RestoredRun) -> dict[str, Json]:
+    return {
+        "run": run.journal.stem,
+        "scenario": None if run.header is None else run.header.scenario,
+        "store": None if run.header is None else run.header.store or None,
+        "alive": run.alive,
+        "error": run.error,
+        "quotas_restored": [format_change(change) for change in run.quotas.restored],
+        "quotas_as_before": [format_change(change) for change in run.quotas.unchanged],
+        "quotas_changed_by_others": [format_change(change) for change in run.quotas.foreign],
+        "topics": list(run.topics),
+        "folders": list(run.folders),
+    }

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -13,10 +14,11 @@ from kafka_quotas.cli.options.stores import CommandConfig
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.load_test.target import LoadTarget
-from kafka_quotas.commands.load_test.typed_scenario import credentials_of
 from kafka_quotas.commands.windows import WindowSettings
 from kafka_quotas.core.errors import StoreRefusedError, UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.resolution.effective import ANONYMOUS
+from kafka_quotas.loadtest.plan.plan import ClientName
 from kafka_quotas.loadtest.run.journal import default_journal_folder
 from kafka_quotas.stores.files.property_file import read_properties
 from kafka_quotas.stores.settings import StoreSettings
@@ -119,7 +121,8 @@ class TargetOptions:
     cluster: ClusterOptions
     store: str | None = option(
         "--store URL",
-        help="Where the quotas of --bootstrap-server are set and put back, if not in the cluster itself: zk://...",
+        help="The store of the quotas, which judge the clients, and where they are set and put back; without it the "
+        "cluster itself: zk://...",
     )
     command_config: CommandConfig = None
     credentials: CredentialOptions
@@ -206,3 +209,30 @@ def settings_of(command_config: Path | None) -> StoreSettings:
         UsageError: The file can't be read.
     """
     return StoreSettings(client_properties=read_properties(command_config) if command_config else {})
+
+
+def credentials_of(
+    name: ClientName, properties: Mapping[str, str], passwords: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
+    """Return the client properties that authenticate a connection as this user.
+
+    Raises:
+        UsageError: A user is given without SASL or TLS, or without a password.
+    """
+    if name.user in (None, ANONYMOUS):
+        return ()
+    protocol = properties.get("security.protocol", "plaintext").lower()
+    if protocol == "plaintext":
+        raise UsageError(
+            f"user {name.user} can't be recognised on a plaintext connection, where everybody is ANONYMOUS",
+            hint="give -X security.protocol=SASL_PLAINTEXT -X sasl.mechanism=PLAIN and --passwords FILE",
+        )
+    if not protocol.startswith("sasl"):
+        return ()
+    password = passwords.get(name.user or "", properties.get("sasl.password"))
+    if password is None:
+        raise UsageError(
+            f"user {name.user} has no password",
+            hint="give --passwords FILE with lines USER=PASSWORD, or -X sasl.password=..",
+        )
+    return (("sasl.username", name.user or ""), ("sasl.password", password))

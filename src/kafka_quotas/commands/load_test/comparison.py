@@ -26,7 +26,7 @@ from kafka_quotas.loadtest.run.read_back import TopicMark, read_back
 from kafka_quotas.loadtest.scenario.model import Scenario, Variant
 from kafka_quotas.loadtest.scenario.planning import Environment, at_environment, expected_errors
 from kafka_quotas.loadtest.verdict.judging import Evidence, alternating, judge_run, quota_effect
-from kafka_quotas.loadtest.verdict.thresholds import Expectation, parse_expectation
+from kafka_quotas.loadtest.verdict.thresholds import parse_expectation
 from kafka_quotas.stores.store import Store
 
 Opened = Callable[[Variant, str], AbstractContextManager[Environment]]
@@ -142,7 +142,6 @@ def gathered_evidence(
     *,
     variant: Variant,
     folder: Path,
-    aborts: Sequence[Expectation],
     step: Callable[[str], None],
 ) -> Evidence:
     """Gather the evidence on a run, after quotas were restored: reading back would use them too.
@@ -150,11 +149,11 @@ def gathered_evidence(
     `folder` is the test bed's, with the event logs of the variant's daemons. `step` receives a line every few seconds.
     """
     result, is_limited = measured.result, variant is Variant.WITH_QUOTAS
-    expectations = (*map(parse_expectation, scenario.expect), *request.expectations, *aborts)
+    expectations = tuple(map(parse_expectation, (*scenario.expect, *scenario.abort_on)))
     checks_delivery = request.checks_delivery and not result.interrupted
     return Evidence(
         solo=measured.solo,
-        control_factor=request.control_factor or scenario.control_factor,
+        control_factor=scenario.control_factor,
         deliveries=read_back(measured.direct, result.entities, measured.marks, step=step) if checks_delivery else {},
         charges=logged_charges(
             folder / variant.value / EVENT_LOG,

@@ -19,7 +19,7 @@ from kafka_quotas.loadtest.scenario.planning import client_names, long_enough, o
 from kafka_quotas.loadtest.scenario.preflight import Mismatch, preflight
 from kafka_quotas.loadtest.scenario.scaling import HostLimits, host_limits, largest_scale, partitions_needed, scaled
 from kafka_quotas.loadtest.verdict.judging import LEAST_PAIRS
-from kafka_quotas.loadtest.verdict.thresholds import Expectation, check_entities, parse_expectation
+from kafka_quotas.loadtest.verdict.thresholds import check_entities, parse_expectation
 
 EXPERIMENT_S: Final = 180.0
 """Default time for the load with and without quotas, on a target that ends with the run."""
@@ -37,12 +37,6 @@ class RunRequest:
     """Scale of the scenario, None for the one of `fitting_scale`."""
     duration_s: float | None = None
     """How long to measure in seconds, None for as long as the scenario says, or as verdicts take."""
-    expectations: tuple[Expectation, ...] = ()
-    """Expectations in addition to the scenario's own."""
-    aborts: tuple[Expectation, ...] = ()
-    """Thresholds that end the run as soon as they are broken, in addition to the scenario's own."""
-    control_factor: float | None = None
-    """Allowed p99 of a control client by its solo p99, None for the scenario's."""
     is_typed: bool = False
     """Whether options spell the scenario out: they name the principals, and it may be too short to judge."""
     keeps_names: bool = False
@@ -186,7 +180,7 @@ def ready_scenario(request: RunRequest) -> tuple[Scenario, float]:
     if request.share != WHOLE:
         _check_share(request, scenario)
     check_entities(
-        (*map(parse_expectation, (*scenario.expect, *scenario.abort_on)), *request.expectations, *request.aborts),
+        tuple(map(parse_expectation, (*scenario.expect, *scenario.abort_on))),
         [name.label for name in client_names(scenario)],
         has_control=any(entity.control for entity in scenario.entities),
     )

@@ -53,7 +53,7 @@ from kafka_quotas.loadtest.scenario.planning import (
 )
 from kafka_quotas.loadtest.scenario.scaling import raise_open_files
 from kafka_quotas.loadtest.verdict.judging import Evidence
-from kafka_quotas.loadtest.verdict.thresholds import AbortCheck, parse_abort
+from kafka_quotas.loadtest.verdict.thresholds import AbortCheck
 
 _PROBE_GRACE_S: Final = 60.0
 _SHARDS_READY_S: Final = 2.0  # before the start the first shard has set the quotas, and the others read them
@@ -106,7 +106,6 @@ class _ScenarioRun:
         self._prefix = "" if is_bare else f"kafka-quotas-{scenario.name}-{self._run_id:016x}-"
         self._signals = signals
         self._before_s = self._whole_s = 0.0
-        self._aborts = (*map(parse_abort, scenario.abort_on), *request.aborts)
         self.cleanup = Cleanup(signals=signals, report=observer.warn)
 
     def whole(self) -> tuple[VariantResult, ...]:
@@ -127,7 +126,6 @@ class _ScenarioRun:
                     self._request,
                     variant=variant,
                     folder=bed.folder,
-                    aborts=self._aborts,
                     step=self._observer.warn,
                 )
                 runs[variant] = measured, evidence
@@ -230,7 +228,7 @@ class _ScenarioRun:
         alone = self._solo(plan)
         direct = replace(plan, bootstrap=bed.bootstrap)
         marks: list[TopicMark] = []
-        abort = AbortCheck(self._aborts if variant is Variant.WITH_QUOTAS else ())
+        abort = AbortCheck(self._scenario.abort_on if variant is Variant.WITH_QUOTAS else ())
         self._observer.step(running_text(plan, plan.warmup_s + plan.duration_s, variant))
         with ExitStack() as stack:
             watch = QuotaWatch(bed.store, names=names, expected=(in_force, later or in_force))
@@ -300,8 +298,7 @@ class _ScenarioRun:
     def _shard(self, plan: LoadPlan, result: LoadResult) -> Shard | None:
         if self._request.share == WHOLE:
             return None
-        texts = (each.text for each in (*self._request.expectations, *self._request.aborts))
-        return Shard(plan=plan, result=result, expectations=(*self._scenario.expect, *self._scenario.abort_on, *texts))
+        return Shard(plan=plan, result=result, expectations=(*self._scenario.expect, *self._scenario.abort_on))
 
     def _in_force(self, bed: TestBed, names: Sequence[ClientName], steps: Sequence[QuotaStep] = ()) -> InForce:
         """Return the quotas that hold for the clients after these steps, none where the run reads none."""

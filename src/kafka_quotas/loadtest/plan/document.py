@@ -415,6 +415,13 @@ def section_of(
     return Section(what=what, fields=tuple(found), build=build or record)
 
 
+def setting_of(record: type[Any], name: str) -> tuple[str, Any]:
+    """Return the description and the default of a field that has a setting."""
+    hint = typing.get_type_hints(record, include_extras=True)[name]
+    about = next(note.about for note in typing.get_args(hint) if isinstance(note, Setting))
+    return about, next(each.default for each in fields(record) if each.name == name)
+
+
 def kind_of(hint: Any) -> FieldKind:
     """Return the kind of values that a type has: a word, a truth, a whole number, a list of these."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)

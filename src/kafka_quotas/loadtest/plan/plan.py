@@ -24,6 +24,10 @@ MAX_SHARES = 1000
 
 NAME: Final = Text(pattern=r"[A-Za-z0-9._-]{1,60}", example="kip13-default")
 _ERROR: Final = Text(pattern=r"[A-Z_]{1,60}", example="POLICY_VIOLATION")
+_CLIENT_ABOUT: Final = (
+    "the client library: librdkafka continues to send when throttled, raw waits and costs least, so that a run can "
+    "have 1,000"
+)
 _CLIENT_KIND: Final = Word(
     words=tuple(each.value for each in ClientKind),
     build=ClientKind,
@@ -82,14 +86,14 @@ class RampPhase:
 class ClientSettings:
     """The settings of a client: scenario files, plans and the options of single loads all have them from here."""
 
-    client: Annotated[ClientKind, Setting("which library speaks for it", _CLIENT_KIND)] = ClientKind.LIBRDKAFKA
+    client: Annotated[ClientKind, Setting(_CLIENT_ABOUT, _CLIENT_KIND)] = ClientKind.LIBRDKAFKA
     honor_throttle: Annotated[bool, Setting("whether it keeps still when told (raw clients only)")] = True
     arrival: Annotated[Arrival, Setting("how arrivals are spread over time")] = Arrival.CONSTANT
     burst_size: Annotated[int, Setting("arrivals in one burst", name="burst")] = 1
     loop: Annotated[Loop, Setting("open: on a schedule; closed: the next waits for an answer")] = Loop.OPEN
     in_flight: Annotated[int, Setting("requests without an answer at once", Whole(highest=1000))] = 5
-    connections: Annotated[int, Setting("connections it has open", Whole(highest=10_000))] = 1
-    record_size: Annotated[int, Setting("bytes in a record", Size())] = 1024
+    connections: Annotated[int, Setting("how many connections each client keeps", Whole(highest=10_000))] = 1
+    record_size: Annotated[int, Setting("bytes in a record: 100, 1KiB", Size())] = 1024
     batch_bytes: Annotated[int | None, Setting("bytes in a request at most", Size(), "batch")] = None
     """None for `request_size`."""
     acks: Annotated[str, Setting("who confirms a record", Word(words=("0", "1", "all")))] = "all"

@@ -386,8 +386,8 @@ def parse_abort(text: str) -> Expectation:
 class AbortCheck:
     """The thresholds that end one run, and which of them did."""
 
-    def __init__(self, thresholds: Sequence[Expectation]) -> None:
-        self._thresholds = tuple(thresholds)
+    def __init__(self, thresholds: Sequence[str]) -> None:
+        self._thresholds = tuple(map(parse_abort, thresholds))
         self.broken: str | None = None
         """The broken threshold with the figure that broke it, None for none."""
 

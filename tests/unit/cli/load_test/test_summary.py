@@ -6,8 +6,7 @@ import pytest
 from tests.support.load.results import greedy, result, unlimited
 
 from kafka_quotas.cli.charts.html_page import KeyFigure, Mood
-from kafka_quotas.cli.load_test.views.page import load_page
-from kafka_quotas.cli.load_test.views.summary import summary_text
+from kafka_quotas.cli.load_test.views.page import load_page, summary_text
 from kafka_quotas.cli.load_test.views.view import quota_text
 from kafka_quotas.loadtest.measurement.delivery import Delivery
 from kafka_quotas.loadtest.plan.plan import ClientName

@@ -1,0 +1,468 @@
+"""`kafka-quotas load-test produce`, `consume`, `requests`, `mutate` and `connect`: scenarios that are typed.
+
+They offer the settings that people type. All others of a client are for scenario files, which `load-test run` takes.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Final, TypeVar
+
+import typer
+
+from kafka_quotas.cli.framework.option_groups import Without, option, option_group
+from kafka_quotas.cli.framework.store_choice import choose_store, confirm
+from kafka_quotas.cli.load_test.result_output import ResultOutput
+from kafka_quotas.cli.load_test.run import Duration, Expect, note_step, run_and_keep, seconds, with_window
+from kafka_quotas.cli.load_test.target_options import LoadWindowOptions, TargetOptions
+from kafka_quotas.cli.output.render import write
+from kafka_quotas.commands.load_test.request import RunRequest
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, PRODUCER_BYTE_RATE, QuotaKey
+from kafka_quotas.core.model.units import parse_bytes, parse_quota_value
+from kafka_quotas.core.model.value_format import format_count
+from kafka_quotas.loadtest.clients.raw.floods import FLOOD_APIS, NEEDS_TOPIC
+from kafka_quotas.loadtest.plan.document import setting_of
+from kafka_quotas.loadtest.plan.plan import MAX_RECORD_SIZE, ClientName, parse_entity_name
+from kafka_quotas.loadtest.plan.workload import (
+    AS_FAST_AS_POSSIBLE,
+    ClientKind,
+    MutationFlood,
+    MutationKind,
+    RequestFlood,
+    Workload,
+    parse_offered_rate,
+)
+from kafka_quotas.loadtest.run.quotas import KEY_OF, LOCAL_ADDRESS
+from kafka_quotas.loadtest.scenario.model import (
+    Scenario,
+    ScenarioClient,
+    ScenarioQuota,
+    ScenarioTopic,
+    Security,
+    TargetNeed,
+)
+from kafka_quotas.loadtest.verdict.thresholds import parse_expectation
+
+DEFAULT_TOPIC: Final = "kafka-quotas-load-test"
+FILL_BYTES: Final = 16_000_000
+"""Bytes for consumers in a cluster of the run: the embedded one keeps 5 MB in each of 4 partitions."""
+_PARTITIONS: Final = 4
+_RECORDS_S: Final = 60.0  # is how long records are measured where verdicts don't take longer,
+_FLOOD_S: Final = 30.0  # and a flood
+_FLOODED_RECORD: Final = 100  # bytes of the record in a flood of Produce requests
+_TOPICS_TO_CHANGE: Final = 100
+_DEFAULT_CLIENT: Final = "/load-test"
+_OWN_TOPIC: Final = "flood"
+_T = TypeVar("_T")
+
+
+def _setting(spelling: str, name: str, record: type[Any] = ScenarioClient, **more: Any) -> Any:
+    """Return the option of a setting, which has its default and its description from the record."""
+    about, default = setting_of(record, name)
+    return option(spelling, help=f"{about[:1].upper()}{about[1:]}.", **{"default": default, **more})
+
+
+@option_group("Clients")
+class ClientOptions:
+    """The options about the clients of a run."""
+
+    entity: list[str] | None = option(
+        "--entity [USER]/CLIENT-ID", help="A client of the run; may be repeated. Without it there is one, /load-test."
+    )
+    rate: list[str] | None = option(
+        "--rate RATE",
+        help="What a client offers: max (the default), 5MB/s, 200rec/s, 200req/s, 50conn/s or 2x-quota; once for all "
+        "clients, or once for each in the order of --entity.",
+    )
+    connections: int = _setting("--connections N", "connections", min=1)
+
+    def names(self) -> tuple[ClientName, ...]:
+        """Return the clients, in the order of `--entity`."""
+        return tuple(map(parse_entity_name, self.entity or (_DEFAULT_CLIENT,)))
+
+    def spelled_out(self, what: ScenarioClient) -> tuple[ScenarioClient, ...]:
+        """Return the load of each client in the order of `--entity`, based on `what`."""
+        names = self.names()
+        rates = one_for_each(tuple(map(parse_offered_rate, self.rate or ())), len(names), option="--rate")
+        return tuple(
+            replace(what, user=name.user, client_id=name.client_id, rate=rate, connections=self.connections)
+            for name, rate in zip(names, rates or (AS_FAST_AS_POSSIBLE,) * len(names), strict=True)
+        )
+
+
+@option_group("Load")
+class LoadOptions:
+    """The options of every load that is typed."""
+
+    target: Annotated[TargetOptions, Without("command_config", "journal_dir")]
+    clients: ClientOptions
+    set_quota: list[str] | None = option(
+        "--set-quota VALUE",
+        help="Set this quota on the clients for the time of the run, judge by it, and put back what was there before: "
+        "2MB/s (records), 200 (requests: % of a thread), 5 (partitions/s), 20 (connections/s, of 127.0.0.1); once for "
+        "all or once for each. Without it the run is judged by the quotas in force.",
+    )
+    duration: Duration = None
+    warmup: str | None = option("--warmup TIME", help="How long before that, not judged. Default: one quota window.")
+    expect: Expect = None
+    output: Annotated[ResultOutput, Without("junit", "repeat")]
+
+    def scenario(self, does: Workload, what: ScenarioClient, **more: Any) -> Scenario:
+        """Return the scenario of clients that do the same."""
+        return Scenario(
+            **{
+                "name": does.value,
+                "entities": self.clients.spelled_out(what),
+                "duration_s": _FLOOD_S,
+                "warmup_s": None if self.warmup is None else seconds(self.warmup),
+                "expect": tuple(parse_expectation(each).text for each in self.expect or ()),
+                "quotas": self.quotas(KEY_OF[does]),
+                "security": _security(self.target),
+                **more,
+            }
+        )
+
+    def quotas(self, key: QuotaKey) -> tuple[ScenarioQuota, ...]:
+        """Return the quotas of `--set-quota`: of each client, or for connections of the address of all."""
+        values = [_quota(key, text, "--set-quota") for text in self.set_quota or ()]
+        entities = [Entity.of(**_named(name)) for name in self.clients.names()]
+        if key is CONNECTION_CREATION_RATE:
+            entities = [Entity.of(ip=LOCAL_ADDRESS)]
+        spread = one_for_each(values, len(entities), option="--set-quota")
+        return tuple(
+            ScenarioQuota(entity=entity, values=((key.name, value),))
+            for entity, value in zip(entities, spread, strict=bool(spread))
+        )
+
+    def run(self, scenario: Scenario, windows: LoadWindowOptions, *, change: str | None, **more: Any) -> int:
+        """Run a scenario and return its exit code.
+
+        `change` says what the run does to an existing cluster, None for nothing, and `more` is for the request.
+
+        Raises:
+            UsageError: No target was named.
+            typer.Abort: The user does not confirm the change.
+        """
+        target = more.pop("target", None) or self.target.load_target(window=scenario.window, enforcers=None)
+        order = RunRequest(
+            scenario=scenario,
+            target=target,
+            journal_folder=self.target.change.journal_folder,
+            scale=1.0,
+            duration_s=None if self.duration is None else seconds(self.duration),
+            **more,
+        )
+        self.output.check()
+        if change is not None and target.is_theirs and not self.target.change.yes:
+            confirm(change)
+        # A load of records has one step only.
+        return run_and_keep(with_window(order, windows), self.output, step=_silent if order.is_typed else note_step)
+
+    def check_target(self, *choices: str) -> None:
+        """Check that something to put under load was named.
+
+        Raises:
+            UsageError: There is nothing.
+        """
+        if not self.target.cluster.is_named():
+            known = ("--bootstrap-server HOST:PORT", "--broker-jars DIR", *choices)
+            raise UsageError("say what to put under load", hint=", ".join(known))
+
+
+def _silent(_step: str) -> None:
+    pass
+
+
+CLIENT_WINDOW: Final = Without("window_file", "controller_quota_window_num", "controller_quota_window_size_seconds")
+CONTROLLER_WINDOW: Final = Without("window_file", "quota_window_num", "quota_window_size_seconds")
+ClientWindow = Annotated[LoadWindowOptions, CLIENT_WINDOW]
+
+
+@option_group("Records")
+class RecordOptions:
+    """The options of `produce` and `consume`."""
+
+    topic: str = option("--topic NAME", default=DEFAULT_TOPIC, help="The topic, which must exist on a cluster.")
+    client: ClientKind = _setting("--client", "client")
+    record_size: str = _setting("--record-size SIZE", "record_size", default="1KiB")
+    quota: list[str] | None = option(
+        "--quota RATE",
+        help="The quota to judge by, per broker: 2MB/s or unlimited; once for all or once for each. Without it the "
+        "quotas come from --store, KAFKA_QUOTAS_STORE or the context in use.",
+    )
+    control: str | None = option(
+        "--control [USER]/CLIENT-ID",
+        help="The client, one of --entity, that the others must not harm. It runs alone first, and its p99 beside the "
+        "others is held against that.",
+    )
+    read_back: bool = option(
+        "--read-back/--no-read-back",
+        default=True,
+        help="Read what was produced back from the topic, and count what was lost or came twice.",
+    )
+
+
+def produce(*, load: LoadOptions, records: RecordOptions, windows: ClientWindow) -> int:
+    """Produce records on a schedule and judge the rate that was achieved.
+
+    On an existing cluster the topic must exist. --set-quota sets quotas for the time of the run.
+    """
+    return _run_records(Workload.PRODUCE, records, load, windows)
+
+
+def consume(
+    *, records: Annotated[RecordOptions, Without("read_back")], load: LoadOptions, windows: ClientWindow
+) -> int:
+    """Consume a topic's records over and over and judge the rate that was achieved.
+
+    --record-size says how large the topic's records are, for rates in bytes.
+    """
+    return _run_records(Workload.CONSUME, replace(records, read_back=False), load, windows)
+
+
+def _run_records(does: Workload, records: RecordOptions, load: LoadOptions, windows: LoadWindowOptions) -> int:
+    load.check_target("or --embedded")
+    window, cluster = windows.settings().client, load.target.cluster
+    scenario = _records_scenario(does, records, load)
+    scenario = replace(scenario, window=window, security=Security.PLAINTEXT)
+    choice = choose_store(store=load.target.store, command_config=None)
+    target = replace(load.target, store=None).load_target(window=window, enforcers=None)
+    if choice.chosen:
+        target = replace(target, store_url=choice.url.value, settings=choice.settings())
+    judged = any(entity.judge_by is not None for entity in scenario.entities)
+    if cluster.embedded and not cluster.through_daemon and judged:
+        write("note: the embedded cluster keeps no quotas; --through-daemon puts our daemon in front of it", sys.stderr)
+    sets = f"this sets {format_count(len(scenario.quotas), 'quota')} in {target.bootstrap}"
+    return load.run(
+        scenario,
+        windows,
+        change=f"{sets}, and puts back what was there at the end"
+        if scenario.quotas and not target.through_daemon
+        else None,
+        target=target,
+        is_typed=True,
+        keeps_names=True,
+        reads_quotas=choice.chosen or bool(scenario.quotas),
+        checks_delivery=records.read_back,
+    )
+
+
+def _records_scenario(does: Workload, records: RecordOptions, load: LoadOptions) -> Scenario:
+    """Return the scenario of clients that move records.
+
+    Raises:
+        UsageError: The number of rates or quotas does not match the clients, or the control client is none of them.
+    """
+    size = int(parse_bytes(records.record_size))
+    if not 1 <= size <= MAX_RECORD_SIZE:
+        raise UsageError(f"a record has 1 to {MAX_RECORD_SIZE} bytes, not {size}", hint="example: --record-size 1KiB")
+    in_flight = 1 if does is Workload.CONSUME else 5
+    what = ScenarioClient(
+        client_id=None, does=does, topic=records.topic, client=records.client, record_size=size, in_flight=in_flight
+    )
+    fill = max(1, FILL_BYTES // size) if does is Workload.CONSUME else 0
+    topic = ScenarioTopic(name=records.topic, partitions=_PARTITIONS, fill=fill, record_size=size)
+    if load.target.cluster.bootstrap_server is not None:
+        topic = ScenarioTopic(name=records.topic, is_there=True)
+    scenario = load.scenario(
+        does, what, title=f"{does.value} from the command line", duration_s=_RECORDS_S, topics=(topic,)
+    )
+    names = load.clients.names()
+    labels = [name.label for name in names]
+    control = None if records.control is None else records.control.removeprefix("/")
+    if control is not None and control not in labels:
+        raise UsageError(f"--control {records.control} is not one of the clients", hint=f"they are {', '.join(labels)}")
+    quotas = one_for_each([_judged_by(text) for text in records.quota or ()], len(names), option="--quota")
+    return replace(
+        scenario,
+        entities=tuple(
+            replace(entity, judge_by=quota, unlimited=bool(quotas) and quota is None, control=label == control)
+            for entity, label, quota in zip(scenario.entities, labels, quotas or [None] * len(names), strict=True)
+        ),
+    )
+
+
+Apis = Annotated[
+    list[str],
+    typer.Option(
+        "--api",
+        metavar="API",
+        help=f"What to ask: {', '.join(FLOOD_APIS)}; once for all clients, or once for each in the order of --entity.",
+        autocompletion=lambda incomplete: [name for name in FLOOD_APIS if name.lower().startswith(incomplete.lower())],
+    ),
+]
+
+
+@option_group("Topic")
+class TopicOptions:
+    """The options about the topic of requests."""
+
+    topic: str | None = option(
+        "--topic NAME",
+        help="The topic that requests are about, which must exist. Without it a topic is made for those that need one, "
+        "and removed at the end.",
+    )
+    unauthorised: bool = option(
+        "--unauthorised",
+        default=False,
+        help="The clients have no rights on --topic: being refused is the expected answer.",
+    )
+
+
+def requests(*, api: Apis, load: LoadOptions, about: TopicOptions, windows: ClientWindow) -> int:
+    """Flood a cluster with requests of one kind per client, and report what got through or was throttled.
+
+    Fetches start after the last record, so that they find nothing. Produce requests carry one record.
+    """
+    load.check_target()
+    names = {name.lower(): name for name in FLOOD_APIS}
+    for each in api:
+        if each.lower() not in names:
+            raise UsageError(f"no flood of {each} requests is known", hint=f"one of {', '.join(FLOOD_APIS)}")
+    floods = [RequestFlood(api=names[each.lower()], unauthorised=about.unauthorised) for each in api]
+    topics: tuple[ScenarioTopic, ...] = ()
+    if about.topic is not None:
+        topics = (ScenarioTopic(name=about.topic, is_there=True),)
+    elif about.unauthorised:
+        raise UsageError("--unauthorised needs a topic that the clients may not touch", hint="name it with --topic")
+    elif any(flood.api in NEEDS_TOPIC for flood in floods):
+        topics = (ScenarioTopic(name=_OWN_TOPIC),)
+    topic = topics[0].name if topics else ""
+    what = _raw(Workload.REQUESTS, topic=topic, record_size=_FLOODED_RECORD, flood=floods[0])
+    title = f"a flood of {' and '.join(dict.fromkeys(api))} requests"
+    window = windows.settings().client
+    scenario = load.scenario(Workload.REQUESTS, what, title=title, topics=topics, window=window)
+    spread = one_for_each(floods, len(scenario.entities), option="--api")
+    entities = tuple(replace(each, flood=flood) for each, flood in zip(scenario.entities, spread, strict=True))
+    makes = "makes a topic" if scenario.makes_topics else ""
+    sets = f"sets {format_count(len(scenario.quotas), 'quota')}" if scenario.quotas else ""
+    change = " and ".join(filter(None, (makes, sets))) or None
+    return load.run(replace(scenario, entities=entities), windows, change=_all_put_back(change, load))
+
+
+@option_group("Topics")
+class MutationOptions:
+    """The options about what the requests of a flood do to topics."""
+
+    kind: MutationKind = option(
+        "--kind",
+        default=MutationKind.CREATE,
+        help="What each request does to its topics. Those to be deleted or grown are made before the load.",
+    )
+    topics: int | None = option(
+        "--topics N",
+        min=1,
+        help="How many topics in all, for each client; creating ends with them. Default: as many as the time allows "
+        "(create), 100 (delete, partitions).",
+    )
+    topics_per_request: int = _setting("--topics-per-request N", "topics_per_request", MutationFlood, min=1)
+    partitions: int = option(
+        "--partitions N",
+        default=1,
+        min=1,
+        help="Partitions of each topic (create, delete), or by how many it grows each time (partitions).",
+    )
+
+
+def mutate(
+    *,
+    load: Annotated[LoadOptions, Without("embedded", "connections")],
+    mutations: MutationOptions,
+    windows: Annotated[LoadWindowOptions, CONTROLLER_WINDOW],
+) -> int:
+    """Flood a cluster with changes of topics, and judge how many partitions per second it took.
+
+    Topics carry a prefix of the run and are all removed at the end. A topic that a quota refuses is retried after
+    the throttle time, until the API timeout is over.
+    """
+    load.check_target()
+    total = mutations.topics
+    if total is None and mutations.kind is not MutationKind.CREATE:
+        total = _TOPICS_TO_CHANGE
+    flood = MutationFlood(
+        kind=mutations.kind,
+        topics_per_request=mutations.topics_per_request,
+        partitions_per_topic=mutations.partitions,
+        total_topics=total,
+    )
+    window = windows.settings().controller
+    scenario = load.scenario(
+        Workload.MUTATE,
+        _raw(Workload.MUTATE, flood=flood),
+        title=f"a flood of requests to {flood.kind.value}",
+        needs=TargetNeed.REAL_BROKER,
+        window=window,
+        broker_settings=(
+            ("controller.quota.window.num", str(window.samples)),
+            ("controller.quota.window.size.seconds", str(window.window_s)),
+        ),
+    )
+    return load.run(scenario, windows, change=_all_put_back("floods the cluster with changes of topics", load))
+
+
+def connect(*, load: Annotated[LoadOptions, Without("connections")], windows: ClientWindow) -> int:
+    """Open and close connections, with one request each, and judge how many a second the brokers took.
+
+    A connection that was answered counts. One that is closed without an answer was turned away by the quota of its
+    address; one whose answer took 100 ms or more was delayed. With a quota both count as throttled, by how long they
+    took; without one a closed connection is a failure.
+    """
+    load.check_target()
+    window = windows.settings().client
+    scenario = load.scenario(Workload.CONNECT, _raw(Workload.CONNECT), title="a storm of connections", window=window)
+    change = f"sets the connection quota of {LOCAL_ADDRESS}" if scenario.quotas else None
+    return load.run(scenario, windows, change=_all_put_back(change, load))
+
+
+def _raw(does: Workload, **more: Any) -> ScenarioClient:
+    return ScenarioClient(client_id=None, does=does, client=ClientKind.RAW, **more)
+
+
+def _all_put_back(change: str | None, load: LoadOptions) -> str | None:
+    server = load.target.cluster.bootstrap_server
+    return None if change is None else f"this {change} on {server}, and puts everything back at the end"
+
+
+def _security(target: TargetOptions) -> Security:
+    """Return how clients authenticate, as far as checks need it."""
+    pairs = [pair.replace(" ", "").upper() for pair in target.credentials.properties or ()]
+    if any(pair.startswith("SECURITY.PROTOCOL=SASL") for pair in pairs) or target.credentials.passwords is not None:
+        return Security.SASL_PLAIN
+    return Security.TLS if "SECURITY.PROTOCOL=SSL" in pairs else Security.PLAINTEXT
+
+
+def _named(name: ClientName) -> dict[str, str | None]:
+    """Return the entity whose quota limits one client: its client-id, and its user if it has one."""
+    return {"client_id": name.client_id, **({} if name.user is None else {"user": name.user})}
+
+
+def _quota(key: QuotaKey, text: str, spelling: str) -> float:
+    value = parse_quota_value(key, text)
+    if value <= 0:
+        hint = "examples: 2MB/s, unlimited" if key in (KEY_OF[Workload.PRODUCE], KEY_OF[Workload.CONSUME]) else None
+        raise UsageError(f"{spelling} must be above 0, not {text!r}", hint=hint)
+    return value
+
+
+def _judged_by(text: str) -> float | None:
+    """Parse a quota in bytes/s, None for unlimited."""
+    value = _quota(PRODUCER_BYTE_RATE, text, "--quota")  # the same unit and range as consumer_byte_rate
+    return None if value >= PRODUCER_BYTE_RATE.unlimited else value
+
+
+def one_for_each(values: Sequence[_T], count: int, *, option: str) -> tuple[_T, ...]:
+    """Return one value per entity, or nothing without values.
+
+    Raises:
+        UsageError: The option is given neither once nor once for each.
+    """
+    if len(values) == 1:
+        return tuple(values) * count
+    if values and len(values) != count:
+        raise UsageError(
+            f"{option} is given {len(values)} times for {count} entities",
+            hint=f"give {option} once for all, or once per --entity in the same order",
+        )
+    return tuple(values)
