@@ -12,7 +12,7 @@ from kafka_quotas.commands.testbed.kafka_classes import kafka_classes, known_jar
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.judgement import State
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.result import prediction
+from kafka_quotas.loadtest.results import prediction
 from kafka_quotas.loadtest.results.prediction import OUR_CORE, Charge, PredictionSource, ThrottleJudge, predict
 
 WINDOW = QuotaWindow(samples=3, window_s=1)

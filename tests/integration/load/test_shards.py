@@ -25,7 +25,7 @@ def run_one(options: Sequence[str]) -> tuple[int, str, str]:
 def run_together(kafka: Kafka, topic: str, out: Path) -> list[tuple[int, str, str]]:
     """Run one whole load and four shards of the same load at once, and return what each printed."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "numpy", "confluent_kafka", "kafka_quotas.cli.load_test.records"])
+    context.set_forkserver_preload([__name__, "numpy", "confluent_kafka", "kafka_quotas.cli.load_test.typed"])
     with ProcessPoolExecutor(5, mp_context=context) as pool:
         list(pool.map(run_one, [["--help"]] * 10))  # all are up
         start_at = datetime.fromtimestamp(int(time.time()) + AHEAD_S, tz=UTC).isoformat()

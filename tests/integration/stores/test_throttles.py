@@ -8,7 +8,7 @@ from tests.support.daemon.greedy_producer import acknowledgements
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING
-from kafka_quotas.loadtest.results.throttle_cycles import TOLERANCE, QuotaVerdict, judge
+from kafka_quotas.loadtest.results.throttle_cycles import TOLERANCE, ClientVerdict, judge
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Alteration, QuotaEntry
 
@@ -24,7 +24,7 @@ def _set(url: str, entity: Entity, value: float | None) -> None:
     assert result.error is None
 
 
-def _produce(bootstrap: str, name: str) -> QuotaVerdict:
+def _produce(bootstrap: str, name: str) -> ClientVerdict:
     acks = acknowledgements(bootstrap, name, name, duration_s=DURATION_S)
     return judge(acks, quota=QUOTA, window_ms=WINDOW_MS)
 

@@ -88,11 +88,7 @@ def report(
 
 
 def end_with_verdict(result: LoadResult) -> None:
-    """End the command with the exit code of a run.
-
-    Raises:
-        typer.Exit: It was interrupted, or a judgement is not met.
-    """
+    """End the command with the exit code of a run."""
     if result.interrupted:
         raise typer.Exit(INTERRUPTED)
     if not result.ok:
@@ -116,11 +112,7 @@ class ComparisonOptions:
     )
 
     def limits(self) -> Limits:
-        """Parse the options.
-
-        Raises:
-            UsageError: A text is no share, or it is below 0.
-        """
+        """Parse the options."""
         return Limits(
             rate=_share(self.max_rate_fall, "--max-rate-fall"),
             latency=_share(self.max_latency_rise, "--max-latency-rise"),
@@ -192,7 +184,6 @@ def _verdict(comparison: RunComparison) -> str:
 
 
 def _runs(results: Sequence[LoadResult]) -> dict[str, str | int | float]:
-    """Return the first of a side's runs, with the state of all of them."""
     return {
         "title": results[0].title,
         "run_id": f"{results[0].run_id:016x}",

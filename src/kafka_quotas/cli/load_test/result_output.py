@@ -40,9 +40,6 @@ def make_folder(folder: Path) -> None:
     """Create the folder and check that it can be written into.
 
     Commands call it before a run, not after it.
-
-    Raises:
-        KafkaQuotasError: It can't be created or written into.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -61,12 +58,7 @@ PLOT_FILE = "run.png"
 
 @contextmanager
 def written_together(folder: Path) -> Iterator[Path]:
-    """Yield a scratch folder whose files move into `folder` when the context ends without an error.
-
-    Raises:
-        KafkaQuotasError: A file can't be written, and then none is kept, or a file can't be moved, and then all others
-            are kept.
-    """
+    """Yield a scratch folder whose files move into `folder` when the context ends without an error."""
     try:
         with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder, ignore_cleanup_errors=True) as name:
             yield Path(name)
@@ -86,7 +78,6 @@ def written_together(folder: Path) -> Iterator[Path]:
 
 
 def _move_all(scratch: Path, folder: Path) -> dict[str, OSError]:
-    """Move every file, and return the error of each that can't be moved."""
     errors: dict[str, OSError] = {}
     for path in sorted(scratch.iterdir()):
         try:
@@ -123,10 +114,6 @@ class ResultOutput:
         """Check that everything can be written.
 
         Commands call it before the run, not after it.
-
-        Raises:
-            UsageError: A plot can't be written where it was asked for, or repeats can't be kept.
-            KafkaQuotasError: The folder can't be written into, or matplotlib is not installed.
         """
         if self.repeat > 1 and (self.out is None or self.plot or self.junit or self.output is not Output.TABLE):
             raise UsageError("--repeat keeps its runs in --out", hint="add --out DIR alone, without other outputs")
@@ -167,9 +154,6 @@ def keep_runs(result: ScenarioResult, output: ResultOutput) -> None:
 
     For machine-readable forms only the run with quotas is printed. The run without quotas has a folder of its own
     inside that of the others.
-
-    Raises:
-        KafkaQuotasError: Some output can't be written, which it names; all other is.
     """
     failures: list[KafkaQuotasError] = []
     for run in result.runs:
@@ -207,11 +191,7 @@ def print_verdict(line: str, output: Output) -> None:
 
 
 def raise_all(failures: Sequence[KafkaQuotasError]) -> None:
-    """Raise one error for all outputs that failed, if any did.
-
-    Raises:
-        KafkaQuotasError: It names each of them.
-    """
+    """Raise one error for all outputs that failed, if any did."""
     if failures:
         raise KafkaQuotasError("; ".join(each.message for each in failures), hint=failures[0].hint) from failures[0]
 
@@ -243,9 +223,6 @@ def keep_result(result: LoadResult, folder: Path, *, plot: bool = False, shard: 
     """Write a run into its folder: run.json, a shard, and what installed libraries can make.
 
     These are samples.parquet (pyarrow), report.html and, for `plot`, run.png (matplotlib). The folder must exist.
-
-    Raises:
-        KafkaQuotasError: A file can't be written, see `written_together`.
     """
     with written_together(folder) as place:
         (place / RUN_FILE).write_text(json_text(envelope(load_listing(result))) + "\n", encoding="utf-8")

@@ -185,7 +185,6 @@ def run(
 
 @contextmanager
 def _served(page: LivePageOptions, order: RunRequest) -> Iterator[LoadPage | None]:
-    """Serve the live page for the block, and yield what it shows, None where no page is wanted."""
     if not page.ui:
         yield None
         return
@@ -224,11 +223,7 @@ def run_and_keep(
 
 
 def _target(target: TargetOptions, scenario: Scenario, *, enforcers: int | None) -> LoadTarget:
-    """Return the named target, or the embedded cluster with the daemon where that is enough.
-
-    Raises:
-        UsageError: No target was named and the scenario needs a real broker.
-    """
+    """Return the named target, or the embedded cluster with the daemon where that is enough."""
     if target.cluster.is_named():
         return target.load_target(window=None, enforcers=enforcers)
     if needs_broker(scenario):
@@ -240,12 +235,7 @@ def _target(target: TargetOptions, scenario: Scenario, *, enforcers: int | None)
 
 
 def _ask_first(order: RunRequest, *, yes: bool) -> None:
-    """Ask before a scenario changes a user's cluster.
-
-    Raises:
-        UsageError: Nobody can be asked, because standard input is no terminal.
-        typer.Abort: The user does not confirm the change.
-    """
+    """Ask before a scenario changes a user's cluster."""
     if yes or not order.target.is_theirs:
         return
     scenario, _ = ready_scenario(order)

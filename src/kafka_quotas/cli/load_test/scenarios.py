@@ -83,7 +83,6 @@ def _needs(scenario: Scenario) -> str:
 
 
 def _seconds(scenario: Scenario) -> tuple[int, str]:
-    """Return the seconds of load, and those of the comparison."""
     length = run_length(scenario)
     least, most = round(length.comparison_s), round(length.comparison_most_s)
     return round(length.load_s), f"{least} to {most}" if most > least else str(least or "")
@@ -159,11 +158,6 @@ def validate(
 
 
 def _read(scenario: str) -> Scenario:
-    """Read a scenario, and report every fault of its file on standard error.
-
-    Raises:
-        ScenarioError: The last of the faults.
-    """
     try:
         return read_scenario(scenario)
     except ScenarioError as error:

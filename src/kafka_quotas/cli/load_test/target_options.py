@@ -60,11 +60,7 @@ class ClusterOptions:
     )
 
     def is_named(self) -> bool:
-        """Return whether any cluster was named.
-
-        Raises:
-            UsageError: Two clusters were named.
-        """
+        """Return whether any cluster was named."""
         clusters = {
             "--bootstrap-server": self.bootstrap_server is not None,
             "--embedded": self.embedded,
@@ -87,11 +83,7 @@ class CredentialOptions:
     passwords: Path | None = option("--passwords FILE", help="SASL passwords, a line USER=PASSWORD for each user.")
 
     def client_properties(self) -> dict[str, str]:
-        """Return the properties of `-X` over those of the file.
-
-        Raises:
-            UsageError: A text is not KEY=VALUE, or the file can't be read.
-        """
+        """Return the properties of `-X` over those of the file."""
         properties = read_properties(self.config) if self.config else {}
         for pair in self.properties or ():
             key, equals, value = pair.partition("=")
@@ -166,9 +158,6 @@ class LoadWindowOptions(WindowOptions):
 
         Where the brokers refuse an answer, or end the connection of who asks without the login of the load's clients,
         Kafka's default is assumed, with a note on standard error.
-
-        Raises:
-            StoreError: Nobody can be reached.
         """
         from kafka_quotas.stores.kafka.connection import LostAnswerError  # noqa: PLC0415 - only with a cluster
 
@@ -203,22 +192,14 @@ def _administered_at(target: LoadTarget) -> str | None:
 
 
 def settings_of(command_config: Path | None) -> StoreSettings:
-    """Return the settings to administer a cluster with.
-
-    Raises:
-        UsageError: The file can't be read.
-    """
+    """Return the settings to administer a cluster with."""
     return StoreSettings(client_properties=read_properties(command_config) if command_config else {})
 
 
 def credentials_of(
     name: ClientName, properties: Mapping[str, str], passwords: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
-    """Return the client properties that authenticate a connection as this user.
-
-    Raises:
-        UsageError: A user is given without SASL or TLS, or without a password.
-    """
+    """Return the client properties that authenticate a connection as this user."""
     if name.user in (None, ANONYMOUS):
         return ()
     protocol = properties.get("security.protocol", "plaintext").lower()

@@ -59,7 +59,6 @@ _T = TypeVar("_T")
 
 
 def _setting(spelling: str, name: str, record: type[Any] = ScenarioClient, **more: Any) -> Any:
-    """Return the option of a setting, which has its default and its description from the record."""
     about, default = setting_of(record, name)
     return option(spelling, help=f"{about[:1].upper()}{about[1:]}.", **{"default": default, **more})
 
@@ -140,10 +139,6 @@ class LoadOptions:
         """Run a scenario and return its exit code.
 
         `change` says what the run does to an existing cluster, None for nothing, and `more` is for the request.
-
-        Raises:
-            UsageError: No target was named.
-            typer.Abort: The user does not confirm the change.
         """
         target = more.pop("target", None) or self.target.load_target(window=scenario.window, enforcers=None)
         order = RunRequest(
@@ -161,11 +156,7 @@ class LoadOptions:
         return run_and_keep(with_window(order, windows), self.output, step=_silent if order.is_typed else note_step)
 
     def check_target(self, *choices: str) -> None:
-        """Check that something to put under load was named.
-
-        Raises:
-            UsageError: There is nothing.
-        """
+        """Check that something to put under load was named."""
         if not self.target.cluster.is_named():
             known = ("--bootstrap-server HOST:PORT", "--broker-jars DIR", *choices)
             raise UsageError("say what to put under load", hint=", ".join(known))
@@ -250,11 +241,6 @@ def _run_records(does: Workload, records: RecordOptions, load: LoadOptions, wind
 
 
 def _records_scenario(does: Workload, records: RecordOptions, load: LoadOptions) -> Scenario:
-    """Return the scenario of clients that move records.
-
-    Raises:
-        UsageError: The number of rates or quotas does not match the clients, or the control client is none of them.
-    """
     size = int(parse_bytes(records.record_size))
     if not 1 <= size <= MAX_RECORD_SIZE:
         raise UsageError(f"a record has 1 to {MAX_RECORD_SIZE} bytes, not {size}", hint="example: --record-size 1KiB")
@@ -426,7 +412,6 @@ def _all_put_back(change: str | None, load: LoadOptions) -> str | None:
 
 
 def _security(target: TargetOptions) -> Security:
-    """Return how clients authenticate, as far as checks need it."""
     pairs = [pair.replace(" ", "").upper() for pair in target.credentials.properties or ()]
     if any(pair.startswith("SECURITY.PROTOCOL=SASL") for pair in pairs) or target.credentials.passwords is not None:
         return Security.SASL_PLAIN
@@ -434,7 +419,6 @@ def _security(target: TargetOptions) -> Security:
 
 
 def _named(name: ClientName) -> dict[str, str | None]:
-    """Return the entity whose quota limits one client: its client-id, and its user if it has one."""
     return {"client_id": name.client_id, **({} if name.user is None else {"user": name.user})}
 
 
@@ -447,17 +431,12 @@ def _quota(key: QuotaKey, text: str, spelling: str) -> float:
 
 
 def _judged_by(text: str) -> float | None:
-    """Parse a quota in bytes/s, None for unlimited."""
     value = _quota(PRODUCER_BYTE_RATE, text, "--quota")  # the same unit and range as consumer_byte_rate
     return None if value >= PRODUCER_BYTE_RATE.unlimited else value
 
 
 def one_for_each(values: Sequence[_T], count: int, *, option: str) -> tuple[_T, ...]:
-    """Return one value per entity, or nothing without values.
-
-    Raises:
-        UsageError: The option is given neither once nor once for each.
-    """
+    """Return one value per entity, or nothing without values."""
     if len(values) == 1:
         return tuple(values) * count
     if values and len(values) != count:

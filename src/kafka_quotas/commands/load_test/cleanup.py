@@ -53,11 +53,7 @@ class SignalGuard:
             self._held = before
 
     def on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        """Interrupt at the first signal unless signals are held, and report any other.
-
-        Raises:
-            KeyboardInterrupt: It is the first signal, and signals are not held.
-        """
+        """Interrupt at the first signal unless signals are held, and report any other."""
         first, self.seen = not self.seen, True
         if first and not self._held:
             self._interrupt()
@@ -65,30 +61,18 @@ class SignalGuard:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Hold signals back for the block, and interrupt after it if there was one.
-
-        Raises:
-            KeyboardInterrupt: A signal came before the end of the block.
-        """
+        """Hold signals back for the block, and interrupt after it if there was one."""
         with self.held():
             yield
         self.check()
 
     def check(self) -> None:
-        """Interrupt if a signal was seen that has not ended the work.
-
-        Raises:
-            KeyboardInterrupt: A signal came while signals were held, or librdkafka has dropped the interrupt.
-        """
+        """Interrupt if a signal was seen that has not ended the work."""
         if self.seen:
             self._interrupt()
 
     def pause(self, seconds: float) -> None:
-        """Wait, unless a signal ends the run.
-
-        Raises:
-            KeyboardInterrupt: A signal came.
-        """
+        """Wait, unless a signal ends the run."""
         end_s = time.monotonic() + seconds
         while (left_s := end_s - time.monotonic()) > 0:
             self.check()
@@ -101,11 +85,7 @@ class SignalGuard:
 
 @contextmanager
 def interruptible(report: Callable[[], None]) -> Iterator[SignalGuard]:
-    """Treat Ctrl-C, SIGTERM and SIGHUP as one interruption for the block, in the main thread only.
-
-    Raises:
-        KeyboardInterrupt: A signal interrupted the block, whatever error left it.
-    """
+    """Treat Ctrl-C, SIGTERM and SIGHUP as one interruption for the block, in the main thread only."""
     signals = SignalGuard(report)
     if threading.current_thread() is not threading.main_thread():
         yield signals
@@ -271,7 +251,6 @@ def _restored(path: Path, settings_of: SettingsOf, *, dry_run: bool) -> Restored
 
 
 def _announced(unfinished: UnfinishedRun) -> RestoredRun:
-    """Return the changes that a restore would undo if nobody had changed a quota since."""
     return RestoredRun(
         journal=unfinished.path,
         header=unfinished.header,

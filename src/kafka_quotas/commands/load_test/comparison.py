@@ -195,11 +195,7 @@ def check_effect(
     *,
     warn: Callable[[str], None],
 ) -> None:
-    """Warn of each quota to set that no client gets.
-
-    Raises:
-        UsageError: No client of the run gets any of them, so that they can't be judged.
-    """
+    """Warn of each quota to set that no client gets."""
     wanted = list(wanted)
     before = {entry.entity: entry.quotas for entry in store.describe(EVERYTHING)}
     plan = planned(before, changes_to(store, wanted))

@@ -99,10 +99,6 @@ class BrokerMetrics(RunWatch):
 
     Entering the context reads every address once: an error is better before a run than after it. Later failures become
     `warnings`.
-
-    Raises:
-        KafkaQuotasError: An address can't be read.
-        UsageError: An address is invalid.
     """
 
     def __init__(self, urls: tuple[str, ...], *, every_s: float = SCRAPE_EVERY_S) -> None:

@@ -189,7 +189,6 @@ def ready_scenario(request: RunRequest) -> tuple[Scenario, float]:
 
 
 def _require_clients(clients: Sequence[ScenarioClient]) -> None:
-    """Check that the libraries of the clients are installed, before anything is started for them."""
     if any(client.client is ClientKind.RAW and _sends_records(client) for client in clients):
         require_extra("raw", "crc32c", "numpy", needed_by="raw clients that produce need")
 
@@ -200,11 +199,7 @@ def _sends_records(client: ScenarioClient) -> bool:
 
 
 def _check_share(request: RunRequest, scenario: Scenario) -> None:
-    """Refuse what only one process can do of a load.
-
-    Raises:
-        UsageError: There is something of the kind, or no time at which all shards start.
-    """
+    """Refuse what only one process can do of a load."""
     if not request.target.is_theirs or request.target.through_daemon:
         raise UsageError("shards need one target for all of them", hint="name it with --bootstrap-server")
     if request.start_at_ms is None:
@@ -254,11 +249,7 @@ class ScenarioCheck:
 def validate_scenario(
     scenario: Scenario, target: LoadTarget, *, limits: HostLimits, scale: float | None
 ) -> ScenarioCheck:
-    """Check a scenario against a target, at the scale that a run would choose where none is given.
-
-    Raises:
-        UsageError: The scenario can't have the scale.
-    """
+    """Check a scenario against a target, at the scale that a run would choose where none is given."""
     if target.window is not None:
         scenario = replace(scenario, window=target.window)
     chosen = fitting_scale(scenario, target, limits) if scale is None else scale

@@ -143,7 +143,6 @@ class _ScenarioRun:
 
     @contextmanager
     def _test_bed(self) -> Iterator[tuple[TestBed, RunJournal]]:
-        """Provide the target with the scenario's topics, and the journal of what is changed on it."""
         with ExitStack() as stack:
             header = self._request.journal_header(self._run_id, started_ms=self._clock.now_ms())
             journal = stack.enter_context(open_journal(self._request.journal_folder, header))
@@ -159,7 +158,6 @@ class _ScenarioRun:
     def _compared(
         self, bed: TestBed, journal: RunJournal, runs: Mapping[Variant, tuple[MeasuredVariant, Evidence]]
     ) -> ExperimentResult:
-        """Run the load with and without its quotas, unless that is not wanted or there are none to take away."""
         takes_away = self._scenario.quotas or self._scenario.daemon.policy
         if Variant.WITH_QUOTAS not in runs or not takes_away or any(each.ended_early for each, _ in runs.values()):
             return ExperimentResult()
@@ -180,7 +178,6 @@ class _ScenarioRun:
     def _under_quotas(
         self, variant: Variant, bed: TestBed, journal: RunJournal, before: LoadPlan | None
     ) -> MeasuredVariant:
-        """Run one variant under its quotas, with the load of `before` where there is one."""
         quotas = self._scenario.quotas if variant is Variant.WITH_QUOTAS else ()
         is_first = self._request.share.number == 1
         if quotas and is_first:
@@ -201,7 +198,6 @@ class _ScenarioRun:
 
     @contextmanager
     def _environment(self, variant: Variant, bed: TestBed, journal: RunJournal, *, name: str) -> Iterator[Environment]:
-        """Set the quotas of a variant, and provide the address of its clients."""
         is_limited = variant is Variant.WITH_QUOTAS
         wanted = [(each.entity, dict(each.values)) for each in self._scenario.quotas] if is_limited else []
         with ExitStack() as stack:
@@ -216,7 +212,6 @@ class _ScenarioRun:
     def _measured(
         self, variant: Variant, bed: TestBed, environment: Environment, before: LoadPlan | None, steps: QuotaSteps
     ) -> MeasuredVariant:
-        """Measure one variant, with the control clients alone first."""
         names = client_names(self._scenario)
         if self._request.share.number > 1 and self._request.start_at_ms is not None:
             self._signals.pause((self._request.start_at_ms - self._clock.now_ms()) / 1000 - _SHARDS_READY_S)
@@ -269,7 +264,6 @@ class _ScenarioRun:
     def _planned(
         self, in_force: InForce, later: InForce | None, environment: Environment, before: LoadPlan | None
     ) -> LoadPlan:
-        """Plan a variant, with the load of `before` where there is one."""
         if before is None:
             plan = scenario_plan(self._scenario, in_force, environment, run_id=self._run_id, later=later)
             share = self._request.share
@@ -280,7 +274,6 @@ class _ScenarioRun:
         return plan
 
     def _long_enough(self, plan: LoadPlan) -> LoadPlan:
-        """Return the plan with the time that its verdicts take, unless its length is given."""
         needed_s, given_s = math.ceil(plan.needed_s), self._request.duration_s
         if given_s is None and plan.duration_s < needed_s:
             self._observer.warn(
@@ -301,14 +294,12 @@ class _ScenarioRun:
         return Shard(plan=plan, result=result, expectations=(*self._scenario.expect, *self._scenario.abort_on))
 
     def _in_force(self, bed: TestBed, names: Sequence[ClientName], steps: Sequence[QuotaStep] = ()) -> InForce:
-        """Return the quotas that hold for the clients after these steps, none where the run reads none."""
         if not self._request.reads_quotas:
             return quotas_in_force((), names)
         with closing(bed.store()) as store:
             return changed_in_force(store, names, [(each.quota.entity, dict(each.quota.values)) for each in steps])
 
     def _solo(self, plan: LoadPlan) -> LoadResult | None:
-        """Run the control clients alone, where there are any."""
         alone = solo_plan(plan, duration_s=self._scenario.solo_s)
         if alone is None:
             return None
@@ -320,7 +311,6 @@ class _ScenarioRun:
         return result
 
     def _run_load(self, plan: LoadPlan, *, watcher: Watcher, **options: Any) -> LoadResult:
-        """Run a plan, whose time counts towards that of the whole."""
         result = run_load(plan, clock=self._clock, watcher=watcher, **options)
         self._before_s += plan.warmup_s + plan.duration_s
         return result

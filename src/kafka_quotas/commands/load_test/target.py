@@ -183,10 +183,6 @@ def running_test_bed(target: LoadTarget, scenario: Scenario, folder: Path) -> It
     """Provide the cluster for the block, and stop whatever was started for it afterwards.
 
     Started processes write to the folder.
-
-    Raises:
-        KafkaServerError: A broker can't be started.
-        ClusterUnreachableError: The embedded cluster can't be started.
     """
     with ExitStack() as stack:
         if target.broker_jars is not None and target.bootstrap is None:
@@ -216,9 +212,6 @@ def running_environment(
     """Provide the address that the clients of one run connect to: the cluster, or a daemon in front of it.
 
     With `with_policy` the daemon gets the scenario's policy, which limits too.
-
-    Raises:
-        DaemonStartError: The daemon does not start.
     """
     direct = Environment(
         bootstrap=bed.bootstrap,

@@ -56,11 +56,7 @@ def translated(error: "KafkaError", *, bootstrap: str) -> KafkaQuotasError:
 
 
 def open_client(kind: Callable[[dict[str, Any]], _Client], properties: Mapping[str, object]) -> _Client:
-    """Open a client of librdkafka.
-
-    Raises:
-        UsageError: If librdkafka refuses a property.
-    """
+    """Open a client of librdkafka."""
     from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - loads librdkafka
 
     try:
@@ -129,13 +125,7 @@ TopicViews = Mapping[TopicUse, TopicView]
 
 
 def look_at_topic(plan: LoadPlan, entity: ClientLoad) -> TopicView:
-    """Return a client's topic as that client sees it, within about `connect_timeout_s`.
-
-    Raises:
-        ClusterUnreachableError: If no broker answers.
-        LoadRefusedError: If the cluster refuses the client, the topic does not exist, or a consumer's topic is empty.
-        UsageError: If librdkafka refuses a property.
-    """
+    """Return a client's topic as that client sees it, within about `connect_timeout_s`."""
     from confluent_kafka import Consumer, KafkaException  # noqa: PLC0415 - loads librdkafka
 
     errors: list[KafkaError] = []
@@ -152,13 +142,7 @@ def look_at_topic(plan: LoadPlan, entity: ClientLoad) -> TopicView:
 
 
 def reach_cluster(plan: LoadPlan, entity: ClientLoad) -> None:
-    """Check that the cluster answers and accepts the client's login.
-
-    Raises:
-        ClusterUnreachableError: If no broker answers.
-        LoadRefusedError: If the cluster refuses the client.
-        UsageError: If librdkafka refuses a property.
-    """
+    """Check that the cluster answers and accepts the client's login."""
     from confluent_kafka.admin import AdminClient  # noqa: PLC0415 - loads librdkafka
 
     errors: list[KafkaError] = []
@@ -170,11 +154,7 @@ def reach_cluster(plan: LoadPlan, entity: ClientLoad) -> None:
 def _cluster_metadata(
     client: "AdminClient | Consumer", plan: LoadPlan, errors: "list[KafkaError]", topic: str | None = None
 ) -> "ClusterMetadata":
-    """Return the cluster's metadata, in short attempts that end as soon as the cluster refuses.
-
-    Raises:
-        KafkaQuotasError: If the cluster refuses the client, or does not answer within `connect_timeout_s`.
-    """
+    """Return the cluster's metadata, in short attempts that end as soon as the cluster refuses."""
     from confluent_kafka import KafkaException  # noqa: PLC0415 - loads librdkafka
 
     deadline_s = time.monotonic() + plan.connect_timeout_s

@@ -204,7 +204,6 @@ class ConsumerLoad(LibrdkafkaClient):
         )
 
     def _take(self, messages: "list[Message]") -> None:
-        """Record the records of a batch, and restart partitions that are at their end."""
         now_ns = time.monotonic_ns()
         size = records = 0
         for message in messages:
@@ -348,7 +347,6 @@ class ProducerLoad(LibrdkafkaClient):
             recorder.acknowledged(time.monotonic_ns(), records=fresh, size=fresh * self.entity.record_size)
 
     def _finish(self) -> None:
-        """Count the records that librdkafka still holds as unfinished."""
         self._serve(0)
         self.unfinished = self.recorder.sent - self.recorder.acked - self.recorder.failures.total()
         if self.recorder.failures:

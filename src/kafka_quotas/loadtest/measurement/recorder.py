@@ -87,7 +87,6 @@ def room_for(clients: int) -> RecorderRoom:
 
 @cache
 def _has_numpy() -> bool:
-    """Return whether NumPy is installed, which is loaded then, before the load."""
     if find_spec("numpy") is None:
         return False
     import numpy as np  # noqa: F401, PLC0415 - not everybody has it
@@ -389,7 +388,6 @@ def merge_histograms(parts: Sequence[Histogram]) -> Histogram:
 
 
 def _room(parts: Sequence[Recorder]) -> RecorderRoom:
-    """Return room for all that the parts have."""
     return RecorderRoom(
         entries=max(1, *(sum(len(getattr(part, name).entries()) for part in parts) for name in TRACES)),
         responses=sum(len(part.responses) for part in parts),

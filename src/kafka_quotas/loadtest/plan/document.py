@@ -339,11 +339,7 @@ class Section:
 
 
 def _gathered(readers: Iterable[Callable[[], Any]], *, faults: Sequence[ScenarioError] = ()) -> list[Any]:
-    """Return the value of every reader.
-
-    Raises:
-        ScenarioError: Some readers raise one, or there are `faults`; it has all of them.
-    """
+    """Return the value of every reader."""
     values, found = [], []
     for reader in readers:
         try:
@@ -386,6 +382,8 @@ class Setting:
     """The kind of its values, None for the one that its type has."""
     name: str | None = None
     """The name in the file, None for that of the field with dashes."""
+    required: bool = False
+    """Whether a file has to have it, although the record has a default."""
 
 
 def section_of(
@@ -409,7 +407,7 @@ def section_of(
         kind, *notes = typing.get_args(hints[each.name]) if typing.get_origin(hints[each.name]) is Annotated else [None]
         for setting in (note for note in notes if isinstance(note, Setting)):
             name = setting.name or each.name.replace("_", "-")
-            required = each.default is MISSING and each.default_factory is MISSING
+            required = setting.required or (each.default is MISSING and each.default_factory is MISSING)
             made = setting.kind or kind_of(kind)
             found.append(Field(name, made, setting.about, required=required, attribute=each.name))
     return Section(what=what, fields=tuple(found), build=build or record)

@@ -118,7 +118,6 @@ def _segments(phases: Sequence[RampPhase]) -> Iterator[_Segment]:
 
 
 def _segment(start_ns: int, count: Fraction, rate: Fraction, growth: Fraction) -> _Segment:
-    """Return a segment from the count before it, its first rate, and half of its growth in a nanosecond."""
     parts = (count, rate / _NS_PER_S, growth / _NS_PER_S)
     unit = math.lcm(*(part.denominator for part in parts))
     offset, linear, quadratic = (int(part * unit) for part in parts)
@@ -212,7 +211,6 @@ class PoissonSchedule:
         return block * _BLOCK + bisect_right(self._instants(block), elapsed_ns)
 
     def _instants(self, block: int) -> "array[int]":
-        """Return the sorted instants of one span, cached for the spans that are sent and due."""
         kept = self._kept
         found = kept.get(block)
         if found is None:
@@ -283,7 +281,6 @@ def _whole_schedule(entity: ClientLoad, *, seed: int) -> Schedule | None:
 
 
 def _even_schedule(entity: ClientLoad, factor: Fraction) -> Schedule:
-    """Return the even schedule of a client's rate times a factor, along its ramp where it has one."""
     if entity.ramp:
         return RampSchedule(phases=multiplied(entity.ramp, factor))
     return ConstantSchedule(records_per_second=(entity.arrivals_per_second or Fraction(0)) * factor)

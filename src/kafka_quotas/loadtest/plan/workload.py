@@ -97,7 +97,9 @@ class MutationFlood(Flood):
     **Source:** KIP-599, the admin client's part.
     """
 
-    kind: Annotated[MutationKind, Setting("create topics, delete them, or add partitions")]
+    kind: Annotated[MutationKind, Setting("create topics, delete them, or add partitions", required=True)] = (
+        MutationKind.CREATE
+    )
     topics_per_request: Annotated[int, Setting("topics in one request", Whole(highest=100_000), "topics")] = 1
     partitions_per_topic: Annotated[int, Setting("partitions of each topic", Whole(highest=100_000), "partitions")] = 1
     replication_factor: Annotated[int, Setting("replicas of each partition", Whole(highest=100))] = 1
@@ -176,9 +178,6 @@ class OfferedRate:
             cost: The cost of one arrival in the unit of the quota: a record its bytes, a request that creates topics
                 their partitions, a connection 1.
             quota: The quota, None for none.
-
-        Raises:
-            UsageError: The rate is a multiple of a quota, and there is no quota.
         """
         match self.kind:
             case RateKind.MAX:
@@ -204,11 +203,7 @@ NO_LOAD = OfferedRate(kind=RateKind.RECORDS, figure=Fraction(0))
 
 
 def parse_stage_target(text: str) -> OfferedRate:
-    """Parse the rate that a stage leads to, which may be 0.
-
-    Raises:
-        UsageError: The text is no rate, or is `max`, which nothing leads to evenly.
-    """
+    """Parse the rate that a stage leads to, which may be 0."""
     if text.strip() == "0":
         return NO_LOAD
     target = parse_offered_rate(text)

@@ -90,11 +90,7 @@ def can_write_samples() -> bool:
 
 
 def write_samples(result: LoadResult, path: Path) -> None:
-    """Write the samples of a run to a file.
-
-    Raises:
-        OSError: The file can't be written.
-    """
+    """Write the samples of a run to a file."""
     import pyarrow as pa  # noqa: PLC0415 - only who has it gets this file
     import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -106,7 +102,6 @@ def write_samples(result: LoadResult, path: Path) -> None:
 
 
 def _rows(result: LoadResult) -> Iterator[dict[str, Any]]:
-    """Yield each client's seconds, then its events, as values by column."""
     for entity in result.entities:
         quota = entity.verdict.quota
         client = {
@@ -205,5 +200,4 @@ def _case(suite: ET.Element, judgement: Judgement, title: str) -> None:
 
 
 def _clean(text: str) -> str:
-    """Return a text without characters that XML 1.0 can't hold."""
     return _NO_XML.sub("\ufffd", text)

@@ -162,7 +162,6 @@ def predict(
 def _asked(
     judge: ThrottleJudge, brokers: Iterable[Sequence[Charge]], workload: Workload, quota: float, window: QuotaWindow
 ) -> list[int] | None:
-    """Return the judge's throttle times above 0 during the load, None where it has none for one broker."""
     found: list[int] = []
     for charges in brokers:
         events = list(_events(charges, is_mutation=workload is Workload.MUTATE))
@@ -254,7 +253,6 @@ def logged_charges(
 
 
 def _rows(folder: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield every line of the finished files in order, of daemons in folders of their own as well."""
     for path in sorted(folder.rglob("events-*.jsonl")):
         with path.open(encoding="ascii") as lines:
             for line in lines:

@@ -87,7 +87,6 @@ _Place = tuple[str, str, _Codec]
 
 
 def _plain(value: Any) -> Any:
-    """Return a record, or a value of one, as JSON has it."""
     kind = type(value)
     if is_dataclass(value):
         names = [*(each.name for each in fields(value)), *filter(None, [_DERIVED.get(kind)])]
@@ -208,7 +207,6 @@ def _written(record: object, places: Sequence[_Place]) -> dict[str, Any]:
 
 
 def _read(document: Mapping[str, Any], kind: type[Any], places: Sequence[_Place]) -> dict[str, Any]:
-    """Return the fields of a record, without its properties, as values to convert."""
     known = {each.name for each in fields(kind)}
     values: dict[str, Any] = {}
     for place, attribute, codec in places:
@@ -234,11 +232,7 @@ def _hooked(kind: type[Any], value: Any) -> Any:
 
 
 def result_of(document: Mapping[str, Any]) -> LoadResult:
-    """Return the result that a document holds.
-
-    Raises:
-        ValueError: It is no such document. So does a KeyError, TypeError or AttributeError mean.
-    """
+    """Return the result that a document holds."""
     return _converted(_read(document, LoadResult, _RUN), LoadResult)
 
 
@@ -297,11 +291,7 @@ class Shard:
 
 
 def write_shard(shard: Shard, path: Path) -> None:
-    """Write a shard to a file.
-
-    Raises:
-        OSError: The file can't be written.
-    """
+    """Write a shard to a file."""
     loads = tuple(replace(each, properties=()) for each in shard.plan.entities)
     document = {
         "schema": SHARD_SCHEMA,

@@ -131,9 +131,6 @@ def judge(
         blur: What is under way at once, as a share of what the quota allows in a window.
         silent_ms: How long nothing was acknowledged at the end, 0 where that shows nothing.
         offered: The rate that it offered, None for as much as possible.
-
-    Raises:
-        UsageError: The quota or the window is not above 0.
     """
     if not quota > 0:
         raise UsageError(f"a quota to judge by must be above 0, not {quota}")
@@ -170,7 +167,6 @@ def judge(
 def _measured(
     acks: Sequence[tuple[float, int]], workload: Workload, *, window_ms: int, skip_ms: float, blur: float
 ) -> tuple[CycleMeasurement, float]:
-    """Return the rate, and the blur of it."""
     if workload is not Workload.MUTATE:
         return measure(acks, window_ms=window_ms, skip_ms=skip_ms), blur
     # A bucket of tokens has no cycles: at either end of the time a request may be in it or not.
@@ -186,7 +182,6 @@ def _bounds(measured: CycleMeasurement, workload: Workload, blur: float) -> tupl
 
 
 def _burst(acks: Sequence[tuple[float, int]], per_second: float, *, window_ms: int, skip_ms: float, blur: float) -> str:
-    """Return that more came at some time than a window's burst, empty if not or if unclear."""
     if blur > MAX_BLUR:
         return ""
     times, before = _after(acks, skip_ms)
@@ -199,7 +194,6 @@ def _burst(acks: Sequence[tuple[float, int]], per_second: float, *, window_ms: i
 
 
 def _too_short(got_ms: float, window_ms: int) -> str:
-    """Return why the time is too short for a verdict, empty where it is not."""
     if got_ms >= (MIN_WINDOWS - _END_SHARE) * window_ms:
         return ""
     needed, got, window = (f"{ms / 1000:.4g} s" for ms in (MIN_WINDOWS * window_ms, max(got_ms, 0.0), window_ms))
@@ -207,7 +201,6 @@ def _too_short(got_ms: float, window_ms: int) -> str:
 
 
 def _why_open(measured: CycleMeasurement, blur: float) -> str:
-    """Return why a trace allows no verdict, empty where it does."""
     if blur > MAX_BLUR:
         return (
             f"its requests are too large to judge: {blur:.0%} of what the quota allows in a window is under way at "
@@ -223,9 +216,6 @@ def measure(acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float
     """Return the rate over whole cycles, after the first window or `skip_ms`.
 
     Where there are too few cycles it is the rate over the whole rest.
-
-    Raises:
-        UsageError: The window is not above 0.
     """
     times, before = _after(acks, max(_checked_window(window_ms), skip_ms or 0))
     plain = _average(times, before, window_ms=window_ms)
@@ -249,9 +239,6 @@ def average(
     amount was transferred since the acknowledgement before, so the first amount is left out and the last one counts.
 
     `skip_ms` is left out at the start, None for one window. The silence up to `end_ms` counts, where it is not None.
-
-    Raises:
-        UsageError: The window is not above 0.
     """
     times, before = _after(acks, _checked_window(window_ms) if skip_ms is None else skip_ms)
     if not times:
@@ -299,7 +286,6 @@ def _after(acks: Sequence[tuple[float, int]], skipped_ms: float) -> tuple[list[f
 
 
 def _average(times: Sequence[float], before: Sequence[int], *, window_ms: int) -> CycleMeasurement:
-    """Return the plain average from the first acknowledgement to the last, 0 without two instants."""
     span_ms = times[-1] - times[0] if times else 0.0
     if span_ms <= 0:
         return CycleMeasurement(per_second=0.0, cycles=0, span_ms=0.0)
@@ -367,7 +353,6 @@ def low_points(
 
 
 def _keep_spaced(lows: list[int], low: int, times: Sequence[float], level: Sequence[float], spacing_ms: float) -> None:
-    """Add `low` to `lows`, or replace a higher neighbour of the same cycle by it."""
     if not lows or times[low] - times[lows[-1]] >= spacing_ms:
         lows.append(low)
     elif level[low] < level[lows[-1]]:

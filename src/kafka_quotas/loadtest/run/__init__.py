@@ -1,4 +1,4 @@
 """The execution of a plan: start, watch and stop clients, set and revert quotas, read records back.
 
-Imports `loadtest.clients` and `loadtest.judge`. However a run ends, it reverts what it changed.
+Imports `loadtest.clients` and `loadtest.verdict`. However a run ends, it reverts what it changed.
 """

@@ -173,7 +173,6 @@ def unfinished_run(path: Path) -> Iterator[UnfinishedRun | None]:
 
 
 def _is_ours(file: IO[bytes]) -> bool:
-    """Lock a journal and return whether that succeeds, which means that its run is over."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -217,7 +216,6 @@ def _header(document: Mapping[str, Any]) -> RunHeader:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Write the folder's entry of the new file to the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

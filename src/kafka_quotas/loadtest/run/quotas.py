@@ -60,22 +60,14 @@ def quotas_in_force(entries: Iterable[QuotaEntry], names: Sequence[ClientName]) 
 
 
 def stored_in_force(store: Store, names: Sequence[ClientName]) -> InForce:
-    """Return the quotas that apply to each client, read from a store.
-
-    Raises:
-        KafkaQuotasError: If the store can't be read.
-    """
+    """Return the quotas that apply to each client, read from a store."""
     return quotas_in_force(store.describe(EVERYTHING), names)
 
 
 def changed_in_force(
     store: Store, names: Sequence[ClientName], changed: Iterable[tuple[Entity, Mapping[str, float]]]
 ) -> InForce:
-    """Return the quotas that will apply to each client once those of some entities are changed.
-
-    Raises:
-        KafkaQuotasError: If the store can't be read.
-    """
+    """Return the quotas that will apply to each client once those of some entities are changed."""
     entries = {entry.entity: dict(entry.quotas) for entry in store.describe(EVERYTHING)}
     for entity, values in changed:
         entries.setdefault(entity, {}).update(values)
@@ -97,7 +89,6 @@ def differences(before: InForce, after: InForce) -> tuple[str, ...]:
 
 
 def _limit(quota: EffectiveQuota) -> float | None:
-    """Return the limit, or None if no quota matches or its value means "no limit"."""
     return None if quota.limit is None or quota.limit >= quota.key.unlimited else quota.limit
 
 
@@ -135,11 +126,7 @@ def changes_to(store: Store, wanted: Wanted) -> tuple[PlannedChange, ...]:
 
 
 def make_changes(store: Store, changes: Sequence[PlannedChange]) -> None:
-    """Store every change.
-
-    Raises:
-        KafkaQuotasError: The error of the first change that the store refuses.
-    """
+    """Store every change."""
     _alter(store, [(change.entity, change.key, change.new) for change in changes])
 
 
@@ -147,9 +134,6 @@ def revert_changes(store: Store, changes: Sequence[PlannedChange]) -> RevertedQu
     """Revert the changes that are still in force and return the outcome.
 
     Where a key was changed several times it is reverted to what it was before the first of its changes.
-
-    Raises:
-        KafkaQuotasError: The error of the first change that the store refuses.
     """
     stored = _stored(store)
     restored, unchanged, foreign = [], [], []

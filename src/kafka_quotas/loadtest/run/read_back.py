@@ -42,12 +42,6 @@ def mark_topics(plan: LoadPlan) -> tuple[TopicMark, ...]:
     """Return the ends of all partitions of the topics that the plan produces to.
 
     Call it before the run.
-
-    Raises:
-        ClusterUnreachableError: If no broker answers.
-        LoadRefusedError: If the cluster refuses the client, or the topic does not exist.
-        UsageError: If librdkafka refuses a property.
-        KafkaQuotasError: If the cluster does not return the offsets.
     """
     entities = _producers(plan)
     if not entities:
@@ -137,7 +131,6 @@ def _open(plan: LoadPlan, entity: ClientLoad, throttle: _Throttle | None = None)
 
 
 def _watermarks(consumer: "Consumer", topic: str, partition: int) -> tuple[int, int]:
-    """Return the first offset that a partition keeps, and the one after its last."""
     from confluent_kafka import TopicPartition  # noqa: PLC0415 - loaded by now
 
     low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER_S)
@@ -236,7 +229,6 @@ class _Reading:
                 del self._left[partition]
 
     def _failed(self, message: "Message", partition: tuple[str, int]) -> None:
-        """Mark a partition at its end as read, and leave other errors to librdkafka's retries."""
         from confluent_kafka import KafkaError  # noqa: PLC0415 - loaded by now
 
         error = message.error()

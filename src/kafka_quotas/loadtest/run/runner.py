@@ -161,11 +161,7 @@ def _cpu_use(run: "_Run", *, process_cpu_s: float, elapsed_s: float) -> CpuUse:
 
 
 def _ahead_ns(left_ms: int, *, least_ns: int) -> int:
-    """Return the nanoseconds up to the start time, of which clients need `least_ns` to connect.
-
-    Raises:
-        UsageError: There are less.
-    """
+    """Return the nanoseconds up to the start time, of which clients need `least_ns` to connect."""
     late_ns = least_ns - left_ms * 1_000_000
     if late_ns > 0:
         raise UsageError(
@@ -175,7 +171,6 @@ def _ahead_ns(left_ms: int, *, least_ns: int) -> int:
 
 
 def _look_at_topics(plan: LoadPlan) -> dict[TopicUse, TopicView]:
-    """Return the topics of records as their first client sees them, and try every other login once."""
     views: dict[TopicUse, TopicView] = {}
     reached: set[tuple[tuple[str, str], ...]] = set()
     for entity in plan.entities:
@@ -190,11 +185,7 @@ def _look_at_topics(plan: LoadPlan) -> dict[TopicUse, TopicView]:
 
 
 def _engines(plan: LoadPlan, clock: RunClock, views: TopicViews) -> tuple[ClientEngine, ...]:
-    """Return the engines that drive all clients of the plan, before their start.
-
-    Raises:
-        UsageError: If a client refuses a property, or its library can't run the workload.
-    """
+    """Return the engines that drive all clients of the plan, before their start."""
     raw = [entity for entity in plan.entities if entity.client is ClientKind.RAW]
     others = [_single(plan, entity, clock, views) for entity in plan.entities if entity.client is not ClientKind.RAW]
     if not raw:
@@ -241,11 +232,7 @@ class _Run:
         self.clients = sorted(clients, key=lambda client: order[id(client.entity)])
 
     def drive(self, watcher: Watcher | None, abort: AbortCheck | None = None) -> None:
-        """Run all engines in threads until the end of the run, and join the threads.
-
-        Raises:
-            Exception: The error of the first client that failed, or of a run in which nothing is acknowledged.
-        """
+        """Run all engines in threads until the end of the run, and join the threads."""
         threads = [threading.Thread(target=self._live, args=(engine,), daemon=True) for engine in self.engines]
         failure: Exception | None = None
         try:
@@ -279,14 +266,12 @@ class _Run:
             self.thread_cpu_s.append(time.thread_time())
 
     def _failed(self, engine: ClientEngine, error: Exception) -> None:
-        """Assign the error to the engine's first client, unless one of its clients already has an error."""
         if not any(client.error for client in engine.clients):
             engine.clients[0].error = error
 
     def _watch(
         self, threads: list[threading.Thread], watcher: Watcher | None, abort: AbortCheck | None
     ) -> Exception | None:
-        """Watch until all are done, one has failed or `abort` says so, and return the error of a silent run."""
         while any(thread.is_alive() for thread in threads):
             before_s = time.monotonic()
             self.stop.wait(_LOOK_S)  # not a join: an interrupted join makes Python 3.11 take the thread for ended
@@ -317,7 +302,6 @@ class _Run:
             self.clocks.look(wall_ms=wall_ms, monotonic_ms=before_ms, elapsed_s=elapsed_s)
 
     def _silence(self, elapsed_s: float) -> Exception | None:
-        """Return the error of a run in which nothing is acknowledged for too long, else None."""
         heard = any(client.recorder.acked or client.recorder.throttle_count for client in self.clients)
         waited_s = max(_seconds_in_run(client.entity, elapsed_s) for client in self.clients)
         if heard or waited_s < _SILENCE_S:
@@ -340,7 +324,6 @@ class _Run:
 
 
 def _seconds_in_run(entity: ClientLoad, elapsed_s: float) -> float:
-    """Return for how long a client has taken part so far, below 0 before its start."""
     return min(elapsed_s, entity.stop_s or elapsed_s) - entity.start_s
 
 

@@ -295,7 +295,6 @@ def _named(servers: Sequence[Address] | Mapping[Address, tuple[str, ...]]) -> di
 
 
 async def _knock(address: Address) -> None:
-    """Connect to a port and leave again."""
     async with asyncio.timeout(CONTACT_S):
         _, writer = await asyncio.open_connection(*address)
     writer.close()

@@ -30,12 +30,7 @@ _Item = TypeVar("_Item")
 
 
 class TopicAdmin:
-    """The administrator of one cluster's topics, connected at the first call.
-
-    Raises:
-        StoreUnreachableError: From every call, if no broker answers.
-        StoreRefusedError: From every call, if the brokers refuse it.
-    """
+    """The administrator of one cluster's topics, connected at the first call."""
 
     def __init__(self, bootstrap: str, *, settings: StoreSettings) -> None:
         self._connection = ClusterClient(parse_store_url(f"kafka://{bootstrap}"), settings=settings)
@@ -43,11 +38,7 @@ class TopicAdmin:
         self._ready_s = max(_READY_S, settings.timeout_s)
 
     def make(self, topics: Sequence[NewTopic]) -> None:
-        """Create topics and wait until each partition has a leader.
-
-        Raises:
-            LoadRefusedError: If the cluster refuses a topic, or the leaders are missing for too long.
-        """
+        """Create topics and wait until each partition has a leader."""
         for batch in _batches(topics):
             self.ask_for(*batch)
         wanted = {topic.name: topic.partitions for topic in topics}
@@ -55,11 +46,7 @@ class TopicAdmin:
             raise LoadRefusedError(f"the run's topics got no leaders within {self._ready_s:.0f} s")
 
     def ask_for(self, *topics: NewTopic) -> None:
-        """Request the creation of topics, without a wait until they are visible.
-
-        Raises:
-            LoadRefusedError: If the cluster refuses a topic.
-        """
+        """Request the creation of topics, without a wait until they are visible."""
         request = CreateTopics(topics=topics, timeout_ms=self._timeout_ms)
         for outcome in self._connection.send(request, node_id=self._controller()).topics:
             if outcome.error_code:
@@ -144,9 +131,6 @@ def fill_topic(
     """Write the records to the topic, in equal shares for its partitions.
 
     Batches have a few dozen records, so that a consumer with a small quota can fetch them.
-
-    Raises:
-        LoadRefusedError: If the topic does not take the records in time.
     """
     from confluent_kafka import Producer  # noqa: PLC0415 - loads librdkafka
 
@@ -235,7 +219,6 @@ class TopicProbes(RunWatch):
         self._answers.append(ProbeResult(at_s=at_s, wait_ms=wait_ms, error="" if is_there else "not visible in time"))
 
     def _is_made(self, topic: str) -> bool:
-        """Create the topic and return whether metadata show it with a leader before the probes end."""
         admin = self._opened()
         try:
             admin.ask_for(NewTopic(topic, 1))

@@ -71,7 +71,6 @@ def shipped_names() -> tuple[str, ...]:
 
 
 def _shipped() -> dict[str, Traversable]:
-    """Return the files of the shipped scenarios by name, from the folders of all quotas."""
     folders = (files("kafka_quotas.loadtest") / "scenarios").iterdir()
     found = (each for folder in folders if folder.is_dir() for each in folder.iterdir())
     return {each.name.removesuffix(_SUFFIX): each for each in found if each.name.endswith(_SUFFIX)}

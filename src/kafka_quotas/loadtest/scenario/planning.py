@@ -68,9 +68,6 @@ def scenario_plan(
     """Return the plan of a run of the scenario under the quotas in force.
 
     `later` has the quotas after the scenario's quota steps, None where the run makes none.
-
-    Raises:
-        UsageError: A rate is a multiple of a quota that does not exist.
     """
     loads = _spread(
         [_load(entity, number, scenario, in_force, environment) for entity, number in _expanded(scenario)], environment
@@ -94,11 +91,7 @@ def scenario_plan(
 
 
 def own_plan(scenario: Scenario) -> LoadPlan:
-    """Return the plan of a scenario under no other quotas than its own, which touches no server.
-
-    Raises:
-        UsageError: A rate is a multiple of a quota that does not exist.
-    """
+    """Return the plan of a scenario under no other quotas than its own, which touches no server."""
     entries = [QuotaEntry(entity=quota.entity, quotas=dict(quota.values)) for quota in scenario.quotas]
     in_force = quotas_in_force(entries, client_names(scenario))
     return scenario_plan(scenario, in_force, Environment(bootstrap="", prefix=""), run_id=0)
@@ -110,7 +103,6 @@ def long_enough(plan: LoadPlan) -> LoadPlan:
 
 
 def _restarts(scenario: Scenario, environment: Environment) -> Iterator[PlannedRestart]:
-    """Yield the restarts that somebody makes, and those of daemons that the run makes in turn."""
     yield from scenario.restarts
     for at_s, address in zip(sorted(scenario.daemon.restarts_s), cycle(environment.addresses), strict=False):
         yield PlannedRestart(server=address, at_s=at_s, within_s=_RESTART_S)
@@ -122,7 +114,6 @@ def at_environment(plan: LoadPlan, environment: Environment) -> LoadPlan:
 
 
 def _spread(loads: Sequence[ClientLoad], environment: Environment) -> list[ClientLoad]:
-    """Return the loads with each connected to one of several daemons, in turn."""
     addresses = environment.addresses
     if not addresses:
         return list(loads)
@@ -205,7 +196,6 @@ def _later(load: ClientLoad, scenario: Scenario, later: InForce) -> LaterQuota |
 def _ramp(
     entity: ScenarioClient, rate: Fraction | None, quota: float | None, *, warmup_s: float
 ) -> tuple[RampPhase, ...]:
-    """Return the phases of a client's rate, which it holds during the warm-up, none without stages."""
     if not entity.stages or rate is None:
         return ()
     phases = [RampPhase(duration_s=0.0 if entity.start_s else warmup_s, start_rate=rate, end_rate=rate)]
@@ -252,7 +242,6 @@ def _flood(entity: ScenarioClient, environment: Environment, name: ClientName) -
 
 
 def _marked(loads: Sequence[ClientLoad], in_force: InForce, *, is_fleet: bool = False) -> tuple[ClientLoad, ...]:
-    """Return the loads with marks for shared buckets and for rates that prove nothing."""
     buckets = [_bucket(load, in_force, is_fleet=is_fleet) for load in loads]
     counts = Counter(buckets)
     return tuple(
@@ -268,7 +257,6 @@ def _marked(loads: Sequence[ClientLoad], in_force: InForce, *, is_fleet: bool = 
 
 
 def _sized(loads: Sequence[ClientLoad], scenario: Scenario) -> Iterator[ClientLoad]:
-    """Yield the loads with requests that are small beside the quota, which some of them share."""
     sharing = Counter[str]()
     for load in loads:
         sharing[load.bucket] += load.connections
@@ -280,7 +268,6 @@ def _sized(loads: Sequence[ClientLoad], scenario: Scenario) -> Iterator[ClientLo
 
 
 def _quotas(load: ClientLoad, in_force: InForce) -> tuple[tuple[str, float], ...]:
-    """Return the quotas in force for what the client does, and for the time that its requests take."""
     limits = {key.name: in_force[load.name, key].limit for key in (KEY_OF[load.workload], REQUEST_PERCENTAGE)}
     return tuple((name, limit) for name, limit in limits.items() if limit is not None)
 

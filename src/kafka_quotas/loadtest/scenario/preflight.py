@@ -280,7 +280,6 @@ def _of_expectations(scenario: Scenario) -> Iterator[Mismatch]:
 
 
 def _of_plan(scenario: Scenario) -> Iterator[Mismatch]:
-    """Yield the errors of planning it with the scenario's own quotas."""
     try:
         own_plan(scenario)
     except KafkaQuotasError as error:

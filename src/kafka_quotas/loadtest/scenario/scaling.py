@@ -81,9 +81,6 @@ def scaled(scenario: Scenario, factor: float) -> Scenario:
     """Return the scenario at this scale.
 
     Counts are rounded up, so that none falls to 0.
-
-    Raises:
-        UsageError: The factor is not above 0, or is not 1 for a scenario without figures to scale.
     """
     if not (factor > 0 and math.isfinite(factor)):
         raise UsageError(f"a scale must be above 0, not {factor:g}", hint="0.1 is a tenth of the scenario's figures")

@@ -48,7 +48,6 @@ _NULLS: Final = ("null", "~", "")
 
 
 def _quota(entity: tuple[tuple[str, str | None], ...], values: tuple[tuple[str, str], ...], count: int = 1) -> Any:
-    """Return the quotas of one entity, or of `count` numbered ones."""
     numbered = any(name is not None and NUMBER in name for _, name in entity)
     if numbered != (count > 1):
         raise UsageError(f"count and {NUMBER} belong together", hint=f"client-id: app-{NUMBER} with count: 10")
@@ -154,21 +153,13 @@ def scenario_json_schema() -> dict[str, Any]:
 
 
 def parse(text: str, source: str) -> Scenario:
-    """Parse a scenario, whose name or file is `source` in messages.
-
-    Raises:
-        ScenarioError: The text is no scenario. The message has the line.
-    """
+    """Parse a scenario, whose name or file is `source` in messages."""
     scenario: Scenario = read(SCENARIO, read_tree(text, source))
     return scenario
 
 
 def read_tree(text: str, source: str) -> YamlNode:
-    """Return the tree of the one document in a text.
-
-    Raises:
-        ScenarioError: The text is too large, is not YAML, or has several documents, aliases, anchors or tags.
-    """
+    """Return the tree of the one document in a text."""
     if len(text) > MAX_CHARACTERS:
         raise ScenarioError(f"{source} is too large for a scenario", hint=f"the most is {MAX_CHARACTERS} characters")
     try:

@@ -142,7 +142,6 @@ def load_result(plan: LoadPlan, clients: Sequence[MeasuredClient], facts: RunFac
 
 
 def _unless_busy(verdict: ClientVerdict, cpu: CpuUse) -> ClientVerdict:
-    """Return the verdict, void if a busy machine may be why a client got less than its quota."""
     ratio, lower = verdict.ratio or 0.0, verdict.lower or 0.0
     is_busy = cpu.late_ms >= _BUSY_LATE_MS or is_bottleneck(cpu)
     if verdict.state is not State.NOT_MET or not is_busy or not _BUSY_SHARE * lower <= ratio < lower:
@@ -183,7 +182,6 @@ def _entity_result(plan: LoadPlan, client: MeasuredClient, facts: RunFacts, verd
 
 
 def _verdicts(plan: LoadPlan, clients: Sequence[MeasuredClient], facts: RunFacts) -> list[ClientVerdict]:
-    """Return the verdict on every client, where those of one bucket are judged by their sum."""
     sharing: dict[str, list[MeasuredClient]] = {}
     for client in clients:
         if client.entity.bucket:
@@ -199,7 +197,6 @@ def _verdicts(plan: LoadPlan, clients: Sequence[MeasuredClient], facts: RunFacts
 
 
 def _verdict(plan: LoadPlan, clients: Sequence[MeasuredClient], facts: RunFacts) -> ClientVerdict:
-    """Return the verdict on the sum of the clients that one quota limits, most often one client."""
     entity = clients[0].entity
     start_s = min(client.entity.start_s for client in clients)
     end_s = max(min(client.entity.stop_s or facts.elapsed_s, facts.elapsed_s) for client in clients)
@@ -353,7 +350,6 @@ def _first_throttle_ms(recorder: Recorder) -> float | None:
 
 
 def _seconds(client: MeasuredClient, elapsed_s: float) -> tuple[Slot, ...]:
-    """Return all whole samples of a run, one second each or longer, also those without activity."""
     recorder = client.recorder
     slot_ms = recorder.timeline.slot_ms
     slots = {slot.start_ms: slot for slot in recorder.timeline.slots()}
@@ -363,7 +359,6 @@ def _seconds(client: MeasuredClient, elapsed_s: float) -> tuple[Slot, ...]:
 
 
 def _windows(client: MeasuredClient, elapsed_s: float) -> tuple[WindowSample, ...]:
-    """Return the samples of a run by quota window, of which the last may be shorter."""
     timeline = client.recorder.timeline
     samples = []
     for slot in timeline.windows():

@@ -98,10 +98,6 @@ def _greedy(seen: Observation, quota: float, *, window_ms: int, warmup_ms: float
 
 
 def _average(seen: Observation, *, window_ms: int, skip_ms: float) -> CycleMeasurement:
-    """Return the plain average, over a silence at the end as well where it is longer than it may be.
-
-    An offer that changes is a mean of its whole time, which any silence belongs to.
-    """
     if seen.mean_over_ms is not None:
         from_ms, to_ms = seen.mean_over_ms
         amount = sum(amount for t_ms, amount in seen.acks if t_ms >= from_ms)
@@ -122,7 +118,6 @@ def _silence_ms(seen: Observation, window_ms: int) -> float:
 
 
 def _unhindered(seen: Observation, measured: CycleMeasurement, quota: float | None) -> ClientVerdict:
-    """Return the verdict on a client that should get all it offers."""
     achieved, offered = measured.per_second, seen.offered
     at_once = measured.span_ms <= 0 and len(seen.acks) == 1  # a single answer: it has an instant, but no rate
     got_all = achieved > 0 or at_once if offered is None else achieved >= offered * (1 - TOLERANCE - seen.offer_slack)

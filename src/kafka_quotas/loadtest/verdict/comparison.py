@@ -150,7 +150,6 @@ def compare(first: Sequence[LoadResult], second: Sequence[LoadResult], limits: L
 
 
 def _by_client(runs: Sequence[LoadResult]) -> dict[EntityKey, list[ClientResult]]:
-    """Return the results of each client that takes part in all repeats."""
     found: dict[EntityKey, list[ClientResult]] = {}
     for entity in chain.from_iterable(run.entities for run in runs):
         found.setdefault(entity.key, []).append(entity)

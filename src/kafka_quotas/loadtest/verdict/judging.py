@@ -162,7 +162,6 @@ def _of_entities(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
 
 
 def _books(entity: ClientResult) -> Judgement:
-    """Return the judgement on the accounting: void out of balance, not met with arrivals left over."""
     books = entity.books
     state, text = State.MET, books.evidence
     is_unhindered = entity.verdict.kind in (ObservationKind.MODEST, ObservationKind.UNLIMITED)
@@ -189,7 +188,6 @@ def _failures(entity: ClientResult, expected: frozenset[str]) -> Judgement:
 
 
 def _prediction(entity: ClientResult, window: QuotaWindow, evidence: Evidence) -> Prediction | None:
-    """Return the throttle times that Kafka's classes or our core compute, None for nothing to predict."""
     quota, recorder = entity.verdict.quota, entity.recorder
     # A bucket that clients share has charges of all of them, which one client's events lack.
     if quota is None or recorder is None or entity.shares_quota or entity.workload not in _PREDICTED:
@@ -308,7 +306,6 @@ def control_run(judged: LoadResult, without: LoadResult, expectations: Sequence[
 
 
 def _broken(judged: LoadResult, without: LoadResult, expectations: Sequence[Expectation]) -> list[str]:
-    """Return what does not hold without the quotas: rates above them, and thresholds."""
     free = {entity.key: entity for entity in without.entities}
     found = []
     for entity in judged.entities:

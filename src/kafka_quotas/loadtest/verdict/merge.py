@@ -94,7 +94,6 @@ def _check(shards: Sequence[Shard]) -> None:
 
 
 def _load(plan: LoadPlan) -> LoadPlan:
-    """Return what the plans of all shards have in common."""
     # Each shard has a prefix of its own, by which the names of its topics begin.
     entities = tuple(replace(each, share=WHOLE, topic="any", flood=None) for each in plan.entities)
     return replace(plan, run_id=0, entities=entities)
@@ -123,7 +122,6 @@ def _busiest(all_cpu: Sequence[CpuUse]) -> CpuUse:
 
 
 def _void(shards: Sequence[Shard]) -> Iterator[str]:
-    """Yield why the shards prove nothing, one line each."""
     longest_s = max(shard.result.elapsed_s for shard in shards)
     for shard in shards:
         share, result = shard.plan.entities[0].share, shard.result
@@ -148,6 +146,5 @@ def _deliveries(results: Sequence[LoadResult]) -> Mapping[EntityKey, Delivery]:
 
 
 def _sums(parts: Sequence[Books] | Sequence[Delivery]) -> dict[str, int]:
-    """Return the sum of every count that the parts have, so that no count is left out."""
     counts = [each.name for each in fields(parts[0]) if each.type is int]
     return {name: sum(getattr(part, name) for part in parts) for name in counts}

@@ -66,11 +66,7 @@ class Dimension(Enum):
         self.example = example
 
     def parse(self, text: str) -> float:
-        """Parse a value, where durations become milliseconds.
-
-        Raises:
-            UsageError: The text is no such value.
-        """
+        """Parse a value, where durations become milliseconds."""
         try:
             if self is Dimension.DURATION:
                 return float(parse_duration_ms(text))
@@ -312,11 +308,7 @@ def parse_expectation(text: str) -> Expectation:
 
 
 def check_entities(expectations: Sequence[Expectation], labels: Sequence[str], *, has_control: bool) -> None:
-    """Check before a run that every named client takes part.
-
-    Raises:
-        UsageError: A client does not take part.
-    """
+    """Check before a run that every named client takes part."""
     for each in expectations:
         known = any(each.entity in (label, label.rpartition("/")[2]) for label in labels)
         if each.entity is not None and not known and not (has_control and each.entity == _CONTROL):
@@ -411,7 +403,6 @@ def _broken(threshold: Expectation, clients: Sequence[LoadClient]) -> str | None
 
 
 def _holds(threshold: Expectation, value: float) -> bool:
-    """Return whether a threshold is met, or a figure that grows has not yet come to it."""
     is_growing = threshold.metric.name in _COUNTS
     return threshold.met_by(value) or (is_growing and value < threshold.low and threshold.comparison in ("in", "=="))
 

@@ -160,7 +160,6 @@ def test_the_demo_has_a_greedy_a_modest_and_an_unlimited_client() -> None:
     [
         (["produce"], "say what to put under load"),
         (["produce", "--embedded", "--bootstrap-server", "127.0.0.1:1"], "exclude each other"),
-        (["produce", "--embedded", "--acks", "2"], "--acks is 0, 1 or all"),
         (["produce", "--embedded", "--rate", "fast"], "not a rate: 'fast'"),
         (["produce", "--embedded", "--quota", "0"], "--quota must be above 0"),
         (["produce", "--embedded", "--duration", "soon"], "not a length of time"),
@@ -205,7 +204,7 @@ def test_the_window_is_that_of_the_brokers_unless_it_is_given(
         return 0
 
     monkeypatch.setattr("kafka_quotas.commands.windows.broker_source", brokers)
-    monkeypatch.setattr("kafka_quotas.cli.load_test.records.run_and_keep", run)
+    monkeypatch.setattr("kafka_quotas.cli.load_test.typed.run_and_keep", run)
     code, _, err = run_cli("load-test", "consume", "--bootstrap-server", "127.0.0.1:9092", *options)
 
     assert (code, err) == (0, "")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.load.results import greedy, result, unlimited
 
-from kafka_quotas.commands.load_test import experiment
+from kafka_quotas.commands.load_test import comparison
 from kafka_quotas.commands.load_test.comparison import ExperimentResult, run_experiment
 from kafka_quotas.commands.load_test.request import EXPERIMENT_S, RunRequest
 from kafka_quotas.commands.load_test.target import LoadTarget
@@ -33,7 +33,7 @@ class Bed:
         self.plans: list[LoadPlan] = []
         self._factor = factor
         self._interrupts_at = interrupts_at
-        monkeypatch.setattr(experiment, "time", self)
+        monkeypatch.setattr(comparison, "time", self)
 
     def monotonic(self) -> float:
         return self.now_s

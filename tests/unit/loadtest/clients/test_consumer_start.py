@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.loadtest.clients import librdkafka
 from kafka_quotas.loadtest.clients.cluster_check import PartitionRange
 from kafka_quotas.loadtest.clients.engine import RunClock
 from kafka_quotas.loadtest.clients.librdkafka import ConsumerLoad
-from kafka_quotas.loadtest.clients.librdkafka import consumer as consumer_module
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Workload
 
@@ -24,7 +24,7 @@ def test_a_consumer_takes_partitions_only_when_it_starts(
     library = SimpleNamespace(
         **{name: lambda *_, name=name: calls.append(name) for name in ("assign", "subscribe", "close")}
     )
-    monkeypatch.setattr(consumer_module, "open_client", lambda *_: library)
+    monkeypatch.setattr(librdkafka, "open_client", lambda *_: library)
     load = ClientLoad(name=ClientName(user=None, client_id="app"), workload=Workload.CONSUME, topic="t", group=group)
     plan = LoadPlan(bootstrap="127.0.0.1:1", entities=(load,), duration_s=1, warmup_s=0, window=QuotaWindow())
     over_ns = time.monotonic_ns()

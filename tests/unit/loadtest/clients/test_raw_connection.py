@@ -10,7 +10,7 @@ import pytest
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.clients.engine import RunClock
-from kafka_quotas.loadtest.clients.raw import connection_storm, leaders
+from kafka_quotas.loadtest.clients.raw import cluster, floods
 from kafka_quotas.loadtest.clients.raw.cluster import Address, Leaders
 from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
 from kafka_quotas.loadtest.clients.raw.floods import RawStorm
@@ -100,7 +100,7 @@ def test_a_server_that_does_not_answer_counts_as_unreachable(monkeypatch: pytest
     async def opened(_address: Address, **_options: object) -> RawConnection:
         return connection([])
 
-    monkeypatch.setattr(leaders, "opened", opened)
+    monkeypatch.setattr(cluster, "opened", opened)
     silent = Leaders("127.0.0.1:1", answer_s=0.0)
 
     with pytest.raises(TimeoutError):
@@ -114,7 +114,7 @@ def test_the_connections_of_a_burst_are_shared_by_all_servers(monkeypatch: pytes
         reached[address] += 1
         raise ConnectionRefusedError
 
-    monkeypatch.setattr(connection_storm, "opened", opened)
+    monkeypatch.setattr(floods, "opened", opened)
     bootstrap = "127.0.0.1:1,127.0.0.1:2"
     plan = LoadPlan(bootstrap=bootstrap, entities=(STORM,), duration_s=1, warmup_s=0, window=QuotaWindow())
     clock = RunClock(start_ns=0, measure_from_ns=0, end_ns=0)

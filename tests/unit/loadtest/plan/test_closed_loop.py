@@ -4,7 +4,7 @@ import pytest
 from tests.support.load.closed_loop import Loop
 
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.results.throttle_cycles import MAX_BLUR, MIN_CYCLES, QuotaVerdict, judge
+from kafka_quotas.loadtest.results.throttle_cycles import MAX_BLUR, MIN_CYCLES, ClientVerdict, judge
 
 PRODUCERS = [
     Loop(quota=quota, request=request, samples=samples)
@@ -16,7 +16,7 @@ PRODUCERS = [
 
 
 @pytest.mark.parametrize("loop", PRODUCERS, ids=str)
-def judged(loop: Loop, acks: list[tuple[float, int]], workload: Workload = Workload.PRODUCE) -> QuotaVerdict:
+def judged(loop: Loop, acks: list[tuple[float, int]], workload: Workload = Workload.PRODUCE) -> ClientVerdict:
     """The verdict by the quota that the loop says, whatever is kept."""
     blur = loop.request / (loop.quota * loop.window_ms / 1000)
     return judge(acks, quota=loop.quota, window_ms=loop.window_ms, workload=workload, blur=blur)

@@ -1,12 +1,13 @@
 """What a load test is asked for, and the plan it becomes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kafka_quotas.commands.load_test.typed_scenario import LoadRequest, credentials_of, load_scenario
+from kafka_quotas.cli.load_test.target_options import credentials_of
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING
@@ -16,26 +17,43 @@ from kafka_quotas.loadtest.clients.librdkafka import client_properties
 from kafka_quotas.loadtest.plan.plan import ClientName, LoadPlan, parse_entity_name, request_size
 from kafka_quotas.loadtest.plan.workload import OfferedRate, RateKind, Workload, parse_offered_rate
 from kafka_quotas.loadtest.run.quotas import quotas_in_force
-from kafka_quotas.loadtest.scenario.model import ScenarioClient
+from kafka_quotas.loadtest.scenario.model import Scenario, ScenarioClient
 from kafka_quotas.loadtest.scenario.planning import Environment, client_names, long_enough, scenario_plan
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Alteration, Store
 
+A, B = ClientName(user=None, client_id="a"), ClientName(user=None, client_id="b")
 
-def request(does: Workload = Workload.PRODUCE, *, record_size: int = 1024, **changes: object) -> LoadRequest:
-    given: dict[str, object] = {
-        "what": ScenarioClient(client_id=None, does=does, record_size=record_size),
-        "entities": (ClientName(user=None, client_id="a"), ClientName(user=None, client_id="b")),
-        "duration_s": 10.0,
-    }
-    return LoadRequest(**{**given, **changes})  # type: ignore[arg-type]
+
+def load(
+    does: Workload = Workload.PRODUCE,
+    *,
+    names: Sequence[ClientName] = (A, B),
+    rates: Sequence[str] = ("max",),
+    quota: float | None = None,
+    record_size: int = 1024,
+    **changes: Any,
+) -> Scenario:
+    """Clients that move records, with one rate for all or one for each."""
+    clients = [
+        ScenarioClient(
+            user=name.user,
+            client_id=name.client_id,
+            does=does,
+            topic="t",
+            record_size=record_size,
+            rate=parse_offered_rate(rate),
+            judge_by=quota,
+        )
+        for name, rate in zip(names, rates if len(rates) > 1 else rates * len(names), strict=True)
+    ]
+    return Scenario(name="s", title="s", entities=tuple(clients), **{"duration_s": 10.0, **changes})
 
 
 def plan_load(
-    asked: LoadRequest, *, store: Store | None = None, properties: Mapping[str, str] | None = None, **passwords: str
+    scenario: Scenario, *, store: Store | None = None, properties: Mapping[str, str] | None = None, **passwords: str
 ) -> LoadPlan:
-    """The plan that a request becomes under the quotas of a store, or under none."""
-    scenario = load_scenario(asked)
+    """The plan that a scenario becomes under the quotas of a store, or under none."""
     entries = [] if store is None else store.describe(EVERYTHING)
     environment = Environment(
         bootstrap="127.0.0.1:9092",
@@ -93,8 +111,8 @@ def test_other_rates_are_refused(text: str) -> None:
         parse_offered_rate(text)
 
 
-def test_one_value_serves_all_entities_and_several_one_each() -> None:
-    plan = plan_load(request(rates=(parse_offered_rate("1MB/s"), parse_offered_rate("2x-quota")), quotas=(1e6,)))
+def test_rates_are_figures_once_the_quota_is_known() -> None:
+    plan = plan_load(load(rates=("1MB/s", "2x-quota"), quota=1e6))
 
     assert [entity.quota for entity in plan.entities] == [1e6, 1e6]
     assert [entity.arrivals_per_second for entity in plan.entities] == [
@@ -103,14 +121,9 @@ def test_one_value_serves_all_entities_and_several_one_each() -> None:
     ]
 
 
-def test_as_many_values_as_entities_or_one() -> None:
-    with pytest.raises(UsageError, match="--quota is given 3 times for 2 entities"):
-        plan_load(request(quotas=(1.0, 2.0, 3.0)))
-
-
 def test_a_multiple_of_no_quota_is_refused() -> None:
     with pytest.raises(UsageError, match="needs a quota"):
-        plan_load(request(rates=(parse_offered_rate("2x-quota"),)))
+        plan_load(load(rates=("2x-quota",)))
 
 
 def test_quotas_come_from_a_store_as_they_resolve(tmp_path: Path) -> None:
@@ -125,8 +138,8 @@ def test_quotas_come_from_a_store_as_they_resolve(tmp_path: Path) -> None:
         ]
     )
 
-    produced = plan_load(request(), store=store)
-    consumed = plan_load(request(Workload.CONSUME), store=store)
+    produced = plan_load(load(), store=store)
+    consumed = plan_load(load(Workload.CONSUME), store=store)
     store.close()
 
     assert [entity.quota for entity in produced.entities] == [5e6, 1e6]
@@ -134,36 +147,36 @@ def test_quotas_come_from_a_store_as_they_resolve(tmp_path: Path) -> None:
 
 
 def test_warm_up_is_one_window_unless_given() -> None:
-    assert plan_load(request(window=QuotaWindow(samples=3))).warmup_s == 3
-    assert plan_load(request(warmup_s=1.5)).warmup_s == 1.5
+    assert plan_load(load(window=QuotaWindow(samples=3))).warmup_s == 3
+    assert plan_load(load(warmup_s=1.5)).warmup_s == 1.5
 
 
 def test_an_entity_named_twice_is_refused() -> None:
     with pytest.raises(UsageError, match="named twice"):
-        plan_load(request(entities=(ClientName(user=None, client_id="a"),) * 2))
+        plan_load(load(names=(A, A)))
 
 
 @pytest.mark.parametrize("size", [0, -1, 2_000_000])
 def test_a_record_has_a_size_that_brokers_take(size: int) -> None:
     with pytest.raises(UsageError, match="a record has"):
-        plan_load(request(record_size=size))
+        plan_load(load(record_size=size))
 
 
 def test_a_user_needs_a_way_to_be_told() -> None:
     alice = (ClientName(user="alice", client_id="app"),)
     with pytest.raises(UsageError, match="plaintext"):
-        plan_load(request(entities=alice))
+        plan_load(load(names=alice))
     with pytest.raises(UsageError, match="no password"):
-        plan_load(request(entities=alice), properties={"security.protocol": "SASL_PLAINTEXT"})
+        plan_load(load(names=alice), properties={"security.protocol": "SASL_PLAINTEXT"})
 
-    plan = plan_load(request(entities=alice), properties={"security.protocol": "SASL_PLAINTEXT"}, alice="secret")
+    plan = plan_load(load(names=alice), properties={"security.protocol": "SASL_PLAINTEXT"}, alice="secret")
 
     assert plan.entities[0].properties == (("sasl.username", "alice"), ("sasl.password", "secret"))
     assert "secret" not in repr(plan)
 
 
 def test_a_property_of_the_user_wins_over_ours() -> None:
-    plan = plan_load(request(quotas=(1e6,)), properties={"batch.size": "5000", "client.id": "mine"})
+    plan = plan_load(load(quota=1e6), properties={"batch.size": "5000", "client.id": "mine"})
 
     properties = client_properties(plan, plan.entities[0])
 
@@ -188,20 +201,6 @@ def test_requests_are_small_beside_what_the_quota_allows_in_a_window(
     assert request_size(quota, window_s=window_s, sharing=sharing) == size
 
 
-def test_quotas_to_set_are_those_of_the_clients_and_the_control_is_one_of_them() -> None:
-    names = (ClientName(user="alice", client_id="a"), ClientName(user=None, client_id="b"))
-
-    scenario = load_scenario(request(entities=names, set_quotas=(2e6,), control="/b"))
-
-    assert [(quota.entity, quota.values) for quota in scenario.quotas] == [
-        (Entity.of(user="alice", client_id="a"), (("producer_byte_rate", 2e6),)),
-        (Entity.of(client_id="b"), (("producer_byte_rate", 2e6),)),
-    ]
-    assert [entity.control for entity in scenario.entities] == [False, True]
-    with pytest.raises(UsageError, match="--control c is not one of the clients"):
-        load_scenario(request(control="c"))
-
-
 @pytest.mark.parametrize(
     ("warmup_s", "rates", "needed_s"),
     [(None, ("max",), 55.0), (1.0, ("max",), 65.0), (30.0, ("2MB/s",), 55.0), (None, ("500kB/s",), 0.0)],
@@ -209,7 +208,7 @@ def test_quotas_to_set_are_those_of_the_clients_and_the_control_is_one_of_them()
 def test_a_run_lasts_for_five_windows_where_a_quota_holds_a_client_back(
     warmup_s: float | None, rates: tuple[str, ...], needed_s: float
 ) -> None:
-    plan = plan_load(request(quotas=(1e6,), rates=tuple(map(parse_offered_rate, rates)), warmup_s=warmup_s))
+    plan = plan_load(load(quota=1e6, rates=rates, warmup_s=warmup_s))
 
     assert plan.needed_s == needed_s
     assert long_enough(plan).duration_s == max(plan.duration_s, needed_s)

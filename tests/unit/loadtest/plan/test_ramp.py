@@ -23,8 +23,9 @@ from kafka_quotas.loadtest.plan.schedule import (
     rate_bounds,
     schedule_of,
 )
-from kafka_quotas.loadtest.plan.workload import NO_LOAD, Arrival, RateKind, parse_stage
+from kafka_quotas.loadtest.plan.workload import NO_LOAD, Arrival, RateKind, Stage
 from kafka_quotas.loadtest.results.throttle_cycles import ObservationKind
+from kafka_quotas.loadtest.scenario.file import parse_scenario
 
 RATES = st.fractions(min_value=0, max_value=10**6, max_denominator=1000)
 PHASES = st.lists(
@@ -105,14 +106,25 @@ def _with(arrival: Arrival) -> ClientLoad:
     return replace(entity, ramp=UP_AND_DOWN, arrival=arrival, burst_size=20)
 
 
-def test_stages_as_they_are_written() -> None:
-    stage = parse_stage("30s:5MB/s")
-    assert (stage.duration_s, stage.target.kind, stage.target.figure) == (30.0, RateKind.BYTES, 5_000_000)
-    assert parse_stage("0s:0").target == NO_LOAD
+def staged(duration: str, target: str) -> Stage:
+    text = f"""
+schema: kafka-quotas.scenario/1
+name: s
+title: s
+duration: 60s
+entities: [{{client-id: a, does: connect, stages: [{{duration: {duration}, target: {target}}}]}}]
+"""
+    return parse_scenario(text, "f.yaml").entities[0].stages[0]
 
-    for text in ("30s", "30s:", "30s:max", "5MB/s:30s", "-1s:5MB/s", ":5MB/s"):
+
+def test_stages_as_they_are_written() -> None:
+    stage = staged("30s", "5MB/s")
+    assert (stage.duration_s, stage.target.kind, stage.target.figure) == (30.0, RateKind.BYTES, 5_000_000)
+    assert staged("0s", "0").target == NO_LOAD
+
+    for duration, target in (("30s", "''"), ("30s", "max"), ("5MB/s", "30s"), ("-1s", "5MB/s"), ("''", "5MB/s")):
         with pytest.raises(UsageError):
-            parse_stage(text)
+            staged(duration, target)
 
 
 @pytest.mark.parametrize(

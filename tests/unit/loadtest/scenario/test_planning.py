@@ -16,9 +16,10 @@ from kafka_quotas.loadtest.plan.workload import (
     Loop,
     MutationFlood,
     RequestFlood,
+    Stage,
     Workload,
     parse_offered_rate,
-    parse_stage,
+    parse_stage_target,
 )
 from kafka_quotas.loadtest.run.quotas import InForce, differences, quotas_in_force
 from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
@@ -78,7 +79,11 @@ def with_client(**changes: object) -> Scenario:
 
 
 def staged(*stages: str, **changes: object) -> Scenario:
-    given = {"rate": parse_offered_rate("100kB/s"), "stages": tuple(map(parse_stage, stages)), **changes}
+    parts = [text.partition(":") for text in stages]
+    made = tuple(
+        Stage(duration_s=float(time.removesuffix("s")), target=parse_stage_target(rate)) for time, _, rate in parts
+    )
+    given = {"rate": parse_offered_rate("100kB/s"), "stages": made, **changes}
     return replace(SCENARIO, entities=(replace(PRODUCER, **given),))  # type: ignore[arg-type]
 
 

@@ -281,7 +281,6 @@ def _latency_table(entities: Sequence[ClientResult]) -> ReportTable:
 
 
 def _latency_text(summary: LatencySummary, name: str, share: float) -> str:
-    """Format one figure of a summary, marked where it is a lower bound."""
     is_bound = summary.is_bound(min(share, _LONGEST_SHARE))
     return ("> " if is_bound else "") + format_duration_us(getattr(summary, name))
 

@@ -105,7 +105,6 @@ def _throttled(result: LoadResult) -> KeyFigure:
 
 
 def _delivered(result: LoadResult) -> KeyFigure:
-    """Return how much of what was written was read back, and what was found amiss."""
     written = [entity for entity in result.entities if entity.workload is Workload.PRODUCE]
     acked = sum(entity.acked for entity in written)
     failed = sum(count for entity in result.entities for _, count in entity.failures)

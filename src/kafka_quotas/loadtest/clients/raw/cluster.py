@@ -37,11 +37,7 @@ _UNCHECKED_HOST: Final = "none"
 
 
 def client_access(plan: LoadPlan, entity: ClientLoad) -> KafkaAccess:
-    """Return TLS and login for a client of the plan.
-
-    Raises:
-        UsageError: If raw clients can't honour one of the security settings.
-    """
+    """Return TLS and login for a client of the plan."""
     properties = plan.properties_of(entity)
     protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
     if properties.get("enable.ssl.certificate.verification", "true").strip().lower() == "false":
@@ -58,7 +54,6 @@ def client_access(plan: LoadPlan, entity: ClientLoad) -> KafkaAccess:
 
 
 def _own_certificate(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return key and certificate from the two PEM files that librdkafka takes."""
     files = {"ssl.key.location": "ssl.keystore.key", "ssl.certificate.location": "ssl.keystore.certificate.chain"}
     found = {}
     for theirs, ours in files.items():
@@ -159,7 +154,6 @@ class Leaders:
         raise ConnectionError(f"topic {topic} has partitions without a leader")
 
     async def _asked(self, topic: str | None, access: KafkaAccess, client_id: str | None) -> Metadata:
-        """Return the metadata from the first bootstrap server that answers."""
         trouble: OSError | None = None
         for server in self.servers:
             try:

@@ -31,11 +31,7 @@ _GATHER_NS: Final = 2_000_000  # the client sends arrivals that are due within i
 
 
 def request_timeout_ns(properties: Mapping[str, str]) -> int:
-    """Return how long a client waits for an answer, 0 for as long as it takes.
-
-    Raises:
-        UsageError: `request.timeout.ms` is not a number of milliseconds.
-    """
+    """Return how long a client waits for an answer, 0 for as long as it takes."""
     timeout = properties.get("request.timeout.ms", "0")
     if not timeout.isdecimal():
         raise UsageError(f"request.timeout.ms is not a number of milliseconds: {timeout!r}", hint="for example 30000")
@@ -238,7 +234,6 @@ class ConnectedClient(RawClient):
     async def _keep(
         self, address: Address, partitions: tuple[int, ...], served: Mapping[Address, tuple[int, ...]]
     ) -> None:
-        """Keep one connection open until the client ends or the topic's leaders change."""
         pause_s = _FIRST_PAUSE_S
         while self.is_active:
             lost = asyncio.Event()
@@ -266,7 +261,6 @@ class ConnectedClient(RawClient):
                 connection.close()
 
     async def _ended(self, connection: RawConnection, lost: asyncio.Event) -> None:
-        """Wait until the connection ends, or an answer on it is late."""
         while self.timeout_ns and not lost.is_set():
             if connection.in_flight and time.monotonic_ns() >= connection.in_flight[0].sent_ns + self.timeout_ns:
                 return

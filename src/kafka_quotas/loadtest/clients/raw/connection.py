@@ -125,11 +125,7 @@ class RawConnection(asyncio.Protocol):
     async def ask(
         self, request: ClientRequest[Answer], version: int, *, client_id: str | None, within_s: float = ANSWER_S
     ) -> Answer:
-        """Send a request and return its response, on a connection with nothing else in flight.
-
-        Raises:
-            OSError: If the connection ends first, or there is no response within `within_s` seconds.
-        """
+        """Send a request and return its response, on a connection with nothing else in flight."""
         if not self.is_open:  # the transport would drop the request, and no later event would end the wait
             raise ConnectionAbortedError("it was closed")
         correlation_id = self.next_correlation_id()

@@ -100,7 +100,6 @@ class RawConsumer(ConnectedClient):
         self.proceed(connection, now_ns, answer.throttle_ms)
 
     def _taken(self, answer: FetchAnswer) -> int:
-        """Advance the offsets past the records of a response and return the number of records."""
         if answer.error_code:
             self.recorder.failed(error_name(answer.error_code))
         records = 0

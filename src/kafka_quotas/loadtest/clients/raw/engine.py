@@ -73,17 +73,12 @@ class RawEngine:
                 raise failure.exceptions[0] if isinstance(failure, ExceptionGroup) else failure
 
     def _look_s(self) -> float:
-        """Return the seconds until the next look at the clients, not beyond the end of the last one."""
         left_s = (max(client.end_ns for client in self._clients) - time.monotonic_ns()) / 1e9
         return min(max(left_s, 0.001), _LOOK_S)
 
 
 def raw_engine(plan: LoadPlan, entities: Sequence[ClientLoad], clock: RunClock, views: TopicViews) -> RawEngine:
-    """Return the engine of all raw clients in the plan, given in the plan's order.
-
-    Raises:
-        UsageError: If a raw client can't run one of the workloads.
-    """
+    """Return the engine of all raw clients in the plan, given in the plan's order."""
     leaders = {address: Leaders(address) for address in {entity.bootstrap or plan.bootstrap for entity in entities}}
     return RawEngine(
         [_client(plan, entity, clock, views, leaders[entity.bootstrap or plan.bootstrap]) for entity in entities]
@@ -118,7 +113,6 @@ def _client(plan: LoadPlan, entity: ClientLoad, clock: RunClock, views: TopicVie
 
 
 def _one_record(plan: LoadPlan, entity: ClientLoad) -> bytes:
-    """Return the batch of one record that each request of a Produce flood carries."""
     from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch, RecordOwner  # noqa: PLC0415 - loads numpy
 
     owner = RecordOwner(run_id=plan.run_id, entity_index=plan.entities.index(entity))

@@ -59,11 +59,7 @@ class FloodFrame(NamedTuple):
 
 
 def check_flood(flood: RequestFlood, *, topic: str) -> None:
-    """Refuse an API that floods do not support, and a flood without the topic that it needs.
-
-    Raises:
-        UsageError: If the flood is refused.
-    """
+    """Refuse an API that floods do not support, and a flood without the topic that it needs."""
     if flood.api not in FLOOD_APIS:
         raise UsageError(f"no flood of {flood.api} requests is known", hint=f"one of {', '.join(FLOOD_APIS)}")
     if flood.api in NEEDS_TOPIC and not topic:
@@ -100,11 +96,7 @@ NOT_REFUSED: Final = "was not refused"
 
 
 class RawFlood(ConnectedClient):
-    """One client that floods its target with requests.
-
-    Raises:
-        UsageError: If `check_flood` refuses the flood.
-    """
+    """One client that floods its target with requests."""
 
     def __init__(
         self,
@@ -183,7 +175,6 @@ class RawFlood(ConnectedClient):
         self.proceed(connection, now_ns, throttle_ms)
 
     def _failure(self, frame: bytes) -> int | str:
-        """Return the unexpected error of a response, that it lacks the expected one, or 0."""
         if self._request.api_key == _PRODUCE:
             code = read_produce_answer(frame).error_code
         elif self._request.api_key == _FETCH:
@@ -296,7 +287,6 @@ class RawStorm(RawClient):
         )
 
     def _turned_away(self, sent_ns: int, error: ConnectionError) -> None:
-        """Record a connection that the broker closed: as throttled if there is a quota, otherwise as failed."""
         now_ns = time.monotonic_ns()
         if self.entity.quota is None:
             self.trouble = unreachable(self.plan.bootstrap, error)

@@ -67,11 +67,7 @@ class ProduceRequest:
 
 
 def read_produce_answer(frame: bytes) -> ProduceAnswer:
-    """Read a response from the end of its frame, where the fields have fixed offsets.
-
-    Raises:
-        ProtocolError: If the frame is too short.
-    """
+    """Read a response from the end of its frame, where the fields have fixed offsets."""
     at = len(frame) - _ANSWER_TAIL.size
     if at < 0:
         raise ProtocolError("an answer to Produce is too short")
@@ -159,11 +155,7 @@ def fetch_frame(
 
 
 def read_fetch_answer(frame: bytes) -> FetchAnswer:
-    """Read a response from its whole frame.
-
-    Raises:
-        ProtocolError: If the frame holds no Fetch response.
-    """
+    """Read a response from its whole frame."""
     reader = FieldReader(frame, offset=8, flexible=False)
     throttle_ms, error_code = reader.int32(), reader.int16()
     reader.int32()  # session id

@@ -44,11 +44,7 @@ class _Sent(NamedTuple):
 
 
 class RawProducer(ConnectedClient):
-    """One raw producer of a run.
-
-    Raises:
-        UsageError: If raw clients do not support the compression.
-    """
+    """One raw producer of a run."""
 
     def __init__(self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, leaders: Leaders) -> None:
         super().__init__(plan, entity, clock, leaders)
@@ -149,7 +145,6 @@ class RawProducer(ConnectedClient):
         self.recorder.acknowledged(now_ns, records=records, size=records * self.entity.record_size)
 
     def _due_times(self, records: int, now_ns: int) -> tuple[tuple[int, int], ...]:
-        """Return when the records were due, in a large batch the first of each quarter, with its count."""
         first = self.pacer.taken
         step = records if records < _SMALL_BATCH else -(-records // _LATENCIES_PER_BATCH)
         return tuple(
@@ -188,7 +183,6 @@ class RawProducer(ConnectedClient):
 
 
 def _capacity(plan: LoadPlan, entity: ClientLoad) -> int:
-    """Return the most records of a batch, by the quota, the memory of all clients and the rate."""
     share = max(_BATCH_MEMORY // len(plan.entities), _SMALLEST_SHARE)
     size = min(entity.request_bytes, share)
     records = size // (entity.record_size + _RECORD_OVERHEAD)

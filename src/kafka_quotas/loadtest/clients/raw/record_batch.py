@@ -117,7 +117,6 @@ class RecordBatch:
 
 
 def _same_width_spans(capacity: int) -> Iterator[tuple[int, int]]:
-    """Yield first index and number of consecutive records that take the same number of bytes."""
     first = 0
     for until in _SAME_WIDTH_UNTIL:
         count = min(until, capacity) - first

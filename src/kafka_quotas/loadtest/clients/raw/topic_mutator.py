@@ -35,11 +35,7 @@ _BROKER_TIMEOUT_MS: Final = 30_000
 
 
 class MutationPlan:
-    """The requests of one flood, in order.
-
-    Raises:
-        UsageError: If the flood deletes or grows topics and their number is not given.
-    """
+    """The requests of one flood, in order."""
 
     def __init__(self, flood: MutationFlood) -> None:
         if flood.kind is not MutationKind.CREATE and flood.total_topics is None:
@@ -94,7 +90,6 @@ class MutationPlan:
         return self._flood.partitions_per_topic
 
     def _growing(self, topics: int) -> tuple[NewTopic, ...]:
-        """Return the next topics to grow, in rounds that each add the same number of partitions."""
         flood = self._flood
         numbers = range(self._next, self._next + min(flood.topics_per_request, topics))
         self._next = numbers.stop
@@ -225,7 +220,6 @@ class RawMutator(ConnectedClient):
         self.proceed(connection, now_ns, answer.throttle_ms)
 
     def _settle(self, call: _Call, throttled: set[str], now_ns: int) -> None:
-        """Complete a call, or retry or fail the topics of it that the quota refused."""
         # A retry names only the topics with error 89: the others are done (KIP-599).
         call.topics = [topic for topic in call.topics if topic.name in throttled]
         if not call.topics:

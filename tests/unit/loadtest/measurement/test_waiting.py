@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kafka_quotas.loadtest.record import recorder as recorder_module
 
+from kafka_quotas.loadtest.measurement import recorder as recorder_module
 from kafka_quotas.loadtest.measurement.recorder import Recorder, RecorderRoom, room_for
 
 MS = 1_000_000
