@@ -133,15 +133,6 @@ class Histogram:
             value, longest = (each.value_at(max(level * total, 1)) for each in (counted, known))
             yield LatencyPoint(round(value), level, longest > value * _NEAR)
 
-    def spread_us(self) -> tuple[float, float]:
-        """Return mean and standard deviation in microseconds, with each duration at the middle of its cell."""
-        total = sum(self._counts.values())
-        if not total:
-            return 0.0, 0.0
-        mean = sum(_middle(lowest) * count for lowest, count in self._counts.items()) / total
-        variance = sum((_middle(lowest) - mean) ** 2 * count for lowest, count in self._counts.items()) / total
-        return mean, math.sqrt(variance)
-
     def summary(self) -> LatencySummary:
         """Return the statistics that an HdrHistogram of the same durations would report."""
         if not self._counts:
@@ -152,7 +143,7 @@ class Histogram:
         return LatencySummary(
             count=total,
             min_us=cells[0][0],
-            mean_us=self.spread_us()[0],
+            mean_us=sum(_middle(lowest) * count for lowest, count in cells) / total,
             p50_us=p50,
             p90_us=p90,
             p99_us=p99,

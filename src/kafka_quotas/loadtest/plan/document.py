@@ -86,7 +86,6 @@ class Text:
     """Whether `null` is allowed, where it has a meaning."""
 
     def read(self, node: YamlNode) -> str | None:
-        """Return the text."""
         if node.value is None and self.nullable:
             return None
         if not isinstance(node.value, str) or not re.fullmatch(self.pattern, node.value, re.ASCII):
@@ -94,7 +93,6 @@ class Text:
         return node.value
 
     def schema(self) -> dict[str, Any]:
-        """Return the schema of a string, or null."""
         kinds = ["string", "null"] if self.nullable else ["string"]
         return {"type": kinds if self.nullable else "string", "pattern": f"^(?:{self.pattern})$"}
 
@@ -110,7 +108,6 @@ class Word:
     """Words that there were, each with what to use instead."""
 
     def read(self, node: YamlNode) -> Any:
-        """Return the converted word."""
         if not isinstance(node.value, str) or node.value not in self.words:
             instead = self.removed.get(str(node.value))
             raise node.problem(
@@ -119,7 +116,6 @@ class Word:
         return self.build(node.value)
 
     def schema(self) -> dict[str, Any]:
-        """Return the schema of an enumeration."""
         return {"enum": [int(word) if word.isdigit() else word for word in self.words]}
 
 
@@ -128,13 +124,11 @@ class Truth:
     """True or false."""
 
     def read(self, node: YamlNode) -> bool:
-        """Return the boolean."""
         if not isinstance(node.value, str) or node.value not in _TRUTHS:
             raise node.problem(f"{node.kind} is neither true nor false")
         return _TRUTHS[node.value]
 
     def schema(self) -> dict[str, Any]:
-        """Return the schema of a boolean."""
         return {"type": "boolean"}
 
 
@@ -146,7 +140,6 @@ class Whole:
     highest: int = 1_000_000_000
 
     def read(self, node: YamlNode) -> int:
-        """Return the number."""
         text = node.value
         if not isinstance(text, str) or not _WHOLE.fullmatch(text):
             raise node.problem(f"{node.kind} is no whole number")
@@ -155,7 +148,6 @@ class Whole:
         return int(text)
 
     def schema(self) -> dict[str, Any]:
-        """Return the schema of an integer with bounds."""
         return {"type": "integer", "minimum": self.lowest, "maximum": self.highest}
 
 
@@ -164,14 +156,12 @@ class Share:
     """A number above 0 and at most 1."""
 
     def read(self, node: YamlNode) -> float:
-        """Return the number."""
         text = node.value
         if not isinstance(text, str) or not _NUMBER.fullmatch(text) or not 0 < float(text) <= 1:
             raise node.problem(f"{node.kind} is not a number above 0 and up to 1")
         return float(text)
 
     def schema(self) -> dict[str, Any]:
-        """Return the schema of a number with bounds."""
         return {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
 
 
@@ -180,14 +170,12 @@ class Size:
     """A whole number of bytes, with an optional unit."""
 
     def read(self, node: YamlNode) -> int:
-        """Return the bytes."""
         size = parse_bytes(_text_of(node)) if isinstance(node.value, str) else 0
         if size < 1 or size.denominator != 1:
             raise node.problem(f"{node.kind} is not a size of 1 byte or more", "examples: 100, 1KiB, 64kB")
         return int(size)
 
     def schema(self) -> dict[str, Any]:
-        """Return the schema of a number, or of a text with a unit."""
         return {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^[0-9.]+ ?[kKMG]?i?B?$"}]}
 
 
@@ -201,7 +189,6 @@ class Duration:
     """Whether it may be 0."""
 
     def read(self, node: YamlNode) -> float | int:
-        """Return the duration."""
         if not isinstance(node.value, str):
             raise node.problem(f"{node.kind} is no length of time", "examples: 500ms, 10s, 2min")
         length_ms = parse_duration_ms(node.value)
@@ -210,7 +197,6 @@ class Duration:
         return int(length_ms) if self.in_ms else float(length_ms / 1000)
 
     def schema(self) -> dict[str, Any]:
-        """Return the schema of a text with a unit."""
         return {"type": "string", "pattern": r"^(?:[0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})\s*(?:us|ms|s|min|h)$"}
 
 
@@ -224,11 +210,9 @@ class Parsed:
     """Whether the schema also allows a number or a boolean."""
 
     def read(self, node: YamlNode) -> Any:
-        """Return the parsed value."""
         return self.parse(_text_of(node))
 
     def schema(self) -> dict[str, Any]:
-        """Return the schema of a text, or also of a number or a boolean."""
         return {"type": ["string", "number", "boolean"] if self.also_number else "string"}
 
 
@@ -239,13 +223,11 @@ class ListOf:
     item: FieldKind
 
     def read(self, node: YamlNode) -> tuple[Any, ...]:
-        """Return the values."""
         if not isinstance(node.value, tuple) or not node.value:
             raise node.problem(f"{node.kind} is not a list of 1 or more", "write each with a dash in front")
         return tuple(_gathered(partial(read, self.item, item) for item in node.value))
 
     def schema(self) -> dict[str, Any]:
-        """Return the schema of an array."""
         return {"type": "array", "items": self.item.schema(), "minItems": 1}
 
 
@@ -258,7 +240,6 @@ class Named:
     """The allowed names, None for any."""
 
     def read(self, node: YamlNode) -> tuple[tuple[str, Any], ...]:
-        """Return the pairs."""
         if not isinstance(node.value, Mapping) or not node.value:
             raise node.problem(f"{node.kind} is no mapping of names to values")
         values = _gathered(partial(self._value, name, value) for name, value in node.value.items())
@@ -270,7 +251,6 @@ class Named:
         return read(self.item, value)
 
     def schema(self) -> dict[str, Any]:
-        """Return the schema of an object."""
         if self.names is None:
             return {"type": "object", "additionalProperties": self.item.schema(), "minProperties": 1}
         properties = {name: self.item.schema() for name in self.names}
@@ -308,7 +288,6 @@ class Section:
     """Builds a value from the fields that are present."""
 
     def read(self, node: YamlNode) -> Any:
-        """Return the value of the section."""
         if not isinstance(node.value, Mapping):
             raise node.problem(f"{self.what} is {node.kind}, not a mapping", f"it has {self._names()}")
         known = {each.name: each for each in self.fields}
@@ -326,7 +305,6 @@ class Section:
         return read(known[name].kind, part)
 
     def schema(self) -> dict[str, Any]:
-        """Return the schema of an object without other properties."""
         return {
             "type": "object",
             "properties": {each.name: {**each.kind.schema(), "description": each.about} for each in self.fields},

@@ -172,12 +172,10 @@ class ConstantSchedule:
             raise UsageError(f"a rate must be above 0 records/s, not {self.records_per_second}")
 
     def intended_ns(self, index: int) -> int:
-        """Return when record `index` is due, in nanoseconds since the start."""
         rate = self.records_per_second
         return index * NS_PER_S * rate.denominator // rate.numerator
 
     def due_count(self, elapsed_ns: int) -> int:
-        """Return how many records are due at `elapsed_ns`, the one at 0 included, and none before the start."""
         if elapsed_ns < 0:
             return 0
         rate = self.records_per_second
@@ -199,12 +197,10 @@ class PoissonSchedule:
     _kept: "dict[int, array[int]]" = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def intended_ns(self, index: int) -> int:
-        """Return when arrival `index` is due, in nanoseconds since the start."""
         block, position = divmod(index, _BLOCK)
         return self._instants(block)[position]
 
     def due_count(self, elapsed_ns: int) -> int:
-        """Return how many arrivals are due at `elapsed_ns`, earlier ones included."""
         if elapsed_ns < 0:
             return 0
         block = (self.ticks.due_count(elapsed_ns) - 1) // (_BLOCK * TICKS)  # the span that this instant lies in
@@ -235,11 +231,9 @@ class BurstSchedule:
             raise UsageError(f"a burst has one arrival at least, not {self.burst_size}")
 
     def intended_ns(self, index: int) -> int:
-        """Return when arrival `index` is due, in nanoseconds since the start."""
         return self.bursts.intended_ns(index // self.burst_size)
 
     def due_count(self, elapsed_ns: int) -> int:
-        """Return how many arrivals are due at `elapsed_ns`, earlier ones included."""
         return self.bursts.due_count(elapsed_ns) * self.burst_size
 
 
@@ -251,11 +245,9 @@ class ShareSchedule:
     share: LoadShare
 
     def intended_ns(self, index: int) -> int:
-        """Return when arrival `index` of the share is due, in nanoseconds since the start."""
         return self.whole.intended_ns(index * self.share.count + self.share.number - 1)
 
     def due_count(self, elapsed_ns: int) -> int:
-        """Return how many arrivals of the share are due at `elapsed_ns`, earlier ones included."""
         return (self.whole.due_count(elapsed_ns) + self.share.count - self.share.number) // self.share.count
 
 

@@ -91,30 +91,16 @@ class RunFacts:
 
 
 class MeasuredClient(Protocol):
-    """One client with what was recorded of it, by one process or by several."""
+    """One client with the measurements of it, by one process or by several."""
 
-    @property
-    def entity(self) -> ClientLoad:
-        """Its load."""
-        ...
-
-    @property
-    def recorder(self) -> Recorder:
-        """Its measurements."""
-        ...
-
-    @property
-    def wire(self) -> WireCount:
-        """Its bytes on the wire against bytes of payload."""
-        ...
-
-    @property
-    def unfinished(self) -> int:
-        """Records or requests that had no response at the end."""
-        ...
+    entity: ClientLoad
+    recorder: Recorder
+    wire: WireCount
+    unfinished: int
+    """Records or requests that had no response at the end."""
 
     def books(self, *, answer_ms: float) -> Books:
-        """Return its books, where an answer takes `answer_ms` milliseconds at most."""
+        """Return its accounting if an answer takes `answer_ms` milliseconds at most."""
         ...
 
 

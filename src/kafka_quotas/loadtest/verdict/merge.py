@@ -23,7 +23,7 @@ from kafka_quotas.loadtest.verdict.thresholds import parse_expectation
 _EARLY_MS = 1000  # that a shard may end before others: less is the time that stopping its clients takes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _MergedClient:
     """The measurements of one client in all shards."""
 

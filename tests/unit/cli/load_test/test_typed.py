@@ -65,7 +65,8 @@ def test_what_does_not_fit_together_is_refused(
 
 
 def test_one_quota_serves_all_clients_and_several_one_each(asked: list[RunRequest]) -> None:
-    one = typed(asked, "consume", "--bootstrap-server", "b:1", "--quota-window-num", "3", *TWO, "--quota", "1MB/s")
+    window = ("--quota-window-num", "3", "--quota-window-size-seconds", "1")
+    one = typed(asked, "consume", "--bootstrap-server", "b:1", *window, *TWO, "--quota", "1MB/s")
     each = typed(asked, "produce", "--through-daemon", "--embedded", *TWO, "--quota", "1MB/s", "--quota", "unlimited")
 
     assert [(client.judge_by, client.unlimited) for client in one.scenario.entities] == [(1e6, False)] * 2

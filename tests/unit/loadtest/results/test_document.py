@@ -89,7 +89,7 @@ def test_a_run_is_read_back_as_it_was_written(tmp_path: Path) -> None:
         ("{", "is not a run of a load test"),
         ("[]", "is not a run of a load test"),
         ('{"schema": "kafka-quotas.load-test/1"}', "is a kafka-quotas.load-test/1, not a"),
-        ('{"schema": "kafka-quotas.load-test/2"}', "quota_window is missing"),
+        ('{"schema": "kafka-quotas.load-test/2"}', "title is missing"),
     ],
 )
 def test_what_is_no_run_is_said_in_one_line(tmp_path: Path, text: str, told: str) -> None:

@@ -85,7 +85,7 @@ def test_a_whole_scenario_is_read_to_the_letter() -> None:
     assert (producer.rate.kind, producer.batch_bytes, producer.acks) == (RateKind.QUOTA_MULTIPLE, 65_536, "1")
     assert (asker.client_id, asker.honor_throttle) == (None, False)
     assert asker.expected_errors == ("POLICY_VIOLATION",)
-    assert (found.daemon_costs, found.daemon_options) == ("{}", ("--no-event-log",))
+    assert (found.daemon.costs, found.daemon.options) == ("{}", ("--no-event-log",))
     assert asker.flood == RequestFlood(api="Fetch", max_wait_ms=0, unauthorised=True)
     assert mutator.flood == MutationFlood(
         kind=MutationKind.CREATE,

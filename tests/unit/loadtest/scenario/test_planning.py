@@ -332,7 +332,7 @@ def test_a_plan_spells_out_clients_phases_and_rates() -> None:
     ],
 )
 def test_refusals_belong_to_a_daemon_that_answers_by_errors(options: tuple[str, ...], expected: frozenset[str]) -> None:
-    scenario = replace(SCENARIO, daemon_options=options)
+    scenario = replace(SCENARIO, daemon=DaemonSettings(options=options))
     load = scenario_plan(scenario, in_force(scenario), HERE, run_id=1).entities[0]
 
     assert expected_errors(scenario, load) == expected

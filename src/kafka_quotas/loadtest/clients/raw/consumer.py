@@ -56,7 +56,6 @@ class RawConsumer(ConnectedClient):
         return [share for share in shares if share]
 
     def send_due(self, now_ns: int) -> None:
-        """Send a Fetch on every idle connection while records are due."""
         for connection in list(self.connections):
             if not self.is_free(connection, now_ns):
                 continue

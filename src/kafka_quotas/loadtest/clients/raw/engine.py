@@ -30,16 +30,13 @@ class RawEngine:
 
     @property
     def clients(self) -> Sequence[LoadClient]:
-        """The clients, in the order in which they were given."""
         return self._clients
 
     @property
     def head_start_ns(self) -> int:
-        """How long before the start of the run its thread begins, to have its connections by then."""
         return head_start_ns(len(self._clients))
 
     def run(self, stop: threading.Event) -> None:
-        """Drive the clients until the run ends, `stop` is set, or a client has an `error`."""
         factory = None
         if find_spec("uvloop") is not None:
             import uvloop  # noqa: PLC0415 - only a run of raw clients needs it

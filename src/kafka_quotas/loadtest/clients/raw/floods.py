@@ -126,14 +126,12 @@ class RawFlood(ConnectedClient):
         return {self.leaders.servers[0]: (0,)}
 
     async def ready(self, connection: RawConnection) -> None:
-        """Look up the end of the partition for a flood of fetches, which then finds no records."""
         if self._request.api_key == _FETCH and not self._flood.unauthorised:
             request = EndOffset(topic=self.entity.topic, partition=0)
             found = await connection.ask(request, _LIST_OFFSETS_VERSION, client_id=self.entity.name.client_id)
             self._follow(found.offset)
 
     def send_due(self, now_ns: int) -> None:
-        """Send the requests that are due, on every connection that takes one."""
         for _ in range(self.pacer.due(now_ns, most=_SENDS_IN_A_ROW)):
             connection = self.free_connection(now_ns)
             if connection is None:
@@ -220,7 +218,6 @@ class RawStorm(RawClient):
     _turned_away_count = 0
 
     async def live(self) -> None:
-        """Open connections until the client's end, with the error that ends the run in `error`."""
         await asyncio.sleep(self.start_in_s())
         most = self.entity.in_flight if self.pacer.is_unpaced else _MOST_AT_ONCE
         try:

@@ -71,7 +71,6 @@ class RawProducer(ConnectedClient):
         """Requests without an answer in time, whose batches are retried on the next connection."""
 
     def send_due(self, now_ns: int) -> None:
-        """Send batches of the records that are due, on every connection that takes one."""
         for _ in range(_SENDS_IN_A_ROW):
             if self._again:
                 connection = self.free_connection(now_ns)
@@ -92,12 +91,10 @@ class RawProducer(ConnectedClient):
         self.wake_when_due(now_ns)
 
     def size_of(self, request: InFlight) -> int:
-        """Return the records of a batch."""
         sent: _Sent = request.matter
         return sent.records
 
     def due_times(self, request: InFlight) -> Sequence[tuple[int, int]]:
-        """Return when the records of a batch were due."""
         sent: _Sent = request.matter
         return sent.due_ns
 

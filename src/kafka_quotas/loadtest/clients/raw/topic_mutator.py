@@ -135,11 +135,9 @@ class RawMutator(ConnectedClient):
         self._again: deque[_Call] = deque()
 
     async def served(self) -> Mapping[Address, tuple[int, ...]]:
-        """Return the controller, which takes changes of topics."""
         return {await self.leaders.controller(access=self.access, client_id=self.entity.name.client_id): ()}
 
     def send_due(self, now_ns: int) -> None:
-        """Send the calls that wait for a retry, and the new ones that are due."""
         self._give_up_late(now_ns)
         while (call := self._ready(now_ns)) is not None:
             connection = self.free_connection(now_ns)
@@ -156,12 +154,10 @@ class RawMutator(ConnectedClient):
             self.end()
 
     def size_of(self, request: InFlight) -> int:
-        """Return the topics of a request."""
         call: _Call = request.matter[0]
         return len(call.topics)
 
     def due_times(self, request: InFlight) -> Sequence[tuple[int, int]]:
-        """Return when the call of a request was due."""
         call: _Call = request.matter[0]
         return ((call.intended_ns, 1),)
 
