@@ -37,8 +37,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.brokers.java_process import java_command
 from tests.support.brokers.servers import Kafka, kafka_4
 
-from kafka_quotas.loadtest.plan.schedule import TICKS, BurstSchedule, ConstantSchedule, PoissonSchedule
 from kafka_quotas.loadtest.measurement.recorder import Recorder, room_for
+from kafka_quotas.loadtest.plan.schedule import TICKS, BurstSchedule, ConstantSchedule, PoissonSchedule
 
 TOPIC = "bench"
 PARTITIONS = 4
