@@ -106,7 +106,7 @@ def load_test(bootstrap: str, *, client: str, record_size: int, seconds: float, 
     """Return the command line of our own producer."""
     return [
         *(str(Path(sys.executable).with_name("kafka-quotas")), "load-test", "produce", "--output", "json"),
-        *("--bootstrap-server", bootstrap, "--topic", TOPIC, "--client", client, "--acks", "1", "--no-read-back"),
+        *("--bootstrap-server", bootstrap, "--topic", TOPIC, "--client", client, "--no-read-back"),
         *(
             "--record-size",
             str(record_size),

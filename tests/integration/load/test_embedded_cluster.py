@@ -52,22 +52,41 @@ def test_producers_keep_their_schedules(tmp_path: Path) -> None:
     assert (tmp_path / "samples.parquet").is_file()
 
 
+def run_file(folder: Path, client: str, *, duration: str, more: str = "") -> tuple[int, str, str]:
+    """Run a scenario of one producer on the embedded cluster."""
+    file = folder / "scenario.yaml"
+    file.write_text(
+        f"""
+schema: kafka-quotas.scenario/1
+name: one
+title: one client
+window: {{samples: 1, seconds: 1}}
+duration: {duration}
+warmup: 1s
+topics: [{{name: written, partitions: 4}}]
+entities: [{{client-id: load-test, does: produce, topic: written, rate: 200rec/s{client}}}]
+{more}
+""",
+        encoding="utf-8",
+    )
+    return run_cli(
+        *("load-test", "run", str(file), "--embedded", "--output", "json", "--journal-dir", str(folder / "journals"))
+    )
+
+
 @pytest.mark.measuring
-def test_a_rate_follows_its_stages() -> None:
-    stages = ("--rate", "200rec/s", "--stage", "2s:1000rec/s", "--stage", "0s:100rec/s")
+def test_a_rate_follows_its_stages(tmp_path: Path) -> None:
+    stages = "stages: [{duration: 2s, target: 1000rec/s}, {duration: 0s, target: 100rec/s}]"
 
-    code, out, err = run_cli("load-test", "produce", *QUICK, *stages, "--client", "raw", "--output", "json")
+    code, out, err = run_file(tmp_path, f", client: raw, {stages}", duration="4s")
 
-    assert (code, err) == (0, "PASS: 3 checks met\n")
+    assert (code, err.splitlines()[-1]) == (0, "PASS: 3 checks met")
     (client,) = json.loads(out)["entities"]
     assert client["seconds"]["records"] == [pytest.approx(count, abs=25) for count in (200, 400, 800, 100, 100)]
 
 
-def test_a_broken_threshold_ends_the_run() -> None:
-    code, out, _ = run_cli(
-        *("load-test", "produce", "--embedded", "--rate", "200rec/s", "--quota-window-num", "1"),
-        *("--warmup", "1s", "--duration", "60s", "--abort-on", "response.p50 < 1us", "--output", "json"),
-    )
+def test_a_broken_threshold_ends_the_run(tmp_path: Path) -> None:
+    code, out, _ = run_file(tmp_path, "", duration="60s", more="abort-on: [response.p50 < 1us]")
 
     document = json.loads(out)
     assert (code, document["state"], document["interrupted"]) == (1, "void", False)

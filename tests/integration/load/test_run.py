@@ -98,11 +98,11 @@ def running(arguments: Sequence[str], log: Path) -> Iterator["subprocess.Popen[b
 def test_a_scenario_runs_on_the_embedded_cluster_through_the_daemon(tmp_path: Path, unique_name: str) -> None:
     journals, out = tmp_path / "journals", tmp_path / "out"
     extra = "  - {client-id: other, does: produce, topic: written, rate: 20rec/s, control: true}\n"
-    extra += 'expect: ["entity(other).throttle.count == 0"]\n'
+    extra += 'expect: ["entity(other).throttle.count == 0"]\ncontrol-factor: 100\n'
     file = scenario(tmp_path, client=unique_name, duration="6s", extra=extra)
 
     code, printed, err = run_cli(
-        *("load-test", "run", file, "--journal-dir", str(journals), "--out", str(out), "--control-factor", "100"),
+        *("load-test", "run", file, "--journal-dir", str(journals), "--out", str(out)),
         *("--experiment", "0s", "--output", "json"),
     )
 

@@ -19,7 +19,29 @@ PARTS = [f"part-{number}" for number in (3, 1, 4, 2)]
 
 
 def run_one(options: Sequence[str]) -> tuple[int, str, str]:
-    return run_cli("load-test", "produce", *options)
+    return run_cli("load-test", "run", *options)
+
+
+def scenario(folder: Path, topic: str, client: str) -> str:
+    """The file of a load of one client on a topic that is there."""
+    file = folder / f"{client}.yaml"
+    file.write_text(
+        f"""
+schema: kafka-quotas.scenario/1
+name: {client}
+title: a load for several processes
+duration: 5s
+warmup: 1s
+topics: [{{name: {topic}, existing: true}}]
+quotas: [{{entity: {{client-id: {client}}}, set: {{producer_byte_rate: {QUOTA}}}}}]
+entities:
+  - {{client-id: {client}, does: produce, topic: {topic}, client: raw, arrival: poisson, rate: 400rec/s,
+     record-size: 100, stages: [{{duration: 3s, target: 800rec/s}}]}}
+expect: [records.acked > 2000]
+""",
+        encoding="utf-8",
+    )
+    return str(file)
 
 
 def run_together(kafka: Kafka, topic: str, out: Path) -> list[tuple[int, str, str]]:
@@ -30,15 +52,12 @@ def run_together(kafka: Kafka, topic: str, out: Path) -> list[tuple[int, str, st
         list(pool.map(run_one, [["--help"]] * 10))  # all are up
         start_at = datetime.fromtimestamp(int(time.time()) + AHEAD_S, tz=UTC).isoformat()
         common = (
-            *("--bootstrap-server", kafka.bootstrap, "--topic", topic, "--client", "raw", "--arrival", "poisson"),
-            *("--start-at", start_at, "--warmup", "1s", "--duration", "5s", "--yes"),
-            *("--rate", "400rec/s", "--stage", "3s:800rec/s", "--record-size", "100", "--set-quota", str(QUOTA)),
-            *("--expect", "records.acked > 2000", "--journal-dir", str(out / "journal")),
+            *("--bootstrap-server", kafka.bootstrap, "--start-at", start_at, "--yes"),
+            *("--duration", "5s", "--journal-dir", str(out / "journal")),
         )
-        whole = (*common, "--entity", "/whole", "--out", str(out / "whole"))
-        parts = [
-            (*common, "--entity", "/parts", "--out", str(out / name), "--shard", f"{name[-1]}/4") for name in PARTS
-        ]
+        whole = (scenario(out, topic, "whole"), *common, "--out", str(out / "whole"))
+        file = scenario(out, topic, "parts")
+        parts = [(file, *common, "--out", str(out / name), "--shard", f"{name[-1]}/4") for name in PARTS]
         return list(pool.map(run_one, [whole, *parts], timeout=120))
 
 

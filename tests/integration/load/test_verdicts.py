@@ -77,11 +77,11 @@ class Bench:
             yield look
 
         self._monkeypatch.setattr(load_run_command, "live_watcher", watching)
+        self._monkeypatch.setenv("XDG_STATE_HOME", str(self._folder / "state"))
         code, out, err = run_cli(
             *(("load-test", "produce", "--duration", f"{seconds}s", *WINDOW) if scenario is None else ()),
             *(() if scenario is None else ("load-test", "run", str(scenario), "--experiment", "0s")),
-            *("--embedded", "--through-daemon", "--journal-dir", str(self._folder / "journals")),
-            *("--output", "json", *options),
+            *("--embedded", "--through-daemon", "--output", "json", *options),
         )
         assert out, err
         assert is_done
@@ -319,13 +319,25 @@ def test_records_that_the_network_loses_or_doubles_are_found(bench: Bench, lie: 
     assert re.search(found, evidence), evidence
 
 
-def test_one_lost_record_of_a_client_that_its_quota_holds_back_is_found(bench: Bench) -> None:
+def test_one_lost_record_of_a_client_that_its_quota_holds_back_is_found(bench: Bench, tmp_path: Path) -> None:
     """Many records have no answer at the end, and the one that the network lost in between is none of them."""
     bench.lie, bench.lies = Lie.LOSE, 1
-    code, document = bench.run(
-        *("--entity", "/app", "--rate", "4x-quota", "--set-quota", "200kB/s", "--client", "raw", "--batch", "1KiB"),
-        seconds=6,
+    file = tmp_path / "small.yaml"
+    file.write_text(
+        """
+schema: kafka-quotas.scenario/1
+name: small
+title: requests of one record
+window: {samples: 1, seconds: 1}
+duration: 6s
+warmup: 1s
+topics: [{name: written}]
+quotas: [{entity: {client-id: app}, set: {producer_byte_rate: 200kB/s}}]
+entities: [{client-id: app, does: produce, topic: written, client: raw, rate: 4x-quota, batch: 1KiB}]
+""",
+        encoding="utf-8",
     )
+    code, document = bench.run(scenario=file)
 
     assert code == 1, document["judgements"]
     assert document["entities"][0]["books"]["unanswered"]
