@@ -56,7 +56,7 @@ REMOVED: Final = {
 
 
 def hint_for_removed(error: Any, command_path: str) -> str | None:
-    """Return what to use in place of the option or command that an error of Typer names, None if it never was."""
+    """Return the hint for a removed option or command that an error of Typer names, None for others."""
     option = getattr(error, "option_name", None)
     if option is not None:
         return REMOVED.get(f"{command_path} {option}") or REMOVED.get(option)

@@ -407,4 +407,4 @@ def kind_of(hint: Any) -> FieldKind:
         return ListOf(kind_of(arguments[0]))
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return Word(words=tuple(each.value for each in hint), build=hint)
-    return {bool: Truth(), int: Whole()}[hint]
+    return Truth() if hint is bool else Whole()

@@ -84,7 +84,7 @@ class RampPhase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """The settings of a client: scenario files, plans and the options of single loads all have them from here."""
+    """The settings of a client, of which scenario files, plans and options are made."""
 
     client: Annotated[ClientKind, Setting(_CLIENT_ABOUT, _CLIENT_KIND)] = ClientKind.LIBRDKAFKA
     honor_throttle: Annotated[bool, Setting("whether it keeps still when told (raw clients only)")] = True

@@ -98,7 +98,7 @@ def _plain(value: Any) -> Any:
 
 
 def _rounded(value: Any, digits: int | None) -> Any:
-    """Return a figure with so many digits after the point, None for an infinite bound."""
+    """Return a figure with this number of digits after the point, None for an infinite bound."""
     if digits is None or value is None:
         return value
     return None if math.isinf(value) else round(value, digits or None)
@@ -136,7 +136,7 @@ _SECOND_COLUMNS: Final = _columns(
 
 
 def _same(*names: str, inside: str = "") -> tuple[_Place, ...]:
-    """Return the places of plain fields that have their own name, in an object within the document or in none."""
+    """Return the places of plain fields with their own names, in an object within the document or not."""
     return tuple((f"{inside}{name}", name, _PLAIN) for name in names)
 
 
