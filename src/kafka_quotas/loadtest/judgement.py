@@ -21,9 +21,7 @@ class Aspect(StrEnum):
     BOOKS = "books"
     """Every arrival that was due is accounted for, and those of clients that no quota holds back were served."""
     DELIVERY = "delivery"
-    """No record lost, and none twice."""
     EXPECTATION = "expectation"
-    """A threshold of the user's own."""
 
     @property
     def label(self) -> str:

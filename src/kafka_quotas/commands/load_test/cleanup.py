@@ -215,9 +215,7 @@ class RestoredRun:
     header: RunHeader | None
     quotas: RevertedQuotas
     topics: tuple[str, ...] = ()
-    """Removed topics."""
     folders: tuple[str, ...] = ()
-    """Removed folders."""
     alive: bool = False
     """Whether the run is still active and was left alone."""
     error: str | None = None

@@ -38,7 +38,6 @@ class ExperimentResult:
     """What the runs with and without quotas show."""
 
     effects: Mapping[EntityKey, QuotaEffect] = field(default_factory=dict)
-    """What the quotas change for each control client."""
     without_quotas: LoadResult | None = None
     """The first run without them, None where there was no time for it."""
     is_interrupted: bool = False

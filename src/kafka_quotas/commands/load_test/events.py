@@ -27,7 +27,6 @@ class QuotaSteps:
 
     def __init__(self, steps: Sequence[QuotaStep], *, warmup_s: float, changed: Changed) -> None:
         self.steps = sorted(steps, key=lambda step: step.at_s)
-        """The steps in the order in which they are made."""
         self._due = list(self.steps)
         self._warmup_s = warmup_s
         self._changed = changed

@@ -227,18 +227,14 @@ class ScenarioCheck:
 
     name: str
     scale: float
-    """Scale to run it at."""
     largest: float
     """Largest scale that a broker on this machine can bear."""
     clients: int
-    """Clients at that scale."""
     partitions: int
-    """Partitions at that scale."""
     length: RunLength | None
     """How long it takes, None where it can't be planned."""
     limits: HostLimits
     findings: tuple[Mismatch, ...]
-    """Reasons why it can't run."""
 
     @property
     def ok(self) -> bool:

@@ -65,11 +65,8 @@ class RunObserver:
     """Callbacks for the course of a run."""
 
     warn: Callable[[str], None]
-    """Called with each problem in one line."""
     step: Callable[[str], None]
-    """Called with each step in one line."""
     watcher: Watcher | None = None
-    """Watches the load as it runs, None for none."""
 
 
 def run_scenario(request: RunRequest, *, clock: Clock, observer: RunObserver) -> ScenarioResult:

@@ -53,14 +53,12 @@ class LoadTarget:
     """The user's choice of a target: the embedded cluster without `bootstrap` and `broker_jars`."""
 
     bootstrap: str | None = None
-    """Address of an existing cluster."""
     broker_jars: Path | None = None
     """Folder of the jars for a broker to start."""
     through_daemon: bool = False
     store_url: str | None = None
     """Store of the quotas, None for the cluster itself."""
     settings: StoreSettings = field(default_factory=StoreSettings)
-    """Settings to administer topics and quotas of an existing cluster."""
     command_config: Path | None = None
     """File of client properties that the settings came from."""
     window: QuotaWindow | None = None
@@ -69,7 +67,6 @@ class LoadTarget:
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Client properties of the load (librdkafka's names)."""
     credentials: Credentials | None = field(default=None, repr=False)
-    """Credentials of the load's clients."""
 
     @property
     def is_theirs(self) -> bool:
@@ -91,9 +88,7 @@ class TestBed:
     """A running cluster, with its addresses for clients of the load and for administration."""
 
     bootstrap: str
-    """Address for the load's clients."""
     admin: str
-    """Address for administration."""
     store_url: str
     """Store of the quotas that a run sets: the daemon's where one is in front."""
     settings: StoreSettings

@@ -113,7 +113,6 @@ class TopicView:
     """A topic as a client saw it before the load."""
 
     leaders: int
-    """Number of brokers that lead its partitions."""
     filled: tuple[PartitionRange, ...] = ()
     """Partitions that hold records, for consumers."""
 
@@ -121,7 +120,6 @@ class TopicView:
 TopicUse = tuple[str, Workload]
 """A topic and a workload on it."""
 TopicViews = Mapping[TopicUse, TopicView]
-"""Topics before the load, as the clients that use them see them."""
 
 
 def look_at_topic(plan: LoadPlan, entity: ClientLoad) -> TopicView:

@@ -120,11 +120,9 @@ class WireCount:
     """
 
     wire_bytes: int = 0
-    """Bytes on the wire."""
     payload_bytes: int = 0
     """Bytes of payload within them."""
     requests: int = 0
-    """Requests that moved them."""
 
     @property
     def ratio(self) -> float:
@@ -153,14 +151,12 @@ class LoadClient:
         self.index = next(at for at, each in enumerate(plan.entities) if each is entity)  # they take long to compare
         self.recorder = clock.recorder(plan)
         self.wire = WireCount()
-        """Bytes on the wire against bytes of payload."""
         self.unfinished = 0
         """Records or requests that were sent and had no response at the end."""
         self.latency_every = 1
         """N, where every Nth record has its latency recorded."""
         self._overdue = 0
         self.error: Exception | None = None
-        """The error that ends the run."""
         self.trouble: Exception | None = None
         """The last error that did not end the run, which reports it if nothing is ever acknowledged."""
         self.start_ns, self.end_ns = clock.part_of(entity)

@@ -36,7 +36,6 @@ class Delivery:
     lost: int = 0
     """The number of acknowledged records that are not there."""
     duplicated: int = 0
-    """The number of copies beyond the first."""
     missing: int = 0
     """The number of records that are not there, unanswered ones included."""
     unchecked: str = ""

@@ -66,13 +66,9 @@ class RecorderRoom:
     """The limits of a recorder's memory."""
 
     entries: int = MAX_ENTRIES
-    """Entries of acknowledgements."""
     slots: int = MAX_SLOTS
-    """Slots of time."""
     responses: int = MAX_RESPONSES
-    """Single responses."""
     waiting: int = 2048
-    """Answers that wait to be sorted in."""
 
 
 def room_for(clients: int) -> RecorderRoom:

@@ -84,9 +84,7 @@ class Response:
     t_ms: int
     """Milliseconds since the start of the load."""
     charged: int
-    """The charge to the quota."""
     throttle_ms: int
-    """The announced throttle time."""
     broker: int
     """The node that answered, as far as the client can distinguish nodes."""
 
@@ -154,13 +152,10 @@ class Slot:
     charged: int = field(default=0, compare=False)
     """The charge to the quota (bytes, requests, partitions or connections, depending on the load)."""
     responses: int = 0
-    """The number of all responses."""
     throttled: int = 0
     """The number of throttle times above 0."""
     throttle_sum_ms: int = 0
-    """The sum of all announced throttle times."""
     throttle_max_ms: int = 0
-    """The longest announced throttle time."""
     failed: int = 0
     dropped: int = 0
 

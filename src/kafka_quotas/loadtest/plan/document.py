@@ -184,9 +184,7 @@ class Duration:
     """A duration with its unit, in seconds or milliseconds."""
 
     in_ms: bool = False
-    """Whether it is in milliseconds."""
     zero: bool = True
-    """Whether it may be 0."""
 
     def read(self, node: YamlNode) -> float | int:
         if not isinstance(node.value, str):
@@ -265,7 +263,6 @@ class Field:
     """The name in the file."""
     kind: FieldKind
     about: str
-    """A description on one line."""
     _: KW_ONLY
     required: bool = False
     attribute: str | None = None
@@ -355,7 +352,6 @@ class Setting:
     """How a file has a field of a record, in the annotation of that field."""
 
     about: str
-    """A description on one line."""
     kind: FieldKind | None = None
     """The kind of its values, None for the one that its type has."""
     name: str | None = None

@@ -17,9 +17,7 @@ MIN_WINDOWS = 5
 MAX_RECORD_SIZE = 900_000
 """Bytes, as librdkafka and brokers take 1,000,000 with the framing by default."""
 MAX_ENTITIES = 1000
-"""Clients in one run."""
 MAX_SHARES = 1000
-"""Processes that share one load."""
 
 
 NAME: Final = Text(pattern=r"[A-Za-z0-9._-]{1,60}", example="kip13-default")
@@ -40,9 +38,7 @@ class ClientName:
     """A client by its user and client-id."""
 
     user: str | None
-    """The user, None for that of the connection."""
     client_id: str | None
-    """The client-id, None for a client that sends none."""
 
     @property
     def label(self) -> str:
@@ -77,9 +73,7 @@ class RampPhase:
     duration_s: float
     """Seconds, 0 for a jump."""
     start_rate: Fraction
-    """Arrivals per second at its start."""
     end_rate: Fraction
-    """Arrivals per second at its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +110,7 @@ class LoadShare:
     """One of several equal shares of a load, each of which a process of its own puts on the target."""
 
     number: int = 1
-    """Its number, from 1."""
     count: int = 1
-    """The number of all shares."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.number <= self.count <= MAX_SHARES:
@@ -131,7 +123,6 @@ WHOLE = LoadShare()
 
 
 LARGEST_REQUEST = 1_000_000
-"""Bytes of one request without a quota."""
 _SMALLEST_REQUEST = 1024
 _REQUEST_S = 0.1  # of its quota is what a client sends at once at most, so that a burst is many requests,
 _WINDOW_SHARE = 0.02  # and this share of a window's quota, with all others that share it

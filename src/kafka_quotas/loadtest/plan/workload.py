@@ -146,7 +146,6 @@ UNITS = {
     Workload.MUTATE: RateUnit.PARTITIONS,
     Workload.CONNECT: RateUnit.CONNECTIONS,
 }
-"""The unit of each workload's rate."""
 
 
 _HINT = "examples: max, 5MB/s, 200rec/s, 10req/s, 5conn/s, 2x-quota"

@@ -42,11 +42,9 @@ class SampleColumn:
 
     name: str
     type: str
-    """The type, by Arrow's name."""
     doc: str
     """A description of its values."""
     nullable: bool = False
-    """Whether it may be null."""
 
 
 _text, _int, _long, _float = (partial(SampleColumn, type=name) for name in ("string", "int32", "int64", "float64"))
@@ -76,7 +74,6 @@ COLUMNS: Final = (
         "empty for seconds",
     ),
 )
-"""Every column, in order."""
 _SOURCES: Final = {
     PredictionSource.RESPONSES: "responses",
     PredictionSource.EVENT_LOG: "daemon",

@@ -75,7 +75,6 @@ class Prediction:
 
     source: PredictionSource
     events: int
-    """The number of charges."""
     predicted_ms: float
     announced_ms: float
     slack_ms: float = 0.0

@@ -78,7 +78,6 @@ class CpuUse:
     python: float
     """Those of its Python threads, of which one runs at a time."""
     cores: int
-    """The cores of the machine."""
     late_ms: float = 0.0
     """The average delay of a sleeping thread, which waits for a core or for Python."""
 
@@ -105,7 +104,6 @@ class ClientResult:
     dropped: int
     """Records that were due and never sent, because they were overdue for too long."""
     books: Books
-    """The outcome of all that was due."""
     failures: tuple[tuple[str, int], ...]
     payload_bytes: int
     wire_ratio: float
@@ -190,7 +188,6 @@ class ProbeResult:
     """The result of one probe."""
 
     at_s: float
-    """When it was sent, in seconds since the start."""
     wait_ms: float | None
     """How long it took, None where it got no answer."""
     error: str = ""

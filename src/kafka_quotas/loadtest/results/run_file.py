@@ -42,7 +42,6 @@ from kafka_quotas.loadtest.results.result import BrokerSample, ClientResult, Loa
 from kafka_quotas.loadtest.results.throttle_cycles import ClientVerdict
 
 JsonValue = None | bool | int | float | str | Sequence["JsonValue"] | Mapping[str, "JsonValue"]
-"""A value in a JSON document."""
 
 NOUN = "load-test"
 VERSION = 2

@@ -52,9 +52,7 @@ class CycleMeasurement:
 
     per_second: float
     cycles: int
-    """The number of whole cycles."""
     span_ms: float
-    """The length of the span."""
     swing: float = 1.0
     """How far a plain average may be off, as a share of it, 0 for a rate between low points."""
 
@@ -85,7 +83,6 @@ class ClientVerdict:
     offered: float | None
     quota: float | None
     ratio: float | None
-    """Achieved / quota."""
     lower: float | None
     upper: float | None
     cycles: int

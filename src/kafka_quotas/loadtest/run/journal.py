@@ -46,7 +46,6 @@ class RunHeader:
     bootstrap: str
     """Cluster whose topics the run administers, empty where no topic outlives the run."""
     store: str
-    """Store whose quotas the run changes."""
     command_config: str | None
     """File of client properties for both, None without one."""
 
@@ -60,7 +59,6 @@ class UnfinishedRun:
     changes: tuple[PlannedChange, ...]
     """Changes of quotas, in the order in which they were made."""
     prefixes: tuple[str, ...]
-    """Prefixes of topics."""
     folders: tuple[str, ...]
 
 

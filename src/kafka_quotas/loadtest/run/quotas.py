@@ -107,9 +107,7 @@ class RevertedQuotas:
     """The outcome of a revert, by change."""
 
     restored: tuple[PlannedChange, ...] = ()
-    """Reverted."""
     unchanged: tuple[PlannedChange, ...] = ()
-    """Already at the old value."""
     foreign: tuple[PlannedChange, ...] = ()
     """Changed by somebody else, and left alone."""
 

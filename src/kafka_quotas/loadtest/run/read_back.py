@@ -35,7 +35,6 @@ class TopicMark:
     topic: str
     partition: int
     offset: int
-    """Offset of the next record."""
 
 
 def mark_topics(plan: LoadPlan) -> tuple[TopicMark, ...]:

@@ -214,7 +214,6 @@ class _Run:
     clock: Clock
     interrupted: bool = False
     ended_ns: int = 0
-    """When the clients were stopped."""
     thread_cpu_s: list[float] = field(default_factory=list)
     lateness_s: deque[float] = field(default_factory=lambda: deque(maxlen=_LOOKS_KEPT))
     stop: threading.Event = field(default_factory=threading.Event)
@@ -224,7 +223,6 @@ class _Run:
     standstills: list[str] = field(default_factory=list)
     """When this process did not run at all, one line each."""
     clients: Sequence[LoadClient] = field(init=False)
-    """The clients of all engines, in the order of the plan."""
 
     def __post_init__(self) -> None:
         order = {id(entity): position for position, entity in enumerate(self.plan.entities)}

@@ -48,7 +48,6 @@ class Environment:
     restarts: tuple[Callable[[], None], ...] = field(default=(), repr=False)
     """Restarts each of these daemons, and returns when it listens again."""
     is_fleet: bool = False
-    """Whether these daemons hold every limit together."""
     enforcers: int | None = None
     """The number of brokers that keep the quotas, None for those that lead a topic."""
     connect_timeout_s: float = 10.0

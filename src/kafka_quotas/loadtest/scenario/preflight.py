@@ -39,7 +39,6 @@ class TargetCapabilities:
     through_daemon: bool = False
     """Whether clients connect through our daemon."""
     limits: HostLimits | None = None
-    """The limits of this machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,9 +33,7 @@ class HostLimits:
     """The limits of one process on this machine."""
 
     open_files: int
-    """Most files that a process may have open."""
     max_maps: int
-    """Most memory maps that a process may have."""
 
     @property
     def partitions(self) -> int:

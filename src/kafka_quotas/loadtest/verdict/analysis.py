@@ -97,7 +97,6 @@ class MeasuredClient(Protocol):
     recorder: Recorder
     wire: WireCount
     unfinished: int
-    """Records or requests that had no response at the end."""
 
     def books(self, *, answer_ms: float) -> Books:
         """Return its accounting if an answer takes `answer_ms` milliseconds at most."""

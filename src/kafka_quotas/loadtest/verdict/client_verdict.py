@@ -28,7 +28,6 @@ class Observation:
     offered: float | None
     """The offered rate, None for as much as possible."""
     throttle_count: int
-    """The number of throttle times."""
     elapsed_ms: float
     """The length of the whole run, warm-up included."""
     end_ms: float | None = None

@@ -87,7 +87,6 @@ class Difference:
     """One figure of one client in both runs, the mean of repeats."""
 
     entity: ClientResult
-    """The client, as in the second run."""
     metric: Metric
     first: float | None
     """The figure in the first run, None where it has none."""

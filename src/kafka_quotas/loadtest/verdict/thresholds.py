@@ -199,7 +199,6 @@ def _of_offer(entity: ClientResult) -> float | None:
 
 
 METRICS: Final = {metric.name: metric for metric in _metrics()}
-"""Every metric by its name."""
 
 
 _FORM: Final = re.compile(
@@ -224,7 +223,6 @@ class Expectation:
     """A threshold on a metric, for one client or all."""
 
     text: str
-    """The threshold as the user wrote it."""
     entity: str | None
     """The name of the client, None for all."""
     metric: Metric

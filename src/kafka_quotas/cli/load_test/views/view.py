@@ -30,7 +30,6 @@ _MOST_NAMES = 4
 _MARKS = {State.MET: "\N{CHECK MARK}", State.UNCHECKED: "\N{EN DASH}"}
 _FAILED = "\N{BALLOT X}"
 _PLAIN_MARKS = str.maketrans({_MARKS[State.MET]: "+", _MARKS[State.UNCHECKED]: "-", _FAILED: "x"})
-"""The marks for a stream whose encoding has no others."""
 
 
 def print_load(result: LoadResult, output: Output) -> None:

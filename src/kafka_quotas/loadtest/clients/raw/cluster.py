@@ -32,7 +32,6 @@ _PEM_FILES: Final = {
     "ssl.key.pem": "ssl.keystore.key",
     "ssl.certificate.pem": "ssl.keystore.certificate.chain",
 }
-"""Kafka's names by librdkafka's, where the value means the same."""
 _UNCHECKED_HOST: Final = "none"
 
 

@@ -38,7 +38,6 @@ _CORRELATION_ID: Final = Struct(">i")
 _CORRELATION_ID_AT: Final = 8
 _NOWHERE: Final = Target("", 0, "")
 NEEDS_TOPIC: Final = frozenset({"Produce", "Fetch", "ListOffsets", "OffsetCommit", "OffsetFetch", "CreateTopics"})
-"""The APIs whose requests are about a topic."""
 FLOOD_APIS: Final = tuple(
     sorted(("Produce", "Fetch", "CreateTopics", *(probe.name for probe in small_probes(_NOWHERE))))
 )

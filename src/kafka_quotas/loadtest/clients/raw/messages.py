@@ -32,7 +32,6 @@ class ProduceAnswer(NamedTuple):
     """The response for the one partition of a request."""
 
     error_code: int
-    """0 for none."""
     throttle_ms: int
 
 
@@ -93,11 +92,9 @@ class FetchSizes:
     """The limits of a fetch: the broker's wait, the bytes that end it, and the bytes of the response."""
 
     max_wait_ms: int
-    """Longest wait, in ms."""
     min_bytes: int
     """Bytes that end the wait."""
     max_bytes: int
-    """Most bytes to return."""
 
 
 class FetchedPartition(NamedTuple):
@@ -111,7 +108,6 @@ class FetchedPartition(NamedTuple):
     """Start of the log, -1 where the broker does not report it."""
     records: int
     size: int
-    """Bytes of the records on the wire."""
     next_offset: int | None
     """Offset after the last record, None without records."""
 
@@ -121,7 +117,6 @@ class FetchAnswer(NamedTuple):
 
     throttle_ms: int
     error_code: int
-    """Error of the whole request."""
     partitions: tuple[FetchedPartition, ...]
 
 

@@ -38,7 +38,6 @@ class _Sent(NamedTuple):
     records: int
     first_sequence: int
     size: int
-    """Bytes of the frame."""
     due_ns: tuple[tuple[int, int], ...]
     """When the records were due, each time with its number of records."""
 

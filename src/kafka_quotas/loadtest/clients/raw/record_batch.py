@@ -42,9 +42,7 @@ class RecordOwner:
     """The client that the records are from."""
 
     run_id: int
-    """The run's id, 64 bits."""
     entity_index: int
-    """The client's index in the plan, 32 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +50,10 @@ class _Run:
     """Consecutive records that take the same number of bytes."""
 
     first: int
-    """Index of the first record."""
     count: int
     start: int
     """Offset of the first record in the batch."""
     stride: int
-    """Bytes of each record."""
     sequences: Any
     """A numpy view of the records' sequences, None where they are too short for a stamp."""
 

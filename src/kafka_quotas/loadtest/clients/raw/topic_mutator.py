@@ -114,9 +114,7 @@ class _Call:
     topics: Sequence[NewTopic]
     """Topics to ask for, at a retry only those that the quota refused."""
     intended_ns: int
-    """When the call was due."""
     begun_ns: int
-    """When the client took the call up."""
     deadline_ns: int
     """End of the API timeout, at which the call fails."""
     not_before_ns: int = 0
