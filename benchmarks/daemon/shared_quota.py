@@ -27,8 +27,8 @@ from tests.support.brokers.java_process import java_command
 from tests.support.brokers.servers import Kafka, kafka_4
 
 from kafka_quotas.commands.testbed.daemon_process import running_daemon
+from kafka_quotas.loadtest.plan.throttle_cycles import judge
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.results.throttle_cycles import judge
 
 CLIENT_ID = "bench"
 RECORD = bytes(1000)

@@ -22,10 +22,10 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.resolution.client import QuotaClient
 from kafka_quotas.loadtest.judgement import Aspect, State
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan, request_size
+from kafka_quotas.loadtest.plan.throttle_cycles import ObservationKind
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.results.prediction import logged_charges
 from kafka_quotas.loadtest.results.result import ClientResult, LoadResult
-from kafka_quotas.loadtest.results.throttle_cycles import ObservationKind
 from kafka_quotas.loadtest.run.runner import RunProgress, run_load
 from kafka_quotas.loadtest.run.topics import EmbeddedCluster
 from kafka_quotas.loadtest.verdict.judging import Evidence, judge_run

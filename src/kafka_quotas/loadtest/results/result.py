@@ -9,9 +9,9 @@ from kafka_quotas.loadtest.measurement.histogram import LatencySummary
 from kafka_quotas.loadtest.measurement.recorder import Recorder, ThrottleSummary
 from kafka_quotas.loadtest.measurement.traces import Slot
 from kafka_quotas.loadtest.plan.plan import ClientName, EntityKey
+from kafka_quotas.loadtest.plan.throttle_cycles import ClientVerdict
 from kafka_quotas.loadtest.plan.workload import UNITS, ClientKind, RateUnit, Workload
 from kafka_quotas.loadtest.results.prediction import Charge, Prediction, PredictionSource
-from kafka_quotas.loadtest.results.throttle_cycles import ClientVerdict
 
 LEAST_EFFECT = 1.2
 """How many times shorter the quotas must make a control client's p90, for them to be what spares it."""

@@ -36,10 +36,10 @@ from kafka_quotas.loadtest.measurement.recorder import (
 )
 from kafka_quotas.loadtest.measurement.traces import Response, Slot, Timeline
 from kafka_quotas.loadtest.plan.plan import LoadPlan
+from kafka_quotas.loadtest.plan.throttle_cycles import ClientVerdict
 from kafka_quotas.loadtest.plan.workload import Flood, MutationFlood, RequestFlood
 from kafka_quotas.loadtest.results.prediction import Prediction
 from kafka_quotas.loadtest.results.result import BrokerSample, ClientResult, LoadResult, ProbeResult, WindowSample
-from kafka_quotas.loadtest.results.throttle_cycles import ClientVerdict
 
 JsonValue = None | bool | int | float | str | Sequence["JsonValue"] | Mapping[str, "JsonValue"]
 

@@ -8,8 +8,7 @@ quota are judged by their sum, and one that only thread time or errors limit is 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kafka_quotas.loadtest.plan.workload import UNITS, RateUnit, Workload
-from kafka_quotas.loadtest.results.throttle_cycles import (
+from kafka_quotas.loadtest.plan.throttle_cycles import (
     TOLERANCE,
     ClientVerdict,
     CycleMeasurement,
@@ -17,6 +16,7 @@ from kafka_quotas.loadtest.results.throttle_cycles import (
     average,
     judge,
 )
+from kafka_quotas.loadtest.plan.workload import UNITS, RateUnit, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

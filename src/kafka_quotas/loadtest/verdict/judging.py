@@ -15,10 +15,10 @@ from kafka_quotas.loadtest.measurement.delivery import Delivery
 from kafka_quotas.loadtest.measurement.histogram import LatencySummary
 from kafka_quotas.loadtest.measurement.recorder import Recorder
 from kafka_quotas.loadtest.plan.plan import EntityKey
+from kafka_quotas.loadtest.plan.throttle_cycles import TOLERANCE, ObservationKind
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.results.prediction import Charge, Prediction, PredictionSource, ThrottleJudge, predict
 from kafka_quotas.loadtest.results.result import BrokerSample, ClientResult, LoadResult, QuotaEffect, recorded_charges
-from kafka_quotas.loadtest.results.throttle_cycles import TOLERANCE, ObservationKind
 from kafka_quotas.loadtest.verdict.comparison import difference_interval
 from kafka_quotas.loadtest.verdict.thresholds import Expectation
 from kafka_quotas.wire.protocol.error_code import ErrorCode

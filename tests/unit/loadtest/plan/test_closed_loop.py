@@ -3,8 +3,8 @@
 import pytest
 from tests.support.load.closed_loop import Loop
 
+from kafka_quotas.loadtest.plan.throttle_cycles import MAX_BLUR, MIN_CYCLES, ClientVerdict, judge
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.results.throttle_cycles import MAX_BLUR, MIN_CYCLES, ClientVerdict, judge
 
 PRODUCERS = [
     Loop(quota=quota, request=request, samples=samples)

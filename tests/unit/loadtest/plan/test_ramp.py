@@ -23,8 +23,8 @@ from kafka_quotas.loadtest.plan.schedule import (
     rate_bounds,
     schedule_of,
 )
+from kafka_quotas.loadtest.plan.throttle_cycles import ObservationKind
 from kafka_quotas.loadtest.plan.workload import NO_LOAD, Arrival, RateKind, Stage
-from kafka_quotas.loadtest.results.throttle_cycles import ObservationKind
 from kafka_quotas.loadtest.scenario.file import parse_scenario
 
 RATES = st.fractions(min_value=0, max_value=10**6, max_denominator=1000)

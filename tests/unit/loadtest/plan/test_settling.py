@@ -1,6 +1,6 @@
 """How long a client takes to come down to a quota that was lowered under it, on traces whose answer is known."""
 
-from kafka_quotas.loadtest.results.throttle_cycles import settling_ms
+from kafka_quotas.loadtest.plan.throttle_cycles import settling_ms
 
 CHANGED_MS = 10_000.0
 QUOTA = 1e6

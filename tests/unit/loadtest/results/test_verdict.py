@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_quotas.loadtest.judgement import State
-from kafka_quotas.loadtest.results.throttle_cycles import ClientVerdict, ObservationKind
+from kafka_quotas.loadtest.plan.throttle_cycles import ClientVerdict, ObservationKind
 from kafka_quotas.loadtest.verdict.client_verdict import Observation, entity_verdict, unjudged_verdict
 
 

@@ -16,8 +16,8 @@ from tests.support.load.limited_load import HEALTHY, Fault, LimitedLoad
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.judgement import Aspect, State
 from kafka_quotas.loadtest.plan.plan import MIN_WINDOWS
+from kafka_quotas.loadtest.plan.throttle_cycles import MAX_BLUR
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.results.throttle_cycles import MAX_BLUR
 
 EXAMPLES = int(os.environ.get("LOAD_VERDICTS", "20"))
 IS_SAMPLE = "LOAD_VERDICTS" not in os.environ

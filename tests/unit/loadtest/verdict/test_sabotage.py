@@ -13,7 +13,7 @@ from tests.support.load.closed_loop import CLIENT, START_MS
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
-from kafka_quotas.loadtest.results.throttle_cycles import ClientVerdict
+from kafka_quotas.loadtest.plan.throttle_cycles import ClientVerdict
 from kafka_quotas.loadtest.verdict.client_verdict import Observation, entity_verdict
 
 QUOTA = 1e6

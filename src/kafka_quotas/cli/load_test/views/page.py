@@ -24,9 +24,9 @@ from kafka_quotas.cli.load_test.views.view import (
 )
 from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
+from kafka_quotas.loadtest.plan.throttle_cycles import ObservationKind
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.results.result import ClientResult, LoadResult
-from kafka_quotas.loadtest.results.throttle_cycles import ObservationKind
 
 _MOST_JUDGEMENTS = 60
 _MOODS = {

@@ -19,9 +19,9 @@ from kafka_quotas.cli.output.render import (
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
 from kafka_quotas.core.model.value_format import format_count, format_duration_us, format_quota
 from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
+from kafka_quotas.loadtest.plan.throttle_cycles import ClientVerdict, ObservationKind
 from kafka_quotas.loadtest.results.result import ClientResult, LoadResult
 from kafka_quotas.loadtest.results.run_file import NOUN, VERSION, run_document
-from kafka_quotas.loadtest.results.throttle_cycles import ClientVerdict, ObservationKind
 
 MOST_ROWS = 40
 """Clients in a table for people; where there are more, those come first that did not get what they should."""

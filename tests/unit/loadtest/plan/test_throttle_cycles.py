@@ -3,8 +3,8 @@
 import pytest
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.loadtest.plan.throttle_cycles import MAX_BLUR, MIN_CYCLES, average, judge, measure
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.results.throttle_cycles import MAX_BLUR, MIN_CYCLES, average, judge, measure
 
 WINDOW_MS = 3000
 
