@@ -82,7 +82,7 @@ class ConfigFile:
     values: Mapping[str, Any] = field(default_factory=dict)
     """What Typer takes as defaults: values by the name of the option's parameter."""
     lines: Mapping[str, int] = field(default_factory=dict)
-    """The line of each value, where it was found."""
+    """The line of each value."""
     problems: tuple[str, ...] = ()
     """Everything that is wrong, in the order of the file, a line of text each."""
 

@@ -41,7 +41,7 @@ def parse_address(text: str, *, may_be_zero: bool = False) -> Address:
     `may_be_zero` allows port 0, any free port.
 
     Raises:
-        UsageError: The text is no such address.
+        UsageError: The text is not such an address.
     """
     match = _HOST_PORT.fullmatch(text.strip())
     port = int(match["port"]) if match else -1
@@ -56,7 +56,7 @@ def parse_local_address(text: str) -> Address:
     Port 0 is any free port.
 
     Raises:
-        UsageError: The text is no such address.
+        UsageError: The text is not such an address.
     """
     return parse_address(f"127.0.0.1:{text.strip()}" if text.strip().isdigit() else text, may_be_zero=True)
 
@@ -65,7 +65,7 @@ def parse_addresses(texts: Iterable[str]) -> tuple[Address, ...]:
     """Return the addresses in texts of HOST:PORT[,HOST:PORT...], in their order and each once.
 
     Raises:
-        UsageError: A part is no address, or there is none at all.
+        UsageError: A part is not an address, or there is none at all.
     """
     found = tuple(dict.fromkeys(parse_address(part) for text in texts for part in text.split(",")))
     if not found:
@@ -84,7 +84,7 @@ class BrokerAddress:
     port: int
     """Port of `first`, from which the ports of the further node ids count up."""
     host: str | None = None
-    """Host of these brokers, None for that of all brokers."""
+    """Host of these brokers; by default the host of all brokers."""
 
 
 def address_of(addresses: Iterable[BrokerAddress], node_id: int) -> BrokerAddress | None:
@@ -96,7 +96,7 @@ def parse_broker_addresses(texts: Iterable[str]) -> tuple[BrokerAddress, ...]:
     """Return the addresses that ID=[HOST:]PORT or FIRST-LAST=[HOST:]PORT mean, separated by commas.
 
     Raises:
-        UsageError: A text is no such address, a node id has two, or there are more than `MAX_ADDRESSES` node ids.
+        UsageError: A text is not such an address, a node id has two, or there are more than `MAX_ADDRESSES` node ids.
     """
     found = [_broker_address(part.strip()) for text in texts for part in text.split(",") if part.strip()]
     for one, other in combinations(found, 2):
@@ -124,7 +124,7 @@ def parse_port_range(text: str) -> tuple[int, int]:
     """Return the first and last port of FIRST-LAST.
 
     Raises:
-        UsageError: The text is no such range.
+        UsageError: The text is not such a range.
     """
     match = _PORT_RANGE.fullmatch(text.strip())
     first, last = (int(match[1]), int(match[2])) if match else (1, 0)
@@ -151,7 +151,7 @@ def parse_topic(text: str) -> TopicTarget:
     """Return the topic that `kafka://HOST:PORT/TOPIC` means.
 
     Raises:
-        UsageError: The text is no such topic.
+        UsageError: The text is not such a topic.
     """
     bootstrap, _, topic = text.removeprefix(SCHEME).partition("/")
     if not text.startswith(SCHEME) or not bootstrap or not topic or "/" in topic:

@@ -106,7 +106,7 @@ class PolicyTable:
     """Policy of clients that no entity has settings for."""
     entities: tuple[EntityPolicy, ...] = ()
     internal_principals: frozenset[str] = frozenset()
-    """Principals exempt where a broker exempts brokers."""
+    """Principals exempt from quotas as brokers are."""
     _by_key: dict[tuple[_Name, _Name], dict[str, Any]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A file that describes a listener, in Kafka's own property names where Kafka has them.
+"""A file that describes a listener, in Kafka's own property names if Kafka has them.
 
 Each property is declared at the field of `ListenerSettings` that it sets. Beside those there are `security.protocol`
 and `upstream.security.protocol`, `apis.allow` and `apis.deny`, and `ssl.*` and `upstream.ssl.*`.

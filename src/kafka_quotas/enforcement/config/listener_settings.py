@@ -201,21 +201,21 @@ class ListenerSettings:
 
     @property
     def bootstrap_owner(self) -> int | None:
-        """The node id of the broker whose address is that of `listen`, None where it is no broker's."""
+        """The node id of the broker at the address of `listen`, None if no broker is."""
         port = self.listen.port
         found = (each for each in self.broker_addresses if each.port <= port <= each.port + each.last - each.first)
         owner = next(found, None)
         return None if owner is None or not port or self.host_pattern is not None else owner.first + port - owner.port
 
     def broker_host(self, node_id: int) -> str | None:
-        """Return the host name of a broker's listener, None where it has none of its own."""
+        """Return the host name of a broker's listener, None if it has none of its own."""
         for each in self.broker_addresses:
             if each.first <= node_id <= each.last and each.host is not None:
                 return each.host
         return None if self.host_pattern is None else self.host_pattern.replace(NODE_ID_MARK, str(node_id))
 
     def node_of(self, host: str) -> int | None:
-        """Return the node id in a broker's host name, None where the name is no broker's."""
+        """Return the node id in a broker's host name, None for any other name."""
         host = host.lower()
         for each in self.broker_addresses:
             if each.host is not None and each.host.lower() == host:

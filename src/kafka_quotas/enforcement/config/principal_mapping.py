@@ -26,14 +26,14 @@ _NAMED_REFERENCE: Final = re.compile(r"\\k<(\w+)>")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rule:
-    """One mapping rule, which takes every name as it is where it has no pattern."""
+    """One mapping rule, which takes every name as it is if it has no pattern."""
 
     pattern: re.Pattern[str] | None = None
     replacement: str = ""
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """Return the user, None where the rule does not match this name."""
+        """Return the user, None if the rule does not match this name."""
         if self.pattern is None:
             return name
         if self.pattern.fullmatch(name) is None:
@@ -66,7 +66,7 @@ class PrincipalMapping:
         self._rules = [rule for part in _SPLITTER.finditer(text.strip()) if (rule := _parsed(part[1])) is not None]
 
     def user(self, name: str) -> str | None:
-        """Return the user for a certificate's name, None where no rule applies."""
+        """Return the user for a certificate's name, None if no rule applies."""
         return next((user for rule in self._rules if (user := rule.apply(name)) is not None), None)
 
 

@@ -222,7 +222,7 @@ def _keys_in(name: str, text: str) -> Iterable[int]:
 class EnforcementRules:
     """The rules by which the daemon enforces quotas.
 
-    `max_throttle_ms`, `mode`, `scope`, `fetch_over_quota` and `on_violation` hold where a policy file has nothing else.
+    `max_throttle_ms`, `mode`, `scope`, `fetch_over_quota` and `on_violation` hold unless a policy file says otherwise.
     """
 
     window: QuotaWindow = DEFAULT_WINDOW

@@ -170,7 +170,7 @@ class Fallback(StrEnum):
     """What a member that is cut off from the others allows."""
 
     SHARE = "share"
-    """The share of each limit that its clients used last, an equal one where none did."""
+    """The share of each limit that its clients used last, an equal one if none did."""
     WHOLE = "whole"
     """Each whole limit, as without a fleet."""
     CLOSED = "closed"

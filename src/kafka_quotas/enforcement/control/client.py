@@ -63,7 +63,7 @@ def ask_reload(control: Path | None) -> Reloaded:
 
 
 def ask_unmute(control: Path | None, choice: ClientChoice) -> Unmuted:
-    """End the throttle times of some clients of a daemon, and return those that waited.
+    """End the throttle times of some clients of a daemon, and return the clients that waited.
 
     Raises:
         RefusedError: The daemon does not let this user do that.
@@ -190,7 +190,7 @@ class DecisionClient:
     def record(self, quota_type: AnyQuotaType | str, amount: float, **who: Unpack[Who]) -> Decision:
         """Charge a client with an amount and return how long it has to wait.
 
-        Mutations, connections (which go by `ip`) and bytes for a topic (by `topic`) are charged only where there is
+        Mutations, connections (which go by `ip`) and bytes for a topic (by `topic`) are charged only if there is
         nothing to wait for.
 
         Args:

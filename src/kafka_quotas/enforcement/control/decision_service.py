@@ -1,6 +1,6 @@
 """Requests of other programs for decisions, answered from the very buckets, rates and meters that the proxy charges.
 
-A connection, or data for a topic, that has to wait is not there yet, so it is charged only where there is nothing to
+A connection, or data for a topic, that has to wait is not there yet, so it is charged only if there is nothing to
 wait for.
 **Source:** KIP-612 for connections; "Broker-side quota V1" for topics.
 """
@@ -41,7 +41,7 @@ class DecisionService:
 
     Args:
         bootstrap: Returns the node id of requests that name no broker.
-        on_charged: Records each charge of a client, None where no event log takes it.
+        on_charged: Records each charge of a client, None without an event log.
     """
 
     def __init__(

@@ -64,7 +64,7 @@ def no_daemon(path: Path | str, error: OSError) -> ControlError:
 def check_folder(folder: Path) -> None:
     """Check that only this user and root can replace what is in a folder.
 
-    The folder and those above have to be this user's or root's. A folder that others may write to passes where it is
+    The folder and those above have to be this user's or root's. A folder that others may write to passes if it is
     sticky, as `/tmp` is.
 
     Raises:
@@ -314,7 +314,7 @@ class ControlConnection(asyncio.Protocol):
 
 
 def _peer_uid(sock: socket.socket) -> int:
-    """Return the user id of a Unix socket's peer, -1 where the kernel gives none."""
+    """Return the user id of a Unix socket's peer, -1 if the kernel gives none."""
     try:
         credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     except OSError:

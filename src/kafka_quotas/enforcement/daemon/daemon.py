@@ -192,7 +192,7 @@ class Daemon:
             return await self._until_end(proxy, reporter, view)
 
     def _take_over(self, stack: contextlib.AsyncExitStack) -> Takeover | None:
-        """Request the sockets of the daemon whose place to take, where there is to be one."""
+        """Request the sockets of the running daemon if this one replaces it."""
         if not self._settings.takes_over:
             return None
         takeover = Takeover(self._endpoints.control_path())
@@ -228,7 +228,7 @@ class Daemon:
         measured: MeasuredState,
         before: Takeover | SavedState | None,
     ) -> None:
-        """Restore what a predecessor or the state file has, and keep saving it where there is a file."""
+        """Restore the usage of a predecessor or the state file, and keep saving it if there is a file."""
         path = self._settings.state_file
         keeper = None if path is None else StateSnapshotter(path, measured, self._counters, notify=self._notify)
         if isinstance(before, Takeover):
@@ -248,7 +248,7 @@ class Daemon:
         stack.push_async_callback(end)
 
     async def _join_fleet(self, stack: contextlib.AsyncExitStack) -> FleetMembership | None:
-        """Join the fleet before the first client is served, where there is one."""
+        """Join the fleet, if there is one, before the first client is served."""
         settings = self._settings.fleet
         if settings is None:
             return None

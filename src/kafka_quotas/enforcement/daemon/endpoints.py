@@ -58,7 +58,7 @@ class Endpoints:
         readiness: Callable[[], Awaitable[Readiness]],
         sockets: InheritedSockets,
     ) -> None:
-        """Serve metrics and pages where they are wanted.
+        """Serve metrics and pages if they are wanted.
 
         Args:
             status: Returns the status, for pages.
@@ -93,7 +93,7 @@ class Endpoints:
         self._control = control
 
     async def reclaim_control(self) -> None:
-        """Put the control socket back in its place where a successor that gave up had put its own."""
+        """Put the control socket back if a successor that gave up had put its own there."""
         if self._control is None or self._control.is_in_place:
             return
         await self._control.close()
@@ -130,7 +130,7 @@ class OperatorView:
     """The status of a daemon, its reload, and the end of throttle times.
 
     Args:
-        workers: The processes that serve connections, None where this one does.
+        workers: The processes that serve connections, None if this one does.
         snapshotter: The keeper of the state file, None without one.
     """
 

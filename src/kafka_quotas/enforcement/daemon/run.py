@@ -38,12 +38,12 @@ def run_daemon(
 
 
 def run_worker() -> None:
-    """Run a worker of a daemon, whose parent started this process."""
+    """Run a worker of the daemon that started this process."""
     main(_loop_factory(), _make_collections_rare)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return uvloop's factory of event loops where it is installed, None for asyncio's own."""
+    """Return uvloop's factory of event loops if it is installed, None for asyncio's own."""
     try:
         import uvloop  # noqa: PLC0415 - an optional dependency
     except ImportError:

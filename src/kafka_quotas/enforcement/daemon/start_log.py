@@ -14,7 +14,7 @@ RETRY_S: Final = 2.0
 
 
 def log_rules(settings: DaemonSettings, notify: Notify) -> None:
-    """Log the rules that hold where a policy file has nothing else, and the files beside the store."""
+    """Log the daemon's own rules, and the files beside the store."""
     rules = settings.rules
     files = {
         "policy": settings.policy_file,
@@ -34,7 +34,7 @@ def log_rules(settings: DaemonSettings, notify: Notify) -> None:
 
 
 def log_listening(fields: Mapping[str, str | float], notify: Notify, *, enforces_nothing: bool) -> None:
-    """Log that clients may connect, and warn where no quota and no rule limits any of them."""
+    """Log that clients may connect, and warn if no quota and no rule limits any of them."""
     notify(LogEvent(event="daemon listening", fields=dict(fields)))
     if enforces_nothing:
         event = "no quota is in force, no client is limited; the first quota in the store counts at once"
@@ -42,7 +42,7 @@ def log_listening(fields: Mapping[str, str | float], notify: Notify, *, enforces
 
 
 async def log_reaching(upstreams: Iterable[Address], health: UpstreamHealth, notify: Notify) -> None:
-    """Log the first broker that takes a connection, and before it a warning where none does at once."""
+    """Log the first broker that takes a connection, and before it a warning if none does at once."""
     addresses = list(upstreams)
     found = await health.first_answering(addresses)
     if found is None:

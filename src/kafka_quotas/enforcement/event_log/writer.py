@@ -106,7 +106,7 @@ class EventLogWriter:
         self._thread.start()
 
     def close(self) -> None:
-        """Write what is left and close the sink."""
+        """Write the remaining charges and close the sink."""
         self._stop.set()
         self._thread.join(_JOIN_S)
 
@@ -132,7 +132,7 @@ class EventLogWriter:
         self._sink.settle()
 
     def _write(self, lines: list[str]) -> None:
-        """Write lines and count those that the sink took and those that are lost."""
+        """Write lines, and count the written and the lost ones."""
         try:
             taken = self._sink.write(lines)
         except Exception as error:  # noqa: BLE001 - as above
@@ -157,7 +157,7 @@ class EventLogWriter:
 def start_event_log(
     settings: EventLogSettings | None, loop: asyncio.AbstractEventLoop, notify: Notify
 ) -> EventLogWriter | None:
-    """Start the writer of an event log whose troubles a loop logs, None where there is to be no event log."""
+    """Start the writer of the event log, which reports its failures in the loop; None without an event log."""
     if settings is None:
         return None
 

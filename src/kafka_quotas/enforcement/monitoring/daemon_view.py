@@ -60,7 +60,7 @@ def probe_routes(
     exposition: Callable[[], Awaitable[bytes]],
     readiness: Callable[[], Awaitable[Readiness]] | None = None,
 ) -> dict[str, HttpHandler]:
-    """Return the paths of metrics and health, without `/readyz` in a process that is no daemon."""
+    """Return the paths of metrics and health, without `/readyz` in a process that is not a daemon."""
 
     async def metrics(_: Query) -> HttpReply:
         return HttpReply(body=await exposition(), content_type=_METRICS)

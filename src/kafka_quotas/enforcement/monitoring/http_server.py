@@ -1,7 +1,7 @@
 """A small HTTP server in an event loop: metrics and probes for machines, pages for browsers.
 
 Contract: it answers GET and HEAD alone and changes nothing. Every response forbids a browser to load anything from
-elsewhere, to run a script that is no file of ours, or to show the page inside another one.
+elsewhere, to run a script that is not a file of ours, or to show the page inside another one.
 A page answers only a browser that asked for an address, for `localhost`, or for a name of this machine. The page of a
 stranger whose own name was made to lead here (DNS rebinding) could read it otherwise. Metrics and probes answer to any
 name, because orchestrators make names up.
@@ -134,7 +134,7 @@ class HttpServer:
         """Listening socket, None before `start`."""
 
     async def start(self, inherited: InheritedSockets | None = None) -> int:
-        """Start serving, at the socket of a predecessor where there is one, and return the port.
+        """Start serving, at the socket of a predecessor if there is one, and return the port.
 
         Raises:
             ListenError: The address can't be listened on.
@@ -236,7 +236,7 @@ class HttpServer:
             return await handler(dict(parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_FIELDS)))
         except KafkaQuotasError as error:
             return json_reply({"error": error.message, "hint": error.hint}, status="503 Service Unavailable")
-        except ValueError as error:  # more fields, or a value that is no text
+        except ValueError as error:  # more fields, or a value that is not a text
             return json_reply({"error": str(error), "hint": None}, status="400 Bad Request")
         except Exception as error:  # noqa: BLE001 - one request's defect must not reach the event loop
             self._on_defect(error)

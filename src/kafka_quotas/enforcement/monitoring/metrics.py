@@ -1,4 +1,4 @@
-"""The daemon's figures for Prometheus, under Kafka's names where Kafka has the same figure.
+"""The daemon's figures for Prometheus, under Kafka's names if Kafka has the same figure.
 
 The hot path knows nothing of this: figures are taken from the status at a scrape. Counters and queue sizes are those of
 all clients, whichever have series of their own. The tags of buckets are Kafka's (sanitized user, client-id).

@@ -12,7 +12,7 @@ _FEW: Final = 10
 
 
 def status_facts(status: DaemonStatus) -> Iterator[tuple[str, str]]:
-    """Yield the facts about a daemon, those about what does not happen left out."""
+    """Yield the facts about a daemon, e.g. nothing about thresholds if there are none."""
     store, totals = status.store, status.quota_totals
     counters = Counter(status.counters)  # 0 for those that an older daemon lacks
     draining = ", draining" if status.draining else ""

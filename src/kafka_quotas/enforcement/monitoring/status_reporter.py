@@ -326,7 +326,7 @@ class _Largest:
 def _bucket_row(
     bucket: QuotaBucket, manager: ClientQuotaManager, source: tuple[str, Mode], now_ms: int
 ) -> BucketRow | None:
-    """Return the row of a bucket, None where it no longer has a limit."""
+    """Return the row of a bucket, None if it no longer has a limit."""
     state = manager.state(bucket, now_ms)
     if state.bound is None:
         return None

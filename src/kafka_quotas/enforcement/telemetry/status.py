@@ -47,7 +47,7 @@ class Figure:
     text: str = ""
     """Meaning, as a sentence."""
     metric: str | None = None
-    """Name of the metric without its prefix and without `_total`, None for none."""
+    """Name of the metric without its prefix and without `_total`, None without a metric."""
     is_counter: bool = False
     read: Callable[[Any], float | None] = float
     """Returns the metric's value of the field's, None for no metric."""
@@ -114,7 +114,7 @@ class ThrottledClient:
     client_id: Key
     quota: Key
     entity: str
-    """Entity whose quota it is, as people read it, empty if its limit was removed meanwhile."""
+    """Entity of the quota, as people read it, empty if its limit was removed meanwhile."""
     limit: float
     observed: float
     connections: Annotated[int, Figure(text="Number of its connections that wait.", merge=Merge.SUM)]
