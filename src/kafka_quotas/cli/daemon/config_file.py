@@ -204,10 +204,11 @@ class _Reading:
         given = value if several and isinstance(value, list) else [value]
         taken = [_of_kind(kind, each) for each in given]
         setting = setting_of(option)
-        for each in given if setting is not None and setting.form is not None else ():
-            if isinstance(each, int | float) and (setting.form.integers is None or isinstance(each, float)):
-                raise ValueError(f"{each} is a number, not a text")
-            setting.form.read(str(each))
+        if setting is not None and setting.form is not None:
+            for each in given:
+                if isinstance(each, int | float) and (setting.form.integers is None or isinstance(each, float)):
+                    raise ValueError(f"{each} is a number, not a text")
+                setting.form.read(str(each))
         if kind is Path:
             taken = [str(self.path.absolute().parent / Path(str(each)).expanduser()) for each in taken]
         whole = taken if several else taken[0]

@@ -21,9 +21,10 @@ from kafka_quotas.enforcement.config.address import (
     TopicTarget,
     parse_topic,
 )
+from kafka_quotas.enforcement.config.client_policy import OnViolation
 from kafka_quotas.enforcement.config.listener_file import ListenerFiles, all_listeners
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
-from kafka_quotas.enforcement.config.rules import MAX_QUEUED_REQUEST_BYTES, NAME, SIZE, EnforcementRules, OnViolation
+from kafka_quotas.enforcement.config.rules import MAX_QUEUED_REQUEST_BYTES, NAME, SIZE, EnforcementRules
 from kafka_quotas.enforcement.telemetry.log import LogFormat
 from kafka_quotas.stores.files.property_file import read_properties
 

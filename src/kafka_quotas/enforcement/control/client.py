@@ -253,7 +253,7 @@ class DecisionClient:
             raise no_daemon(self._path, error) from error
         answer = _answer_on(self._path, line)
         try:
-            answers = answer["answers"] if answer["id"] == self._number else None
+            answers: Any = answer["answers"] if answer["id"] == self._number else None
             return [decision_from_json(*each) for each in zip(answers, asks, strict=True)]
         except (KeyError, TypeError, ValueError) as error:
             raise ProtocolError("the daemon answered something else than what was asked") from error

@@ -81,7 +81,7 @@ def _quota_families(status: DaemonStatus, quota: str, kind: str, attribute: str)
 
 
 def _families(
-    prefix: str, kind: type[Any], rows: Sequence[tuple[dict[str, str], Any]], *, attribute: str = ""
+    prefix: str, kind: Any, rows: Sequence[tuple[dict[str, str], Any]], *, attribute: str = ""
 ) -> "Iterator[Metric]":
     """Yield the metrics of the figures of some records, without a figure that none of them has."""
     for name, figure in figures_of(kind).items():

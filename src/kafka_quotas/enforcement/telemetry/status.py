@@ -77,7 +77,8 @@ def merge_rows(rows: Iterable[R]) -> list[R]:
     """Return the rows of several processes with those of the same keys merged, in the order of their first one."""
     found: dict[object, R] = {}
     for row in rows:
-        figures = figures_of(type(row))
+        kind: Any = type(row)
+        figures = figures_of(kind)
         key = tuple(getattr(row, name) for name, each in figures.items() if each.merge is Merge.KEY)
         found[key] = _merged(found[key], row, figures) if key in found else row
     return list(found.values())
