@@ -10,14 +10,21 @@ RECORD_BYTES = 10_000
 
 
 def acknowledgements(
-    bootstrap: str, topic: str, client_id: str, *, duration_s: float, properties: Mapping[str, str] | None = None
+    bootstrap: str,
+    topic: str,
+    client_id: str,
+    *,
+    duration_s: float,
+    properties: Mapping[str, str] | None = None,
+    throttled_ms: list[float] | None = None,
 ) -> list[tuple[float, int]]:
     """(time in ms, bytes) of every record that a broker acknowledged within `duration_s`, in order.
 
-    Raises `RuntimeError` where a record failed.
+    The throttle times that the producer was told are added to `throttled_ms`. Raises `RuntimeError` if a record failed.
     """
     acks: list[tuple[float, int]] = []
     failures: list[KafkaError] = []
+    told_ms: list[float] = [] if throttled_ms is None else throttled_ms
 
     def delivered(error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -34,6 +41,7 @@ def acknowledgements(
             "batch.size": "100000",
             "queue.buffering.max.messages": "500",
             "message.timeout.ms": "60000",
+            "throttle_cb": lambda event: told_ms.append(event.throttle_time * 1000),
             **(properties or {}),
         }
     )

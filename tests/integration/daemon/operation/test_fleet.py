@@ -48,15 +48,13 @@ def members(daemon: DaemonProcess) -> FleetRow:
     return fleet
 
 
-def produced(homes: Sequence[DaemonProcess], client_id: str, pool: ThreadPoolExecutor) -> list[Future[Acks]]:
-    """Start a producer at each of some daemons, all with one client-id."""
+def produced(
+    homes: Sequence[DaemonProcess], client_id: str, pool: ThreadPoolExecutor, told_ms: list[float]
+) -> list[Future[Acks]]:
+    """Start a producer with one client-id at each of some daemons, and collect the throttle times they are told."""
     properties = {"batch.size": "20000", "linger.ms": "1", "max.in.flight": "1"}
-    return [
-        pool.submit(
-            acknowledgements, home.bootstrap, client_id, client_id, duration_s=DURATION_S, properties=properties
-        )
-        for home in homes
-    ]
+    options = {"duration_s": DURATION_S, "properties": properties, "throttled_ms": told_ms}
+    return [pool.submit(acknowledgements, home.bootstrap, client_id, client_id, **options) for home in homes]
 
 
 def fairness(producers: list[Acks]) -> float:
@@ -66,14 +64,25 @@ def fairness(producers: list[Acks]) -> float:
 
 
 @pytest.mark.measuring
-def test_daemons_of_a_fleet_hold_one_limit_as_one_daemon_does(daemons: list[DaemonProcess], unique_name: str) -> None:
+@pytest.mark.parametrize("killed", [False, True], ids=["all", "one-killed-before"])
+def test_daemons_of_a_fleet_hold_one_limit_as_one_daemon_does(
+    daemons: list[DaemonProcess], unique_name: str, killed: bool
+) -> None:
     *fleet, alone = daemons
     for daemon in fleet:
         daemon.wait_until(lambda status: status.fleet is not None and status.fleet.members == 3)
     homes = [fleet[number] for number in (0, 0, 0, 1, 1, 2)]
+    if killed:
+        fleet.pop().kill()
+        homes[-1] = fleet[1]
+        for daemon in fleet:
+            daemon.wait_until(lambda status: status.fleet is not None and status.fleet.members == 2)
+        assert fleet[0].lines("fleet: a member is lost")
+    told_ms: list[float] = []
+    told_control_ms: list[float] = []
     with ThreadPoolExecutor(12) as pool:
-        running = produced(homes, unique_name, pool)
-        control = [each.result() for each in produced([alone] * 6, f"{unique_name}-control", pool)]
+        running = produced(homes, unique_name, pool, told_ms)
+        control = [each.result() for each in produced([alone] * 6, f"{unique_name}-control", pool, told_control_ms)]
         acks = [each.result() for each in running]
     # By whole throttle cycles of a second or two, for a fixed span of time would cut some off at either end.
     theirs, ours = (
@@ -84,7 +93,7 @@ def test_daemons_of_a_fleet_hold_one_limit_as_one_daemon_does(daemons: list[Daem
     assert ours.ratio == pytest.approx(theirs.ratio, rel=0.06), (ours.evidence, theirs.evidence)
     assert fairness(acks) > min(0.95, fairness(control) - 0.02)
     assert all(members(each).shared_buckets == 1 for each in fleet)
-    fleet.pop().kill()
-    for daemon in fleet:
-        daemon.wait_until(lambda status: status.fleet is not None and status.fleet.members == 2)
-    assert fleet[0].lines("fleet: a member is lost")
+    # The same records are told the same times, whichever member answers.
+    assert sum(told_ms) / sum(map(len, acks)) == pytest.approx(
+        sum(told_control_ms) / sum(map(len, control)), rel=0.15
+    ), (len(told_ms), len(told_control_ms))
