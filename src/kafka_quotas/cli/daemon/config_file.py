@@ -20,6 +20,7 @@ from typer.core import TyperOption
 
 from kafka_quotas.cli.framework.help_page import STORE_HEADING
 from kafka_quotas.cli.framework.option_groups import setting_of
+from kafka_quotas.cli.framework.removed import REMOVED
 from kafka_quotas.cli.framework.store_choice import COMMAND_CONFIG_VARIABLE, STORE_VARIABLE
 from kafka_quotas.cli.output.render import shown_cell, write
 from kafka_quotas.core.errors import UsageError, near_hint
@@ -170,7 +171,7 @@ class _Reading:
             return
         known = self.sections[section]
         if name not in known:
-            otherwise = f"it has {', '.join(known)}"
+            otherwise = REMOVED.get(f"--{name.replace('_', '-')}") or f"it has {', '.join(known)}"
             hint = self._home_of(name) or near_hint(name, known, otherwise=otherwise)
             self._problem(where, f"[{section}] has no {name}", hint)
             return

@@ -43,6 +43,8 @@ REMOVED: Final = {
     "--no-retry-quota-violation": _OF_CLIENT.format("mutation: {kind: create, retry-quota-violation: false}"),
     "--stage": _OF_CLIENT.format("stages: [{duration: 30s, target: 5MB/s}]"),
     "--validate-only": _OF_CLIENT.format("mutation: {kind: create, validate-only: true}"),
+    "--mutation-algorithm": "leave it out: the daemon measures as Kafka does; see throttle mutation for the others",
+    "kafka-quotas daemon config": "kafka-quotas daemon check shows what is in force and where it came from",
     "kafka-quotas load-test mutate --replication-factor": _OF_CLIENT.format("mutation: {replication-factor: 3, ...}"),
     "kafka-quotas load-test requests --record-size": _OF_CLIENT.format("record-size: 1KiB"),
     "kafka-quotas load-test run --window-file": _WINDOW,

@@ -166,6 +166,14 @@ def test_check_reads_every_file_that_is_named(file: Path) -> None:
     assert (code, err.splitlines()[0].split(" (")[0]) == (2, f"error: {file}:7: unknown property max.connection")
 
 
+def test_a_setting_that_was_removed_is_answered_with_what_to_do(file: Path) -> None:
+    file.write_text("[upstream]\nupstream = 'b:1'\n[enforcement]\nmutation_algorithm = 'rate'\n")
+    _, _, err = run_cli("daemon", "check", "--config", str(file))
+    assert err.startswith(
+        f"error: {file}:4: [enforcement] has no mutation_algorithm (leave it out: the daemon measures"
+    )
+
+
 def test_a_file_that_is_not_there_or_no_toml_is_one_line(tmp_path: Path) -> None:
     code, _, err = run_cli("daemon", "run", "--config", str(tmp_path / "none.toml"))
     assert (code, err.splitlines()[0]) == (2, f"error: cannot read {tmp_path}/none.toml: No such file or directory")
