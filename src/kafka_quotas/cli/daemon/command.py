@@ -131,7 +131,7 @@ def reload(*, daemon: AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
 
 
 OpArgument = Annotated[
-    str, typer.Argument(metavar="record|check|unrecord", help="Charge an amount, ask about it, or give it back.")
+    Operation, typer.Argument(metavar="record|check|unrecord", help="Charge an amount, ask about it, or give it back.")
 ]
 
 
@@ -167,17 +167,10 @@ def decide(op: OpArgument, *, asked: DecideOptions, daemon: AskedDaemon, output:
     """
     quota_type = _type(asked.quota_type)
     amount = _amount(asked.amount, quota_type)
-    ask = DecisionRequest(_op(op), quota_type, amount, asked.user, asked.client, asked.ip, asked.topic, asked.broker)
+    ask = DecisionRequest(op, quota_type, amount, asked.user, asked.client, asked.ip, asked.topic, asked.broker)
     with DecisionClient(daemon.path() or find_control_path()) as client:
         decision = client.ask(ask)
     print_listing(decision_listing(decision), output)
-
-
-def _op(text: str) -> Operation:
-    try:
-        return Operation(text.lower())
-    except ValueError as error:
-        raise UsageError(f"not an operation: {text!r}", hint="record, check or unrecord") from error
 
 
 def _type(text: str) -> AnyQuotaType:

@@ -127,19 +127,17 @@ class ThrottleHistory:
                 times[bucket] = times.get(bucket, 0) + count
             yield
         longest = nlargest(HOUR_ROWS, found, key=lambda bucket: (sum(found[bucket]), bucket))
-        return tuple(_row(bucket, times[bucket], found[bucket]) for bucket in longest)
-
-
-def _row(bucket: ThrottledBucket, times: int, minutes_ms: list[int]) -> HourRow:
-    quota, user, client_id = bucket
-    return HourRow(
-        quota=quota,
-        user=user,
-        client_id=client_id,
-        times=times,
-        total_ms=sum(minutes_ms),
-        minutes_ms=tuple(minutes_ms),
-    )
+        return tuple(
+            HourRow(
+                quota=bucket[0],
+                user=bucket[1],
+                client_id=bucket[2],
+                times=times[bucket],
+                total_ms=sum(found[bucket]),
+                minutes_ms=tuple(found[bucket]),
+            )
+            for bucket in longest
+        )
 
 
 class ThrottleStats:
