@@ -157,7 +157,7 @@ class EventLogWriter:
 def start_event_log(
     settings: EventLogSettings | None, loop: asyncio.AbstractEventLoop, notify: Notify
 ) -> EventLogWriter | None:
-    """Start the writer of the event log, which reports its failures in the loop; None without an event log."""
+    """Start the writer of the event log, which reports its failures in the loop, or return None."""
     if settings is None:
         return None
 

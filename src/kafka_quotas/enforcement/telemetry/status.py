@@ -74,7 +74,7 @@ def figures_of(kind: Any) -> dict[str, Figure]:
 
 
 def merge_rows(rows: Iterable[R]) -> list[R]:
-    """Return the rows of several processes with those of the same keys merged, in the order of their first one."""
+    """Return the rows of several processes, those with the same keys merged into one."""
     found: dict[object, R] = {}
     for row in rows:
         kind: Any = type(row)
