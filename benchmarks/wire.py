@@ -16,8 +16,7 @@ from kafka_quotas.wire.passing.broker_addresses import rewrite_addresses
 from kafka_quotas.wire.passing.fetch_request import cap_fetch
 from kafka_quotas.wire.passing.produce_request import acks
 from kafka_quotas.wire.passing.throttle_time import patch_throttle
-from kafka_quotas.wire.protocol.request_header import parse_request_header
-from kafka_quotas.wire.protocol.response_header import parse_response_head
+from kafka_quotas.wire.protocol.header import parse_request_header, parse_response_head
 
 BROKERS, TOPICS, PARTITIONS_PER_TOPIC = 12, 20, 50
 ROUNDS = 9

@@ -25,7 +25,7 @@ from kafka_quotas.enforcement.state import state_file
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.topics.filters import TopicFilters
 from kafka_quotas.stores.static import read_static_quotas
-from kafka_quotas.wire.codec.frame import framed
+from kafka_quotas.wire.codec.encoding import framed
 from kafka_quotas.wire.connection import proxy_protocol
 from kafka_quotas.wire.connection import tls_client_hello as client_hello
 from kafka_quotas.wire.connection.distinguished_name import subject_name
@@ -48,7 +48,7 @@ from kafka_quotas.wire.passing.fetch_response import rewrite_tail
 from kafka_quotas.wire.passing.streams_heartbeat import topics_in_the_making
 from kafka_quotas.wire.passing.topic_mutations import parse_mutation, topic_results
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.request_header import RequestHeader, parse_request_header
+from kafka_quotas.wire.protocol.header import RequestHeader, parse_request_header
 
 Target: TypeAlias = Callable[[bytes], object]
 

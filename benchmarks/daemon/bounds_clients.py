@@ -21,7 +21,7 @@ from bounds_figure import Figure, cpu_s, resident_mb
 from kafka_quotas.commands.testbed.daemon_process import free_ports, running_daemon
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
 
 LONG = 32_000

@@ -27,7 +27,7 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.event_log.charges import ChargeQueue, ChargeSource
 from kafka_quotas.enforcement.quotas.quota_registry import Route
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
 
 HEARTBEAT = struct.pack(">ihhih", 10, 12, 0, 7, 0)

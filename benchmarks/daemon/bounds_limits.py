@@ -13,7 +13,7 @@ from kafka_quotas.commands.testbed.daemon_process import running_daemon
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration, QuotaEntry
 
 BROKERS = 100

@@ -36,7 +36,7 @@ from kafka_quotas.commands.testbed.daemon_process import free_ports, running_dae
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.plan.throttle_cycles import judge
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
 
 WINDOW = QuotaWindow()

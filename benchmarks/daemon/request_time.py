@@ -27,7 +27,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.enforcement.config.cost_model_file import DEFAULT_COSTS
 from kafka_quotas.enforcement.control.client import ask_status
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.kafka.broker_client import BrokerClient
 from kafka_quotas.stores.kafka.properties import KafkaAccess
 from kafka_quotas.stores.store import Alteration

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafka_quotas.core.resolution.effective import EffectiveQuota
     from kafka_quotas.enforcement.control.client import DecisionClient
     from kafka_quotas.enforcement.decisions import Decision, DecisionError, DecisionRequest
-    from kafka_quotas.stores.factory import open_store
+    from kafka_quotas.stores import open_store
     from kafka_quotas.stores.settings import StoreSettings
     from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Store
 
@@ -53,7 +53,7 @@ _NAMES = {
     "core.resolution.effective": ("EffectiveQuota",),
     "enforcement.control.client": ("DecisionClient",),
     "enforcement.decisions": ("Decision", "DecisionError", "DecisionRequest"),
-    "stores.factory": ("open_store",),
+    "stores": ("open_store",),
     "stores.settings": ("StoreSettings",),
     "stores.store": ("Alteration", "AlterationResult", "QuotaEntry", "Store"),
 }

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from kafka_quotas.core.java.double import to_string
+from kafka_quotas.core.java import double_text
 from kafka_quotas.core.model.entity import Entity
 
 OWN_DATA = Path(__file__).parent / "data"
@@ -48,7 +48,7 @@ def number(value: Any) -> Any:
 
 def figure(value: float | None) -> Any:
     """A figure as a line has it: NaN and infinities as texts, which are equal to themselves. None stays None."""
-    return value if value is None or math.isfinite(value) else to_string(value)
+    return value if value is None or math.isfinite(value) else double_text(value)
 
 
 def entity_of(value: dict[str, str | None] | list[list[str | None]]) -> Entity:

@@ -11,7 +11,7 @@ import pytest
 
 import kafka_quotas
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kafka_quotas.core.formats.metric_names import BUILT_IN, usages_of
-from kafka_quotas.core.formats.prometheus_text import MetricSample
+from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricSample, usages_of
 from kafka_quotas.core.resolution.usage import Usage
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

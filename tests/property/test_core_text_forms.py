@@ -15,10 +15,8 @@ from kafka_quotas.core.formats.zookeeper import (
     parse_value,
     znode_path,
 )
-from kafka_quotas.core.java import double as java_double
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.ip_address import ipv4_literal, ipv6_literal
-from kafka_quotas.core.model.sanitizer import DEFAULT_NAME, desanitize, sanitize
+from kafka_quotas.core.java import double_text, parse_double
+from kafka_quotas.core.model.entity import DEFAULT_NAME, Entity, desanitize, ipv4_literal, ipv6_literal, sanitize
 from kafka_quotas.core.model.value_format import format_number
 
 NAMES = st.text()
@@ -64,8 +62,8 @@ def test_configs_read_back(config: dict[str, str]) -> None:
 
 @given(DOUBLES)
 def test_java_doubles_read_back(value: float) -> None:
-    text = java_double.to_string(value)
-    assert java_double.parse(text) == value
+    text = double_text(value)
+    assert parse_double(text) == value
     assert text.startswith("-") == (math.copysign(1.0, value) < 0)
 
 

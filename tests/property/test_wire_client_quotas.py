@@ -11,9 +11,9 @@ from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest, Describ
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import ENTITY_TYPES, Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING
-from kafka_quotas.wire.client.client_quotas import AlterQuotasRequest, DescribeQuotasRequest, EntityChanges
+from kafka_quotas.wire.client.admin import AlterQuotasRequest, DescribeQuotasRequest, EntityChanges
 from kafka_quotas.wire.client.request import read_answer
-from kafka_quotas.wire.codec.writer import FieldWriter
+from kafka_quotas.wire.codec.fields import FieldWriter
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 entities = st.dictionaries(st.sampled_from(ENTITY_TYPES), st.none() | texts, min_size=1).map(Entity.from_mapping)

@@ -9,8 +9,15 @@ from tests.support.frames.der_names import UTF8, Attribute, certificate_of, der_
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.connection.distinguished_name import subject_name
-from kafka_quotas.wire.connection.proxy_protocol import HEAD_BYTES, SIGNATURE, parse_proxy_head, proxied_source
-from kafka_quotas.wire.connection.tls_client_hello import MAX_HELLO_BYTES, requested_host, wanted_bytes
+from kafka_quotas.wire.connection.preamble import (
+    HEAD_BYTES,
+    MAX_HELLO_BYTES,
+    SIGNATURE,
+    parse_proxy_head,
+    proxied_source,
+    requested_host,
+    wanted_bytes,
+)
 from kafka_quotas.wire.passing.fetch_response import FetchTail, rewrite_tail
 
 

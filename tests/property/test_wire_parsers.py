@@ -14,7 +14,7 @@ from tests.support.frames.api_places import broker_addresses, carries_addresses,
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.enforcement.session.frame_stream import Frame, FrameStream
-from kafka_quotas.wire.codec.frame import checked_frame_length
+from kafka_quotas.wire.codec.encoding import checked_frame_length
 from kafka_quotas.wire.codec.skip import Buffer, encode_unsigned_varint, read_unsigned_varint
 from kafka_quotas.wire.passing.api_versions import clamp
 from kafka_quotas.wire.passing.broker_addresses import rewrite_addresses
@@ -36,8 +36,12 @@ from kafka_quotas.wire.passing.throttle_time import (
     throttle_offset,
 )
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.request_header import RequestHeader, parse_request_header
-from kafka_quotas.wire.protocol.response_header import parse_response_head, response_body_offset
+from kafka_quotas.wire.protocol.header import (
+    RequestHeader,
+    parse_request_header,
+    parse_response_head,
+    response_body_offset,
+)
 
 PLACES = [(key, version) for key, api in API_TABLE.items() for version in range(api.min_version, api.max_version + 1)]
 WALKED = [(0, 1), (0, 8), (0, 9), (0, 13), (18, 1), (18, 3), (38, 3), (41, 1), (41, 3)]

@@ -13,15 +13,22 @@ from kafka_quotas.cli.framework.exit_codes import CLOSED_PIPE_MEANING, DONE_MEAN
 from kafka_quotas.cli.framework.lazy_group import Invocation
 from kafka_quotas.cli.options.journal import recorder_for
 from kafka_quotas.cli.output.render import write
-from kafka_quotas.commands.kafka_configs import DEPRECATION_LINES, KafkaConfigsResult, run_kafka_configs
+from kafka_quotas.commands.kafka_configs.run.command import Action, KafkaConfigsCommand, checked_options, command_of
+from kafka_quotas.commands.kafka_configs.run.options import OPTIONS, KafkaConfigsError
+from kafka_quotas.commands.kafka_configs.run.run import (
+    DEPRECATION_LINES,
+    OURS,
+    KafkaConfigsResult,
+    controllers_not_asked,
+    error_lines,
+    run_kafka_configs,
+    unreadable_file,
+    warnings,
+)
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.core.kafka_configs.arguments import Action, KafkaConfigsCommand, checked_options, command_of
-from kafka_quotas.core.kafka_configs.messages import OURS, controllers_not_asked, error_lines, unreadable_file, warnings
-from kafka_quotas.core.kafka_configs.options import OPTIONS, KafkaConfigsError
-from kafka_quotas.stores.acceptance import name_resolves
-from kafka_quotas.stores.files.property_file import read_properties
-from kafka_quotas.stores.raw_quotas import RawQuotas, UserConfigs
+from kafka_quotas.core.formats.documents import read_properties
 from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.store import RawQuotas, UserConfigs, name_resolves
 from kafka_quotas.stores.url import parse_store_url
 
 DESCRIBE_TIMEOUT_S = 30.0
@@ -39,7 +46,7 @@ def open_brokers(command: KafkaConfigsCommand) -> RawQuotas:
         KafkaConfigsError: `--bootstrap-controller` was given, or an address is not host:port.
         UsageError: The properties can't be read or are invalid.
     """
-    from kafka_quotas.stores.kafka.raw_quotas import KafkaRawQuotas  # noqa: PLC0415 - only a Kafka store needs it
+    from kafka_quotas.stores.kafka.store import KafkaRawQuotas  # noqa: PLC0415 - only a Kafka store needs it
 
     servers = command.options.value("bootstrap-server")
     if servers is None:

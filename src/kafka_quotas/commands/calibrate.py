@@ -23,19 +23,18 @@ from kafka_quotas.enforcement.quotas.calibration import (
     budget_percentage,
 )
 from kafka_quotas.stores.kafka.broker_client import BrokerClient
-from kafka_quotas.stores.kafka.broker_settings import KafkaCluster
 from kafka_quotas.stores.kafka.cluster_client import ClusterClient
+from kafka_quotas.stores.kafka.cluster_info import KafkaCluster
 from kafka_quotas.stores.kafka.properties import kafka_access
 from kafka_quotas.stores.kafka.store import KafkaStore
 from kafka_quotas.stores.polling import Polling
-from kafka_quotas.stores.reachability import ServerAddress
+from kafka_quotas.stores.servers import ServerAddress
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Alteration
 from kafka_quotas.stores.url import parse_store_url
+from kafka_quotas.wire.client.admin import CreateTopics, DeleteTopics, NewTopic
 from kafka_quotas.wire.client.metadata import MetadataRequest
-from kafka_quotas.wire.client.probes import CostProbe, ProbeAnswer
-from kafka_quotas.wire.client.single_record import single_record_batch
-from kafka_quotas.wire.client.topics import CreateTopics, DeleteTopics, NewTopic
+from kafka_quotas.wire.client.probes import CostProbe, ProbeAnswer, single_record_batch
 from kafka_quotas.wire.protocol.error_code import error_name
 
 LEADER_WAIT_S: Final = 30.0

@@ -10,13 +10,19 @@ from pathlib import Path
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.stores.contexts.context import (
     Context,
+    Secret,
     checked_context_name,
     checked_metrics_url,
     is_secret_property,
 )
-from kafka_quotas.stores.contexts.editing import with_context, with_current, without_context
-from kafka_quotas.stores.contexts.file import Contexts, read_contexts, write_contexts
-from kafka_quotas.stores.contexts.secret import Secret
+from kafka_quotas.stores.contexts.file import (
+    Contexts,
+    read_contexts,
+    with_context,
+    with_current,
+    without_context,
+    write_contexts,
+)
 from kafka_quotas.stores.url import parse_store_url
 
 

@@ -19,7 +19,7 @@ from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaKey
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.resolution.client import QuotaClient
+from kafka_quotas.core.resolution.effective import QuotaClient
 from kafka_quotas.loadtest.judgement import Aspect, State
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan, request_size
 from kafka_quotas.loadtest.plan.throttle_cycles import ObservationKind
@@ -29,7 +29,7 @@ from kafka_quotas.loadtest.results.result import ClientResult, LoadResult
 from kafka_quotas.loadtest.run.runner import RunProgress, run_load
 from kafka_quotas.loadtest.run.topics import EmbeddedCluster
 from kafka_quotas.loadtest.verdict.judging import Evidence, judge_run
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Store
 
 WINDOW: Final = QuotaWindow(samples=3, window_s=1)

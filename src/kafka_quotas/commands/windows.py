@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.errors import StoreUnreachableError, UsageError
+from kafka_quotas.core.formats.documents import read_properties
 from kafka_quotas.core.model.quota_window import (
     CONTROLLER_WINDOW_NUM,
     CONTROLLER_WINDOW_SIZE_SECONDS,
@@ -19,7 +20,6 @@ from kafka_quotas.core.model.quota_window import (
     WINDOW_SIZE_SECONDS,
     QuotaWindow,
 )
-from kafka_quotas.stores.files.property_file import read_properties
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.url import parse_store_url
 
@@ -125,7 +125,7 @@ def broker_source(url: str, settings: StoreSettings) -> WindowSource:
         StoreRefusedError: The brokers refuse to show their settings.
         UsageError: The brokers do not agree.
     """
-    from kafka_quotas.stores.kafka.broker_settings import KafkaCluster  # noqa: PLC0415 - only a Kafka store needs it
+    from kafka_quotas.stores.kafka.cluster_info import KafkaCluster  # noqa: PLC0415 - only a Kafka store needs it
 
     cluster = KafkaCluster(parse_store_url(url), settings=settings)
     try:

@@ -10,7 +10,7 @@ from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.java.strings import well_formed
+from kafka_quotas.core.java import well_formed
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, QuotaKey
 from kafka_quotas.core.model.threshold import TOPIC_THRESHOLD
 from kafka_quotas.core.quotas.quota_manager import QuotaType

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.stores.reachability import UnresponsiveBrokers
+from kafka_quotas.stores.servers import UnresponsiveBrokers
 
 DEFAULT_TIMEOUT_S: Final = 30.0
 _REQUEST: Final = "request.timeout.ms"

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.errors import InvalidQuotaError, StoreRefusedError, StoreUnreachableError
-from kafka_quotas.core.formats.documents import read_document
+from kafka_quotas.core.formats.documents import read_document, read_properties
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import QuotaFilter, filter_verdict_kraft, matches
 from kafka_quotas.core.model.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaKey
 from kafka_quotas.core.model.units import parse_quota_value
-from kafka_quotas.stores.files.property_file import read_properties
 from kafka_quotas.stores.polling import Polling
 from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
 from kafka_quotas.stores.url import StoreKind

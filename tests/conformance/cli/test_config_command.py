@@ -3,17 +3,17 @@
 from typing import Any
 
 import pytest
-from tests.conformance.lines import Line, as_kafka_4_3_says, entity_of, number, only_localhost
-
-from kafka_quotas.core.java.double import to_string
-from kafka_quotas.core.kafka_configs.arguments import (
+from kafka_quotas.commands.kafka_configs.run.command import (
     Action,
     KafkaConfigsCommand,
     checked_options,
     command_of,
     describe_lines,
 )
-from kafka_quotas.core.kafka_configs.options import KafkaConfigsError
+from kafka_quotas.commands.kafka_configs.run.options import KafkaConfigsError
+from tests.conformance.lines import Line, as_kafka_4_3_says, entity_of, number, only_localhost
+
+from kafka_quotas.core.java import double_text
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import Match, QuotaFilter, matches
 
@@ -79,7 +79,7 @@ def _as_lines_have_it(quota_filter: QuotaFilter) -> Line:
 
 def _written(value: float | None) -> str:
     """A value as a text, for NaN is not equal to itself."""
-    return "removed" if value is None else to_string(value)
+    return "removed" if value is None else double_text(value)
 
 
 def _unordered(line: str) -> tuple[str, list[str]]:

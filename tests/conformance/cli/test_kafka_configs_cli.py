@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka_quotas.commands.kafka_configs.run.options import usage_text
 from tests.conformance.lines import Line, as_kafka_4_3_says, entity_of, number, only_localhost
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli import kafka_configs
-from kafka_quotas.core.java.double import to_string
-from kafka_quotas.core.kafka_configs.options import usage_text
+from kafka_quotas.core.java import double_text
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import QuotaFilter, matches
 from kafka_quotas.stores.files.journal import Journal
@@ -91,7 +91,7 @@ def _expected_changes(expect: Line) -> list[tuple[Entity, list[tuple[str, str]]]
 
 def _written(value: float | None) -> str:
     """A value as a text, for NaN is not equal to itself."""
-    return "removed" if value is None else to_string(value)
+    return "removed" if value is None else double_text(value)
 
 
 def _lines(out: str) -> list[tuple[str, list[str]]]:

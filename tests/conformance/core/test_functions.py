@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.lines import Line, agrees, number
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.java.double import to_string
+from kafka_quotas.core.java import double_text
 from kafka_quotas.core.metrics.sampled_stat import WindowedSum
 from kafka_quotas.core.metrics.sensor import Quota, Sensor
 from kafka_quotas.core.metrics.throttle_time import (
@@ -27,7 +27,7 @@ _EXACT: dict[str, Callable[..., Any]] = {
     "quota_equal": lambda a, b: Quota(number(a[0]), a[1]) == Quota(number(b[0]), b[1]),
     "java_round": lambda value: round_half_up(float(value)),
     "long_to_int": narrow_to_int32,
-    "java_double_to_string": lambda value: to_string(float(value)),
+    "java_double_to_string": lambda value: double_text(float(value)),
 }
 
 

@@ -7,8 +7,7 @@ from tests.conformance.lines import Line, entity_of, figure, number
 
 from kafka_quotas.core.model.entity import ABSENT
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
-from kafka_quotas.core.resolution.ip_resolver import IpQuotaResolver, canonical_address
-from kafka_quotas.core.resolution.quota_resolver import QuotaResolver, bucket_tags
+from kafka_quotas.core.resolution.quota_resolver import IpQuotaResolver, QuotaResolver, bucket_tags, canonical_address
 
 Answer = dict[str, Any]
 

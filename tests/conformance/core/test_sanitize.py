@@ -4,7 +4,7 @@ import pytest
 from tests.conformance.lines import Line
 
 from kafka_quotas.core.errors import InvalidQuotaError
-from kafka_quotas.core.model.sanitizer import desanitize, sanitize
+from kafka_quotas.core.model.entity import desanitize, sanitize
 
 
 @pytest.mark.conformance("sanitize.jsonl")

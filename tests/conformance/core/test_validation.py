@@ -8,7 +8,7 @@ from tests.support.stores.alteration_oracle import kraft_alteration, zookeeper_a
 
 from kafka_quotas.core.changes.validation import kraft_verdict, zookeeper_verdict
 from kafka_quotas.core.errors import InvalidQuotaError
-from kafka_quotas.core.java.double import to_string
+from kafka_quotas.core.java import double_text
 
 
 @pytest.mark.conformance("validation.jsonl")
@@ -38,4 +38,4 @@ def _check(verdict: InvalidQuotaError | None, expect: Any) -> None:
 
 def _written(value: float | None) -> str:
     """A value of a record as a text, for NaN is not equal to itself."""
-    return "removed" if value is None else to_string(value)
+    return "removed" if value is None else double_text(value)

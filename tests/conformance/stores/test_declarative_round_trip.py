@@ -19,7 +19,7 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.core.quota_files.writer import FileFormat
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Alteration, Store, content_of
 

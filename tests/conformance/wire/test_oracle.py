@@ -32,8 +32,7 @@ from kafka_quotas.wire.passing.throttle_time import (
     throttle_offset,
 )
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.request_header import parse_request_header
-from kafka_quotas.wire.protocol.response_header import has_header_tags, response_body_offset
+from kafka_quotas.wire.protocol.header import has_header_tags, parse_request_header, response_body_offset
 
 RESPONSES = kio_samples.versions_of(EntityType.response)
 REQUESTS = kio_samples.versions_of(EntityType.request)

@@ -29,7 +29,7 @@ from kafka_quotas.wire.passing.share_fetch_response import (
     rewrite_share_tail,
     shortened,
 )
-from kafka_quotas.wire.protocol.request_header import parse_request_header
+from kafka_quotas.wire.protocol.header import parse_request_header
 
 VERSIONS = [version for key, version in kio_samples.versions_of(EntityType.response) if key == ApiKey.SHARE_FETCH]
 MAKERS = [kio_samples.filled_response, kio_samples.empty_response]

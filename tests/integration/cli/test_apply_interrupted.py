@@ -17,7 +17,7 @@ from tests.support.processes.run_cli import run_cli
 from kafka_quotas.commands.declarative.apply import FIRST_CHUNK
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.kafka import cluster_client as kafka_connection
 from kafka_quotas.stores.kafka.store import KafkaStore
 from kafka_quotas.stores.store import Alteration

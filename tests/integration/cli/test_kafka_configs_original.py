@@ -14,10 +14,10 @@ import pytest
 from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.core.java.double import to_string
+from kafka_quotas.core.java import double_text
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
 
 ORIGINAL = "kafka.admin.ConfigCommand"
@@ -194,7 +194,7 @@ def _stored(kafka: Kafka, name: str) -> list[tuple[list[tuple[str, str | None]],
     return [
         (
             [(kind, "NAME" if part == name else part) for kind, part in entry.entity.parts],
-            sorted((key, to_string(value)) for key, value in entry.quotas.items()),
+            sorted((key, double_text(value)) for key, value in entry.quotas.items()),
         )
         for entry in entries
     ]

@@ -15,7 +15,7 @@ from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.commands.quotas.watch import WatchBounds, watch
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
 from kafka_quotas.system_clock import SystemClock
 

@@ -22,7 +22,7 @@ from tests.support.processes.run_cli import run_cli
 from tests.support.processes.shown_commands import ROOT, lines_with_servers
 
 from kafka_quotas.core.model.quota_filter import EVERYTHING
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
 
 DOCS = ROOT / "docs"

@@ -26,7 +26,7 @@ from kafka_quotas.commands.testbed.daemon_process import RunningDaemon, running_
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.loadtest.run.runner import RunProgress, Watcher
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
 from kafka_quotas.system_clock import SystemClock
 

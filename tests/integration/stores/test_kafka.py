@@ -17,9 +17,9 @@ from tests.support.processes.frozen import frozen
 from kafka_quotas.core.errors import InvalidQuotaError, StoreError, StoreRefusedError, StoreUnreachableError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING, FilterComponent, Match, QuotaFilter, entity_filter
-from kafka_quotas.stores.factory import open_store
-from kafka_quotas.stores.kafka.broker_settings import CALLBACK_CLASS, KafkaCluster
-from kafka_quotas.stores.kafka.messages import LARGEST_REQUEST
+from kafka_quotas.stores import open_store
+from kafka_quotas.stores.kafka.cluster_info import CALLBACK_CLASS, KafkaCluster
+from kafka_quotas.stores.kafka.store import LARGEST_REQUEST
 from kafka_quotas.stores.polling import Polling
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
@@ -208,7 +208,7 @@ class TestCluster:
     def test_a_change_that_does_not_show_is_an_error_unless_not_waited_for(
         self, kafka4_cluster: Kafka, unique_name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        import kafka_quotas.stores.kafka.visibility as visibility  # noqa: PLC0415
+        import kafka_quotas.stores.kafka.store as visibility  # noqa: PLC0415
 
         monkeypatch.setattr(visibility, "described_entries", lambda response: [])
         entity = Entity.of(user=unique_name)

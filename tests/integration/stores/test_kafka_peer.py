@@ -13,10 +13,10 @@ from tests.support.brokers.fake_broker import FakeBroker, fake_broker, receive, 
 from kafka_quotas.core.errors import StoreError, StoreRefusedError, StoreUnreachableError, UnconfirmedError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Alteration, Store
-from kafka_quotas.wire.protocol.request_header import RequestHeader, parse_request_header
+from kafka_quotas.wire.protocol.header import RequestHeader, parse_request_header
 
 HANDSHAKE, API_VERSIONS, AUTHENTICATE, DESCRIBE, ALTER = 17, 18, 36, 48, 49
 NO_ENTRIES = struct.pack(">ihhi", 0, 0, -1, 0)

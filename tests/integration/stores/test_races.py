@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING, entity_filter
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
 
 KEYS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
@@ -20,7 +20,7 @@ MANY = 1000
 _WRITER = """
 import sys
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
 
 url, key, changes = sys.argv[1], sys.argv[2], int(sys.argv[3])

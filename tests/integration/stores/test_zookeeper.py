@@ -19,7 +19,7 @@ from tests.support.processes.frozen import frozen
 from kafka_quotas.core.errors import InvalidQuotaError, StoreError, StoreRefusedError, StoreUnreachableError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
 from kafka_quotas.stores.zookeeper.session import ZooKeeperSession

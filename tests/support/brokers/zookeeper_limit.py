@@ -5,7 +5,7 @@ from contextlib import closing
 from kazoo.client import KazooClient
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
 
 TIMEOUT_S = 240.0

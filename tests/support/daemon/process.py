@@ -17,7 +17,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.control.client import ask_status
 from kafka_quotas.enforcement.control.server import ControlError
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
 
 START_S = 240.0

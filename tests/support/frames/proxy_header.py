@@ -3,7 +3,7 @@
 import socket
 import struct
 
-from kafka_quotas.wire.connection.proxy_protocol import SIGNATURE
+from kafka_quotas.wire.connection.preamble import SIGNATURE
 
 
 def proxied(ip: str) -> bytes:

@@ -9,7 +9,7 @@ from kio.static.constants import EntityType
 from tests.support.frames import kafka_python_samples, kio_samples
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.protocol.request_header import parse_request_header
+from kafka_quotas.wire.protocol.header import parse_request_header
 
 CORRELATION_ID = 77
 MESSAGE = "controller_mutation_rate of user alice: wait 950 ms"

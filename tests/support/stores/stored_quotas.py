@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.local.store import LocalStore
 from kafka_quotas.stores.static import StaticStore
 from kafka_quotas.stores.url import StoreKind, default_store_url, parse_store_url

@@ -19,8 +19,8 @@ from kafka_quotas.cli.output.render import TABLE_VIEW, print_listing, write
 from kafka_quotas.commands.context import remove_context, set_context, use_context
 from kafka_quotas.commands.context_reach import Reached, try_parts
 from kafka_quotas.core.errors import UsageError, VerdictError
+from kafka_quotas.stores.contexts.context import Secret, SecretPlace, secret_at
 from kafka_quotas.stores.contexts.file import contexts_path, read_contexts
-from kafka_quotas.stores.contexts.secret import Secret, SecretPlace, secret_at
 from kafka_quotas.stores.url import absolute_path
 
 app = typer.Typer(cls=PagedGroup, add_completion=False, no_args_is_help=True)

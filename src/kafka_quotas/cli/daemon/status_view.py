@@ -5,10 +5,9 @@ from typing import Any
 
 from kafka_quotas.cli.output.render import Listing, Table, columns
 from kafka_quotas.cli.output.values import client_text, last_minute_text
-from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.entity import Entity, desanitize
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, Unit
-from kafka_quotas.core.model.recent_throttling import RecentThrottling
-from kafka_quotas.core.model.sanitizer import desanitize
+from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.model.value_format import format_byte_rate, format_count
 from kafka_quotas.enforcement.decisions import Decision, decision_to_json
 from kafka_quotas.enforcement.monitoring.status_facts import status_facts

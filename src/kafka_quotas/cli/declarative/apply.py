@@ -41,7 +41,7 @@ from kafka_quotas.commands.declarative.plan import DesiredState
 from kafka_quotas.commands.declarative.reading import read_plan
 from kafka_quotas.commands.declarative.reconcile import Reconciler, Round, run_reconciler
 from kafka_quotas.commands.quotas.history import JournalWriter
-from kafka_quotas.core.changes.plan_file import KeptPlan
+from kafka_quotas.core.changes.plan import KeptPlan
 from kafka_quotas.core.errors import StoreUnreachableError, UsageError, VerdictError
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.enforcement.config.address import parse_address

@@ -31,7 +31,7 @@ from kafka_quotas.cli.output.selection import DEFAULT_ROWS
 from kafka_quotas.cli.output.values import change_document
 from kafka_quotas.commands.declarative.plan import DesiredState, DiffResult
 from kafka_quotas.commands.declarative.plan import diff as run_diff
-from kafka_quotas.core.changes.plan_file import plan_text
+from kafka_quotas.core.changes.plan import plan_text
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 
 DIFFERENT = 3

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from kafka_quotas.cli.output.render import is_terminal, warn, write
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.formats.documents import read_properties
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.contexts.context import Context
 from kafka_quotas.stores.contexts.file import contexts_path, read_contexts
-from kafka_quotas.stores.factory import open_store
-from kafka_quotas.stores.files.property_file import read_properties
-from kafka_quotas.stores.reachability import UnresponsiveBrokers
+from kafka_quotas.stores.servers import UnresponsiveBrokers
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Store
 from kafka_quotas.stores.url import StoreKind, StoreUrl, default_store_url, parse_store_url

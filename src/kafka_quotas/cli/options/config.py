@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
+from kafka_quotas.core.formats.documents import read_property_pairs
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, QuotaKey
 from kafka_quotas.core.model.threshold import STORED_KEYS, suggest_stored_key
 from kafka_quotas.core.model.units import parse_quota_value
-from kafka_quotas.stores.files.property_file import read_property_pairs
 
 _EXAMPLE = "for example producer_byte_rate=10MiB,consumer_byte_rate=20MiB"
 
@@ -104,6 +104,6 @@ def _value(key: QuotaKey, text: str, *, allow_invalid: bool) -> float:
     except InvalidQuotaError:
         if not allow_invalid:
             raise
-        from kafka_quotas.core.java import double as java_double  # noqa: PLC0415 - only --allow-invalid needs it
+        from kafka_quotas.core.java import parse_double  # noqa: PLC0415 - only --allow-invalid needs it
 
-        return java_double.parse(text)
+        return parse_double(text)

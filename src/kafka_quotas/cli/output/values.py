@@ -11,7 +11,7 @@ from kafka_quotas.core.model.quota_key import (
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
-from kafka_quotas.core.model.recent_throttling import RecentThrottling
+from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.model.threshold import STORED_KEYS
 from kafka_quotas.core.model.value_format import (
     format_duration_ms,

@@ -11,8 +11,8 @@ from kafka_quotas.cli.options.stores import StoreOptions
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.declarative.reading import declared
 from kafka_quotas.commands.pipeline.history import recorded_span
+from kafka_quotas.core.changes.journal_entry import contents_between
 from kafka_quotas.core.changes.plan import Content
-from kafka_quotas.core.changes.revert import contents_between
 from kafka_quotas.core.errors import StoreError
 from kafka_quotas.core.model.entity import shown_name
 from kafka_quotas.core.model.quota_filter import EVERYTHING

@@ -11,7 +11,7 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_document
 from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER
 from kafka_quotas.core.model.quota_filter import Match
-from kafka_quotas.core.resolution.client import QuotaClient
+from kafka_quotas.core.resolution.effective import QuotaClient
 from kafka_quotas.core.resolution.quota_resolver import LEVEL_PATHS, LevelKind
 
 _KINDS: dict[str, LevelKind] = {kind.value: kind for kind in LevelKind} | {

@@ -26,8 +26,7 @@ from kafka_quotas.commands.quotas.cluster import ClusterView
 from kafka_quotas.commands.quotas.describe import ClientOutcome, EffectiveResult
 from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE, QuotaKey
 from kafka_quotas.core.model.value_format import format_quota, format_rate, format_share, format_throttle_time
-from kafka_quotas.core.resolution.client import Other, QuotaClient
-from kafka_quotas.core.resolution.effective import NOTHING_MATCHED, EffectiveQuota
+from kafka_quotas.core.resolution.effective import NOTHING_MATCHED, EffectiveQuota, Other, QuotaClient
 from kafka_quotas.core.resolution.quota_resolver import AppliedQuota
 from kafka_quotas.core.resolution.usage import Usage, is_held_back, share_used, usage_under
 

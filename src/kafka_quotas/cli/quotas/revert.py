@@ -27,9 +27,8 @@ from kafka_quotas.cli.quotas.revert_view import (
 from kafka_quotas.commands.quotas.history import LAST, find_entries
 from kafka_quotas.commands.quotas.revert import RevertProposal, RevertResult, propose, store_of, undo_due
 from kafka_quotas.commands.quotas.revert import revert as run_revert
-from kafka_quotas.core.changes.journal_entry import JournalEntry
-from kafka_quotas.core.changes.plan_file import KeptPlan, plan_text
-from kafka_quotas.core.changes.revert import stores_with_undos
+from kafka_quotas.core.changes.journal_entry import JournalEntry, stores_with_undos
+from kafka_quotas.core.changes.plan import KeptPlan, plan_text
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.value_format import format_count, format_quota
 from kafka_quotas.stores.url import is_address_of

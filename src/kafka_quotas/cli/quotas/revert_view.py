@@ -7,9 +7,8 @@ from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Column, Listing, Table, columns
 from kafka_quotas.cli.output.values import change_cells, change_document
 from kafka_quotas.commands.quotas.revert import RevertProposal, RevertResult
-from kafka_quotas.core.changes.journal_entry import JournalEntry
+from kafka_quotas.core.changes.journal_entry import JournalEntry, settled_ids
 from kafka_quotas.core.changes.plan import PlannedChange
-from kafka_quotas.core.changes.revert import settled_ids
 from kafka_quotas.core.clock import format_instant
 from kafka_quotas.stores.files.journal import JournalContent
 

@@ -18,8 +18,7 @@ from kafka_quotas.commands.declarative.plan import (
     refused_changes,
 )
 from kafka_quotas.core.changes.blast_radius import BlastRadius, blast_radius
-from kafka_quotas.core.changes.plan import Content, Plan, PlannedChange
-from kafka_quotas.core.changes.plan_file import KeptPlan
+from kafka_quotas.core.changes.plan import Content, KeptPlan, Plan, PlannedChange
 from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, StoreUnreachableError, UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.store import Alteration, AlterationResult, Store, alterations_of, content_of, errors_of

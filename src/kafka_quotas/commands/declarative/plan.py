@@ -11,8 +11,7 @@ from typing import Final
 
 from kafka_quotas.commands.declarative.reading import declared
 from kafka_quotas.core.changes.blast_radius import BlastRadius, blast_radius
-from kafka_quotas.core.changes.plan import Content, Plan, Unmanaged, plan_changes, planned, unmanaged_in
-from kafka_quotas.core.changes.plan_file import KeptPlan
+from kafka_quotas.core.changes.plan import Content, KeptPlan, Plan, Unmanaged, plan_changes, planned, unmanaged_in
 from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.entity import Entity

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from kafka_quotas.core.changes.plan_file import KeptPlan, is_plan, plan_from
+from kafka_quotas.core.changes.plan import KeptPlan, is_plan, plan_from
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_files.declarations import Declarations, declarations
 from kafka_quotas.core.quota_files.document import (

@@ -54,7 +54,7 @@ def cluster_info_of(store: Store, *, settings: StoreSettings) -> ClusterInfo:
 
         return kafka_cluster_info(parse_store_url(store.url), settings=settings)
     if store.kind is StoreKind.ZOOKEEPER:
-        from kafka_quotas.stores.zookeeper.cluster_info import zookeeper_cluster_info  # noqa: PLC0415 - loads kazoo
+        from kafka_quotas.stores.zookeeper.reader import zookeeper_cluster_info  # noqa: PLC0415 - loads kazoo
 
         return zookeeper_cluster_info(parse_store_url(store.url), settings=settings)
     return ClusterInfo(unknown=("a local store: no brokers to check",))

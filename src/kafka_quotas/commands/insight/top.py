@@ -9,8 +9,7 @@ from kafka_quotas.commands.quotas.quota_status import resolver_of
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
-from kafka_quotas.core.resolution.client import OTHER, SyntheticNames
-from kafka_quotas.core.resolution.effective import EffectiveQuota, EffectiveQuotas
+from kafka_quotas.core.resolution.effective import OTHER, EffectiveQuota, EffectiveQuotas, SyntheticNames
 from kafka_quotas.core.resolution.quota_resolver import Level
 from kafka_quotas.core.resolution.usage import Usage, is_held_back, share_used
 from kafka_quotas.stores.store import QuotaEntry, Store

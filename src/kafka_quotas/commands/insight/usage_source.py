@@ -11,11 +11,16 @@ from urllib.parse import SplitResult, urlencode, urlsplit
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.formats.documents import load_json, load_toml, read_text
-from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames, NameRule, usages_of
-from kafka_quotas.core.formats.prometheus_text import MetricSample, parse_metrics
-from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.core.model.recent_throttling import RecentThrottling
-from kafka_quotas.core.model.sanitizer import desanitize, sanitize
+from kafka_quotas.core.formats.metric_names import (
+    BUILT_IN,
+    MetricNames,
+    MetricSample,
+    NameRule,
+    parse_metrics,
+    usages_of,
+)
+from kafka_quotas.core.model.entity import desanitize, sanitize
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow, RecentThrottling
 from kafka_quotas.core.resolution.usage import Usage
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from kafka_quotas.commands.insight.top import why_there_are_none
 from kafka_quotas.commands.insight.usage_source import UsageReading
 from kafka_quotas.commands.quotas.quota_status import resolver_of
 from kafka_quotas.core.model.quota_filter import EVERYTHING
-from kafka_quotas.core.model.recent_throttling import RecentThrottling
+from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota
 from kafka_quotas.core.resolution.usage import Usage, ending_limit, is_held_back, share_used, usage_under
 from kafka_quotas.stores.store import Store

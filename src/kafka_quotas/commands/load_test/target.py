@@ -25,10 +25,10 @@ from kafka_quotas.loadtest.scenario.planning import Credentials, Environment, cl
 from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities
 from kafka_quotas.loadtest.scenario.scaling import HostLimits, partitions_needed
 from kafka_quotas.pipeline.engine.spark_session import find_java
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Store
-from kafka_quotas.wire.client.topics import NewTopic
+from kafka_quotas.wire.client.admin import NewTopic
 
 
 def floods_topics(plan: LoadPlan) -> bool:

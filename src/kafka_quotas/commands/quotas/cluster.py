@@ -15,7 +15,7 @@ from kafka_quotas.stores.store import Store
 from kafka_quotas.stores.url import StoreKind, StoreUrl, parse_store_url
 
 if TYPE_CHECKING:
-    from kafka_quotas.stores.kafka.broker_settings import KafkaCluster
+    from kafka_quotas.stores.kafka.cluster_info import KafkaCluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ def look_at_cluster(
                 "--topic needs a Kafka store", hint="only brokers know who leads a topic: --bootstrap-server HOST:PORT"
             )
         return ClusterFindings(view=None if brokers is None else ClusterView(brokers=brokers))
-    from kafka_quotas.stores.kafka.broker_settings import KafkaCluster  # noqa: PLC0415 - only a Kafka store needs it
+    from kafka_quotas.stores.kafka.cluster_info import KafkaCluster  # noqa: PLC0415 - only a Kafka store needs it
 
     with closing(KafkaCluster(parse_store_url(store.url), settings=settings)) as cluster:
         leading = None if topic is None else len(set(cluster.leaders(topic).values()))
@@ -79,7 +79,7 @@ def look_at_cluster(
 
 def _callback_warnings(cluster: "KafkaCluster") -> tuple[str, ...]:
     """Return one warning per callback class that brokers run in the place of Kafka's resolution."""
-    from kafka_quotas.stores.kafka.broker_settings import CALLBACK_CLASS  # noqa: PLC0415 - only a Kafka store needs it
+    from kafka_quotas.stores.kafka.cluster_info import CALLBACK_CLASS  # noqa: PLC0415 - only a Kafka store needs it
 
     try:
         settings = cluster.broker_settings([CALLBACK_CLASS])
@@ -108,7 +108,7 @@ def cluster_id(address: StoreUrl, settings: StoreSettings) -> str | None:
 
             return kafka_cluster_id(address, settings=settings)
         if address.kind is StoreKind.ZOOKEEPER:
-            from kafka_quotas.stores.zookeeper.cluster_info import zookeeper_cluster_id  # noqa: PLC0415 - loads kazoo
+            from kafka_quotas.stores.zookeeper.reader import zookeeper_cluster_id  # noqa: PLC0415 - loads kazoo
 
             return zookeeper_cluster_id(address, settings=settings)
     except KafkaQuotasError:
@@ -124,7 +124,7 @@ def old_brokers(store: Store, *, settings: StoreSettings) -> tuple[str, ...]:
 
             return old_kafka_brokers(parse_store_url(store.url), settings=settings)
         if store.kind is StoreKind.ZOOKEEPER:
-            from kafka_quotas.stores.zookeeper.cluster_info import old_zookeeper_brokers  # noqa: PLC0415 - loads kazoo
+            from kafka_quotas.stores.zookeeper.reader import old_zookeeper_brokers  # noqa: PLC0415 - loads kazoo
 
             return old_zookeeper_brokers(parse_store_url(store.url), settings=settings)
     except StoreError:

@@ -8,10 +8,16 @@ from kafka_quotas.commands.quotas.quota_status import resolver_of
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter
 from kafka_quotas.core.model.threshold import is_threshold_entity, no_place_for
-from kafka_quotas.core.resolution.client import QuotaClient, SyntheticNames, clients_of_store, outcomes_of_user
-from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas
-from kafka_quotas.core.resolution.ip_resolver import is_address
-from kafka_quotas.core.resolution.quota_resolver import LevelKind
+from kafka_quotas.core.resolution.effective import (
+    ANONYMOUS,
+    EffectiveQuota,
+    EffectiveQuotas,
+    QuotaClient,
+    SyntheticNames,
+    clients_of_store,
+    outcomes_of_user,
+)
+from kafka_quotas.core.resolution.quota_resolver import LevelKind, is_address
 from kafka_quotas.core.resolution.usage import Usage
 from kafka_quotas.stores.store import QuotaEntry, Store
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kafka_quotas.core.changes.journal_entry import JournalEntry, new_entry_id
+from kafka_quotas.core.changes.journal_entry import JournalEntry, due_undos, new_entry_id
 from kafka_quotas.core.changes.plan import PlannedChange
-from kafka_quotas.core.changes.revert import due_undos
 from kafka_quotas.core.clock import Clock, parse_instant
 from kafka_quotas.core.errors import KafkaQuotasError, StoreError, UnconfirmedError, UsageError
 from kafka_quotas.core.model.entity import Entity

@@ -12,8 +12,14 @@ from enum import StrEnum
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.threshold import is_threshold_entity
-from kafka_quotas.core.resolution.client import OTHER, Name, SyntheticNames
-from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas
+from kafka_quotas.core.resolution.effective import (
+    ANONYMOUS,
+    OTHER,
+    EffectiveQuota,
+    EffectiveQuotas,
+    Name,
+    SyntheticNames,
+)
 from kafka_quotas.core.resolution.quota_resolver import (
     STATIC_DEFAULT_LEVEL,
     STATIC_OVERRIDE_LEVEL,

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kafka_quotas.commands.quotas.history import JournalWriter
-from kafka_quotas.core.changes.journal_entry import JournalEntry
+from kafka_quotas.core.changes.journal_entry import InverseChange, JournalEntry, due_undos, inverse_of, merged_changes
 from kafka_quotas.core.changes.plan import Plan, PlannedChange, planned
-from kafka_quotas.core.changes.revert import InverseChange, due_undos, inverse_of, merged_changes
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.store import Store, alterations_of, content_of, errors_of

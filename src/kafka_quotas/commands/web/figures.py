@@ -5,7 +5,7 @@ from typing import Final
 
 from kafka_quotas.core.model.entity import shown_name
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
-from kafka_quotas.core.model.recent_throttling import RecentThrottling
+from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.model.value_format import (
     format_duration_ms,
     format_duration_s,

@@ -6,8 +6,7 @@ from typing import Protocol, TypeAlias
 from kafka_quotas.commands.insight.usage_source import UsageReading
 from kafka_quotas.core.changes.journal_entry import JournalEntry
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.resolution.client import SyntheticNames
-from kafka_quotas.core.resolution.effective import EffectiveQuotas
+from kafka_quotas.core.resolution.effective import EffectiveQuotas, SyntheticNames
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, HourRow
 from kafka_quotas.stores.store import QuotaEntry
 

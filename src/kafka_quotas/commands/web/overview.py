@@ -20,8 +20,8 @@ from kafka_quotas.commands.web.figures import (
 )
 from kafka_quotas.commands.web.health import health_document
 from kafka_quotas.commands.web.live_quotas import Document, LiveReading, LiveStore
-from kafka_quotas.core.model.sanitizer import desanitize
-from kafka_quotas.core.resolution.client import OTHER
+from kafka_quotas.core.model.entity import desanitize
+from kafka_quotas.core.resolution.effective import OTHER
 from kafka_quotas.core.resolution.usage import Usage, is_held_back, share_used
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, HourRow
 from kafka_quotas.enforcement.telemetry.throttle_stats import OTHERS

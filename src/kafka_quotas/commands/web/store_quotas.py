@@ -21,9 +21,9 @@ from kafka_quotas.commands.web.journal_reader import journal_page
 from kafka_quotas.commands.web.live_quotas import JournalPage, LiveReading, LiveStore
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.model.entity import sanitize
 from kafka_quotas.core.model.quota_filter import EVERYTHING
-from kafka_quotas.core.model.sanitizer import sanitize
-from kafka_quotas.core.resolution.client import SyntheticNames
+from kafka_quotas.core.resolution.effective import SyntheticNames
 from kafka_quotas.core.resolution.usage import is_held_back
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleHistory

@@ -14,9 +14,8 @@ from typing import Final, NamedTuple
 from kafka_quotas.core.changes.plan import Content, Plan
 from kafka_quotas.core.model.entity import Absent, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, QuotaKey
-from kafka_quotas.core.resolution.client import OTHER, Name, QuotaClient, unused_name
-from kafka_quotas.core.resolution.ip_resolver import IpQuotaResolver
-from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, QuotaResolver
+from kafka_quotas.core.resolution.effective import OTHER, Name, QuotaClient, unused_name
+from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, IpQuotaResolver, QuotaResolver
 
 MOST_COMBINATIONS: Final = 100_000
 """The maximum number of combinations of users with client-ids per quota key."""

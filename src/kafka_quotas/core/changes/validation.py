@@ -12,11 +12,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.formats.zookeeper import WHOLE_NUMBER_TOLERANCE, format_value
-from kafka_quotas.core.java.strings import as_hash_map
-from kafka_quotas.core.model.entity import CLIENT_ID, ENTITY_TYPES, IP, USER, Entity
-from kafka_quotas.core.model.ip_address import is_address_or_host
+from kafka_quotas.core.java import as_hash_map
+from kafka_quotas.core.model.entity import (
+    CLIENT_ID,
+    DEFAULT_NAME,
+    ENTITY_TYPES,
+    IP,
+    USER,
+    Entity,
+    is_address_or_host,
+    sanitize,
+)
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, QuotaKey, Unit, ValueType, suggest_key
-from kafka_quotas.core.model.sanitizer import DEFAULT_NAME, sanitize
 from kafka_quotas.core.model.threshold import (
     STORED_KEYS,
     THRESHOLD_KEYS,

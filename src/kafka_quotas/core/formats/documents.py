@@ -11,6 +11,9 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any, Final
 
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.java import parse_properties, property_pairs
+
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Longest document of people's, and of what is no file, whose length nobody knows before its end."""
 MAX_DEPTH: Final = 100
@@ -85,3 +88,30 @@ def _checked(value: Any) -> Any:
         if not level:
             return value
     raise ValueError(_TOO_DEEP)
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Return the properties in a file, by key.
+
+    The text is UTF-8, or ISO-8859-1 (as in Java) where it is not valid UTF-8.
+
+    Raises:
+        UsageError: The file can't be read.
+    """
+    return parse_properties(_text(path))
+
+
+def read_property_pairs(path: Path) -> list[tuple[str, str]]:
+    """Return the properties in a file, as `read_properties` reads it, with a key as often as it occurs."""
+    return property_pairs(_text(path))
+
+
+def _text(path: Path) -> str:
+    try:
+        content = read_document(path)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}", hint="check the name of the file") from error
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("iso-8859-1")

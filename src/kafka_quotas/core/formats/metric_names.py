@@ -1,29 +1,66 @@
-"""The names of brokers' quota metrics after an exporter has turned JMX into Prometheus metrics.
+"""The quota metrics of brokers in Prometheus' text format, by the names that an exporter gives them.
 
 The MBeans are `kafka.server:type=Produce|Fetch|Request|ControllerMutation,user=..,client-id=..`, with the attributes
 byte-rate, request-time, mutation-rate and throttle-time. Each exporter's configuration names its metrics differently,
 so the names are rules here: a pattern of the metric's name with the groups `attribute` and maybe `type`, and the
-labels.
+labels. The reader skips lines that are no samples and ignores timestamps and exemplars.
 
-**Source:** `ClientQuotaManager`, `ClientRequestQuotaManager`, `ControllerMutationQuotaManager` (Kafka 4.0).
+**Source:** `ClientQuotaManager`, `ClientRequestQuotaManager`, `ControllerMutationQuotaManager` (Kafka 4.0); Prometheus'
+exposition formats, text 0.0.4 and OpenMetrics 1.0.
 """
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
-from kafka_quotas.core.formats.prometheus_text import MetricSample
+from kafka_quotas.core.model.entity import desanitize
 from kafka_quotas.core.model.quota_key import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
-from kafka_quotas.core.model.sanitizer import desanitize
 from kafka_quotas.core.resolution.usage import Usage
+
+_SAMPLE = re.compile(
+    r'(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>(?:[^"}]|"(?:[^"\\]|\\.)*")*)\})?\s+(?P<value>[^\s#]+)(?:\s.*)?',
+    re.ASCII,
+)
+_LABEL = re.compile(r'\s*(?P<name>[a-zA-Z_]\w*)\s*=\s*"(?P<value>(?:[^"\\]|\\.)*)"\s*,?', re.ASCII)
+_ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricSample:
+    """One figure of a metric."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+def parse_metrics(text: str) -> Iterator[MetricSample]:
+    """Yield the samples of an exposition, in order."""
+    for line in text.splitlines():
+        match = _SAMPLE.fullmatch(line.strip())
+        value = _number(match["value"]) if match else None
+        if match is not None and value is not None:
+            labels = {
+                label["name"]: re.sub(r'\\[\\"n]', lambda found: _ESCAPES[found[0]], label["value"])
+                for label in _LABEL.finditer(match["labels"] or "")
+            }
+            yield MetricSample(name=match["name"], labels=labels, value=value)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)  # NaN and +Inf are written as Python reads them
+    except ValueError:
+        return None
+
 
 _KEYS: Final = {
     "produce": (PRODUCER_BYTE_RATE.name, "byte_rate"),

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_quotas.core.errors import InvalidQuotaError, StoreError
-from kafka_quotas.core.java import double as java_double
-from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Absent, Entity
+from kafka_quotas.core.java import double_text, parse_double
+from kafka_quotas.core.model.entity import CLIENT_ID, DEFAULT_NAME, IP, USER, Absent, Entity, desanitize, sanitize
 from kafka_quotas.core.model.quota_key import INT_MAX, LONG_MAX, QUOTA_KEYS, ValueType
-from kafka_quotas.core.model.sanitizer import DEFAULT_NAME, desanitize, sanitize
 
 CONFIG_ROOT = "/config"
 CHANGES_PATH = f"{CONFIG_ROOT}/changes"
@@ -119,7 +118,7 @@ def format_value(key: str, value: float) -> str:
     if known is None:
         raise InvalidQuotaError(f"Invalid configuration key {key}")
     if known.value_type is ValueType.DOUBLE:
-        return java_double.to_string(value)
+        return double_text(value)
     whole = _narrowed(value + WHOLE_NUMBER_TOLERANCE, LONG_MAX if known.value_type is ValueType.LONG else INT_MAX)
     if abs(float(whole) - value) > WHOLE_NUMBER_TOLERANCE:
         raise InvalidQuotaError(f"Configuration {key} must be a {known.value_type.value} value")
@@ -133,7 +132,7 @@ def parse_value(text: str) -> float:
         StoreError: The text is no double.
     """
     try:
-        return java_double.parse(text)
+        return parse_double(text)
     except InvalidQuotaError as error:
         raise StoreError(f"unexpected quota value: {text!r}") from error
 
@@ -173,7 +172,7 @@ def _as_jackson(value: Any) -> str:
         return "{" + ",".join(f"{_as_jackson(key)}:{_as_jackson(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_as_jackson, value)) + "]"
-    return java_double.to_string(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+    return double_text(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from kafka_quotas.core.model.recent_throttling import MINUTE_MS, NOT_THROTTLED, RecentThrottling
+from kafka_quotas.core.model.quota_window import MINUTE_MS, NOT_THROTTLED, RecentThrottling
 
 SLICES: Final = 12
 _SLICE_MS: Final = MINUTE_MS // SLICES

@@ -1,4 +1,4 @@
-"""The entities that quotas are set on.
+"""The entities that quotas are set on, and their names as ZooKeeper and Java read them.
 
 An `Entity` has one or two parts: `user`, `client-id`, the pair of both, or `ip`. The thresholds of this project are set
 on `topic` and `broker`, which Kafka's quotas don't have. The name of a part is a text, or None for the default of that
@@ -7,17 +7,152 @@ things, hence the marker `ABSENT`.
 
 Invariants: parts are in the order user, client-id, ip, topic, broker. No type occurs twice. Names are raw, never
 sanitized. An `Entity` may hold what a store refuses (an empty name, ip beside user): `core.changes.validation` decides
-that.
+that. Every name has exactly one sanitized form, made of letters, digits and `.-_%` only, so the default entity's node
+name `<default>` is no sanitized name. Reading is more lenient than writing, as it is in Java, which also accepts more
+addresses than most: `127.1` and `1` are IPv4 addresses of fewer parts, and an IPv6 address may be in square brackets.
+
+**Source:** `org.apache.kafka.common.utils.Sanitizer` (4.0), which uses Java's URLEncoder and URLDecoder;
+`java.net.InetAddress.getAllByName` and `sun.net.util.IPAddressUtil` (JDK 17).
 """
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+from urllib.parse import quote
 
-from kafka_quotas.core.errors import ProtocolError, UsageError, near_hint
+from kafka_quotas.core.errors import InvalidQuotaError, ProtocolError, UsageError, near_hint
+from kafka_quotas.core.java import decode_utf8
+
+_IPV4 = re.compile(r"[0-9]+(?:\.[0-9]+){0,3}")
+_IPV4_LENGTH = 15
+_GROUP = re.compile(r"[0-9a-fA-F]+")
+_NUMERIC_ZONE = re.compile(r"[0-9]+")
+_GROUPS = 8
+
+
+def is_address_or_host(name: str, resolves: Callable[[str], bool]) -> bool:
+    """Return whether Java finds an address for a name: a literal, or else a host that `resolves` knows.
+
+    An empty name is an address to Java, that of this machine.
+    """
+    if not name:
+        return True
+    host, bracketed = name, False
+    if name.startswith("["):
+        if len(name) <= 2 or not name.endswith("]"):
+            return False
+        host, bracketed = name[1:-1], True
+    if host[0] not in "0123456789abcdefABCDEF:":
+        return not bracketed and resolves(host)
+    if ipv4_literal(host) is not None:
+        return not bracketed
+    address, _, zone = host.partition("%")
+    if ipv6_literal(address) is not None:
+        return "%" not in host or _NUMERIC_ZONE.fullmatch(zone) is not None
+    return ":" not in host and resolves(host)
+
+
+def ipv4_literal(text: str) -> bytes | None:
+    """Return the bytes of an IPv4 address of one to four decimal parts, the last filling up, or None."""
+    if len(text) > _IPV4_LENGTH or not _IPV4.fullmatch(text):
+        return None
+    *leading, last = map(int, text.split("."))
+    free = 4 - len(leading)
+    if any(part > 0xFF for part in leading) or last >= 1 << (8 * free):
+        return None
+    return bytes(leading) + last.to_bytes(free, "big")
+
+
+def ipv6_literal(text: str) -> bytes | None:
+    """Return the sixteen bytes of an IPv6 address (no brackets, no zone), or None."""
+    head, gap, tail = text.partition("::")
+    if "::" in tail or tail.startswith(":"):
+        return None
+    left = _groups(head, last=not gap)
+    right = _groups(tail, last=True) if gap else b""
+    if left is None or right is None:
+        return None
+    missing = 2 * _GROUPS - len(left) - len(right)
+    if missing < 0 or (missing > 0) != bool(gap):
+        return None
+    return left + bytes(missing) + right
+
+
+def _groups(text: str, *, last: bool) -> bytes | None:
+    """Return the bytes of groups between colons, the last of which may be an IPv4 address."""
+    data = b""
+    groups = text.split(":") if text else []
+    for index, group in enumerate(groups):
+        if last and index == len(groups) - 1 and "." in group:
+            address = ipv4_literal(group) if group.count(".") == 3 else None
+            if address is None:
+                return None
+            data += address
+        elif _GROUP.fullmatch(group) and int(group, 16) <= 0xFFFF:
+            data += int(group, 16).to_bytes(2, "big")
+        else:
+            return None
+    return data
+
+
+DEFAULT_NAME = "<default>"
+"""The node name of a default entity; never a sanitized name."""
+
+_ESCAPED = re.compile(r"(?:%..)+|[%+]", re.DOTALL)
+
+
+def sanitize(name: str) -> str:
+    """Return the name percent-encoded in upper-case hex, but for letters, digits, `.`, `-` and `_`."""
+    # `quote` never encodes a tilde, Java always does; one in its output can only come from the name itself.
+    return quote(name.encode("utf-8", "replace"), safe="").replace("~", "%7E")
+
+
+def desanitize(text: str) -> str:
+    """Return the name of a sanitized text.
+
+    `+` is a space, and bytes that are not UTF-8 become U+FFFD.
+
+    Raises:
+        InvalidQuotaError: A `%` is not followed by two hexadecimal digits.
+    """
+    return _ESCAPED.sub(lambda match: _decoded(match[0]), text)
+
+
+def _decoded(escaped: str) -> str:
+    """Return the characters of a plus sign or of a run of escapes, which are decoded together."""
+    if escaped == "+":
+        return " "
+    if escaped == "%":
+        raise InvalidQuotaError("a name ends within a percent escape", hint="a percent sign itself is written %25")
+    data = bytes(_byte(escaped[start : start + 2]) for start in range(1, len(escaped), 3))
+    return decode_utf8(data)
+
+
+def _byte(digits: str) -> int:
+    """Return the byte of the two characters after a percent sign, read like Java's `Integer.parseInt`."""
+    signed = digits[1:] if digits[0] in "+-" else digits  # it takes a sign, and any Unicode digit
+    values = [_digit(character) for character in signed]
+    if any(value is None for value in values) or (digits[0] == "-" and values != [0]):
+        raise InvalidQuotaError(
+            f"not a percent escape: %{digits}",
+            hint="two hexadecimal digits follow a percent sign; a percent sign itself is written %25",
+        )
+    return int("".join(f"{value:x}" for value in values), 16)
+
+
+def _digit(character: str) -> int | None:
+    """Return the value of a hexadecimal digit in any script below U+10000, or None."""
+    if ord(character) > 0xFFFF:
+        return None
+    folded = unicodedata.normalize("NFKC", character) if "\uff21" <= character <= "\uff46" else character
+    if folded in "abcdefABCDEF":
+        return int(folded, 16)
+    return unicodedata.decimal(character, None)
+
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"

@@ -1,6 +1,6 @@
-"""The window settings of a quota, with Kafka's names.
+"""The window settings of a quota, with Kafka's names, and the throttle times of the last minute.
 
-Invariants: both figures are whole and at least 1. The default is Kafka's, 11 samples of 1 s.
+Invariants: both figures of a window are whole and at least 1. The default is Kafka's, 11 samples of 1 s.
 
 **Source:** `QuotaConfig` and `ClientQuotaManagerConfig` (4.x): `quota.window.num`, `quota.window.size.seconds` and, for
 controller mutations, the same two under `controller.`.
@@ -42,3 +42,26 @@ class QuotaWindow:
 
 DEFAULT_WINDOW: Final = QuotaWindow()
 """Kafka's default: 11 x 1 s."""
+
+
+MINUTE_MS: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentThrottling:
+    """The throttle times of a bucket in the last minute."""
+
+    times: int
+    """The number of throttle times."""
+    total_ms: int
+    """Their sum, which may be longer than the minute where several connections wait."""
+    held_ms: int
+    """The part of the minute in which any client of the bucket waited."""
+
+    @property
+    def share(self) -> float:
+        """The part of the minute in which any client of the bucket waited, 1 for all of it."""
+        return min(1.0, self.held_ms / MINUTE_MS)
+
+
+NOT_THROTTLED: Final = RecentThrottling(times=0, total_ms=0, held_ms=0)

@@ -1,7 +1,7 @@
 """Values as people read them: numbers, sizes, rates, lengths of time, shares, quotas.
 
 Numbers are plain, without an exponent. Prefixes are decimal. What only machines read is written by its own format:
-Java's doubles in `core.java.double`, ZooKeeper's values in `core.formats.zookeeper`.
+Java's doubles in `core.java`, ZooKeeper's values in `core.formats.zookeeper`.
 """
 
 from typing import Final

@@ -13,7 +13,7 @@ from typing import Final
 
 from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.errors import InvalidQuotaError, KafkaQuotasError
-from kafka_quotas.core.java import double as java_double
+from kafka_quotas.core.java import parse_double
 from kafka_quotas.core.model.entity import ABSENT, BROKER, ENTITY_TYPES, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.threshold import KEY_OF_KIND, STORED_KEYS, is_threshold_entity
@@ -209,10 +209,10 @@ def _value(key: str, value: object, *, lenient: bool) -> float | None:
 def _value_of_text(key: str, text: str, *, lenient: bool) -> float:
     known = STORED_KEYS.get(key)
     if known is None:
-        return java_double.parse(text)
+        return parse_double(text)
     try:
         return parse_quota_value(known, text)
     except InvalidQuotaError:
         if not lenient:
             raise
-        return java_double.parse(text)
+        return parse_double(text)

@@ -14,7 +14,7 @@ from typing import Final
 
 from kafka_quotas.core.changes.plan import key_rank
 from kafka_quotas.core.changes.validation import our_refusals
-from kafka_quotas.core.java import double as java_double
+from kafka_quotas.core.java import double_text
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.threshold import STORED_KEYS
 from kafka_quotas.core.model.units import UNLIMITED
@@ -100,7 +100,7 @@ def _value(key: str, value: float) -> str:
     if known is not None and value == float(known.unlimited):
         return UNLIMITED
     if not math.isfinite(value):
-        return java_double.to_string(value)
+        return double_text(value)
     text = format_number(value)
     # -0.0 and long fractions: repr keeps the sign and stays short.
     return repr(value) if "." in text or (value == 0 and math.copysign(1, value) < 0) else text

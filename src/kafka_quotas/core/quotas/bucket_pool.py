@@ -21,7 +21,7 @@ from sys import getsizeof
 from typing import Final, Protocol
 
 from kafka_quotas.core.clock import Clock
-from kafka_quotas.core.model.recent_throttling import NOT_THROTTLED, RecentThrottling
+from kafka_quotas.core.model.quota_window import NOT_THROTTLED, RecentThrottling
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.resolution.quota_resolver import AppliedQuota
 

@@ -13,8 +13,7 @@ from kafka_quotas.core.metrics.throttle_time import ThrottleAverage
 from kafka_quotas.core.metrics.throttled_minute import ThrottledMinute
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import LONG_MAX, QuotaType, RateAlgorithm
-from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.core.model.recent_throttling import NOT_THROTTLED
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, NOT_THROTTLED, QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import IDLE_MS, BucketPool, BucketState
 from kafka_quotas.core.quotas.fetch_queue import FetchQueue
 from kafka_quotas.core.quotas.mutation_bucket import AdmissionBucket, MutationAlgorithm, new_mutation_bucket

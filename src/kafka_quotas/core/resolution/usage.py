@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from kafka_quotas.core.model.entity import sanitize
 from kafka_quotas.core.model.quota_key import MEASURED_KEYS, REQUEST_PERCENTAGE, ValueType
-from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.core.model.recent_throttling import RecentThrottling
-from kafka_quotas.core.model.sanitizer import sanitize
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow, RecentThrottling
 from kafka_quotas.core.resolution.effective import EffectiveQuota
 
 HEADROOM: Final = 0.2

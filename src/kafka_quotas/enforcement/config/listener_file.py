@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Annotated, Any, Final, get_args
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.formats.documents import read_properties
 from kafka_quotas.core.model.setting import SettingSpec, TextForm
 from kafka_quotas.enforcement.config.listener_settings import ListenerProperty, ListenerSettings, ports_of
 from kafka_quotas.enforcement.config.rules import ALLOW, DENY, parse_api_access
 from kafka_quotas.enforcement.config.toml_table import names_table, properties_in, table_name
-from kafka_quotas.stores.files.property_file import read_properties
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _UPSTREAM: Final = "upstream."

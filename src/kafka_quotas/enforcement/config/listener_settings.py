@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import Annotated, Any, Final, TypeAlias
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.java.strings import well_formed
+from kafka_quotas.core.java import well_formed
 from kafka_quotas.core.model.setting import SettingSpec, TextForm
 from kafka_quotas.enforcement.config.address import (
     ADDRESSES,

@@ -27,7 +27,7 @@ from kafka_quotas.enforcement.config.client_policy import (
     PolicyTable,
     Scope,
 )
-from kafka_quotas.wire.codec.frame import MAX_REQUEST_BYTES
+from kafka_quotas.wire.codec.encoding import MAX_REQUEST_BYTES
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.error_code import ErrorCode
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Final, TypeVar
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.formats.documents import read_properties
 from kafka_quotas.core.model.setting import SettingSpec, TextForm
 from kafka_quotas.enforcement.config.address import (
     LOCAL_ADDRESS,
@@ -26,7 +27,6 @@ from kafka_quotas.enforcement.config.listener_file import ListenerFiles, all_lis
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.rules import MAX_QUEUED_REQUEST_BYTES, NAME, SIZE, EnforcementRules
 from kafka_quotas.enforcement.telemetry.log import LogFormat
-from kafka_quotas.stores.files.property_file import read_properties
 
 T = TypeVar("T", bound=Path | TopicTarget)
 FLEET: Final = "default"

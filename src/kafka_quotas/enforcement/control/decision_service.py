@@ -13,7 +13,7 @@ from kafka_quotas.core.metrics.throttle_time import nanos_to_percentage
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.threshold import unmeant_threshold_entity
 from kafka_quotas.core.quotas.quota_manager import Limiter, QuotaType
-from kafka_quotas.core.resolution.ip_resolver import is_address
+from kafka_quotas.core.resolution.quota_resolver import is_address
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.decisions import (
     Decision,

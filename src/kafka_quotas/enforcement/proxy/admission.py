@@ -24,8 +24,13 @@ from kafka_quotas.enforcement.proxy.connection_rate import ConnectionRates
 from kafka_quotas.enforcement.proxy.context import ProxyContext
 from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
-from kafka_quotas.wire.connection.proxy_protocol import HEAD_BYTES, parse_proxy_head, proxied_source
-from kafka_quotas.wire.connection.tls_client_hello import requested_host, wanted_bytes
+from kafka_quotas.wire.connection.preamble import (
+    HEAD_BYTES,
+    parse_proxy_head,
+    proxied_source,
+    requested_host,
+    wanted_bytes,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

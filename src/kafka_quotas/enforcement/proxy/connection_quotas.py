@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator
 from typing import Final
 
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.resolution.ip_resolver import canonical_address
+from kafka_quotas.core.resolution.quota_resolver import canonical_address
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.proxy.connection_rate import ConnectionRates, IpLimits
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId

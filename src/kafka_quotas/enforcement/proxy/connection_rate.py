@@ -18,8 +18,7 @@ from kafka_quotas.core.model.entity import ABSENT
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
-from kafka_quotas.core.resolution.ip_resolver import IpQuotaResolver, canonical_address
-from kafka_quotas.core.resolution.quota_resolver import AppliedQuota
+from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, IpQuotaResolver, canonical_address
 from kafka_quotas.stores.store import QuotaEntry
 
 IDLE_MS: Final = 3_600_000

@@ -15,7 +15,7 @@ from kafka_quotas.enforcement.session.in_flight import SHARE_FETCH, InFlightRequ
 from kafka_quotas.enforcement.session.produce_filters import EmptyFetchFilter
 from kafka_quotas.enforcement.session.quota_accounting import QuotaAccounting
 from kafka_quotas.enforcement.session.session_state import SessionState, ThrottledChannel
-from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
+from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.passing.fetch_request import (
     cap_fetch,
     cap_share_fetch,
@@ -24,7 +24,7 @@ from kafka_quotas.wire.passing.fetch_request import (
     share_fetch_limits,
     share_limits_end,
 )
-from kafka_quotas.wire.protocol.request_header import RequestHeader
+from kafka_quotas.wire.protocol.header import RequestHeader
 
 _FETCH_LIMITS_END: Final = 16
 """Bytes from the end of a Fetch header to the end of its limits: replica id, wait time, minimum and maximum size."""

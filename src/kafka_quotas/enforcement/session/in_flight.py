@@ -15,11 +15,11 @@ from kafka_quotas.core.quotas.quota_charges import RESPONSE_BYTES
 from kafka_quotas.core.quotas.quota_manager import Limiter
 from kafka_quotas.enforcement.quotas.client_limits import ClientLimits
 from kafka_quotas.enforcement.session.frame_stream import Decision
-from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
+from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.protocol.api import NEVER
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.request_header import RequestHeader
+from kafka_quotas.wire.protocol.header import RequestHeader
 
 if TYPE_CHECKING:
     from kafka_quotas.enforcement.session.principal import SaslExchange

@@ -30,7 +30,7 @@ from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 from kafka_quotas.wire.client.metadata import MetadataRequest
 from kafka_quotas.wire.client.request import request_frame
-from kafka_quotas.wire.codec.frame import MAX_UNAUTHENTICATED_BYTES
+from kafka_quotas.wire.codec.encoding import MAX_UNAUTHENTICATED_BYTES
 from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.passing.metadata import has_brokers
 from kafka_quotas.wire.passing.sasl import (
@@ -48,7 +48,7 @@ from kafka_quotas.wire.passing.sasl import (
     scram_identity,
 )
 from kafka_quotas.wire.protocol.error_code import ErrorCode
-from kafka_quotas.wire.protocol.request_header import RequestHeader, parse_request_header
+from kafka_quotas.wire.protocol.header import RequestHeader, parse_request_header
 
 _SCRAM_SUCCESS: Final = b"v="
 _READABLE: Final = (PLAIN, *SCRAM, OAUTHBEARER)

@@ -29,7 +29,7 @@ from kafka_quotas.wire.passing.produce_response import (
 from kafka_quotas.wire.passing.share_fetch_response import refused_share_fetch
 from kafka_quotas.wire.passing.throttle_time import patch_throttle
 from kafka_quotas.wire.protocol.error_code import ErrorCode
-from kafka_quotas.wire.protocol.request_header import RequestHeader
+from kafka_quotas.wire.protocol.header import RequestHeader
 
 _FOLLOWS_REFUSED: Final = "an earlier batch of this producer was rejected"
 

@@ -8,10 +8,10 @@ from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.quotas.client_limits import ClientLimits
 from kafka_quotas.enforcement.session.in_flight import InFlightRequest, response_action
 from kafka_quotas.enforcement.session.request_filter import FilterFactory
-from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
+from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.codec.skip import Buffer, compact_string, string
 from kafka_quotas.wire.passing.produce_request import FLEXIBLE_SINCE, TRANSACTIONAL_ID_SINCE
-from kafka_quotas.wire.protocol.request_header import RequestHeader
+from kafka_quotas.wire.protocol.header import RequestHeader
 
 _START: Final = Struct(">iIi")
 """Length, API key and version as one number, correlation id."""

@@ -24,7 +24,7 @@ from kafka_quotas.enforcement.session.produce_template import ProduceTemplate
 from kafka_quotas.enforcement.session.quota_accounting import QuotaAccounting
 from kafka_quotas.enforcement.session.request_filter import FilterFactory, NotFiltered, ProduceProtection
 from kafka_quotas.enforcement.session.session_state import SessionState
-from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, MAX_UNAUTHENTICATED_BYTES, checked_frame_length
+from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES, MAX_UNAUTHENTICATED_BYTES, checked_frame_length
 from kafka_quotas.wire.passing.fetch_request import (
     NO_SESSION,
     fetch_session,
@@ -33,7 +33,7 @@ from kafka_quotas.wire.passing.fetch_request import (
 from kafka_quotas.wire.passing.fetch_response import answered_session
 from kafka_quotas.wire.passing.produce_request import acks
 from kafka_quotas.wire.passing.sasl import starts_with_gssapi_token
-from kafka_quotas.wire.protocol.request_header import RequestHeader, parse_request_header
+from kafka_quotas.wire.protocol.header import RequestHeader, parse_request_header
 
 MAX_INT32: Final = 2**31 - 1
 

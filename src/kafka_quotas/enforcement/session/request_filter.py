@@ -19,7 +19,7 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quotas.quota_manager import Limiter
 from kafka_quotas.enforcement.session.in_flight import InFlightRequest
 from kafka_quotas.wire.codec.skip import Buffer
-from kafka_quotas.wire.protocol.request_header import RequestHeader
+from kafka_quotas.wire.protocol.header import RequestHeader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

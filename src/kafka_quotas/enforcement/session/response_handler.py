@@ -31,7 +31,7 @@ from kafka_quotas.enforcement.session.principal import COMPLETE, PrincipalTracke
 from kafka_quotas.enforcement.session.produce_template import bare_end
 from kafka_quotas.enforcement.session.quota_accounting import QuotaAccounting
 from kafka_quotas.enforcement.session.session_state import SessionState
-from kafka_quotas.wire.codec.frame import (
+from kafka_quotas.wire.codec.encoding import (
     FRAME_LENGTH_BYTES,
     MAX_GATHERED_BYTES,
     MAX_UNAUTHENTICATED_BYTES,
@@ -57,7 +57,7 @@ from kafka_quotas.wire.passing.throttle_time import (
     throttle_offset,
 )
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD_BYTES, parse_response_head
+from kafka_quotas.wire.protocol.header import RESPONSE_HEAD_BYTES, parse_response_head
 
 
 def clamped_versions(request: InFlightRequest, frame: bytearray, *, serves: Serves) -> Buffer:

@@ -61,9 +61,9 @@ from kafka_quotas.enforcement.session.response_handler import ResponseHandler
 from kafka_quotas.enforcement.session.session_state import READING, SessionState
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
-from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
+from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.passing.broker_addresses import Translate
-from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD, RESPONSE_HEAD_BYTES
+from kafka_quotas.wire.protocol.header import RESPONSE_HEAD, RESPONSE_HEAD_BYTES
 
 _response_head: Final = RESPONSE_HEAD.unpack_from
 

@@ -17,7 +17,7 @@ from typing import Any, Final, TextIO, TypeAlias
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.formats.documents import load_json, read_text
-from kafka_quotas.core.java.strings import well_formed
+from kafka_quotas.core.java import well_formed
 from kafka_quotas.core.quotas.quota_bucket import BucketSnapshot
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode

@@ -32,7 +32,7 @@ from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.passing.metadata import ParsedMetadataRequest, parse_metadata_request, with_topics
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.error_code import ErrorCode
-from kafka_quotas.wire.protocol.request_header import RequestHeader
+from kafka_quotas.wire.protocol.header import RequestHeader
 
 FORBIDDEN: Final = b"\0"
 """`allow_auto_topic_creation` as false."""

@@ -54,7 +54,7 @@ from kafka_quotas.wire.passing.topic_mutations import (
 )
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.error_code import ErrorCode
-from kafka_quotas.wire.protocol.request_header import RequestHeader
+from kafka_quotas.wire.protocol.header import RequestHeader
 
 DEFAULT_PARTITIONS: Final = -1
 """Partitions of a request that leaves the number to the broker. **Source:** KIP-464."""

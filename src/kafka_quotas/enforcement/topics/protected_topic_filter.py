@@ -36,7 +36,7 @@ from kafka_quotas.wire.passing.produce_request import TOPIC_ID_SINCE, ProduceDat
 from kafka_quotas.wire.passing.topic_mutations import parse_mutation
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.error_code import ErrorCode
-from kafka_quotas.wire.protocol.request_header import RequestHeader
+from kafka_quotas.wire.protocol.header import RequestHeader
 
 CHANGING: Final = frozenset(
     {

@@ -27,7 +27,7 @@ from kafka_quotas.enforcement.topics.topic_cache import TopicLookup
 from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.passing.streams_heartbeat import topics_in_the_making
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.request_header import RequestHeader
+from kafka_quotas.wire.protocol.header import RequestHeader
 
 
 class StreamsFilter(RequestFilter):

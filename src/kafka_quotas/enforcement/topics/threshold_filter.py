@@ -35,7 +35,7 @@ from kafka_quotas.wire.passing.produce_request import (
 )
 from kafka_quotas.wire.passing.produce_response import partition_results
 from kafka_quotas.wire.protocol.error_code import ErrorCode
-from kafka_quotas.wire.protocol.request_header import RequestHeader
+from kafka_quotas.wire.protocol.header import RequestHeader
 
 MAX_ASKED: Final = 100
 """Most unknown topics of one request that the broker is asked about."""

@@ -22,7 +22,7 @@ from kafka_quotas.wire.codec.skip import Buffer, finished
 from kafka_quotas.wire.passing.metadata import KnownTopic, iter_topics
 from kafka_quotas.wire.passing.topic_mutations import TopicKey
 from kafka_quotas.wire.protocol.error_code import ErrorCode
-from kafka_quotas.wire.protocol.request_header import RequestHeader
+from kafka_quotas.wire.protocol.header import RequestHeader
 
 MAX_TOPICS: Final = 1_000_000
 SLICE: Final = 200

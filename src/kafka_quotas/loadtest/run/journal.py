@@ -20,8 +20,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import IO, Any, Final
 
-from kafka_quotas.core.changes.plan import PlannedChange
-from kafka_quotas.core.changes.plan_file import change_document, change_from
+from kafka_quotas.core.changes.plan import PlannedChange, change_document, change_from
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.formats.documents import load_json
 

@@ -17,8 +17,8 @@ from kafka_quotas.stores.kafka.cluster_client import ClusterClient
 from kafka_quotas.stores.polling import Polling
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.url import parse_store_url
+from kafka_quotas.wire.client.admin import CreateTopics, DeleteTopics, NewTopic
 from kafka_quotas.wire.client.metadata import MetadataRequest
-from kafka_quotas.wire.client.topics import CreateTopics, DeleteTopics, NewTopic
 from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 
 _BATCH: Final = 200  # topics in one request: brokers refuse more than 10,000 partitions in one

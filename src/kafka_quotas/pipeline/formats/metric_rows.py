@@ -18,8 +18,7 @@ from typing import Any, Final
 
 import orjson
 
-from kafka_quotas.core.formats.metric_names import MetricNames, usages_of
-from kafka_quotas.core.formats.prometheus_text import MetricSample, parse_metrics
+from kafka_quotas.core.formats.metric_names import MetricNames, MetricSample, parse_metrics, usages_of
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.core.resolution.usage import Usage
 from kafka_quotas.pipeline.formats.rows import BadLineError, ClientThrottleRow, MetricRow

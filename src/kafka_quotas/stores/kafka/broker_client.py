@@ -1,21 +1,271 @@
-"""A client of one broker, which connects, settles versions and logs in at the first request and after each failure.
+"""A client of one broker: its connection, in plaintext or TLS, the versions it settles on, and the login.
 
-Contract: any number of threads may use a client, one request at a time. A network failure is an `OSError` and drops the
-connection. An error that another attempt would not mend is a `StoreError`.
+Contract: the client connects at the first request and after each failure. Any number of threads may use it, one request
+at a time. A network failure is an `OSError` and drops the connection, bytes that are not Kafka's are a `ProtocolError`,
+and an error that another attempt would not mend is a `StoreError`. Each exchange of frames has a deadline, and `abort`
+ends a running one from another thread.
+
+**Source:** KIP-43, KIP-152, KIP-511; `SaslClientAuthenticator`, Kafka 4.1.
 """
 
+import socket
 import threading
-from collections.abc import Mapping
-from typing import Final, TypeVar
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kafka_quotas.core.errors import ProtocolError, StoreError
-from kafka_quotas.stores.kafka.connection import BrokerConnection, BrokerRefusedError, ShutOutError, tls_refusal
+from kafka_quotas.core.errors import ProtocolError, StoreError, StoreRefusedError, StoreUnreachableError
 from kafka_quotas.stores.kafka.properties import KafkaAccess
-from kafka_quotas.stores.reachability import ServerAddress
-from kafka_quotas.wire.client.request import ClientRequest, VersionRange, VersionRequest, version_of
+from kafka_quotas.stores.servers import ServerAddress, network_reason
+from kafka_quotas.wire.client.request import (
+    AuthenticateRequest,
+    ClientRequest,
+    HandshakeRequest,
+    VersionRange,
+    VersionRequest,
+    read_answer,
+    request_frame,
+    version_of,
+)
+from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES, checked_frame_length
 from kafka_quotas.wire.protocol.error_code import ErrorCode
 
+if TYPE_CHECKING:
+    import ssl
+
+    from kafka_quotas.stores.security.sasl import SaslMechanism
+
+
+LARGEST_RESPONSE: Final = 256 * 1024 * 1024
+"""Bytes, of which a hundred thousand entities take about 10 MB."""
+_PIECE: Final = 1024 * 1024
+_HTTP_S: Final = 1.0
+_TLS_ALERT: Final = b"\x15\x03"
+_LARGEST_CORRELATION_ID: Final = 2**31 - 1
+_TLS_FAILED: Final = "SSL_AUTHENTICATION_FAILED"
+_PLAINTEXT_HINT: Final = (
+    "the port most likely speaks plaintext: give the TLS port, or set security.protocol to PLAINTEXT or SASL_PLAINTEXT"
+)
+_NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
 Answer = TypeVar("Answer")
+
+
+class NoConnectionError(OSError):
+    """A connection that could not be made, with the reason as text."""
+
+
+class ShutOutError(ConnectionError):
+    """The end of a fresh connection without an answer, by a broker that is busy or at a wrong port."""
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class BrokerRefusedError(StoreRefusedError):
+    """A refusal by the broker or this client, with Kafka's name of the error as `code`."""
+
+    def __init__(self, message: str, *, code: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+
+
+class LostAnswerError(StoreUnreachableError):
+    """A request that was sent and not answered."""
+
+
+class BrokerConnection:
+    """An open connection to a broker, in plaintext or TLS."""
+
+    def __init__(
+        self, address: ServerAddress, *, client_id: str, deadline_s: float, tls: "ssl.SSLContext | None" = None
+    ) -> None:
+        """Connect to the broker by the deadline, with a TLS handshake where `tls` is not None.
+
+        Raises:
+            NoConnectionError: The connection can't be made.
+            BrokerRefusedError: One side of the handshake does not trust the other.
+            ShutOutError: The broker ends the handshake.
+        """
+        host, port = address
+        place: Any = host.encode() if host.isascii() else host  # a text would load the tables of international names
+        try:
+            self._socket = socket.create_connection((place, port), timeout=_left(deadline_s))
+        except OSError as error:
+            raise NoConnectionError(network_reason(error)) from error
+        except UnicodeError as error:
+            raise NoConnectionError("not a name that a host can have") from error
+        self._client_id = client_id
+        self._server = str(address)
+        self._correlation_id = 0
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None:
+                self._socket = _wrapped(self._socket, tls=tls, address=address)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def exchange(
+        self, request: ClientRequest[Answer], version: int, *, deadline_s: float, begin_deadline_s: float | None = None
+    ) -> Answer:
+        """Return the answer to a request, which begins to arrive and is whole by the two deadlines."""
+        self._correlation_id = self._correlation_id % _LARGEST_CORRELATION_ID + 1
+        frame = request_frame(request, version, correlation_id=self._correlation_id, client_id=self._client_id)
+        content = self._exchanged(frame, deadline_s, begin_deadline_s)
+        return read_answer(request, version, content, correlation_id=self._correlation_id)
+
+    def exchange_raw(self, token: bytes, *, deadline_s: float) -> bytes:
+        """Send a token in a raw frame and return the token that answers it."""
+        return self._exchanged(len(token).to_bytes(FRAME_LENGTH_BYTES, "big") + token, deadline_s)
+
+    def speaks_http(self) -> bool:
+        """Return whether a server that is silent was waiting for the end of a line of HTTP.
+
+        The connection is unusable afterwards. A broker takes the line end for the length of a frame that is too large.
+        """
+        with suppress(OSError):
+            self._socket.settimeout(_HTTP_S)
+            self._socket.sendall(b"\r\n\r\n")
+            return self._socket.recv(_PIECE).startswith((b"HTTP/", b"<"))
+        return False
+
+    def abort(self) -> None:
+        """End an exchange in another thread with an error."""
+        with suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # below TLS, whose state is the other thread's
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def _exchanged(self, frame: bytes, deadline_s: float, begin_deadline_s: float | None = None) -> bytes:
+        """Send a frame and return the content of the frame that answers it."""
+        begin_deadline_s = deadline_s if begin_deadline_s is None else min(deadline_s, begin_deadline_s)
+        self._socket.settimeout(_left(begin_deadline_s))
+        self._socket.sendall(frame)
+        field = self._received(FRAME_LENGTH_BYTES, begin_deadline_s)
+        # A TLS server answers plaintext by an alert record, whose first bytes are no length of a frame.
+        if field.startswith(_TLS_ALERT):
+            raise BrokerRefusedError(
+                f"{self._server} speaks TLS, and was spoken to in plaintext",
+                code=_TLS_FAILED,
+                hint="set security.protocol to SSL or SASL_SSL in the file named with --command-config",
+            )
+        length = checked_frame_length(field, 0, limit=LARGEST_RESPONSE)
+        if length is None:
+            raise ProtocolError("a frame without a length")
+        return self._received(length, deadline_s)
+
+    def _received(self, count: int, deadline_s: float) -> bytes:
+        pieces: list[bytes] = []
+        while count:
+            self._socket.settimeout(_left(deadline_s))
+            piece = self._socket.recv(min(count, _PIECE))
+            if not piece:
+                raise ConnectionAbortedError("the connection was closed")
+            pieces.append(piece)
+            count -= len(piece)
+        return b"".join(pieces)
+
+
+def _wrapped(plain: socket.socket, *, tls: "ssl.SSLContext", address: ServerAddress) -> socket.socket:
+    import ssl  # noqa: PLC0415 - most clusters need none
+
+    try:
+        return tls.wrap_socket(plain, server_hostname=address.host)
+    except (ssl.SSLEOFError, ConnectionError) as error:
+        raise ShutOutError(f"{address} ended the TLS handshake", hint=_PLAINTEXT_HINT) from error
+    except ssl.SSLError as error:
+        raise tls_refusal(error, server=str(address)) from error
+
+
+def tls_refusal(error: "ssl.SSLError", *, server: str) -> BrokerRefusedError:
+    """Return our error for one of TLS."""
+    hint = "check the trust store and the security settings in the file named with --command-config"
+    reason = error.reason or ""
+    if reason in _NOT_TLS:
+        hint = _PLAINTEXT_HINT
+    elif reason.endswith("CERTIFICATE_REQUIRED"):
+        hint = "the broker wants a certificate of the client: name it with ssl.keystore.location"
+    shown = getattr(error, "verify_message", "") or reason.replace("_", " ").lower() or str(error)
+    return BrokerRefusedError(f"no TLS connection to {server}: {shown}", code=_TLS_FAILED, hint=hint)
+
+
+def _left(deadline_s: float) -> float:
+    """Return the seconds until a deadline, or raise a `TimeoutError` after it."""
+    left_s = deadline_s - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError("timed out")
+    return left_s
+
+
+_CREDENTIALS_HINT: Final = "check security.protocol and sasl.* in the file named with --command-config"
+_RAW_TOKENS_UNTIL: Final = 0
+"""Last version of the handshake after which tokens travel in raw frames."""
+
+
+class SaslAuthenticator:
+    """A login over one connection, with requests in the versions that `version_of` returns."""
+
+    def __init__(
+        self, channel: BrokerConnection, *, version_of: Callable[[ClientRequest[Any]], int], url: str, deadline_s: float
+    ) -> None:
+        self._channel = channel
+        self._version_of = version_of
+        self._url = url
+        self._deadline_s = deadline_s
+
+    def log_in(self, login: "SaslMechanism") -> None:
+        """Authenticate at the broker by the mechanism.
+
+        Raises:
+            BrokerRefusedError: The broker does not take the mechanism or the credentials.
+            OSError: The connection fails.
+        """
+        handshake = HandshakeRequest(mechanism=login.mechanism)
+        version = self._version_of(handshake)
+        answer = self._channel.exchange(handshake, version, deadline_s=self._deadline_s)
+        if answer.error_code:
+            raise self._no_login(answer.error_code, answer.offered)
+        tokens = login.begin()
+        try:
+            token = next(tokens)
+            while True:
+                token = tokens.send(self._answered(token, raw=version <= _RAW_TOKENS_UNTIL))
+        except StopIteration:
+            return
+        except ConnectionError as error:  # what a broker does with a false password after a handshake of version 0
+            raise self._refused("") from error
+        except ProtocolError as error:
+            raise self._refused(f": {error.message}") from error
+
+    def _answered(self, token: bytes, *, raw: bool) -> bytes:
+        if raw:
+            return self._channel.exchange_raw(token, deadline_s=self._deadline_s)
+        request = AuthenticateRequest(token=token)
+        answer = self._channel.exchange(request, self._version_of(request), deadline_s=self._deadline_s)
+        if answer.error_code:
+            raise self._refused("")
+        return answer.token
+
+    def _refused(self, detail: str) -> BrokerRefusedError:
+        return BrokerRefusedError(
+            f"{self._url} refused the credentials{detail}", code="SASL_AUTHENTICATION_FAILED", hint=_CREDENTIALS_HINT
+        )
+
+    def _no_login(self, code: int, offered: tuple[str, ...]) -> BrokerRefusedError:
+        if code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            problem, name = f"does not take this sasl.mechanism, but {', '.join(offered)}", "UNSUPPORTED_SASL_MECHANISM"
+        elif code == ErrorCode.ILLEGAL_SASL_STATE:
+            problem, name = "takes no logins at this port", "ILLEGAL_SASL_STATE"
+        else:
+            problem, name = f"refused the login with error {code}", "SASL_AUTHENTICATION_FAILED"
+        return BrokerRefusedError(f"{self._url} {problem}", code=name, hint=_CREDENTIALS_HINT)
+
+
 _TLS_HINT: Final = "if the port speaks TLS, set security.protocol to SSL or SASL_SSL; or is it not Kafka's?"
 _LOGIN_HINT: Final = "if the port wants a login, set security.protocol to SASL_PLAINTEXT or SASL_SSL, and sasl.*"
 
@@ -87,8 +337,6 @@ class BrokerClient:
         )
         self._offered = self._settled_versions(channel, deadline_s)
         if self._access.login is not None:
-            from kafka_quotas.stores.kafka.authenticator import SaslAuthenticator  # noqa: PLC0415 - most clusters need none
-
             SaslAuthenticator(channel, version_of=self._version, url=self._url, deadline_s=deadline_s).log_in(
                 self._access.login
             )

@@ -1,26 +1,81 @@
-"""A client of a Kafka cluster, which sends requests to any of its brokers or to a certain one.
+"""A client of a Kafka cluster, which sends requests to any of its brokers, to a certain one, or to all at once.
 
-Contract: it connects at first use, and its errors are in our words. A request is repeated until the time is up where
-the connection fails or a broker asks for another attempt. All that is sent here (setting a key to a value, reading) is
-idempotent. The first contact is not repeated where nothing listens at any address.
+Contract: it connects at first use, and its errors are in our words. A request is repeated until the time is up if the
+connection fails or a broker asks for another attempt. All that is sent here (setting a key to a value, reading) is
+idempotent. The first contact is not repeated if nothing listens at any address. All silent brokers of one question to
+everybody cost a single wait.
 """
 
 import threading
 import time
-from collections.abc import Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
 
 from kafka_quotas.core.errors import InvalidQuotaError, StoreError, StoreRefusedError, StoreUnreachableError
-from kafka_quotas.stores.kafka.broker_client import BrokerClient
-from kafka_quotas.stores.kafka.connection import LostAnswerError, NoConnectionError, ShutOutError
+from kafka_quotas.stores.kafka.broker_client import BrokerClient, LostAnswerError, NoConnectionError, ShutOutError
 from kafka_quotas.stores.kafka.properties import kafka_access
 from kafka_quotas.stores.polling import Polling
-from kafka_quotas.stores.reachability import ServerAddress, UnresponsiveBrokerError
+from kafka_quotas.stores.servers import ServerAddress, UnresponsiveBrokerError
 from kafka_quotas.stores.settings import StoreSettings, timeouts
 from kafka_quotas.stores.url import StoreUrl
 from kafka_quotas.wire.client.metadata import Metadata, MetadataRequest
 from kafka_quotas.wire.client.request import ClientRequest
 from kafka_quotas.wire.protocol.error_code import error_name
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FanOut(Generic[Answer]):
+    """The answers of brokers, and the failures of the others."""
+
+    answers: Mapping[int, Answer]
+    """Answers by node id, in the order of ids."""
+    failures: Mapping[int, StoreError]
+    """Errors by node id, in the order of ids."""
+
+    @property
+    def missing(self) -> str | None:
+        """The reasons of all brokers without an answer, on one line, None where all answered."""
+        return "; ".join(error.message for error in self.failures.values()) or None
+
+    def raise_refusal(self) -> None:
+        """Raise the first `StoreRefusedError` where no broker answered, as it does not concern one alone."""
+        refusals = [error for error in self.failures.values() if isinstance(error, StoreRefusedError)]
+        if refusals and not self.answers:
+            raise refusals[0]
+
+
+def ask_each(node_ids: Sequence[int], question: Callable[[int], Answer]) -> FanOut[Answer]:
+    """Ask every broker at the same time, each in a thread of its own, and wait for the last.
+
+    A `StoreError` of the question counts as that broker's failure, and any other exception ends the whole call.
+    """
+    answers: dict[int, Answer] = {}
+    failures: dict[int, StoreError] = {}
+    faults: list[Exception] = []
+
+    def ask(node_id: int) -> None:
+        try:
+            answers[node_id] = question(node_id)
+        except StoreError as error:
+            failures[node_id] = error
+        except Exception as error:  # noqa: BLE001 - it is raised again in the thread that asked
+            faults.append(error)
+
+    # The first broker is asked in this thread, so a cluster of one takes no other.
+    threads = [threading.Thread(target=ask, args=(node_id,), daemon=True) for node_id in node_ids[1:]]
+    for thread in threads:
+        thread.start()
+    for node_id in node_ids[:1]:
+        ask(node_id)
+    for thread in threads:
+        thread.join()
+    if faults:
+        raise faults[0]
+    return FanOut(answers=dict(sorted(answers.items())), failures=dict(sorted(failures.items())))
+
 
 DESCRIBE_ACL: Final = "DescribeConfigs"
 ALTER_ACL: Final = "AlterConfigs"
@@ -33,7 +88,6 @@ _SHUT_OUTS: Final = 3
 """Number of fresh connections in a row that a broker may end until the client gives up."""
 _ACL_RESOURCES: Final = {"CLUSTER_AUTHORIZATION_FAILED": "cluster", "TOPIC_AUTHORIZATION_FAILED": "topic"}
 """The resource on which an ACL is missing, by Kafka's name of the error."""
-Answer = TypeVar("Answer")
 _REFUSED_TWICE: Final = 2
 """Number of connections that one of many brokers may refuse until the client does without it."""
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.stores.security.sasl import SaslMechanism
 
 if TYPE_CHECKING:
     import ssl
+
+    from kafka_quotas.stores.security.sasl import SaslMechanism
 
 _USUAL: Mapping[str, tuple[str, ...]] = {
     "config.providers": (),
@@ -44,7 +45,7 @@ class KafkaAccess:
     """The client-id of our requests."""
     tls: "ssl.SSLContext | None" = None
     """TLS over connections, None for plaintext."""
-    login: SaslMechanism | None = None
+    login: "SaslMechanism | None" = None
     """The SASL login, None for none."""
 
 

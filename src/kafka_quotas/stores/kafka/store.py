@@ -2,33 +2,145 @@
 
 Contract: our refusals come first, then the broker validates. All alterations of one entity are merged into one entry,
 every entity has its own result, and accepted changes are read back until every broker shows them, or else the result
-has a `NotVisibleError`. The user needs the ACLs DescribeConfigs and AlterConfigs on the cluster. Kafka has no
-notification of changes, so a watch reads all quotas every half second.
+has a `NotVisibleError`: a KRaft broker answers from its own copy, which follows the controller. The user needs the ACLs
+DescribeConfigs and AlterConfigs on the cluster. Kafka has no notification of changes, so a watch reads all quotas every
+half second.
+
+`KafkaRawQuotas`, for `kafka-configs`, sends each change once and unchanged: it checks nothing, merges nothing and reads
+nothing back. The brokers decide, and their error names and texts are passed on as they are.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
 
 from kafka_quotas.core.errors import (
     KafkaQuotasError,
     NotVisibleError,
     StoreError,
+    StoreRefusedError,
     StoreUnreachableError,
     UnconfirmedError,
 )
+from kafka_quotas.core.formats.zookeeper import WHOLE_NUMBER_TOLERANCE
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter, filter_verdict_kraft
-from kafka_quotas.stores.acceptance import checked
-from kafka_quotas.stores.kafka.cluster_client import ALTER_ACL, DESCRIBE_ACL, ClusterClient
-from kafka_quotas.stores.kafka.connection import LostAnswerError
-from kafka_quotas.stores.kafka.messages import alter_outcomes, described_entries, request_batches
-from kafka_quotas.stores.kafka.visibility import wait_until_visible
+from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter, entity_filter, filter_verdict_kraft
+from kafka_quotas.stores.kafka.broker_client import BrokerRefusedError, LostAnswerError
+from kafka_quotas.stores.kafka.cluster_client import ALTER_ACL, DESCRIBE_ACL, ClusterClient, ask_each
 from kafka_quotas.stores.polling import Polling
 from kafka_quotas.stores.settings import StoreSettings, timeouts
-from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
+from kafka_quotas.stores.store import Alteration, AlterationResult, BrokerAnswerError, QuotaEntry, Snapshot, checked
 from kafka_quotas.stores.url import StoreKind, StoreUrl
-from kafka_quotas.wire.client.client_quotas import AlterQuotasRequest, DescribeQuotasRequest, EntityChanges
+from kafka_quotas.wire.client.admin import (
+    AlterQuotasRequest,
+    DescribedQuotas,
+    DescribeQuotasRequest,
+    EntityChanges,
+    EntityOutcome,
+)
+from kafka_quotas.wire.client.request import ClientRequest
+from kafka_quotas.wire.protocol.error_code import error_name
+
+LARGEST_REQUEST: Final = 10_000
+"""Changes in one request, as a KRaft controller refuses more records in one batch (`POLICY_VIOLATION`)."""
+
+
+def described_entries(answer: DescribedQuotas) -> list[QuotaEntry]:
+    """Return the entries of an answer without error, sorted by entity."""
+    entries = [
+        QuotaEntry(entity=entity, quotas=dict(sorted(quotas.items()))) for entity, quotas in answer.entries if quotas
+    ]
+    return sorted(entries, key=lambda entry: entry.entity.sort_key)
+
+
+def alter_outcomes(answer: Iterable[EntityOutcome]) -> dict[Entity, tuple[int, str | None]]:
+    """Return the error code (0: none) and message by entity of an answer."""
+    return {entity: (code, message) for entity, code, message in answer}
+
+
+def request_batches(alterations: Sequence[Alteration]) -> Iterator[list[Alteration]]:
+    """Yield the alterations in order, in batches of one or of at most `LARGEST_REQUEST` changes."""
+    batch: list[Alteration] = []
+    changes = 0
+    for alteration in alterations:
+        if batch and changes + len(alteration.changes) > LARGEST_REQUEST:
+            yield batch
+            batch, changes = [], 0
+        batch.append(alteration)
+        changes += len(alteration.changes)
+    if batch:
+        yield batch
+
+
+READ_BACK_INTERVAL_S: Final = 0.02
+_FEW: Final = 10
+"""Number of entities up to which each has its own request, as more are found by reading everything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visibility:
+    """What was found by reading changes back."""
+
+    late: frozenset[Entity] = frozenset()
+    """Entities that some broker did not show as altered in time."""
+    not_asked: str | None = None
+    """The brokers that could not be asked, with the reasons, None where all answered."""
+
+
+def wait_until_visible(connection: ClusterClient, alterations: Sequence[Alteration], *, timeout_s: float) -> Visibility:
+    """Wait until every broker that answers shows the alterations, at most `timeout_s` seconds.
+
+    A broker that does not answer takes the alterations over when it returns. This never raises a `StoreError`, as the
+    alterations were made.
+    """
+    if not alterations:
+        return Visibility()
+    try:
+        node_ids = connection.node_ids()
+    except StoreError as error:
+        return Visibility(not_asked=error.message)
+    found = ask_each(node_ids, lambda node_id: _late_entities(connection, node_id, alterations, timeout_s=timeout_s))
+    return Visibility(late=frozenset().union(*found.answers.values()), not_asked=found.missing)
+
+
+def _late_entities(
+    connection: ClusterClient, node_id: int, alterations: Sequence[Alteration], *, timeout_s: float
+) -> frozenset[Entity]:
+    """Return the entities that one broker did not show as altered in time."""
+    late = list(alterations)
+
+    def caught_up() -> bool:
+        stored = _stored(connection, node_id, late)
+        late[:] = [alteration for alteration in late if not _shows(stored.get(alteration.entity), alteration)]
+        return not late
+
+    Polling(READ_BACK_INTERVAL_S).until(caught_up, timeout_s=timeout_s)
+    return frozenset(alteration.entity for alteration in late)
+
+
+def _stored(connection: ClusterClient, node_id: int, alterations: Sequence[Alteration]) -> dict[Entity, QuotaEntry]:
+    few = len(alterations) <= _FEW
+    filters = [entity_filter(alteration.entity) for alteration in alterations] if few else [EVERYTHING]
+    entries: list[QuotaEntry] = []
+    for quota_filter in filters:
+        request = DescribeQuotasRequest(quota_filter=quota_filter)
+        entries += described_entries(connection.send_to(request, node_id=node_id))
+    return {entry.entity: entry for entry in entries}
+
+
+def _shows(entry: QuotaEntry | None, alteration: Alteration) -> bool:
+    """Return whether a stored entry has every change of an alteration."""
+    quotas = entry.quotas if entry is not None else {}
+    for key, value in alteration.changes.items():
+        stored = quotas.get(key)
+        if value is None or stored is None:
+            if value is not stored:
+                return False
+        # A broker in ZooKeeper mode stores a byte rate as the whole number that it is this close to.
+        elif abs(stored - value) > WHOLE_NUMBER_TOLERANCE:
+            return False
+    return True
+
 
 POLL_INTERVAL_S: Final = 0.5
 _DEFAULTS = StoreSettings()
@@ -152,3 +264,47 @@ def _revision(entries: Sequence[QuotaEntry]) -> str:
     for entry in entries:
         digest.update(repr((entry.entity.parts, sorted(entry.quotas.items()))).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
+
+
+Answer = TypeVar("Answer")
+
+_NO_LOGIN = "SASL_AUTHENTICATION_FAILED"
+_SILENT = {"CLUSTER_AUTHORIZATION_FAILED": "Cluster authorization failed."}
+"""The text of Kafka's own client for an error that the broker gives without one."""
+
+
+class KafkaRawQuotas:
+    """Quotas in a Kafka cluster without any rule of ours, connected at the first call."""
+
+    def __init__(self, address: StoreUrl, *, settings: StoreSettings) -> None:
+        self.url = str(address)
+        self._connection = ClusterClient(address, settings=settings)
+
+    def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
+        response = self._answered(DescribeQuotasRequest(quota_filter=quota_filter))
+        if response.error_code:
+            raise self._answer(response.error_code, response.error_message, missing_acl=DESCRIBE_ACL)
+        return described_entries(response)
+
+    def alter(self, entity: Entity, changes: Sequence[tuple[str, float | None]]) -> None:
+        request = AlterQuotasRequest(entries=(EntityChanges(entity, tuple(changes)),), validate_only=False)
+        response = self._answered(request)
+        for code, message in alter_outcomes(response).values():
+            if code:
+                raise self._answer(code, message, missing_acl=ALTER_ACL)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _answered(self, request: ClientRequest[Answer]) -> Answer:
+        try:
+            return self._connection.send(request)
+        except StoreRefusedError as error:
+            code = error.code if isinstance(error, BrokerRefusedError) else _NO_LOGIN
+            raise BrokerAnswerError(error.message, code=code, hint=error.hint) from error
+
+    def _answer(self, code: int, message: str | None, *, missing_acl: str) -> BrokerAnswerError:
+        name = error_name(code)
+        text = message or _SILENT.get(name, "The broker gave no reason.")
+        hint = self._connection.error(code, message, missing_acl=missing_acl).hint
+        return BrokerAnswerError(text, code=name, hint=hint)

@@ -17,11 +17,10 @@ from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import QuotaFilter, filter_verdict_local, matches, single_entity
 from kafka_quotas.core.model.threshold import ThresholdSettings, is_threshold_entity
-from kafka_quotas.stores.acceptance import checked
 from kafka_quotas.stores.local.database import LocalFile
 from kafka_quotas.stores.polling import Polling
 from kafka_quotas.stores.settings import StoreSettings, timeouts
-from kafka_quotas.stores.store import NEVER_WRITTEN, Alteration, AlterationResult, QuotaEntry, Snapshot
+from kafka_quotas.stores.store import NEVER_WRITTEN, Alteration, AlterationResult, QuotaEntry, Snapshot, checked
 from kafka_quotas.stores.url import StoreKind
 
 

@@ -4,21 +4,312 @@
 |---|---|
 | `sasl.mechanism` | PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER |
 | `sasl.jaas.config` | the login: `username` and `password`, or the options of OAUTHBEARER |
+| `sasl.oauthbearer.token.endpoint.url` | `file:///...`: a file with the token; `https://...`: an endpoint |
+| `clientId`, `clientSecret`, `scope` in `sasl.jaas.config` | the client credentials for the endpoint |
+| `sasl.oauthbearer.client.credentials.client.id`, `.client.secret`, `sasl.oauthbearer.scope` | the same, since 4.1 |
+| `unsecuredLoginStringClaim_sub` and other claims in `sasl.jaas.config` | without an endpoint: an unsigned token |
+| `extension_NAME`, `unsecuredLoginExtension_NAME` in `sasl.jaas.config` | SASL extensions |
 
-A login is a generator: it yields the client's tokens and is sent the broker's. It ends where the client is content and
-raises `ProtocolError` where the broker could not prove what it has to.
+A login is a generator: it yields the client's tokens and is sent the broker's. It ends when the client is content and
+raises `ProtocolError` if the broker could not prove what it has to. SCRAM uses names and passwords unchanged, as Kafka
+does: without SASLprep. There is no channel binding.
 
-**Source:** KIP-12, KIP-84, KIP-255; RFC 4616, 5802, 7628; `OAuthBearerSaslClient`, Kafka 4.1.
+**Source:** KIP-12, KIP-84, KIP-255, KIP-768, KIP-1139; RFC 4616, 5802, 7628, 7677; `ScramSaslClient`,
+`OAuthBearerSaslClient`, `OAuthBearerUnsecuredLoginCallbackHandler`, `ClientCredentialsJwtRetriever`, `ScramFormatter`,
+Kafka 4.1; `JaasConfig` (4.0), which reads a login entry with a `StreamTokenizer`.
 """
 
+import base64
+import hashlib
+import hmac
+import json
 import os
+import re
+import time
+from binascii import Error as Base64Error
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+from urllib.parse import quote_plus, unquote, urlsplit
 
-from kafka_quotas.core.errors import UsageError
-from kafka_quotas.stores.security.jaas import JaasLogin, parse_jaas
-from kafka_quotas.stores.security.oauthbearer import TokenSource, token_source
+from kafka_quotas.core.errors import ProtocolError, StoreRefusedError, UsageError
+from kafka_quotas.core.formats.documents import load_json, read_text
+
+_FLAGS = {"required", "requisite", "sufficient", "optional"}
+_TOKEN = re.compile(r"""\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([=;])|([^\s=;"']+))""", re.DOTALL)
+_JAAS_HINT = (
+    'for example: org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="..";'
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JaasLogin:
+    """One login entry: the class that logs in, and its options."""
+
+    module: str
+    options: Mapping[str, str] = field(repr=False)
+    """Values by option name, which may be secrets."""
+
+    def option(self, name: str, *, property_name: str) -> str:
+        """Return the value of an option, which the property has to have."""
+        try:
+            return self.options[name]
+        except KeyError:
+            raise UsageError(f"{property_name} has no {name}", hint=_JAAS_HINT) from None
+
+
+def parse_jaas(text: str, *, property_name: str) -> JaasLogin:
+    """Return the one login entry in the value of a property, of which no error shows any text."""
+    words = _words(text, property_name)
+    if len(words) < 3 or words[1].lower() not in _FLAGS or words[-1] != ";":
+        raise UsageError(f"{property_name} is not a JAAS login entry", hint=_JAAS_HINT)
+    rest = words[2:-1]
+    if len(rest) % 3 or any(mark != "=" for mark in rest[1::3]):
+        raise UsageError(f"{property_name} has an option that is not name=value", hint=_JAAS_HINT)
+    return JaasLogin(module=words[0], options=dict(zip(rest[0::3], rest[2::3], strict=True)))
+
+
+def _words(text: str, property_name: str) -> list[str]:
+    """Return the words of an entry without quotes, where each `=` and each semicolon is a word."""
+    words, position, stripped = [], 0, text.strip()
+    while position < len(stripped):
+        match = _TOKEN.match(stripped, position)
+        if match is None:
+            raise UsageError(f"{property_name} has a quote that is not closed", hint=_JAAS_HINT)
+        double, single, mark, bare = match.groups()
+        quoted = double if double is not None else single
+        words.append(re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else mark or bare)
+        position = match.end()
+    return words
+
+
+_MANDATORY: Final = "m"
+FEWEST_ITERATIONS: Final = 4096
+"""A server that asks for fewer is not believed: it could be one that collects passwords."""
+MOST_ITERATIONS: Final = 10_000_000
+"""The limit on the server's iterations, against servers that waste our time; brokers have 16,384 at most."""
+_NO_CHANNEL_BINDING: Final = "n,,"
+_HASHES: Final[Mapping[str, Callable[..., "hashlib._Hash"]]] = {
+    "SCRAM-SHA-256": hashlib.sha256,
+    "SCRAM-SHA-512": hashlib.sha512,
+}
+
+
+class ScramClient:
+    """One login: `first_message`, then `final_message`, then `check_server`.
+
+    `nonce` is the client's random text: printable ASCII without commas, fresh for every login.
+    """
+
+    def __init__(self, *, mechanism: str, user: str, password: str, nonce: str) -> None:
+        self._hash = _HASHES[mechanism]
+        self._password = password.encode()
+        self._nonce = nonce
+        name = user.replace("=", "=3D").replace(",", "=2C")
+        self._first_bare = f"n={name},r={nonce}"
+        self._server_signature = b""
+
+    def first_message(self) -> bytes:
+        """Return the client's first message."""
+        return f"{_NO_CHANNEL_BINDING}{self._first_bare}".encode()
+
+    def final_message(self, server_first: bytes) -> bytes:
+        """Return the client's proof.
+
+        Raises:
+            ProtocolError: The server's message is invalid or can't be trusted.
+        """
+        fields = _fields(server_first)
+        if _MANDATORY in fields:  # RFC 5802, section 5.1: a client that does not know it must end the login
+            raise ProtocolError("the server asks for an extension of SCRAM that we don't know")
+        nonce, salt, iterations = fields.get("r", ""), _decoded(fields.get("s", "")), fields.get("i", "")
+        if not nonce.startswith(self._nonce) or nonce == self._nonce:
+            raise ProtocolError("the server did not take up our nonce")
+        if not iterations.isdecimal() or not FEWEST_ITERATIONS <= int(iterations) <= MOST_ITERATIONS:
+            raise ProtocolError(f"the server asks for {iterations or 'no'} iterations")
+        without_proof = f"c={_encoded(_NO_CHANNEL_BINDING.encode())},r={nonce}"
+        auth_message = f"{self._first_bare},{server_first.decode()},{without_proof}".encode()
+        salted = hashlib.pbkdf2_hmac(self._hash().name, self._password, salt, int(iterations))
+        client_key = self._hmac(salted, b"Client Key")
+        signature = self._hmac(self._hash(client_key).digest(), auth_message)
+        self._server_signature = self._hmac(self._hmac(salted, b"Server Key"), auth_message)
+        proof = bytes(ours ^ theirs for ours, theirs in zip(client_key, signature, strict=True))
+        return f"{without_proof},p={_encoded(proof)}".encode()
+
+    def check_server(self, server_final: bytes) -> None:
+        """Check the server's proof that it knows the password.
+
+        Raises:
+            ProtocolError: A server without a valid proof.
+        """
+        shown = _decoded(_fields(server_final).get("v", ""))
+        if not self._server_signature or not hmac.compare_digest(shown, self._server_signature):
+            raise ProtocolError("the server could not prove that it knows the password")
+
+    def _hmac(self, key: bytes, message: bytes) -> bytes:
+        return hmac.digest(key, message, self._hash().name)
+
+
+def _fields(message: bytes) -> dict[str, str]:
+    """Return the attributes of a message, letter to value."""
+    try:
+        pieces = message.decode().split(",")
+    except UnicodeDecodeError as error:
+        raise ProtocolError("a SCRAM message is not UTF-8") from error
+    return {piece[:1]: piece[2:] for piece in pieces if piece[1:2] == "="}
+
+
+def _encoded(value: bytes) -> str:
+    return b2a_base64(value, newline=False).decode()
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return a2b_base64(text.encode(), strict_mode=True)
+    except Base64Error as error:
+        raise ProtocolError("a SCRAM message is not base64 where it should be") from error
+
+
+ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
+_LOGIN: Final = "sasl.jaas.config"
+_PREFIX: Final = "sasl.oauthbearer."
+_TIMEOUT_S: Final = 10.0
+_LARGEST_ANSWER: Final = 1024 * 1024
+_HANDLER: Final = "sasl.login.callback.handler.class"
+_HANDLERS: Final = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler")
+_RETRIEVER: Final = f"{_PREFIX}jwt.retriever.class"
+_RETRIEVERS: Final = ("DefaultJwtRetriever", "FileJwtRetriever", "ClientCredentialsJwtRetriever")
+_UNSECURED: Final = "unsecuredLogin"
+_DEFAULT_LIFETIME_S: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenSource:
+    """A source of tokens, with the SASL extensions that go with them."""
+
+    fetch: Callable[[], str]
+    """Returns a new token, and raises a `StoreRefusedError` where the source gives none."""
+    extensions: Mapping[str, str] = field(default_factory=dict)
+    """SASL extensions by name."""
+
+
+def token_source(properties: Mapping[str, str], login: JaasLogin) -> TokenSource:
+    """Return the source of tokens, without reading or requesting one yet."""
+    _refuse_class(properties, _HANDLER, _HANDLERS)
+    _refuse_class(properties, _RETRIEVER, _RETRIEVERS)
+    endpoint = properties.get(ENDPOINT, "").strip()
+    if not endpoint:
+        extensions = _with_prefix(login.options, f"{_UNSECURED}Extension_")
+        return TokenSource(fetch=partial(_unsigned, _claims(login.options)), extensions=extensions)
+    scheme = urlsplit(endpoint).scheme.lower()
+    extensions = _with_prefix(login.options, "extension_")
+    if scheme == "file":
+        path = Path(unquote(urlsplit(endpoint).path))
+        return TokenSource(fetch=partial(_from_file, path), extensions=extensions)
+    if scheme not in ("http", "https"):
+        raise UsageError(f"{ENDPOINT}: {endpoint} is not supported", hint="it begins with https:// or file://")
+    tls = sorted(name for name in login.options if name.startswith("ssl"))
+    if tls:
+        raise UsageError(
+            f"{_LOGIN}: {tls[0]} is not supported", hint="the endpoint is checked by the system's authorities"
+        )
+    return TokenSource(fetch=partial(_from_endpoint, endpoint, *_request(properties, login)), extensions=extensions)
+
+
+def _refuse_class(properties: Mapping[str, str], name: str, known: tuple[str, ...]) -> None:
+    given = properties.get(name, "").strip()
+    if given and given.rpartition(".")[2] not in known:
+        raise UsageError(f"{name}: {given} is not supported", hint=f"it may be {' or '.join(known)}")
+
+
+def _with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:
+    return {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}
+
+
+def _claims(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the claims of an unsigned token, with `lifetime_s` among them."""
+    try:
+        claims: dict[str, Any] = {
+            **_with_prefix(options, f"{_UNSECURED}StringClaim_"),
+            **{name: float(text) for name, text in _with_prefix(options, f"{_UNSECURED}NumberClaim_").items()},
+            "lifetime_s": float(options.get(f"{_UNSECURED}LifetimeSeconds", _DEFAULT_LIFETIME_S)),
+        }
+    except ValueError as error:
+        raise UsageError(f"{_LOGIN} has a claim that is not a number") from error
+    lists = _with_prefix(options, f"{_UNSECURED}ListClaim_")
+    claims |= {name: [item for item in text[1:].split(text[:1]) if item] for name, text in lists.items() if text}
+    principal = options.get(f"{_UNSECURED}PrincipalClaimName", "sub")
+    if principal not in claims:
+        raise UsageError(
+            f"{_LOGIN} has no {_UNSECURED}StringClaim_{principal}", hint=f"or name an endpoint: {ENDPOINT}"
+        )
+    return claims
+
+
+def _unsigned(claims: Mapping[str, Any]) -> str:
+    """Return an unsigned token with the claims, valid from now on."""
+    now = time.time()
+    body = {"iat": now, "exp": now + claims["lifetime_s"], **claims}
+    del body["lifetime_s"]
+    return f"{_base64_url({'alg': 'none'})}.{_base64_url(body)}."
+
+
+def _base64_url(value: Mapping[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+
+def _from_file(path: Path) -> str:
+    try:
+        return read_text(path, "ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreRefusedError(f"{ENDPOINT}: cannot read a token from {path}") from error
+
+
+def _request(properties: Mapping[str, str], login: JaasLogin) -> tuple[str, bytes]:
+    """Return the `Authorization` header and the body of a request for a token."""
+    credentials = f"{_PREFIX}client.credentials.client."
+    client_id = properties.get(f"{credentials}id") or login.option("clientId", property_name=_LOGIN)
+    secret = properties.get(f"{credentials}secret") or login.option("clientSecret", property_name=_LOGIN)
+    if properties.get(f"{_PREFIX}header.urlencode", "").strip().lower() == "true":
+        client_id, secret = quote_plus(client_id), quote_plus(secret)
+    scope = properties.get(f"{_PREFIX}scope") or login.options.get("scope", "")
+    body = "grant_type=client_credentials" + (f"&scope={quote_plus(scope)}" if scope else "")
+    return f"Basic {base64.b64encode(f'{client_id}:{secret}'.encode()).decode()}", body.encode()
+
+
+def _from_endpoint(url: str, authorization: str, body: bytes) -> str:
+    from http.client import HTTPException  # noqa: PLC0415 - only this kind of login needs a web client
+    from urllib.error import HTTPError  # noqa: PLC0415
+    from urllib.request import HTTPRedirectHandler, Request, build_opener  # noqa: PLC0415
+
+    class RefusedRedirects(HTTPRedirectHandler):
+        """A handler that follows no redirect, which would take the credentials to another server."""
+
+        def redirect_request(self, *_: Any, **__: Any) -> None:
+            return None
+
+    headers = {
+        "Authorization": authorization,
+        "Accept": "application/json",
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
+    try:
+        request = Request(url, data=body, headers=headers)  # noqa: S310 - http only
+        with build_opener(RefusedRedirects).open(request, timeout=_TIMEOUT_S) as response:
+            token = load_json(response.read(_LARGEST_ANSWER))["access_token"]
+    except (OSError, HTTPException) as error:
+        if isinstance(error, HTTPError):
+            error.close()
+        raise StoreRefusedError(
+            f"{ENDPOINT}: {url} gave no token ({error})", hint="check clientId and clientSecret"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreRefusedError(f"{ENDPOINT}: {url} answered without an access_token") from error
+    return str(token)
+
 
 Tokens: TypeAlias = Generator[bytes, bytes, None]
 _NONCE_BYTES: Final = 24
@@ -47,8 +338,6 @@ def scram_login(mechanism: str, user: str, password: str) -> SaslMechanism:
     """Return the login in which client and broker prove to each other that they know the password."""
 
     def tokens() -> Tokens:
-        from kafka_quotas.wire.connection.scram import ScramClient  # noqa: PLC0415 - hashes that only this login needs
-
         nonce = os.urandom(_NONCE_BYTES).hex()
         client = ScramClient(mechanism=mechanism, user=user, password=password, nonce=nonce)
         server_first = yield client.first_message()
@@ -73,8 +362,6 @@ def oauth_login(source: TokenSource) -> SaslMechanism:
 _PLAIN: Final = "PLAIN"
 _OAUTHBEARER: Final = "OAUTHBEARER"
 _MECHANISMS: Final = (_PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512", _OAUTHBEARER)
-_LOGIN: Final = "sasl.jaas.config"
-_HANDLER: Final = "sasl.login.callback.handler.class"
 
 
 def sasl_login(properties: Mapping[str, str]) -> SaslMechanism:

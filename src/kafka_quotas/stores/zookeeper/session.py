@@ -2,14 +2,33 @@
 
 Contract: a read is repeated until the time is up when the connection is lost or the session expires. A transaction is
 not repeated, and its caller has to find out its outcome. When the time is up the client is dropped with all requests
-that it had queued, so that it writes nothing after an error was reported. The next call connects anew.
+that it had queued, so that it writes nothing after an error was reported. The next call connects anew. The threads of a
+client that is given up have ended, and none of their tracebacks reaches standard error.
+
+| client property | meaning |
+|---|---|
+| `zookeeper.auth` | `SCHEME:CREDENTIAL` as for ZooKeeper's own `addauth`, for instance `digest:alice:secret` |
+| `zookeeper.sasl.jaas.config` | a JAAS login with `DigestLoginModule`: SASL by DIGEST-MD5 |
+| `zookeeper.ssl.client.enable` | `true`: TLS |
+| `zookeeper.ssl.truststore.location` | the authorities to trust instead of the system's: PEM, PKCS12 or JKS |
+| `zookeeper.ssl.keystore.location` | the client's certificate and key, in one of these forms |
+| `zookeeper.ssl.truststore.password`, `zookeeper.ssl.keystore.password` | the passwords of these stores |
+| `zookeeper.ssl.enabled.protocols`, `zookeeper.ssl.protocol` | TLSv1.2, TLSv1.3 |
+| `zookeeper.ssl.endpoint.identification.algorithm` | `https` (default) checks the host name; empty does not |
+
+The `ssl` names are those of Kafka's `--zk-tls-config-file`. Other properties are ignored.
 """
 
+import logging
+import re
+import socket
+import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
+from kazoo.client import KazooClient
 from kazoo.exceptions import (
     AuthFailedError,
     BadVersionError,
@@ -22,18 +41,212 @@ from kazoo.exceptions import (
     OperationTimeoutError,
     RolledBackError,
     RuntimeInconsistency,
+    SASLException,
+    SessionClosedRequireSaslError,
     SessionExpiredError,
 )
-from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.states import KeeperState
 
-from kafka_quotas.core.errors import StoreError, StoreRefusedError, StoreUnreachableError, UnconfirmedError
+from kafka_quotas.core.errors import StoreError, StoreRefusedError, StoreUnreachableError, UnconfirmedError, UsageError
+from kafka_quotas.core.extras import require_extra
 from kafka_quotas.stores.polling import Polling
-from kafka_quotas.stores.reachability import check_reachable, quieten
+from kafka_quotas.stores.security.sasl import parse_jaas
+from kafka_quotas.stores.servers import check_reachable, quieten
 from kafka_quotas.stores.settings import StoreSettings, timeouts
 from kafka_quotas.stores.url import StoreUrl
-from kafka_quotas.stores.zookeeper.client import AUTH_HINT, discard, started_client, unreachable
-from kafka_quotas.stores.zookeeper.properties import kazoo_arguments, zookeeper_tls
 from kafka_quotas.stores.zookeeper.transaction import Check, Create, Delete, SetData, Step, ZnodeState
+
+AUTH: Final = "zookeeper.auth"
+SASL_LOGIN: Final = "zookeeper.sasl.jaas.config"
+_ZOOKEEPER: Final = "zookeeper."
+_SSL: Final = "zookeeper.ssl."
+_NOT_SUPPORTED: Final = ("cipher.suites", "crl.enable", "ocsp.enable")
+
+
+def kazoo_arguments(properties: Mapping[str, str]) -> dict[str, Any]:
+    """Return the arguments of kazoo's client that client properties ask for."""
+    arguments: dict[str, Any] = {}
+    if properties.get(AUTH):
+        arguments["auth_data"] = [_credential(properties[AUTH])]
+    if properties.get(SASL_LOGIN):
+        arguments["sasl_options"] = _sasl_options(properties[SASL_LOGIN])
+    return arguments
+
+
+def zookeeper_tls(properties: Mapping[str, str]) -> ssl.SSLContext | None:
+    """Return the TLS context that client properties ask for, which verifies servers, None without TLS."""
+    if properties.get(f"{_SSL}client.enable", "").strip().lower() != "true":
+        return None
+    for name in _NOT_SUPPORTED:
+        if properties.get(f"{_SSL}{name}", "").strip().lower() not in ("", "false"):
+            raise UsageError(f"{_SSL}{name} is not supported", hint="leave it out")
+    from kafka_quotas.stores.security.tls import tls_context  # noqa: PLC0415 - loads ssl
+
+    as_of_kafka = {name.removeprefix(_ZOOKEEPER): value for name, value in properties.items() if name.startswith(_SSL)}
+    try:
+        return tls_context(as_of_kafka)
+    except UsageError as error:
+        raise UsageError(_named(error.message), hint=error.hint and _named(error.hint)) from error
+
+
+def _named(text: str) -> str:
+    """Return a text about Kafka's properties with the ZooKeeper names, which differ in their prefix alone."""
+    return re.sub(r"(?<![.\w])ssl\.", _SSL, text)
+
+
+def _credential(text: str) -> tuple[str, str]:
+    scheme, _, credential = text.strip().partition(":")
+    if not scheme or not credential or (scheme == "digest" and ":" not in credential):
+        raise UsageError(f"{AUTH} is not SCHEME:CREDENTIAL", hint="for example digest:alice:secret")
+    return scheme, credential
+
+
+def _sasl_options(text: str) -> dict[str, str]:
+    login = parse_jaas(text, property_name=SASL_LOGIN)
+    if not login.module.endswith("DigestLoginModule"):
+        raise UsageError(
+            f"{SASL_LOGIN}: {login.module} is not supported",
+            hint="use org.apache.zookeeper.server.auth.DigestLoginModule",
+        )
+    require_extra("sasl", "puresasl", needed_by=f"{SASL_LOGIN} needs")
+    return {
+        "mechanism": "DIGEST-MD5",
+        "username": login.option("username", property_name=SASL_LOGIN),
+        "password": login.option("password", property_name=SASL_LOGIN),
+    }
+
+
+AUTH_HINT: Final = "name a file with zookeeper.auth or zookeeper.sasl.jaas.config by --command-config"
+_POLL_INTERVAL_S: Final = 0.02
+_ROUNDS: Final = 5
+"""Rounds of failed connections after which the wait ends, as kazoo's pauses make them seconds."""
+_REFUSALS: Final = (AuthFailedError, SASLException, SessionClosedRequireSaslError)
+
+
+class _Threads(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's threads, which keep an exception that ends one, and connect with our own TLS context."""
+
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
+        super().__init__()
+        self.failure: Exception | None = None
+        self._tls = tls
+
+    def create_connection(self, address: tuple[str, int], *, hostname: str, timeout: float, **_: Any) -> socket.socket:
+        """Return a connected socket, as kazoo expects it."""
+        plain = socket.create_connection(address, timeout=timeout)
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return plain if self._tls is None else self._tls.wrap_socket(plain, server_hostname=hostname)
+        except BaseException:
+            plain.close()
+            raise
+
+    def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Start a thread that keeps its exception, and return it."""
+
+        def guarded() -> None:
+            try:
+                func(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - a thread has no caller to raise to
+                self.failure = error
+
+        return super().spawn(guarded)
+
+
+class _LastWarning(logging.Handler):
+    """A log handler that keeps the reason of the last failed attempt to connect, and counts the attempts."""
+
+    def __init__(self, servers: int) -> None:
+        super().__init__(logging.WARNING)
+        self.reason = ""
+        self.failures = 0
+        self._servers = servers
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether connections to all servers failed, round after round."""
+        return self.failures >= _ROUNDS * self._servers
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the reason of a failed connection."""
+        if record.args and "Connection" in record.msg:
+            self.reason = str(record.args[0] if isinstance(record.args, tuple) else record.args)
+            self.failures += 1
+
+
+def started_client(
+    hosts: str, arguments: Mapping[str, Any], *, tls: ssl.SSLContext | None, url: str, timeout_s: float
+) -> Any:
+    """Return a connected client of the hosts (`host:port,.../chroot`), with more arguments of kazoo's.
+
+    Raises:
+        StoreRefusedError: The credentials are refused.
+        StoreUnreachableError: No server answers in time.
+        StoreError: The client failed otherwise.
+    """
+    threads, warning = _Threads(tls), _LastWarning(len(hosts.split(",")))
+    log = logging.Logger("kazoo of one store", logging.WARNING)  # noqa: LOG001 - belongs to this client alone
+    log.addHandler(warning)
+    client = KazooClient(hosts=hosts, timeout=timeout_s, handler=threads, logger=log, **arguments)
+    try:
+        if _answers(client, threads, warning, timeout_s=timeout_s):
+            return client
+        failure = threads.failure
+        refused = client.client_state == KeeperState.AUTH_FAILED or isinstance(failure, _REFUSALS)
+    except BaseException:
+        discard(client)
+        raise
+    discard(client)
+    if refused:
+        raise StoreRefusedError(f"{url} refused the credentials", hint=AUTH_HINT) from failure
+    if failure is not None:
+        raise StoreError(f"{url} failed: {type(failure).__name__} {failure}".rstrip()) from failure
+    if warning.hopeless:
+        raise _no_zookeeper(url, warning, tls=tls is not None)
+    raise unreachable(url, timeout_s=timeout_s, tls=tls is not None, reason=warning.reason)
+
+
+def _answers(client: Any, threads: _Threads, warning: _LastWarning, *, timeout_s: float) -> bool:
+    """Return whether a first request succeeds, as a session alone does not prove a login."""
+    polling = Polling(_POLL_INTERVAL_S)
+    pending: list[Any] = []
+    started = client.start_async()
+
+    def ended() -> bool:
+        refused = client.client_state == KeeperState.AUTH_FAILED or warning.hopeless
+        return refused or threads.failure is not None
+
+    def settled() -> bool:
+        if started.is_set() and not pending:
+            pending.append(client.exists_async("/"))
+        return ended() or bool(pending and pending[0].ready())
+
+    return polling.until(settled, timeout_s=timeout_s) and not ended() and pending[0].successful()
+
+
+def _no_zookeeper(url: str, warning: _LastWarning, *, tls: bool) -> StoreUnreachableError:
+    """Return the error for servers that accept connections and end them, again and again."""
+    what = "and that the port speaks TLS" if tls else "and not TLS: zookeeper.ssl.client.enable=true speaks it"
+    return StoreUnreachableError(
+        f"{url} ended {warning.failures} connections ({warning.reason})", hint=f"check that it is ZooKeeper, {what}"
+    )
+
+
+def unreachable(url: str, *, timeout_s: float, tls: bool, reason: str = "") -> StoreUnreachableError:
+    """Return the error for servers that did not answer in time."""
+    detail = f" ({reason})" if reason else ""
+    what = "the certificates" if tls else "whether the port speaks TLS"
+    return StoreUnreachableError(
+        f"{url} gave no answer in {timeout_s:g} s{detail}", hint=f"check that ZooKeeper runs there, and {what}"
+    )
+
+
+def discard(client: Any) -> None:
+    """Close the client and end its threads."""
+    client.stop()
+    client.close()
+
 
 RETRY_INTERVAL_S = 0.1
 _BATCH = 500

@@ -14,8 +14,7 @@ from typing import ClassVar, Final, NamedTuple
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.client.request import ClientRequest, VersionRange
 from kafka_quotas.wire.codec.encoding import NO_TOPIC_ID, TopicId
-from kafka_quotas.wire.codec.reader import FieldReader
-from kafka_quotas.wire.codec.writer import FieldWriter
+from kafka_quotas.wire.codec.fields import FieldReader, FieldWriter
 
 _AUTO_CREATION_SINCE: Final = 4
 _OFFLINE_REPLICAS_SINCE: Final = 5

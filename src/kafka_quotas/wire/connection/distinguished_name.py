@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.core.java.strings import decode_utf8
+from kafka_quotas.core.java import decode_utf8
 
 _SEQUENCE, _SET, _OBJECT_IDENTIFIER = 0x30, 0x31, 0x06
 _VERSION_TAG: Final = 0xA0

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.codec.frame import framed
+from kafka_quotas.wire.codec.encoding import framed
 from kafka_quotas.wire.codec.skip import (
     Buffer,
     TruncatedError,
@@ -24,7 +24,7 @@ from kafka_quotas.wire.codec.skip import (
 )
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.error_code import ErrorCode
-from kafka_quotas.wire.protocol.response_header import whole_response_body
+from kafka_quotas.wire.protocol.header import whole_response_body
 
 _API: Final = API_TABLE[ApiKey.API_VERSIONS]
 

@@ -15,8 +15,7 @@ from collections.abc import Callable, Generator
 from typing import Final, NamedTuple, TypeAlias
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.wire.codec.encoding import COMPACT, Encoding
-from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, framed
+from kafka_quotas.wire.codec.encoding import COMPACT, FRAME_LENGTH_BYTES, Encoding, framed
 from kafka_quotas.wire.codec.skip import (
     SLICE,
     Buffer,
@@ -31,7 +30,7 @@ from kafka_quotas.wire.codec.skip import (
 )
 from kafka_quotas.wire.protocol.api import AddressLayout, BrokerListKind
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.response_header import whole_response_body
+from kafka_quotas.wire.protocol.header import whole_response_body
 
 Translate: TypeAlias = Callable[[int, str, int], tuple[str, int]]
 """(node id, host, port) -> (host, port) that the client shall see."""

@@ -14,8 +14,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.codec.encoding import CLASSIC
-from kafka_quotas.wire.codec.frame import framed
+from kafka_quotas.wire.codec.encoding import CLASSIC, framed
 from kafka_quotas.wire.codec.skip import (
     Buffer,
     Layout,
@@ -28,7 +27,7 @@ from kafka_quotas.wire.codec.skip import (
     tags,
 )
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.request_header import RequestHeader
+from kafka_quotas.wire.protocol.header import RequestHeader
 
 MAX_BYTES_SINCE: Final = 3
 REPLICA_TAGGED_SINCE: Final = 15

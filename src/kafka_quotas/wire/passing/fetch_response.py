@@ -19,7 +19,7 @@ from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.codec.frame import framed
+from kafka_quotas.wire.codec.encoding import framed
 from kafka_quotas.wire.codec.skip import Buffer, encode_unsigned_varint, read_unsigned_varint
 from kafka_quotas.wire.passing.broker_addresses import (
     Translate,
@@ -30,7 +30,7 @@ from kafka_quotas.wire.passing.broker_addresses import (
 )
 from kafka_quotas.wire.passing.fetch_request import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, SESSIONS_SINCE
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD_BYTES
+from kafka_quotas.wire.protocol.header import RESPONSE_HEAD_BYTES
 
 THROTTLE_SINCE: Final = 1
 _FLEXIBLE_SINCE: Final = API_TABLE[ApiKey.FETCH].flexible_since

@@ -25,8 +25,7 @@ from kafka_quotas.wire.codec.encoding import (
 )
 from kafka_quotas.wire.codec.skip import Buffer, Layout, read_int16, read_int32, read_unsigned_varint, skip
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.request_header import RequestHeader
-from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD_BYTES, whole_response_body
+from kafka_quotas.wire.protocol.header import RESPONSE_HEAD_BYTES, RequestHeader, whole_response_body
 
 NULL_IS_ALL_SINCE: Final = 1
 AUTO_CREATION_SINCE: Final = 4

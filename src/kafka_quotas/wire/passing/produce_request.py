@@ -33,7 +33,7 @@ from kafka_quotas.wire.codec.skip import (
     string,
 )
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.request_header import RequestHeader
+from kafka_quotas.wire.protocol.header import RequestHeader
 
 TRANSACTIONAL_ID_SINCE: Final = 3
 _API: Final = API_TABLE[ApiKey.PRODUCE]

@@ -11,12 +11,11 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.codec.encoding import ElementList, Encoding, element_list, with_elements
-from kafka_quotas.wire.codec.frame import framed
+from kafka_quotas.wire.codec.encoding import ElementList, Encoding, element_list, framed, with_elements
 from kafka_quotas.wire.codec.skip import Buffer, Layout, skip
 from kafka_quotas.wire.passing.produce_request import PartitionKey, ProducedTopic, topic_key
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.response_header import has_header_tags, whole_response_body
+from kafka_quotas.wire.protocol.header import has_header_tags, whole_response_body
 
 THROTTLE_SINCE: Final = 1
 APPEND_TIME_SINCE: Final = 2

@@ -23,13 +23,12 @@ from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.formats.documents import load_json
-from kafka_quotas.core.java.strings import decode_utf8, well_formed
+from kafka_quotas.core.java import decode_utf8, well_formed
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
+from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.codec.skip import Buffer, TruncatedError, read_int16, string_span
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.request_header import RequestHeader
-from kafka_quotas.wire.protocol.response_header import whole_response_body
+from kafka_quotas.wire.protocol.header import RequestHeader, whole_response_body
 
 RAW_TOKENS_UNTIL: Final = 0
 """Last version of SaslHandshake after which tokens travel in raw frames."""

@@ -17,7 +17,7 @@ from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.codec.frame import framed
+from kafka_quotas.wire.codec.encoding import framed
 from kafka_quotas.wire.codec.skip import Buffer, encode_unsigned_varint, read_unsigned_varint
 from kafka_quotas.wire.passing.broker_addresses import (
     Translate,
@@ -26,7 +26,7 @@ from kafka_quotas.wire.passing.broker_addresses import (
     replaced_list,
     untagged_list,
 )
-from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD_BYTES
+from kafka_quotas.wire.protocol.header import RESPONSE_HEAD_BYTES
 
 MAX_TAIL_BYTES: Final = 1024 * 1024
 """Longest tail that is gathered: some ten thousand brokers."""

@@ -11,7 +11,7 @@ from typing import Final
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.encoding import COMPACT
 from kafka_quotas.wire.codec.skip import Buffer, Layout, compact_array_count, compact_string, skip, tags
-from kafka_quotas.wire.protocol.response_header import whole_response_body
+from kafka_quotas.wire.protocol.header import whole_response_body
 
 MISSING_INTERNAL_TOPICS: Final = 3
 """The status code whose detail names the topics."""

@@ -13,11 +13,11 @@ from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
+from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.codec.skip import Buffer, Layout, TruncatedError, read_int32, skip, skipping
 from kafka_quotas.wire.passing.api_versions import is_unsupported_version_answer
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.response_header import (
+from kafka_quotas.wire.protocol.header import (
     RESPONSE_HEAD_BYTES,
     has_header_tags,
     response_body_offset,

@@ -21,14 +21,13 @@ from kafka_quotas.wire.codec.encoding import (
     Encoding,
     TopicId,
     element_list,
+    framed,
     with_elements,
 )
-from kafka_quotas.wire.codec.frame import framed
 from kafka_quotas.wire.codec.skip import Buffer, Layout, read_int16, read_int32, skip
 from kafka_quotas.wire.protocol.api import NEVER
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.request_header import RequestHeader
-from kafka_quotas.wire.protocol.response_header import has_header_tags, whole_response_body
+from kafka_quotas.wire.protocol.header import RequestHeader, has_header_tags, whole_response_body
 
 TopicKey: TypeAlias = str | TopicId | None
 """The name or id of a topic, or None for neither."""

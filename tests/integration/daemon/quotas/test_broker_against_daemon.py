@@ -21,7 +21,7 @@ from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan, re
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.results.result import ClientResult
 from kafka_quotas.loadtest.run.runner import run_load
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.system_clock import SystemClock
 
 pytestmark = pytest.mark.measuring

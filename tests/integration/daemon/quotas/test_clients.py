@@ -18,7 +18,7 @@ from tests.support.daemon.greedy_producer import acknowledgements
 from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
 
 QUOTA = 1_000_000.0

@@ -21,7 +21,7 @@ from tests.support.frames.enforcement import framed, produce
 
 from kafka_quotas.commands.quotas.alter import alter
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 
 WINDOW: Final = ["--quota-window-num", "3", "--quota-window-size-seconds", "1"]
 WINDOW_S: Final = 3

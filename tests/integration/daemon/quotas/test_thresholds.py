@@ -26,7 +26,7 @@ from tests.support.processes.awaiting import await_true
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.session.quota_accounting import MAX_REFUSED
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
 
 TOTAL, SHARE = "total.bytes.in.per.sec.threshold", "bytes.in.per.sec.threshold"

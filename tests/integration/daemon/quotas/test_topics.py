@@ -25,7 +25,7 @@ from tests.support.brokers.wire_client import WireClient, wire_client
 from tests.support.daemon.process import DaemonProcess, running_daemon
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
 
 WINDOW = ["--controller-quota-window-num", "3", "--controller-quota-window-size-seconds", "1"]

@@ -18,7 +18,7 @@ from kafka_quotas.commands.declarative.plan import DesiredState
 from kafka_quotas.core.errors import NotVisibleError, StoreError, StoreUnreachableError, VerdictError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
 from kafka_quotas.stores.url import StoreKind
 

@@ -16,7 +16,7 @@ from kafka_quotas.cli.framework.store_choice import Origin, choose_store
 from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import Column, Table, csv_text, plain_text, yaml_text
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.java.properties import parse_properties
+from kafka_quotas.core.java import parse_properties
 
 
 def test_an_option_beats_a_variable_and_a_variable_beats_the_default() -> None:

@@ -8,7 +8,7 @@ from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.files.journal import Journal
 
 

@@ -12,7 +12,7 @@ from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
 
 QUOTAS: dict[Entity, Mapping[str, float]] = {

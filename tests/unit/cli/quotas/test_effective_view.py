@@ -10,7 +10,7 @@ import pytest
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
 
 MIB = 1048576.0

@@ -10,12 +10,11 @@ from tests.support.stores.stored_quotas import new_store
 from kafka_quotas.commands.insight.top import top
 from kafka_quotas.commands.insight.usage_source import usage_of_daemon
 from kafka_quotas.commands.insight.why import why
-from kafka_quotas.core.formats.metric_names import BUILT_IN, usages_of
-from kafka_quotas.core.formats.prometheus_text import parse_metrics
+from kafka_quotas.core.formats.metric_names import BUILT_IN, parse_metrics, usages_of
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.recent_throttling import RecentThrottling
+from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, StoreRow
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 
 PRODUCE = "producer_byte_rate"
 MUTATIONS = "controller_mutation_rate"

@@ -15,8 +15,7 @@ from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.commands.insight.usage_source import UsageReading, UsageSource, usage_of_daemon
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.model.recent_throttling import NOT_THROTTLED, RecentThrottling
+from kafka_quotas.core.model.quota_window import NOT_THROTTLED, QuotaWindow, RecentThrottling
 from kafka_quotas.core.resolution.usage import Usage
 from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, StoreRow, ThrottledClient
 

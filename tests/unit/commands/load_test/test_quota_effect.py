@@ -9,7 +9,7 @@ from kafka_quotas.commands.load_test.comparison import check_effect
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.loadtest.plan.plan import ClientName
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
 
 RATE = "producer_byte_rate"

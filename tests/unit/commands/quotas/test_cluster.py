@@ -13,9 +13,9 @@ from kafka_quotas.core.model.quota_key import (
     REQUEST_PERCENTAGE,
     QuotaKey,
 )
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.kafka import broker_settings as kafka_cluster
-from kafka_quotas.stores.kafka.broker_settings import CALLBACK_CLASS, BrokerSettings, SettingsOfBrokers
+from kafka_quotas.stores.kafka.cluster_info import CALLBACK_CLASS, BrokerSettings, SettingsOfBrokers
 from kafka_quotas.stores.settings import StoreSettings
 
 URL = "kafka://broker:9092"

@@ -20,8 +20,8 @@ from kafka_quotas.core.changes.journal_entry import JournalEntry
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.recent_throttling import RecentThrottling
-from kafka_quotas.core.resolution.client import SyntheticNames
+from kafka_quotas.core.model.quota_window import RecentThrottling
+from kafka_quotas.core.resolution.effective import SyntheticNames
 from kafka_quotas.core.resolution.usage import Usage
 from kafka_quotas.enforcement.telemetry.status import HourRow
 from kafka_quotas.stores.store import QuotaEntry

@@ -9,8 +9,7 @@ from kafka_quotas.core.changes import blast_radius as module
 from kafka_quotas.core.changes.blast_radius import Affected, blast_radius
 from kafka_quotas.core.changes.plan import Content, plan_changes
 from kafka_quotas.core.model.entity import ABSENT, Entity
-from kafka_quotas.core.resolution.client import OTHER, QuotaClient
-from kafka_quotas.core.resolution.effective import EffectiveQuotas
+from kafka_quotas.core.resolution.effective import OTHER, EffectiveQuotas, QuotaClient
 
 PRODUCE, CONNECTIONS = "producer_byte_rate", "connection_creation_rate"
 

@@ -5,8 +5,16 @@ import math
 
 import pytest
 
-from kafka_quotas.core.changes.plan import PlannedChange, StalePlanError, plan_changes, unmanaged_in
-from kafka_quotas.core.changes.plan_file import KeptPlan, is_plan, plan_from, plan_text
+from kafka_quotas.core.changes.plan import (
+    KeptPlan,
+    PlannedChange,
+    StalePlanError,
+    is_plan,
+    plan_changes,
+    plan_from,
+    plan_text,
+    unmanaged_in,
+)
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 

@@ -14,8 +14,20 @@ from kafka_quotas.commands.insight.usage_source import read_metric_names
 from kafka_quotas.commands.throttle.event_file import read_events
 from kafka_quotas.core.changes.journal_entry import entry_from
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
+<<<<<<< HEAD
 from kafka_quotas.core.formats.documents import MAX_BYTES, MAX_DEPTH, load_json, load_toml, read_document, read_text
 from kafka_quotas.enforcement.config.client_policy import read_policy_file
+=======
+from kafka_quotas.core.formats.documents import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    load_json,
+    load_toml,
+    read_document,
+    read_properties,
+    read_text,
+)
+>>>>>>> 52dd9b5c (Merge the fragments of core, wire and stores into whole files)
 from kafka_quotas.enforcement.config.cost_model_file import read_cost_model
 from kafka_quotas.enforcement.config.listener_file import read_listener
 from kafka_quotas.enforcement.config.toml_table import table_path
@@ -26,7 +38,6 @@ from kafka_quotas.loadtest.run.journal import unfinished_run
 from kafka_quotas.loadtest.scenario.file import read_scenario
 from kafka_quotas.pipeline.recommend.capacity import read_capacities
 from kafka_quotas.stores.contexts.file import read_contexts
-from kafka_quotas.stores.files.property_file import read_properties
 from kafka_quotas.stores.static import read_static_quotas
 from kafka_quotas.wire.passing.sasl import oauthbearer_subject
 

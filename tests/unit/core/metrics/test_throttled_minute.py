@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quotas.core.metrics.throttled_minute import SLICES, ThrottledMinute
-from kafka_quotas.core.model.recent_throttling import MINUTE_MS, NOT_THROTTLED, RecentThrottling
+from kafka_quotas.core.model.quota_window import MINUTE_MS, NOT_THROTTLED, RecentThrottling
 
 START_MS = 1_700_000_000_000 // MINUTE_MS * MINUTE_MS
 SLICE_MS = MINUTE_MS // SLICES

@@ -10,9 +10,8 @@ from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.model.entity import TOPIC, Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
 from kafka_quotas.core.model.threshold import ThresholdSettings
-from kafka_quotas.stores.acceptance import refusal
 from kafka_quotas.stores.local.store import LocalStore
-from kafka_quotas.stores.store import Alteration
+from kafka_quotas.stores.store import Alteration, refusal
 from kafka_quotas.stores.url import StoreKind
 
 TOPIC_KEY = "bytes.in.per.sec.threshold"

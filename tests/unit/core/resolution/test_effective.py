@@ -7,8 +7,7 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, PRODUCER_BYTE_RATE, QuotaKey
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas
-from kafka_quotas.core.resolution.ip_resolver import IpQuotaResolver, canonical_address
-from kafka_quotas.core.resolution.quota_resolver import LevelKind
+from kafka_quotas.core.resolution.quota_resolver import IpQuotaResolver, LevelKind, canonical_address
 
 ALICE = Entity.of(user="alice")
 PAIR = Entity.of(user="alice", client_id="app")

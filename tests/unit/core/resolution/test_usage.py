@@ -6,8 +6,7 @@ import pytest
 
 from kafka_quotas.commands.insight.usage_source import read_metric_names
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames, NameRule, usages_of
-from kafka_quotas.core.formats.prometheus_text import parse_metrics
+from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames, NameRule, parse_metrics, usages_of
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.resolution.effective import EffectiveQuotas

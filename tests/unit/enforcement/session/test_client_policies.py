@@ -35,7 +35,7 @@ from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyl
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.stores.store import QuotaEntry
 from kafka_quotas.wire.passing.fetch_request import fetch_session
-from kafka_quotas.wire.protocol.request_header import parse_request_header
+from kafka_quotas.wire.protocol.header import parse_request_header
 
 APP = Entity.of(client_id=CLIENT_ID)
 FETCH_LIMIT = {QuotaType.FETCH: 1000.0}

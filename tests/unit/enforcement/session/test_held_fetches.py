@@ -23,7 +23,7 @@ from kafka_quotas.enforcement.config.client_policy import FetchOverQuota, Mode, 
 from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.wire.passing.fetch_request import fetch_session
-from kafka_quotas.wire.protocol.request_header import parse_request_header
+from kafka_quotas.wire.protocol.header import parse_request_header
 
 LIMIT = 100_000.0
 WINDOW_S = DEFAULT_WINDOW.samples * DEFAULT_WINDOW.window_s

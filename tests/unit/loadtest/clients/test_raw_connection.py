@@ -18,7 +18,7 @@ from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
 from kafka_quotas.stores.kafka.properties import KafkaAccess
 from kafka_quotas.wire.client.request import VersionRequest
-from kafka_quotas.wire.codec.frame import framed
+from kafka_quotas.wire.codec.encoding import framed
 
 NO_ACCESS = KafkaAccess(tls=None, login=None, client_id="a")
 STORM = ClientLoad(name=ClientName(user=None, client_id="a"), workload=Workload.CONNECT, client=ClientKind.RAW)

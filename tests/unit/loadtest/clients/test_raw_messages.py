@@ -21,15 +21,15 @@ from kafka_quotas.loadtest.clients.raw.messages import FetchSizes, ProduceReques
 from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch, RecordOwner
 from kafka_quotas.loadtest.measurement.delivery import STAMP
 from kafka_quotas.loadtest.plan.workload import RequestFlood
-from kafka_quotas.wire.client.metadata import EndOffset
-from kafka_quotas.wire.client.request import read_answer, request_frame
-from kafka_quotas.wire.client.topics import (
+from kafka_quotas.wire.client.admin import (
     CreatePartitions,
     NewTopic,
     StrictCreateTopics,
     StrictDeleteTopics,
     TopicMutation,
 )
+from kafka_quotas.wire.client.metadata import EndOffset
+from kafka_quotas.wire.client.request import read_answer, request_frame
 
 OWNER = RecordOwner(run_id=2**64 - 1, entity_index=999)
 PADDING = b"some padding, over and over. "

@@ -19,7 +19,7 @@ from kafka_quotas.loadtest.plan.workload import OfferedRate, RateKind, Workload,
 from kafka_quotas.loadtest.run.quotas import quotas_in_force
 from kafka_quotas.loadtest.scenario.model import Scenario, ScenarioClient
 from kafka_quotas.loadtest.scenario.planning import Environment, client_names, long_enough, scenario_plan
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration, Store
 
 A, B = ClientName(user=None, client_id="a"), ClientName(user=None, client_id="b")

@@ -21,7 +21,7 @@ from kafka_quotas.loadtest.run.journal import (
     unfinished_run,
 )
 from kafka_quotas.loadtest.run.quotas import changes_to, make_changes, revert_changes
-from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Alteration, Store
 

@@ -7,11 +7,16 @@ from pathlib import Path
 import pytest
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.stores.contexts.context import Context, is_secret_property
-from kafka_quotas.stores.contexts.editing import with_context, with_current
-from kafka_quotas.stores.contexts.file import Contexts, parse_contexts, read_contexts, write_contexts
-from kafka_quotas.stores.contexts.secret import Secret, SecretPlace, secret_at
-from kafka_quotas.stores.security.jaas import parse_jaas
+from kafka_quotas.stores.contexts.context import Context, Secret, SecretPlace, is_secret_property, secret_at
+from kafka_quotas.stores.contexts.file import (
+    Contexts,
+    parse_contexts,
+    read_contexts,
+    with_context,
+    with_current,
+    write_contexts,
+)
+from kafka_quotas.stores.security.sasl import parse_jaas
 
 PATH = Path("/nowhere/contexts.toml")
 WHOLE = """\

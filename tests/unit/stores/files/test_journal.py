@@ -14,15 +14,13 @@ from tests.support.processes.run_cli import run_cli
 from kafka_quotas.commands.declarative.apply import FIRST_CHUNK
 from kafka_quotas.commands.quotas.history import JournalWriter, find_entries
 from kafka_quotas.commands.quotas.revert import undo_due
-from kafka_quotas.core.changes.journal_entry import JournalEntry, entry_from, entry_line, new_entry_id
+from kafka_quotas.core.changes.journal_entry import JournalEntry, due_undos, entry_from, entry_line, new_entry_id
 from kafka_quotas.core.changes.plan import PlannedChange
-from kafka_quotas.core.changes.revert import due_undos
 from kafka_quotas.core.clock import VirtualClock, format_instant, parse_instant
 from kafka_quotas.core.errors import StoreError, UnconfirmedError, UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.files import journal as journal_module
-from kafka_quotas.stores.files.journal import Journal
-from kafka_quotas.stores.files.journal_files import lines_from_end
+from kafka_quotas.stores.files.journal import Journal, lines_from_end
 from kafka_quotas.stores.local.store import LocalStore
 from kafka_quotas.stores.store import Alteration, AlterationResult
 from kafka_quotas.stores.url import parse_store_url

@@ -8,11 +8,11 @@ import pytest
 from tests.support.frames.key_store_samples import KEY_PASSWORD, KEY_STORE, STORE_PASSWORD, TRUST_STORE
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.stores.files.property_file import read_properties
+from kafka_quotas.core.formats.documents import read_properties
 from kafka_quotas.stores.kafka.properties import KafkaAccess, kafka_access
-from kafka_quotas.stores.security.jaas import parse_jaas
+from kafka_quotas.stores.security.sasl import parse_jaas
 from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.zookeeper.properties import kazoo_arguments, zookeeper_tls
+from kafka_quotas.stores.zookeeper.session import kazoo_arguments, zookeeper_tls
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="s;=\\"x";'
 DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule required username=alice password='se cret' ;"

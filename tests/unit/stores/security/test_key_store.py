@@ -11,8 +11,7 @@ import pytest
 from tests.support.frames.key_store_samples import KEY_PASSWORD, KEY_STORE, STORE_PASSWORD, TRUST_STORE
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.stores.security.jks import read_jks
-from kafka_quotas.stores.security.key_store import read_key_store
+from kafka_quotas.stores.security.key_store import read_jks, read_key_store
 from kafka_quotas.stores.security.tls import tls_context
 
 KEY_DIGEST = "fef36f023aca62009af98a6da423bc7a966a857dd7a7c8805130c1872aa7907b"

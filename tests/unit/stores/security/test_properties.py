@@ -10,9 +10,7 @@ import pytest
 
 from kafka_quotas.core.errors import StoreRefusedError, UsageError
 from kafka_quotas.stores.kafka.properties import kafka_access
-from kafka_quotas.stores.security.jaas import parse_jaas
-from kafka_quotas.stores.security.oauthbearer import ENDPOINT, token_source
-from kafka_quotas.stores.security.sasl import sasl_login
+from kafka_quotas.stores.security.sasl import ENDPOINT, parse_jaas, sasl_login, token_source
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 LOGIN = "sasl.jaas.config"

@@ -18,28 +18,30 @@ from tests.support.frames.kio_samples import filled_response, response_frame
 from kafka_quotas.core.errors import ProtocolError, UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import FilterComponent, Match, QuotaFilter
-from kafka_quotas.wire.client.client_quotas import (
+from kafka_quotas.wire.client.admin import (
+    TOPIC,
     AlterQuotasRequest,
+    DescribeConfigsRequest,
     DescribeQuotasRequest,
     EntityChanges,
     EntityOutcome,
     StoredQuotas,
 )
-from kafka_quotas.wire.client.describe_configs import TOPIC, DescribeConfigsRequest
 from kafka_quotas.wire.client.metadata import ListReassignmentsRequest, MetadataRequest
 from kafka_quotas.wire.client.request import (
+    AuthenticateRequest,
     ClientRequest,
+    HandshakeRequest,
     VersionRange,
     VersionRequest,
     read_answer,
     request_frame,
     version_of,
 )
-from kafka_quotas.wire.client.sasl import AuthenticateRequest, HandshakeRequest
-from kafka_quotas.wire.codec.reader import FieldReader
+from kafka_quotas.wire.codec.fields import FieldReader
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.error_code import error_name
-from kafka_quotas.wire.protocol.response_header import has_header_tags
+from kafka_quotas.wire.protocol.header import has_header_tags
 
 LONG = "a" * 200
 PAIR = Entity.of(user="\u00e9", client_id=None)

@@ -6,7 +6,7 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.passing.fetch_request import NO_REPLICA, FetchLimits, cap_fetch, fetch_limits, replica_id
 from kafka_quotas.wire.passing.fetch_response import charged_bytes
 from kafka_quotas.wire.passing.produce_request import acks
-from kafka_quotas.wire.protocol.request_header import parse_request_header
+from kafka_quotas.wire.protocol.header import parse_request_header
 
 
 def request(api_key: int, version: int, body: str) -> bytearray:

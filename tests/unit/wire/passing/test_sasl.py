@@ -19,7 +19,7 @@ from kafka_quotas.wire.passing.sasl import (
     scram_identity,
     starts_with_gssapi_token,
 )
-from kafka_quotas.wire.protocol.request_header import parse_request_header
+from kafka_quotas.wire.protocol.header import parse_request_header
 
 
 def framed(text: str) -> bytes:

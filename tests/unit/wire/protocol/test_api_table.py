@@ -8,7 +8,7 @@ from tests.support.frames.api_places import has_throttle
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.passing.throttle_time import throttle_needs_whole
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.response_header import has_header_tags
+from kafka_quotas.wire.protocol.header import has_header_tags
 
 # API key -> first version whose response carries a throttle time, by place.
 FIRST_FIELD = {

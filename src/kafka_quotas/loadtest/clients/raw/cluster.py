@@ -16,8 +16,8 @@ from kafka_quotas.loadtest.clients.cluster_check import ClusterUnreachableError,
 from kafka_quotas.loadtest.clients.raw.connection import ANSWER_S, opened
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.stores.kafka.properties import KafkaAccess, kafka_access
-from kafka_quotas.stores.reachability import network_reason
 from kafka_quotas.stores.security.sasl import SaslMechanism, plain_login, scram_login
+from kafka_quotas.stores.servers import network_reason
 from kafka_quotas.wire.client.metadata import Metadata, MetadataRequest
 from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 

@@ -15,13 +15,18 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.loadtest.clients.cluster_check import LoadRefusedError
-from kafka_quotas.stores.kafka.connection import LARGEST_RESPONSE
+from kafka_quotas.stores.kafka.broker_client import LARGEST_RESPONSE
 from kafka_quotas.stores.kafka.properties import KafkaAccess
 from kafka_quotas.stores.security.sasl import SaslMechanism
-from kafka_quotas.wire.client.request import ClientRequest, read_answer, request_frame
-from kafka_quotas.wire.client.sasl import AuthenticateRequest, HandshakeRequest
-from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, checked_frame_length
-from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD, RESPONSE_HEAD_BYTES
+from kafka_quotas.wire.client.request import (
+    AuthenticateRequest,
+    ClientRequest,
+    HandshakeRequest,
+    read_answer,
+    request_frame,
+)
+from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES, checked_frame_length
+from kafka_quotas.wire.protocol.header import RESPONSE_HEAD, RESPONSE_HEAD_BYTES
 
 ANSWER_S: Final = 10.0
 """Default time limit of `RawConnection.ask` in seconds: a broker answers such a request at once, throttled or not."""

@@ -23,7 +23,7 @@ from kafka_quotas.loadtest.clients.raw.messages import (
     read_fetch_answer,
 )
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
-from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
+from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 
 _MAX_WAIT_MS: Final = 50

@@ -18,7 +18,7 @@ from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
 from kafka_quotas.loadtest.clients.raw.messages import ProduceRequest, read_produce_answer
 from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch, RecordOwner
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
-from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
+from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES
 
 ACKS: Final = {"0": 0, "1": 1, "all": -1, "-1": -1}
 _COMPRESSIONS: Final = ("none", "gzip")

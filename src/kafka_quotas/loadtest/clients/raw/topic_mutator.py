@@ -20,15 +20,15 @@ from kafka_quotas.loadtest.clients.raw.connected_client import ConnectedClient
 from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import MutationFlood, MutationKind
-from kafka_quotas.wire.client.request import read_answer, request_frame
-from kafka_quotas.wire.client.topics import (
+from kafka_quotas.wire.client.admin import (
     CreatePartitions,
     NewTopic,
     StrictCreateTopics,
     StrictDeleteTopics,
     TopicMutation,
 )
-from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
+from kafka_quotas.wire.client.request import read_answer, request_frame
+from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 
 _BROKER_TIMEOUT_MS: Final = 30_000

@@ -1,0 +1,355 @@
+"""The options of `kafka-configs`: parsing, the entities that they name, and the combinations that are allowed.
+
+Options are never abbreviated, `-add-config` is `--add-config`, a value may follow `=`. The parser ignores words that
+are no option and everything after `--`. An option that takes a value takes the next word, even one like an option.
+
+Long options are paired by their order on the command line: the first name with the first type, an `--entity-default`
+counting as an empty name. Short options have an order of their own, client before user, defaults after names. An empty
+name is the default entity. A type without a name means any entity of the type.
+
+**Source:** `kafka.admin.ConfigCommand.ConfigCommandOptions` (Kafka 4.0 before ZooKeeper was removed), its `checkArgs`
+of Kafka 4.3.1, and of 3.9 if `--zookeeper` is given; joptsimple 5.0.4.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.entity import CLIENT_ID, DEFAULT_NAME, IP, USER, Entity, is_address_or_host
+from kafka_quotas.core.model.quota_filter import FilterComponent, Match, QuotaFilter
+from kafka_quotas.core.model.quota_key import INT_MAX
+
+_JOPT = "joptsimple."
+ILLEGAL_ARGUMENT = "java.lang.IllegalArgumentException"
+USAGE = "usage"
+PURPOSE = (
+    "This tool helps to manipulate and describe entity config for a topic, client, user, broker, ip, "
+    "client-metrics or group"
+)
+
+
+class KafkaConfigsError(UsageError):
+    """A refusal of `kafka-configs`: its text, its Java class of error, and its exit code.
+
+    `error_class` is the Java class, or `usage` where the original prints its usage after the text.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, error_class: str = ILLEGAL_ARGUMENT, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.error_class = error_class
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionKind:
+    """An option with the name of its value."""
+
+    value: str | None
+    """The name of the value; None: it takes none."""
+    help: str
+    separator: str | None = None
+    """The separator of several values."""
+
+
+OPTIONS: dict[str, OptionKind] = {
+    "help": OptionKind(value=None, help="print this text"),
+    "version": OptionKind(value=None, help="print the version"),
+    "zookeeper": OptionKind(value="urls", help="deprecated: the ZooKeeper to use, host:port"),
+    "bootstrap-server": OptionKind(value="servers", help="the brokers to connect to"),
+    "bootstrap-controller": OptionKind(value="controllers", help="the controllers to connect to"),
+    "command-config": OptionKind(value="file", help="properties of the connection"),
+    "alter": OptionKind(value=None, help="change the configuration of the entity"),
+    "describe": OptionKind(value=None, help="list the configuration of the entity"),
+    "all": OptionKind(value=None, help="list static configuration as well"),
+    "entity-type": OptionKind(value="type", help="users, clients, ips or another type of entity"),
+    "entity-name": OptionKind(value="name", help="the name of the entity"),
+    "entity-default": OptionKind(value=None, help="the default entity of the type"),
+    "add-config": OptionKind(value="k1=v1,k2=[v1,v2]", help="keys and values to set"),
+    "add-config-file": OptionKind(value="file", help="a properties file with keys and values to set"),
+    "delete-config": OptionKind(value="k1,k2", help="keys to remove", separator=","),
+    "force": OptionKind(value=None, help="ask nothing"),
+    "topic": OptionKind(value="name", help="a topic; refused, for it has no quotas"),
+    "client": OptionKind(value="id", help="a client-id, for quotas of clients"),
+    "client-defaults": OptionKind(value=None, help="the default of all client-ids"),
+    "user": OptionKind(value="name", help="a user, for quotas of users"),
+    "user-defaults": OptionKind(value=None, help="the default of all users"),
+    "broker": OptionKind(value="id", help="a broker; refused, for it has no quotas"),
+    "broker-defaults": OptionKind(value=None, help="the default of all brokers; refused as well"),
+    "broker-logger": OptionKind(value="id", help="the loggers of a broker; refused as well"),
+    "ip-defaults": OptionKind(value=None, help="the default of all addresses"),
+    "ip": OptionKind(value="address", help="an address or host name, for its rate of new connections"),
+    "group": OptionKind(value="id", help="a group; refused, for it has no quotas"),
+    "client-metrics": OptionKind(value="name", help="a subscription of client metrics; refused, for it has no quotas"),
+    "zk-tls-config-file": OptionKind(value="file", help="properties of the TLS connection to ZooKeeper"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of a command line in their order, each with its value."""
+
+    found: tuple[tuple[str, str | None], ...]
+    ignored: tuple[str, ...] = ()
+    """The words that are neither an option nor a value, which the original silently ignores."""
+
+    def has(self, *names: str) -> bool:
+        """Return whether any of these options was given."""
+        return any(name in names for name, _ in self.found)
+
+    def values(self, name: str) -> tuple[str, ...]:
+        """Return every value of an option, in order."""
+        return tuple(value for found, value in self.found if found == name and value is not None)
+
+    def value(self, name: str) -> str | None:
+        """Return the one value of an option, or None if it is missing.
+
+        Raises:
+            KafkaConfigsError: A repeated option.
+        """
+        values = self.values(name)
+        if len(values) > 1:
+            raise KafkaConfigsError(
+                f"Found multiple arguments for option {name}, but you asked for only one",
+                error_class=f"{_JOPT}MultipleArgumentsForOptionException",
+            )
+        return values[0] if values else None
+
+
+def parse_options(arguments: Sequence[str]) -> Options:
+    """Return the options of a command line.
+
+    Raises:
+        KafkaConfigsError: An unknown option and for a value that is missing.
+    """
+    found: list[tuple[str, str | None]] = []
+    ignored: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            ignored.extend(words)
+        elif word.startswith("-") and word != "-":
+            name, value = _split(word)
+            found.extend((name, each) for each in _values(name, value, words))
+        else:
+            ignored.append(word)
+    return Options(found=tuple(found), ignored=tuple(ignored))
+
+
+def usage_text() -> str:
+    """Return the list of options, one per line."""
+    rows = [(f"--{name} <{kind.value}>" if kind.value else f"--{name}", kind.help) for name, kind in OPTIONS.items()]
+    width = max(len(option) for option, _ in rows)
+    return "\n".join(f"{option:<{width}}  {purpose}" for option, purpose in sorted(rows))
+
+
+def _split(word: str) -> tuple[str, str | None]:
+    """Return the name of an option and what follows its `=`, or None.
+
+    Raises:
+        KafkaConfigsError: No option has that name.
+    """
+    name, equals, value = word.removeprefix("--").partition("=")
+    if not word.startswith("--"):
+        name = name.removeprefix("-")
+        # One hyphen could begin a cluster of one-letter options: the first letter is what is not known then.
+        unknown = word[1]
+    else:
+        unknown = name
+    if name not in OPTIONS:
+        raise KafkaConfigsError(
+            f"{unknown} is not a recognized option", error_class=f"{_JOPT}UnrecognizedOptionException"
+        )
+    return name, value if equals else None
+
+
+def _values(name: str, value: str | None, words: Iterator[str]) -> Sequence[str | None]:
+    """Return the values of one occurrence of an option, or one None for a plain option."""
+    kind = OPTIONS[name]
+    if kind.value is None:
+        return (None,)  # a value after `=` is not looked at
+    text = next(words, None) if value is None else value
+    if text is None:
+        raise KafkaConfigsError(
+            f"Option {name} requires an argument", error_class=f"{_JOPT}OptionMissingRequiredArgumentException"
+        )
+    pieces = [piece for piece in text.split(kind.separator) if piece] if kind.separator else []
+    return pieces or (text,)
+
+
+USERS, CLIENTS, IPS = "users", "clients", "ips"
+BROKERS, BROKER_LOGGERS = "brokers", "broker-loggers"
+QUOTA_TYPES = {USERS: USER, CLIENTS: CLIENT_ID, IPS: IP}
+
+NAMED_FLAGS = {
+    "topic": "topics",
+    "client": CLIENTS,
+    "user": USERS,
+    "broker": BROKERS,
+    "broker-logger": BROKER_LOGGERS,
+    "ip": IPS,
+    "client-metrics": "client-metrics",
+    "group": "groups",
+}
+"""The short options with a name, in the order in which they count."""
+DEFAULT_FLAGS = {"client-defaults": CLIENTS, "user-defaults": USERS, "broker-defaults": BROKERS, "ip-defaults": IPS}
+"""The short options for defaults; they count after all named ones."""
+
+
+def entity_types(options: Options) -> list[str]:
+    """Return the types named, long options first."""
+    flags = {**NAMED_FLAGS, **DEFAULT_FLAGS}
+    return [*options.values("entity-type"), *(kind for flag, kind in flags.items() if options.has(flag))]
+
+
+def entity_names(options: Options) -> list[str]:
+    """Return the names, an empty one for a default, long options first.
+
+    Raises:
+        KafkaConfigsError: A short option was given twice.
+    """
+    long = [value or "" for name, value in options.found if name in {"entity-name", "entity-default"}]
+    short = [options.value(flag) or "" for flag in NAMED_FLAGS if options.has(flag)]
+    return [*long, *short, *("" for flag in DEFAULT_FLAGS if options.has(flag))]
+
+
+def entity(types: Sequence[str], names: Sequence[str]) -> Entity:
+    """Return the quota entity of the types with their names."""
+    return Entity.from_pairs((QUOTA_TYPES[kind], name or None) for kind, name in zip(types, names, strict=True))
+
+
+def entity_filter(types: Sequence[str], names: Sequence[str]) -> QuotaFilter:
+    """Return the strict filter of a command's request to brokers.
+
+    Raises:
+        KafkaConfigsError: More names than types.
+    """
+    if len(names) > len(types):
+        raise KafkaConfigsError("More entity names specified than entity types")
+    given: list[str | None] = [*names, *[None] * (len(types) - len(names))]
+    return QuotaFilter(
+        components=tuple(_component(QUOTA_TYPES[kind], name) for kind, name in zip(types, given, strict=True)),
+        strict=True,
+    )
+
+
+def _component(kind: str, name: str | None) -> FilterComponent:
+    if name is None:
+        return FilterComponent(entity_type=kind, match=Match.ANY)
+    if name == "":
+        return FilterComponent(entity_type=kind, match=Match.DEFAULT)
+    return FilterComponent(entity_type=kind, match=Match.EXACT, name=name)
+
+
+_BROKER_SIDE_TYPES = ("topics", CLIENTS, USERS, BROKERS, IPS, "client-metrics", "groups", BROKER_LOGGERS)
+_ZOOKEEPER_TYPES = (USERS, BROKERS)
+_WITH_DEFAULTS = {USERS, CLIENTS, BROKERS, IPS}
+_CONNECTIONS = ("bootstrap-server", "bootstrap-controller", "zookeeper")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+
+
+def check_options(options: Options, *, resolves: Callable[[str], bool]) -> None:
+    """Refuse a combination of options that `kafka-configs` does not allow.
+
+    Raises:
+        KafkaConfigsError: A broken rule, with the text of the first one.
+    """
+    _check_action(options)
+    types = entity_types(options)
+    _check_types(options, types)
+    names = entity_names(options)
+    _check_connection(options)
+    if any(names):
+        _check_names(options, types, resolves)
+    if options.has("describe"):
+        _check_describe(options, types, names)
+    if options.has("alter"):
+        _check_alter(options, types, names)
+
+
+def _check_action(options: Options) -> None:
+    if options.has("alter") == options.has("describe"):
+        raise KafkaConfigsError("Command must include exactly one action: --describe, --alter", error_class=USAGE)
+    for other in ("add-config", "delete-config"):
+        if options.has("describe") and options.has(other):
+            raise KafkaConfigsError(f'Option "[describe]" can\'t be used with option "[{other}]"', error_class=USAGE)
+
+
+def _check_types(options: Options, types: Sequence[str]) -> None:
+    repeated = [kind for index, kind in enumerate(types) if kind in types[:index]]
+    if repeated:
+        raise KafkaConfigsError(f"Duplicate entity type(s) specified: {','.join(repeated)}")
+    on_brokers = options.has("bootstrap-server", "bootstrap-controller")
+    if not on_brokers and not options.has("zookeeper"):
+        raise KafkaConfigsError("Either --bootstrap-server or --bootstrap-controller must be specified.")
+    allowed = _BROKER_SIDE_TYPES if on_brokers else _ZOOKEEPER_TYPES
+    for kind in types:
+        if kind not in allowed:
+            raise KafkaConfigsError(
+                f"Invalid entity type {kind}, the entity type must be one of {', '.join(allowed)} with a "
+                f"{'--bootstrap-server or --bootstrap-controller' if on_brokers else '--zookeeper'} argument",
+            )
+    if not types:
+        raise KafkaConfigsError("At least one entity type must be specified")
+    if len(types) > 1 and set(types) != {USERS, CLIENTS}:
+        raise KafkaConfigsError(f"Only '{USERS}' and '{CLIENTS}' entity types may be specified together")
+    if options.has("entity-name", "entity-type", "entity-default") and options.has(*NAMED_FLAGS, *DEFAULT_FLAGS):
+        raise KafkaConfigsError(
+            "--entity-{type,name,default} should not be used in conjunction with specific entity flags"
+        )
+
+
+def _check_connection(options: Options) -> None:
+    given = [connection for connection in _CONNECTIONS if options.has(connection)]
+    if len(given) > 1:
+        either = "--bootstrap-server or --bootstrap-controller"
+        if options.has("zookeeper"):
+            either = "--bootstrap-server, --boostrap-controller, and --zookeeper"  # the misspelling is Kafka's
+        raise KafkaConfigsError(f"Only one of {either} can be specified")
+    if options.has("all") and options.has("zookeeper"):
+        raise KafkaConfigsError("--bootstrap-server must be specified for --all")
+    if options.has("zk-tls-config-file") and not options.has("zookeeper"):
+        raise KafkaConfigsError("Only the --zookeeper option can be used with the --zk-tls-config-file option.")
+
+
+def _check_names(options: Options, types: Sequence[str], resolves: Callable[[str], bool]) -> None:
+    if {BROKERS, BROKER_LOGGERS} & set(types):
+        for broker_id in _given_values(options, "entity-name", "broker", "broker-logger"):
+            if not _INTEGER.fullmatch(broker_id) or not -INT_MAX - 1 <= int(broker_id) <= INT_MAX:
+                raise KafkaConfigsError(
+                    f"The entity name for {types[0]} must be a valid integer broker id, but it is: {broker_id}"
+                )
+    if IPS in types:
+        for address in _given_values(options, "entity-name", "ip"):
+            if address != DEFAULT_NAME and not is_address_or_host(address, resolves):
+                raise KafkaConfigsError(
+                    f"The entity name for {types[0]} must be a valid IP or resolvable host, but it is: {address}"
+                )
+
+
+def _given_values(options: Options, *names: str) -> list[str]:
+    return [value for value in map(options.value, names) if value is not None]
+
+
+def _check_describe(options: Options, types: Sequence[str], names: Sequence[str]) -> None:
+    if options.has("entity-default") and not _WITH_DEFAULTS & set(types):
+        raise KafkaConfigsError(f"--entity-default must not be specified with --describe of {','.join(types)}")
+    if BROKER_LOGGERS in types and not any(names):
+        raise KafkaConfigsError(f"An entity name must be specified with --describe of {','.join(types)}")
+
+
+def _check_alter(options: Options, types: Sequence[str], names: Sequence[str]) -> None:
+    if _WITH_DEFAULTS & set(types):
+        if not names:
+            raise KafkaConfigsError(
+                "An entity-name or default entity must be specified with --alter of users, clients, brokers or ips"
+            )
+    elif not any(names):
+        raise KafkaConfigsError(f"An entity name must be specified with --alter of {','.join(types)}")
+    if options.has("add-config") and options.has("add-config-file"):
+        raise KafkaConfigsError("Only one of --add-config or --add-config-file must be specified")
+    if not options.has("add-config", "add-config-file", "delete-config"):
+        raise KafkaConfigsError(
+            "At least one of --add-config, --add-config-file, or --delete-config must be specified with --alter"
+        )

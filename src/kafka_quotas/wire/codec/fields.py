@@ -1,0 +1,210 @@
+"""A reader and a writer of the fields of a Kafka message, in the classic and in the compact encoding.
+
+Invariant: a false length or count ends in `TruncatedError` before an allocation of that size.
+
+**Source:** KIP-482; `org.apache.kafka.common.protocol.types.Type`, Kafka 4.1.
+"""
+
+from struct import Struct
+from typing import Final
+
+from kafka_quotas.core.errors import ProtocolError, UsageError
+from kafka_quotas.wire.codec.encoding import CLASSIC, COMPACT
+from kafka_quotas.wire.codec.skip import (
+    MAX_STRING_BYTES,
+    TruncatedError,
+    encode_unsigned_varint,
+    read_int16,
+    read_int32,
+    tags,
+)
+
+_FLOAT64: Final = Struct(">d")
+
+
+class FieldReader:
+    """A reader of consecutive fields, with strings, bytes and arrays compact if `flexible`.
+
+    Every call raises `TruncatedError` at the end of the message inside a field, `ProtocolError` for invalid bytes.
+    """
+
+    __slots__ = ("_buffer", "_encoding", "_end", "_offset")
+
+    def __init__(self, buffer: bytes, *, offset: int, flexible: bool) -> None:
+        self._buffer = buffer
+        self._offset = offset
+        self._end = len(buffer)
+        self._encoding = COMPACT if flexible else CLASSIC
+
+    @property
+    def left(self) -> int:
+        """The number of unread bytes."""
+        return self._end - self._offset
+
+    def int8(self) -> int:
+        """Return an 8-bit integer."""
+        return self._fixed(1, self._buffer[self._offset : self._offset + 1])
+
+    def int16(self) -> int:
+        """Return a 16-bit integer."""
+        value = read_int16(self._buffer, self._offset, self._end)
+        self._offset += 2
+        return value
+
+    def int32(self) -> int:
+        """Return a 32-bit integer."""
+        value = read_int32(self._buffer, self._offset, self._end)
+        self._offset += 4
+        return value
+
+    def int64(self) -> int:
+        """Return a 64-bit integer."""
+        return self._fixed(8, self._buffer[self._offset : self._offset + 8])
+
+    def float64(self) -> float:
+        """Return a double."""
+        if self._offset + 8 > self._end:
+            raise TruncatedError
+        value: float = _FLOAT64.unpack_from(self._buffer, self._offset)[0]
+        self._offset += 8
+        return value
+
+    def boolean(self) -> bool:
+        """Return a boolean."""
+        return self.int8() != 0
+
+    def string(self) -> str | None:
+        """Return a string, None for null."""
+        start, end = self._encoding.string_span(self._buffer, self._offset, self._end)
+        if end < start:
+            self._offset = start
+            return None
+        self._offset = end
+        try:
+            return self._buffer[start:end].decode()
+        except UnicodeDecodeError as error:
+            raise ProtocolError("a string is not UTF-8") from error
+
+    def text(self) -> str:
+        """Return a string that may not be null."""
+        value = self.string()
+        if value is None:
+            raise ProtocolError("a string is missing")
+        return value
+
+    def byte_string(self) -> bytes:
+        """Read bytes, where null is empty."""
+        start, end = self._encoding.bytes_span(self._buffer, self._offset, self._end)
+        self._offset = max(start, end)
+        return self._buffer[start : self._offset]
+
+    def count(self) -> int:
+        """Read the number of elements of an array, 0 for null."""
+        count, self._offset = self._encoding.array_count(self._buffer, self._offset, self._end)
+        if count > self.left:  # an element takes a byte at least
+            raise TruncatedError
+        return count
+
+    def skip(self, size: int) -> None:
+        """Skip `size` bytes."""
+        if not 0 <= size <= self.left:
+            raise TruncatedError
+        self._offset += size
+
+    def skip_int32s(self) -> None:
+        """Skip an array of 32-bit integers."""
+        size = 4 * self.count()
+        if size > self.left:
+            raise TruncatedError
+        self._offset += size
+
+    def tags(self) -> None:
+        """Skip the tagged fields at the end of a structure, if the version has them."""
+        if self._encoding.is_compact:
+            self._offset = tags(self._buffer, self._offset, self._end)
+
+    def _fixed(self, size: int, field: bytes) -> int:
+        if len(field) < size:
+            raise TruncatedError
+        self._offset += size
+        return int.from_bytes(field, "big", signed=True)
+
+
+_INT8: Final = Struct(">b")
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+
+
+class FieldWriter:
+    """A writer of consecutive fields, with strings, bytes and arrays compact if `flexible`."""
+
+    __slots__ = ("_bytes", "_flexible")
+
+    def __init__(self, *, flexible: bool) -> None:
+        self._bytes = bytearray()
+        self._flexible = flexible
+
+    def content(self) -> bytes:
+        """Return all written bytes."""
+        return bytes(self._bytes)
+
+    def int8(self, value: int) -> None:
+        """Append an 8-bit integer."""
+        self._bytes += _INT8.pack(value)
+
+    def int16(self, value: int) -> None:
+        """Append a 16-bit integer."""
+        self._bytes += _INT16.pack(value)
+
+    def int32(self, value: int) -> None:
+        """Append a 32-bit integer."""
+        self._bytes += _INT32.pack(value)
+
+    def float64(self, value: float) -> None:
+        """Append a double."""
+        self._bytes += _FLOAT64.pack(value)
+
+    def boolean(self, *, value: bool) -> None:
+        """Append a boolean."""
+        self._bytes.append(value)
+
+    def string(self, value: str | None) -> None:
+        """Append a string, None for null.
+
+        Raises:
+            UsageError: Kafka has no such string.
+        """
+        if value is None:
+            self._bytes += b"\0" if self._flexible else b"\xff\xff"
+            return
+        try:
+            encoded = value.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"not a text that Kafka can hold: {value!r}", hint="names are UTF-8") from error
+        if len(encoded) > MAX_STRING_BYTES:
+            raise UsageError(
+                f"longer than {MAX_STRING_BYTES} bytes: {value[:20]}...", hint="Kafka takes no longer name"
+            )
+        self._bytes += encode_unsigned_varint(len(encoded) + 1) if self._flexible else _INT16.pack(len(encoded))
+        self._bytes += encoded
+
+    def byte_string(self, value: bytes) -> None:
+        """Append bytes with their length."""
+        self._bytes += encode_unsigned_varint(len(value) + 1) if self._flexible else _INT32.pack(len(value))
+        self._bytes += value
+
+    def count(self, elements: int | None) -> None:
+        """Append the element count of an array, None for null."""
+        if self._flexible:
+            self._bytes += encode_unsigned_varint(0 if elements is None else elements + 1)
+        else:
+            self._bytes += _INT32.pack(-1 if elements is None else elements)
+
+    def raw(self, content: bytes) -> None:
+        """Append fields that were written elsewhere."""
+        self._bytes += content
+
+    def tags(self) -> None:
+        """Append the end of a structure: an empty tag section, or nothing in versions without one."""
+        if self._flexible:
+            self._bytes.append(0)
