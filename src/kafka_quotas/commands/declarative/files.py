@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafka_quotas.commands.declarative.reading import files_of, read_declarations
+from kafka_quotas.core.formats.nodes import Diagnostic, SourceLocation
 from kafka_quotas.core.model.quota_filter import EVERYTHING, owner
-from kafka_quotas.core.quota_files.document import Diagnostic, SourceLocation
 from kafka_quotas.core.quota_files.writer import FileFormat, file_text, is_refused
 from kafka_quotas.stores.store import QuotaEntry, Store
 

@@ -8,19 +8,12 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from kafka_quotas.core.changes.plan import KeptPlan, is_plan, plan_from
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.quota_files.declarations import Declarations, declarations
-from kafka_quotas.core.quota_files.document import (
-    Diagnostic,
-    QuotaDocument,
-    QuotaFileError,
-    SourceLocation,
-    document_of,
-    without_duplicates,
-)
+from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, Node, SourceLocation, json_node, toml_node
+from kafka_quotas.core.quota_files.declarations import SECTIONS, Declarations, QuotaDocument, declarations, document_of
 from kafka_quotas.core.quota_files.writer import FileFormat
 
 MAX_BYTES: Final = 32 * 1024 * 1024
@@ -85,8 +78,8 @@ def read_plan(paths: Sequence[str]) -> KeptPlan | None:
         if Path(path).suffix != ".json" or not Path(path).is_file():
             continue
         try:
-            document = _json_tree(_text(path), path)
-        except QuotaFileError:
+            document = json_node(_text(path), path).plain()
+        except DocumentError:
             continue  # reported when it is read as a file of quotas
         if is_plan(document):
             if len(paths) > 1:
@@ -126,24 +119,27 @@ def _documents(paths: Sequence[str], problems: list[Diagnostic]) -> Iterator[Quo
     """Yield the documents of the readable files."""
     for path in paths:
         try:
-            yield _document(path)
-        except QuotaFileError as error:
-            problems.append(error.problem)
+            document, found = document_of(_node(path))
+        except DocumentError as error:
+            document, found = None, error.problems
+        problems += found
+        if document is not None:
+            yield document
 
 
-def _document(path: str) -> QuotaDocument:
+def _node(path: str) -> Node:
     name = "standard input" if path == STANDARD_INPUT else path
+    form = FileFormat.YAML if path == STANDARD_INPUT else _FORMATS.get(Path(path).suffix)
     text = _text(path)
-    match FileFormat.YAML if path == STANDARD_INPUT else _FORMATS.get(Path(path).suffix):
+    match form:
         case FileFormat.YAML:
-            from kafka_quotas.commands.declarative.yaml_reader import read_yaml  # noqa: PLC0415 - loads PyYAML
+            from kafka_quotas.stores.files.yaml_reader import yaml_node  # noqa: PLC0415 - loads PyYAML
 
-            tree, lines = read_yaml(text, name)
-            return document_of(tree, name, lines=lines)
+            return yaml_node(text, name, sections=SECTIONS)
         case FileFormat.JSON:
-            return document_of(_json_tree(text, name), name)
+            return json_node(text, name)
         case FileFormat.TOML:
-            return document_of(_toml_tree(text, name), name)
+            return toml_node(text, name)
         case _:
             raise UsageError(
                 f"the name {path} does not show the format", hint="name it .yaml, .json or .toml, or send it to -"
@@ -159,12 +155,12 @@ def _text(path: str) -> str:
     location = SourceLocation(source=path)
     if len(data) > limit:
         hint = "split it, or write it as JSON" if limit == MAX_TOML_BYTES else "split it into several files"
-        raise QuotaFileError(Diagnostic(location=location, message=f"larger than {limit // 1024**2} MiB", hint=hint))
+        raise DocumentError(Diagnostic(location=location, message=f"larger than {limit // 1024**2} MiB", hint=hint))
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise QuotaFileError(
+        raise DocumentError(
             Diagnostic(location=SourceLocation(source=path, line=line), message="not UTF-8", hint="save it as UTF-8")
         ) from error
 
@@ -175,30 +171,3 @@ def _bytes(path: Path, limit: int) -> bytes:
         raise UsageError(f"{path} is a folder")
     with path.open("rb") as file:
         return file.read(limit + 1)
-
-
-def _json_tree(text: str, source: str) -> Any:
-    import json  # noqa: PLC0415 - one format of several
-
-    location = SourceLocation(source=source)
-    try:
-        return json.loads(text, object_pairs_hook=lambda pairs: without_duplicates(pairs, location))
-    except json.JSONDecodeError as error:
-        where = SourceLocation(source=source, line=error.lineno)
-        raise QuotaFileError(Diagnostic(location=where, message=f"not JSON: {error.msg}")) from error
-    except RecursionError as error:
-        raise QuotaFileError(Diagnostic(location=location, message="nested too deep")) from error
-    except ValueError as error:  # an integer with more digits than Python converts
-        raise QuotaFileError(Diagnostic(location=location, message="a number has too many digits")) from error
-
-
-def _toml_tree(text: str, source: str) -> Any:
-    import tomllib  # noqa: PLC0415 - one format of several
-
-    location = SourceLocation(source=source)
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise QuotaFileError(Diagnostic(location=location, message=f"not TOML: {error}")) from error
-    except (RecursionError, ValueError) as error:
-        raise QuotaFileError(Diagnostic(location=location, message="nested too deep, or a number too long")) from error

@@ -7,6 +7,7 @@ no stack left. Both are refused by the errors that readers of files and document
 import errno
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, Final
@@ -45,14 +46,14 @@ def read_text(path: Path, encoding: str = "utf-8", *, max_bytes: int = MAX_BYTES
     return read_document(path, max_bytes=max_bytes).decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
 
 
-def load_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text.
+def load_json(text: str | bytes, *, object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """Return the value of a JSON text, whose objects `object_pairs_hook` builds if it is given.
 
     Raises:
         ValueError: It is not JSON, or nested deeper than `MAX_DEPTH`.
     """
     try:
-        return _checked(json.loads(text))
+        return _checked(json.loads(text, object_pairs_hook=object_pairs_hook))
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
 

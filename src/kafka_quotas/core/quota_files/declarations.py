@@ -1,29 +1,77 @@
 """The checked declarations of quota files: entity to quotas, with every problem and its location.
 
-Contract: an entity is declared once in all files together. Overlays override files key by key, later ones override
-earlier ones. Values carry units and are exact. A value of null declares a key as not set. An entry that this program
-refuses to send to a store is a problem, unless it has `invalid: true`.
+    schema: kafka-quotas.quotas/1         # optional
+    values: {web: 10MiB}                  # the value of `$web`; --values overrides it
+    defaults: {request_percentage: 200}   # the quotas of entries that don't set them
+    entries:
+      - {entity: {user: alice, client-id: null}, quotas: {producer_byte_rate: $web}}
+
+Contract: a file may also be the list of entries alone. An entity is declared once in all files together. Overlays
+override files key by key, later ones override earlier ones. Values carry units and are exact. A value of null declares
+a key as not set. An entry that this program refuses to send to a store is a problem, unless it has `invalid: true`.
 """
 
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.errors import InvalidQuotaError, KafkaQuotasError
+from kafka_quotas.core.formats.nodes import Diagnostic, Node, SourceLocation, kind_of, shown
+from kafka_quotas.core.formats.typed_document import Form, filled
 from kafka_quotas.core.java import parse_double
 from kafka_quotas.core.model.entity import ABSENT, BROKER, ENTITY_TYPES, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.threshold import KEY_OF_KIND, STORED_KEYS, is_threshold_entity
 from kafka_quotas.core.model.units import parse_quota_value
-from kafka_quotas.core.quota_files.document import Diagnostic, QuotaDocument, SourceLocation, kind_of, shown
 
+QUOTAS_SCHEMA: Final = "kafka-quotas.quotas/1"
+SECTIONS: Final = ("schema", "values", "defaults", "entries")
 DEFAULT_SUFFIX: Final = "-default"
 """The suffix by which `user-default: true` means `user: null`, because TOML has no null."""
 _REFERENCE: Final = re.compile(r"\$(?:\{([\w.-]+)\}|([\w.-]+))")
 _TYPES_HINT: Final = "an entity has a user, a client-id, both, or an ip; null is the default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawEntry:
+    """An entry as written, unchecked except for its types."""
+
+    location: SourceLocation
+    entity: Annotated[Mapping[str, object], Form(example="{user: alice}")]
+    quotas: Annotated[Mapping[str, object], Form(example="{producer_byte_rate: 10MiB}")]
+    invalid: bool = False
+
+
+def _this_schema(name: str) -> str:
+    if name != QUOTAS_SCHEMA:
+        raise InvalidQuotaError(f"this is {shown(name)}, not {QUOTAS_SCHEMA}", hint="is it the right file?")
+    return name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaDocument:
+    """One file: its entries in order, its `values` for `$name`, and the default quotas of every entry."""
+
+    location: SourceLocation
+    schema: Annotated[str, Form(_this_schema)] = QUOTAS_SCHEMA
+    values: Mapping[str, object] | None = None
+    defaults: Mapping[str, object] | None = None
+    entries: tuple[RawEntry, ...] | None = ()
+
+
+def document_of(node: Node) -> tuple[QuotaDocument | None, tuple[Diagnostic, ...]]:
+    """Return the document in a file, without entries that have a problem, and all problems.
+
+    The document is None if the file as a whole has another shape.
+    """
+    if not isinstance(node.value, list | None):
+        return filled(QuotaDocument, node)
+    whole = Node({"entries": node}, node.source)
+    node.parent, node.name = whole, "entries"
+    return filled(QuotaDocument, whole)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +110,7 @@ def declarations(documents: Sequence[QuotaDocument], overlays: Sequence[QuotaDoc
                 found[entry.entity] = entry
             else:
                 reader.report(
-                    entry.location, f"{entry.entity} appears twice, also at {first.location}", "keep one of them"
+                    entry.location, f"{entry.entity} appears twice, also at {first.location.place}", "keep one of them"
                 )
     for overlay in overlays:
         _lay_over(found, reader.entries(overlay))
@@ -93,14 +141,14 @@ class _Reader:
         self.problems: list[Diagnostic] = []
         self._values: dict[str, object] = {}
         for document in documents:
-            for name, value in document.values.items():
+            for name, value in (document.values or {}).items():
                 if name in self._values and self._values[name] != value:
                     self.report(document.location, f"the value {shown(name)} is given twice", "keep one of them")
                 self._values[name] = value
         self._overlaid: dict[str, object] = {}
         for overlay in overlays:
-            self._values |= overlay.values
-            self._overlaid |= overlay.defaults
+            self._values |= overlay.values or {}
+            self._overlaid |= overlay.defaults or {}
         self.unused = set(self._values)
 
     def report(self, location: SourceLocation, message: str, hint: str | None = None) -> None:
@@ -109,9 +157,8 @@ class _Reader:
 
     def entries(self, document: QuotaDocument) -> Iterator[Declaration]:
         """Yield the declarations of one document, without entries that have a problem."""
-        self.problems += document.problems
-        defaults = self._quotas({**document.defaults, **self._overlaid}, document.location, lenient=False)
-        for raw in document.entries:
+        defaults = self._quotas({**(document.defaults or {}), **self._overlaid}, document.location, lenient=False)
+        for raw in document.entries or ():
             try:
                 entity = entity_of(raw.entity)
             except KafkaQuotasError as error:

@@ -19,8 +19,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.threshold import STORED_KEYS
 from kafka_quotas.core.model.units import UNLIMITED
 from kafka_quotas.core.model.value_format import format_number
-from kafka_quotas.core.quota_files.declarations import DEFAULT_SUFFIX
-from kafka_quotas.core.quota_files.document import QUOTAS_SCHEMA
+from kafka_quotas.core.quota_files.declarations import DEFAULT_SUFFIX, QUOTAS_SCHEMA
 
 Quotas = Mapping[str, float]
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Protocol
 
 from kafka_quotas.core.errors import UsageError, near_hint
 from kafka_quotas.core.model.units import parse_bytes, parse_duration_ms
-from kafka_quotas.core.quota_files.document import SourceLocation
+from kafka_quotas.core.formats.nodes import SourceLocation
 
 _WHOLE: Final = re.compile(r"\d{1,12}", re.ASCII)
 _NUMBER: Final = re.compile(r"\d{1,12}(?:\.\d{1,9})?|\.\d{1,9}", re.ASCII)

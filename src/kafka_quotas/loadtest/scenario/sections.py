@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.formats.nodes import DocumentError, Node, Plain, SourceLocation
 from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.units import parse_bytes, parse_quota_value
-from kafka_quotas.core.quota_files.document import QuotaFileError
 from kafka_quotas.loadtest.plan.document import (
     Duration,
     Field,
@@ -40,11 +40,11 @@ from kafka_quotas.loadtest.scenario.model import (
     ScenarioClient,
     ScenarioQuota,
 )
-from kafka_quotas.stores.files.yaml_reader import YamlReader
+from kafka_quotas.stores.files.yaml_reader import yaml_node
 
 UNLIMITED: Final = "unlimited"
 MAX_CHARACTERS: Final = 1_000_000
-_NULLS: Final = ("null", "~", "")
+_NULLS: Final = ("null", "~")
 
 
 def _quota(entity: tuple[tuple[str, str | None], ...], values: tuple[tuple[str, str], ...], count: int = 1) -> Any:
@@ -163,28 +163,21 @@ def read_tree(text: str, source: str) -> YamlNode:
     if len(text) > MAX_CHARACTERS:
         raise ScenarioError(f"{source} is too large for a scenario", hint=f"the most is {MAX_CHARACTERS} characters")
     try:
-        tree: YamlNode | None = _TreeReader(text, source).read()
-    except QuotaFileError as error:
-        raise ScenarioError(error.message, hint=error.hint) from error
-    except RecursionError as error:
-        raise ScenarioError(f"{source} is nested too deep", hint="a scenario has three or four levels") from error
-    if tree is None:
+        node = yaml_node(text, source)
+    except DocumentError as error:
+        fault = ScenarioError(error.message, hint=error.hint)
+        fault.line = error.problems[0].location.line
+        raise fault from error
+    if node.line is None:
         raise ScenarioError(f"{source} is empty", hint="kafka-quotas load-test list shows those that are shipped")
-    return tree
+    return _tree(node)
 
 
-class _TreeReader(YamlReader):
-    """Builds a node of every value."""
-
-    def scalar(self, event: Any, depth: int) -> str | None:
-        return None if not event.style and event.value in _NULLS else super().scalar(event, depth)
-
-    def value(self, event: Any, depth: int, name: str = "") -> YamlNode:
-        value = super().value(event, depth, name)
-        return YamlNode(self.location(event), tuple(value) if isinstance(value, list) else value)
-
-    def name(self, event: Any) -> str:
-        name = self.value(event, 0)
-        if not isinstance(name.value, str):
-            raise name.problem("a name is not a plain text")
-        return name.value
+def _tree(node: Node) -> YamlNode:
+    value = node.value
+    location = SourceLocation(source=node.source, line=node.line)
+    if isinstance(value, list):
+        return YamlNode(location, tuple(map(_tree, value)))
+    if isinstance(value, dict):
+        return YamlNode(location, {name: _tree(part) for name, part in value.items()})
+    return YamlNode(location, None if isinstance(value, Plain) and value in _NULLS else value)

@@ -22,11 +22,14 @@ the wanted contexts. If edits of lines can't do that (contexts as inline tables,
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from kafka_quotas.core.errors import UsageError, near_hint
-from kafka_quotas.core.formats.documents import load_toml, read_text
+from kafka_quotas.core.formats.documents import read_text
+from kafka_quotas.core.formats.nodes import toml_node
+from kafka_quotas.core.formats.typed_document import Form, read_record
 from kafka_quotas.stores.contexts.context import (
     Context,
     Secret,
@@ -39,11 +42,103 @@ from kafka_quotas.stores.contexts.context import (
 from kafka_quotas.stores.files.atomic_write import replace_text
 from kafka_quotas.stores.url import StoreUrl, is_address_of, parse_store_url
 
-_PASSWORDS: Final = {f"password_{place}": place for place in SecretPlace}
-_FIELDS: Final = (
-    *("store", "command_config", "username", *_PASSWORDS),
-    *("control", "prometheus", "protected", "properties"),
-)
+_PASSWORDS: Final = tuple(f"password_{place}" for place in SecretPlace)
+
+
+def _some(text: str) -> str:
+    if not text.strip():
+        raise UsageError("it is empty")
+    return text
+
+
+def _refused_password(_: object) -> None:
+    raise UsageError("a password must not be written here", hint=f"use one of {', '.join(_PASSWORDS)}")
+
+
+def _checked_store(url: str) -> str:
+    parse_store_url(url)
+    return url
+
+
+def _urls(given: str | tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(checked_metrics_url, (given,) if isinstance(given, str) else given))
+
+
+def _properties(given: Mapping[str, object]) -> dict[str, str | Secret]:
+    return {name: _property(name, value) for name, value in given.items()}
+
+
+def _property(name: str, value: object) -> str | Secret:
+    """Return a client property: a plain text, or a reference such as `{ file = "..." }`."""
+    if isinstance(value, dict):
+        places = {place.value: place for place in SecretPlace}
+        if len(value) != 1 or not places.keys() >= value.keys():
+            raise UsageError(f"property {name} is not a reference", hint='write { file = "..." }, variable or command')
+        ((place, where),) = value.items()
+        return secret_at(places[place], where)
+    if is_secret_property(name):
+        raise UsageError(
+            f"property {name} is a secret and must not be written here", hint='refer to it: { file = "..." }'
+        )
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise UsageError(f"property {name} is neither a text nor a reference")
+    return str(value)
+
+
+_Text = Annotated[str | None, Form(_some)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """The table of a context, by the names of its settings."""
+
+    store: Annotated[str, Form(_checked_store, example='"kafka://host:9092"')]
+    command_config: _Text = None
+    username: _Text = None
+    password: Annotated[object, Form(_refused_password)] = None
+    password_file: Annotated[object, Form(partial(secret_at, SecretPlace.FILE))] = None
+    password_variable: Annotated[object, Form(partial(secret_at, SecretPlace.VARIABLE))] = None
+    password_command: Annotated[object, Form(partial(secret_at, SecretPlace.COMMAND))] = None
+    control: _Text = None
+    prometheus: Annotated[str | tuple[str, ...], Form(_urls, example='"http://prometheus.example:9090"')] = ()
+    protected: bool = False
+    properties: Annotated[Mapping[str, object], Form(_properties)] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        given = [name for name in _PASSWORDS if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise UsageError(f"{' and '.join(given)} exclude each other")
+        if (self.username is None) != (not given):
+            raise UsageError("username and password go together", hint=f"a password is one of {', '.join(_PASSWORDS)}")
+
+    def context(self, name: str, folder: Path) -> Context:
+        """Return the context of this name, in a file of this folder."""
+        passwords: Any = (self.password_file, self.password_variable, self.password_command)
+        properties: Any = self.properties
+        return Context(
+            name=name,
+            store_url=self.store,
+            folder=folder,
+            command_config=self.command_config,
+            username=self.username,
+            password=next((each for each in passwords if each is not None), None),
+            properties=properties,
+            control=self.control,
+            prometheus=tuple(self.prometheus),
+            protected=self.protected,
+        )
+
+
+def _checked_names(tables: Mapping[str, _Table]) -> Mapping[str, _Table]:
+    for name in tables:
+        checked_context_name(name)
+    return tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    current: _Text = None
+    contexts: Annotated[Mapping[str, _Table], Form(_checked_names)] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,24 +196,15 @@ def read_contexts(path: Path) -> Contexts:
 
 def parse_contexts(text: str, *, path: Path) -> Contexts:
     """Return the contexts in the text of the file at `path`."""
-    import tomllib  # noqa: PLC0415 - only who has contexts pays for it
-
-    try:
-        document = load_toml(text)
-        _refuse_others(document, ("current", "contexts"))
-        found = [_context(name, table, path.parent) for name, table in _table(document, "contexts").items()]
-        contexts = Contexts(
-            path=path,
-            contexts=tuple(sorted(found, key=lambda context: context.name)),
-            current=_text(document, "current"),
-            text=text,
-        )
-        if contexts.current is not None:
-            contexts.get(contexts.current)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not TOML: {error}", hint="it holds the contexts") from None
-    except UsageError as error:
-        raise UsageError(f"{path}: {error.message}", hint=error.hint) from None
+    file = read_record(_File, toml_node(text, str(path)))
+    contexts = Contexts(
+        path=path,
+        contexts=tuple(table.context(name, path.parent) for name, table in sorted(file.contexts.items())),
+        current=file.current,
+        text=text,
+    )
+    if contexts.current is not None:
+        contexts.get(contexts.current)
     return contexts
 
 
@@ -130,103 +216,6 @@ def write_contexts(contexts: Contexts) -> None:
         replace_text(path, [contexts.text], private=True)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _context(name: str, table: object, folder: Path) -> Context:
-    checked_context_name(name)
-    try:
-        return _context_of(name, table, folder)
-    except UsageError as error:
-        raise UsageError(f"context {name}: {error.message}", hint=error.hint) from None
-
-
-def _context_of(name: str, table: object, folder: Path) -> Context:
-    if not isinstance(table, dict):
-        raise UsageError("it is not a table")
-    _refuse_others(table, _FIELDS)
-    store_url = _text(table, "store")
-    if store_url is None:
-        raise UsageError("it has no store", hint='store = "kafka://host:9092"')
-    parse_store_url(store_url)
-    username, password = _text(table, "username"), _password(table)
-    if (username is None) != (password is None):
-        raise UsageError("username and password go together", hint=f"a password is one of {', '.join(_PASSWORDS)}")
-    return Context(
-        name=name,
-        store_url=store_url,
-        folder=folder,
-        command_config=_text(table, "command_config"),
-        username=username,
-        password=password,
-        properties={key: _property(key, value) for key, value in _table(table, "properties").items()},
-        control=_text(table, "control"),
-        prometheus=_urls(table),
-        protected=_flag(table, "protected"),
-    )
-
-
-def _urls(table: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the URLs of `prometheus`, which is one text or a list of them."""
-    value = table.get("prometheus", [])
-    urls = [value] if isinstance(value, str) else value
-    if not isinstance(urls, list) or not all(isinstance(each, str) for each in urls):
-        raise UsageError("prometheus is neither a text nor a list of texts")
-    return tuple(checked_metrics_url(each) for each in urls)
-
-
-def _password(table: Mapping[str, Any]) -> Secret | None:
-    given = [name for name in _PASSWORDS if name in table]
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} exclude each other")
-    return secret_at(_PASSWORDS[given[0]], table[given[0]]) if given else None
-
-
-def _property(name: str, value: object) -> str | Secret:
-    """Return a client property: a plain text, or a reference such as `{ file = "..." }`."""
-    if isinstance(value, dict):
-        places = {place.value: place for place in SecretPlace}
-        if len(value) != 1 or not places.keys() >= value.keys():
-            raise UsageError(f"property {name} is not a reference", hint='write { file = "..." }, variable or command')
-        ((place, where),) = value.items()
-        return secret_at(places[place], where)
-    if is_secret_property(name):
-        raise UsageError(
-            f"property {name} is a secret and must not be written here", hint='refer to it: { file = "..." }'
-        )
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise UsageError(f"property {name} is neither a text nor a reference")
-    return str(value)
-
-
-def _refuse_others(table: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    for name in table:
-        if name == "password":
-            raise UsageError("a password must not be written here", hint=f"use one of {', '.join(_PASSWORDS)}")
-        if name not in known:
-            raise UsageError(f"unknown setting {name!r}", hint=f"known are {', '.join(known)}")
-
-
-def _table(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = table.get(name, {})
-    if not isinstance(value, dict):
-        raise UsageError(f"{name} is not a table")
-    return value
-
-
-def _flag(table: Mapping[str, Any], name: str) -> bool:
-    value = table.get(name, False)
-    if not isinstance(value, bool):
-        raise UsageError(f"{name} is neither true nor false")
-    return value
-
-
-def _text(table: Mapping[str, Any], name: str) -> str | None:
-    value = table.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, str) or not value.strip():
-        raise UsageError(f"{name} is no text")
-    return value
 
 
 _TABLE = re.compile(r"\s*\[")

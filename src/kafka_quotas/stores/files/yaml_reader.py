@@ -1,112 +1,129 @@
-"""One YAML document, read event by event, with the line of everything that is refused.
+"""One YAML document as nodes, read event by event.
 
 A safe loader builds whatever a file says before anybody looks at it. Here every event is looked at first, so that a
-hostile file ends at its first odd line: aliases, tags and several documents are refused, and a name occurs once in a
-mapping. What a value means, and how much a file may hold, is the matter of a format's own reader.
+hostile file ends at its first odd line: aliases, tags and several documents are refused, nesting is shallow, and a name
+occurs once in a mapping. In a file of quotas, whose sections are named, a list of entries has to be one from its first
+item on, and a value that is left empty is refused: it is an unset variable of a template more often than a null.
 """
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import yaml
 
-from kafka_quotas.core.quota_files.document import Diagnostic, QuotaFileError, SourceLocation
+from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, Node, Plain, SourceLocation
+
+MAX_DEPTH: Final = 6
+MAX_NAMES: Final = 10_000
+"""Names in one mapping, and items in a list of anything but entries."""
+MAX_ITEMS: Final = 1_000_000
+"""Entries in one file."""
+_ENTRY_HINT: Final = "an entry is {entity: {...}, quotas: {...}}"
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class YamlReader:
-    """The values of a document: texts, lists and dicts, until a format's reader makes more of them."""
+def yaml_node(text: str, source: str, *, sections: Sequence[str] = ()) -> Node:
+    """Return the node of the only document in a text, of value None for a text without one.
 
-    anchor_hint: ClassVar[str] = "write it out"
+    Args:
+        text: The text.
+        source: The name of the file in messages.
+        sections: The names that a file of quotas may begin its parts with; none for any other file.
 
-    def __init__(self, text: str, source: str, *, loader: Any = yaml.SafeLoader) -> None:
-        self._parser = loader(text)
+    Raises:
+        DocumentError: The text is not YAML, or holds what is refused.
+    """
+    reader = _Reader(text, source, sections)
+    try:
+        return reader.document()
+    except RecursionError as error:
+        location = SourceLocation(source=source)
+        raise DocumentError(Diagnostic(location=location, message="nested too deep")) from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        location = SourceLocation(source=source, line=None if mark is None else mark.line + 1)
+        reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "it can't be read"
+        raise DocumentError(Diagnostic(location=location, message=f"not YAML: {reason}")) from error
+    finally:
+        reader.dispose()
+
+
+class _Reader:
+    def __init__(self, text: str, source: str, sections: Sequence[str]) -> None:
+        self._parser: Any = _LOADER(text)
         self._next: Callable[[], Any] = self._parser.get_event  # called a million times in a large file
         self._source = source
+        self._sections = sections
+        self.dispose: Callable[[], None] = self._parser.dispose
 
-    def read(self) -> Any:
-        """Return the value of the only document, None for a file without one.
-
-        Raises:
-            QuotaFileError: The text is not YAML, or holds what the format refuses.
-        """
-        try:
-            return self._document()
-        except RecursionError as error:
-            location = SourceLocation(source=self._source)
-            raise QuotaFileError(Diagnostic(location=location, message="nested too deep")) from error
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            location = SourceLocation(source=self._source, line=None if mark is None else mark.line + 1)
-            reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "it can't be read"
-            raise QuotaFileError(Diagnostic(location=location, message=f"not YAML: {reason}")) from error
-        finally:
-            self._parser.dispose()
-
-    def scalar(self, event: Any, depth: int) -> Any:  # noqa: ARG002 - the depth is for formats
-        """Return the value of a word or a quoted text."""
-        return event.value
-
-    def check_item(self, event: Any, count: int, *, entries: bool) -> None:
-        """Refuse the item that begins after `count` others in a list, of entries or of anything else."""
-
-    def check_part(self, start: Any, event: Any, count: int, depth: int) -> None:
-        """Refuse the name that comes after `count` others in the mapping that began with `start`."""
-
-    def name(self, event: Any) -> str:
-        """Return the name in front of a colon."""
-        if not isinstance(event, yaml.ScalarEvent) or event.anchor is not None:
-            raise self.problem(event, "a name is not a plain text")
-        return str(event.value)
-
-    def value(self, event: Any, depth: int, name: str = "") -> Any:
-        """Return the value that begins with an event, `depth` collections deep and under a name if any."""
-        if event.anchor is not None:  # an alias has one too
-            raise self.problem(event, "anchors and aliases are not taken", self.anchor_hint)
-        if event.tag is not None and event.tag != "!":
-            raise self.problem(event, f"tags are not taken: {str(event.tag)[:40]}", "leave it out")
-        if isinstance(event, yaml.ScalarEvent):
-            return self.scalar(event, depth)
-        if isinstance(event, yaml.SequenceStartEvent):
-            return self._list(depth, entries=depth == 0 or (depth == 1 and name == "entries"))
-        return self._mapping(event, depth)
-
-    def problem(self, event: Any, message: str, hint: str | None = None) -> QuotaFileError:
-        """Return the error for the line on which an event begins."""
-        return QuotaFileError(Diagnostic(location=self.location(event), message=message, hint=hint))
-
-    def location(self, event: Any) -> SourceLocation:
-        """Return the line on which an event begins, counted from 1."""
-        return SourceLocation(source=self._source, line=event.start_mark.line + 1)
-
-    def _document(self) -> Any:
+    def document(self) -> Node:
         self._next()
         if isinstance(self._parser.peek_event(), yaml.StreamEndEvent):
-            return None
+            return Node(None, self._source)
         self._next()
-        value = self.value(self._next(), 0)
+        node = self._node(self._next(), None, "", 0)
         self._next()
         last = self._next()
         if not isinstance(last, yaml.StreamEndEvent):
-            raise self.problem(last, "a second document begins", "put every document into a file of its own")
-        return value
+            raise self._problem(last, "a second document begins", "put every document into a file of its own")
+        return node
 
-    def _list(self, depth: int, *, entries: bool) -> list[Any]:
-        items: list[Any] = []
+    def _node(self, event: Any, parent: Node | None, name: str, depth: int) -> Node:
+        """Return the node that begins with an event, `depth` collections deep."""
+        if event.anchor is not None:  # an alias has one too
+            hint = "use `values:` and $name instead" if self._sections else "write it out"
+            raise self._problem(event, "anchors and aliases are not taken", hint)
+        if event.tag is not None and event.tag != "!":
+            raise self._problem(event, f"tags are not taken: {str(event.tag)[:40]}", "leave it out")
+        node = Node(None, self._source, line=event.start_mark.line + 1, parent=parent, name=name)
+        if isinstance(event, yaml.ScalarEvent):
+            is_plain = not event.style and event.tag is None  # "" or None is a word without quotes
+            node.value = Plain(event.value) if is_plain and event.value else None if is_plain else event.value
+            if node.value is None and self._sections and depth:
+                raise self._problem(
+                    event, "a value is left empty", "write null if that is intended; is a variable unset?"
+                )
+        elif depth >= MAX_DEPTH:
+            raise self._problem(event, "nested too deep", _ENTRY_HINT if self._sections else None)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            is_entries = bool(self._sections) and (depth == 0 or (depth == 1 and name == "entries"))
+            node.value = self._items(node, depth, is_entries=is_entries)
+        else:
+            node.value = self._parts(event, node, depth)
+        return node
+
+    def _items(self, node: Node, depth: int, *, is_entries: bool) -> list[Node]:
+        items: list[Node] = []
         event = self._next()
         while not isinstance(event, yaml.SequenceEndEvent):
-            self.check_item(event, len(items), entries=entries)
-            items.append(self.value(event, depth + 1))
+            if is_entries and isinstance(event, yaml.SequenceStartEvent):
+                raise self._problem(event, "an entry is not a mapping", _ENTRY_HINT)
+            if len(items) >= (MAX_ITEMS if is_entries else MAX_NAMES):
+                raise self._problem(event, "too many items", "split the file")
+            items.append(self._node(event, node, str(len(items) + 1), depth + 1))
             event = self._next()
         return items
 
-    def _mapping(self, start: Any, depth: int) -> dict[str, Any]:
-        mapping: dict[str, Any] = {}
+    def _parts(self, start: Any, node: Node, depth: int) -> dict[str, Node]:
+        parts: dict[str, Node] = {}
         event = self._next()
         while not isinstance(event, yaml.MappingEndEvent):
-            name = self.name(event)
-            if name in mapping:
-                raise self.problem(event, f"{name[:40]!r} appears twice", "keep one of them")
-            self.check_part(start, event, len(mapping), depth)
-            mapping[name] = self.value(self._next(), depth + 1, name)
+            if not isinstance(event, yaml.ScalarEvent) or event.anchor is not None:
+                raise self._problem(event, "a name is not a plain text")
+            name = str(event.value)
+            if name == "<<" and not event.style:
+                raise self._problem(event, "merge keys (<<) are not taken", "use `defaults:` and `values:` instead")
+            if name in parts:
+                raise self._problem(event, f"{name[:40]!r} appears twice", "keep one of them")
+            if self._sections and depth == 0 and name not in self._sections:
+                hint = f"the sections are {', '.join(self._sections)}"
+                raise self._problem(event, f"unknown section: {name[:40]!r}", hint)
+            if len(parts) >= MAX_NAMES:
+                raise self._problem(start, "too many names in one mapping")
+            parts[name] = self._node(self._next(), node, name, depth + 1)
             event = self._next()
-        return mapping
+        return parts
+
+    def _problem(self, event: Any, message: str, hint: str | None = None) -> DocumentError:
+        location = SourceLocation(source=self._source, line=event.start_mark.line + 1)
+        return DocumentError(Diagnostic(location=location, message=message, hint=hint))

@@ -118,13 +118,13 @@ ENTRY = "- {entity: {user: a}, quotas: {producer_byte_rate: 1}}\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f"{ENTRY}{ENTRY}", "q.yaml, line 2: user a appears twice, also at "),
-        ("- {entity: {user: a, user: b}, quotas: {}}", "q.yaml, line 1: 'user' appears twice"),
+        (f"{ENTRY}{ENTRY}", "q.yaml:2: entries.2: user a appears twice, also at "),
+        ("- {entity: {user: a, user: b}, quotas: {}}", "q.yaml:1: 'user' appears twice"),
         ("- {entity: {user: a, user-default: true}, quotas: {producer_byte_rate: 1}}", "entity type named twice: user"),
         ("- {entity: {user: 7}, quotas: {producer_byte_rate: 1}}", "the user name is a number, not a text: 7"),
         ("- {entity: {user: true}, quotas: {producer_byte_rate: 1}}", "the user name is true or false, not a text"),
         ("- {entity: {user: [a]}, quotas: {producer_byte_rate: 1}}", "the user name is a list, not a text: ['a']"),
-        ("- {entity: {user: }, quotas: {producer_byte_rate: 1}}", "line 1: a value is left empty"),
+        ("- {entity: {user: }, quotas: {producer_byte_rate: 1}}", "q.yaml:1: a value is left empty"),
         ('- {entity: {user: ""}, quotas: {producer_byte_rate: 1}}', "the user name is empty"),
         ("- {entity: {}, quotas: {producer_byte_rate: 1}}", "no entity is named"),
         ("- {entity: {group: a}, quotas: {producer_byte_rate: 1}}", "unknown entity type: 'group'"),
@@ -141,19 +141,22 @@ ENTRY = "- {entity: {user: a}, quotas: {producer_byte_rate: 1}}\n"
         ("- {entity: {ip: 10.0.0.0/8}, quotas: {connection_creation_rate: 1}}", "10.0.0.0/8 is not an address"),
         ("- {entity: {user: a}, quotas: {producer_byte_rate: $web}}", "$web has no value"),
         ("- {entity: {user: a}, quotas: {}}", "no quota is declared of user a"),
-        ("- {entity: {user: a}}", "line 1: an entry without quotas"),
-        ("- {entity: a, quotas: {}}", "line 1: entity is a text, not a mapping"),
-        ("- {entity: {user: a}, quotas: {producer_byte_rate: 1}, invalid: 1}", "invalid is true or false, not 1"),
-        ("- {entity: {user: a}, quotas: {producer_byte_rate: 1}, note: x}", "not a part of an entry: 'note'"),
-        ("- a", "line 1: an entry is a text, not a mapping"),
+        ("- {entity: {user: a}}", "q.yaml:1: entries.1: quotas is missing"),
+        ("- {entity: a, quotas: {}}", "q.yaml:1: entries.1.entity: 'a' is not a mapping"),
+        (
+            "- {entity: {user: a}, quotas: {producer_byte_rate: 1}, invalid: 1}",
+            "q.yaml:1: entries.1.invalid: 1 is not true or false",
+        ),
+        ("- {entity: {user: a}, quotas: {producer_byte_rate: 1}, note: x}", "q.yaml:1: entries.1.note: unknown name"),
+        ("- a", "q.yaml:1: entries.1: 'a' is not a mapping"),
         ("entires: []", "unknown section: 'entires'"),
-        ("entries: 7", "entries is not a list"),
+        ("entries: 7", "q.yaml:1: entries: 7 is not a list"),
         ("schema: kafka-quotas.quotas/9\nentries: []", "this is 'kafka-quotas.quotas/9', not kafka-quotas.quotas/1"),
-        ("just words", "the file is a text, not a mapping"),
-        ("entries: b: c", "line 1: not YAML: mapping values are not allowed in this context"),
+        ("just words", "q.yaml:1: 'just words' is not a mapping"),
+        ("entries: b: c", "q.yaml:1: not YAML: mapping values are not allowed in this context"),
         ("- {entity: {user: a}, quotas: {producer_byte_rate: !!python/name:os.system 1}}", "tags are not taken"),
-        (f"{ENTRY}---\n{ENTRY}", "line 2: a second document begins"),
-        ("- &a {entity: {user: a}, quotas: {producer_byte_rate: 1}}", "line 1: anchors and aliases are not taken"),
+        (f"{ENTRY}---\n{ENTRY}", "q.yaml:2: a second document begins"),
+        ("- &a {entity: {user: a}, quotas: {producer_byte_rate: 1}}", "q.yaml:1: anchors and aliases are not taken"),
         ("- {entity: {<<: 1}, quotas: {}}", "merge keys (<<) are not taken"),
     ],
 )
@@ -170,12 +173,12 @@ def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path, text: str, mes
         (
             "q.json",
             '[{"entity": {"user": "a"}, "quotas": {"producer_byte_rate": NaN}}]',
-            "entry 1: producer_byte_rate must",
+            "q.json: entries.1: producer_byte_rate must",
         ),
-        ("q.json", "[1,", "q.json, line 1: not JSON: Expecting value"),
-        ("q.json", "7", "the file is a number, not a mapping"),
+        ("q.json", "[1,", "q.json:1: not JSON: Expecting value"),
+        ("q.json", "7", "q.json: 7 is not a mapping"),
         ("q.toml", "a = 1\na = 2", "not TOML: Cannot overwrite a value"),
-        ("q.toml", "entries = 1979-05-27", "entries is not a list"),
+        ("q.toml", "entries = 1979-05-27", "q.toml:1: entries: a date or time is not a list"),
         (
             "q.toml",
             "[[entries]]\nentity = {user = 1979-05-27}\nquotas = {}",
@@ -191,7 +194,7 @@ def test_a_file_that_is_not_utf8_is_told_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "q.yaml"
     path.write_bytes(b"# fine\n- \xff\n")
     found = read_declarations([str(path)])
-    assert [str(problem.location) for problem in found.problems] == [f"{path}, line 2"]
+    assert [str(problem.location) for problem in found.problems] == [f"{path}:2"]
 
 
 def test_values_marked_invalid_may_be_anything(tmp_path: Path) -> None:
@@ -218,7 +221,7 @@ def test_an_empty_input_a_missing_file_and_an_unknown_format_are_refused(tmp_pat
 
 def test_the_first_of_several_problems_says_how_many_there_are(tmp_path: Path) -> None:
     path = written(tmp_path, "- {entity: {user: 1}, quotas: {}}\n" * 3)
-    with pytest.raises(UsageError, match=r"line 1: the user name is a number.*\(and 2 more\)"):
+    with pytest.raises(UsageError, match=r":1: entries\.1: the user name is a number.*\(and 2 more\)"):
         declared([path])
 
 

@@ -101,9 +101,9 @@ def test_a_whole_scenario_is_read_to_the_letter() -> None:
 
 REFUSED = [
     pytest.param("", "f.yaml is empty", "load-test list", id="empty"),
-    pytest.param("a: [1", "f.yaml, line 1: not YAML", None, id="no YAML"),
-    pytest.param("a: &x 1", "f.yaml, line 1: anchors", "write it out", id="anchor"),
-    pytest.param("a: !!python/name:os 1", "f.yaml, line 1: tags", None, id="tag"),
+    pytest.param("a: [1", "f.yaml:1: not YAML", None, id="no YAML"),
+    pytest.param("a: &x 1", "f.yaml:1: anchors", "write it out", id="anchor"),
+    pytest.param("a: !!python/name:os 1", "f.yaml:1: tags", None, id="tag"),
     pytest.param("a: 1\na: 2", "line 2: 'a' appears twice", None, id="twice"),
     pytest.param(CLIENT, "line 1: a scenario lacks 'schema'", None, id="no schema"),
     pytest.param(HEAD.replace("/1", "/9") + CLIENT, "line 1: .*none of the words", "scenario/1", id="other schema"),
@@ -218,9 +218,9 @@ def test_all_faults_of_a_file_are_found_each_with_its_line() -> None:
         scenario(text)
 
     assert [each.message.partition(": ")[0] for each in refused.value.faults] == [
-        f"f.yaml, line {line}" for line in (4, 5, 7, 8, 8)
+        f"f.yaml:{line}" for line in (4, 5, 7, 8, 8)
     ]
-    assert refused.value.message.startswith("f.yaml, line 4: ")
+    assert refused.value.message.startswith("f.yaml:4: ")
     assert refused.value.message.endswith(" (and 4 more, see load-test validate)")
 
 

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 import pytest
 
-from kafka_quotas.commands.declarative.yaml_reader import read_yaml
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.quota_files.declarations import declarations
-from kafka_quotas.core.quota_files.document import document_of
+from kafka_quotas.core.quota_files.declarations import SECTIONS, declarations, document_of
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.job import Job, Tables
@@ -19,6 +17,7 @@ from kafka_quotas.pipeline.recommend.advice import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.recommend.job import Recommendation, recommend
 from kafka_quotas.pipeline.recommend.quota_file import recommendation_rows, recommended_limits, recommended_text
 from kafka_quotas.pipeline.tables.schemas import EVENTS, RECOMMENDATION
+from kafka_quotas.stores.files.yaml_reader import yaml_node
 
 SECONDS = 120
 START_MS = 1_700_000_000_000
@@ -110,10 +109,11 @@ def test_the_replay_of_the_recommendation_holds_nobody_back_for_longer_than_tole
 def test_the_file_is_read_back_to_the_recommended_limits(five: Recommendation) -> None:
     text = "".join(recommended_text(five.advices, five.plan, heading=["from two minutes of traffic"]))
 
-    tree, lines = read_yaml(text, "r.yaml")
-    read = declarations([document_of(tree, "r.yaml", lines=lines)])
+    document, problems = document_of(yaml_node(text, "r.yaml", sections=SECTIONS))
+    assert document is not None
+    read = declarations([document])
 
-    assert not read.problems
+    assert not (*problems, *read.problems)
     assert read.desired() == recommended_limits(five.advices, DefaultScope.USER)
     assert set(read.desired()) == {Entity.of(user=None), Entity.of(user="large")}
     assert text.startswith("# from two minutes of traffic\n")

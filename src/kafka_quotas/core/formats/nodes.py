@@ -1,0 +1,268 @@
+"""Parts of files that know their lines: nodes, their locations, and what is wrong with them.
+
+JSON and TOML are read here. The parser of YAML is in `stores.files.yaml_reader`, as this room uses the standard library
+only. JSON has no lines: its locations are paths such as `entries.2.quotas`.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.formats.documents import load_json, load_toml
+
+_SHOWN_PROBLEMS: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLocation:
+    """A location in a file: its line, and the path of the value such as `entries.2.quotas` (items count from 1)."""
+
+    source: str
+    line: int | None = None
+    path: str = ""
+
+    @property
+    def place(self) -> str:
+        """The file and the line."""
+        return self.source if self.line is None else f"{self.source}:{self.line}"
+
+    @property
+    def entry(self) -> int | None:
+        """The number of the entry in a file of quotas."""
+        match = re.match(r"entries\.(\d+)", self.path)
+        return int(match[1]) if match else None
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.path}" if self.path else self.place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic:
+    """A problem at a location of a file, and the advice on it."""
+
+    location: SourceLocation
+    message: str
+    hint: str | None = None
+
+    def as_error(self) -> UsageError:
+        """Return the problem as the error that ends a command."""
+        return UsageError(f"{self.location}: {self.message}", hint=self.hint)
+
+
+class DocumentError(UsageError):
+    """A file that can't be used, with everything that is wrong with it in `problems`."""
+
+    def __init__(self, *problems: Diagnostic) -> None:
+        first, count = problems[0].as_error(), len(problems) - 1
+        super().__init__(first.message + (f" (and {count} more)" if count else ""), hint=first.hint)
+        self.problems = problems
+
+    @property
+    def parts(self) -> tuple[UsageError, ...]:
+        """The first problems as an error each, and a last one that counts the others."""
+        shown = [problem.as_error() for problem in self.problems[:_SHOWN_PROBLEMS]]
+        left = len(self.problems) - len(shown)
+        return (*shown, UsageError(f"and {left} more problems")) if left else tuple(shown)
+
+
+class Plain(str):
+    """A word of YAML without quotes, whose meaning depends on the type that takes it."""
+
+    __slots__ = ()
+
+
+class Node:
+    """A part of a file: a scalar, nodes by name, or a list of nodes. A tuple or dataclass would take twice the time."""
+
+    __slots__ = ("line", "name", "parent", "source", "value")
+
+    def __init__(
+        self, value: Any, source: str, *, line: int | None = None, parent: "Node | None" = None, name: str = ""
+    ) -> None:
+        self.value = value
+        self.line = line
+        self.name = name
+        self.parent = parent
+        self.source = source
+
+    @property
+    def location(self) -> SourceLocation:
+        """The location of the value, whose line is that of the nearest part around it that has one."""
+        names: list[str] = []
+        node, line = self, self.line
+        while True:
+            line = node.line if line is None else line
+            if node.parent is None:
+                break
+            names.append(node.name)
+            node = node.parent
+        return SourceLocation(source=self.source, line=line, path=".".join(reversed(names)))
+
+    def problem(self, message: str, hint: str | None = None) -> Diagnostic:
+        """Return a problem with this part."""
+        return Diagnostic(location=self.location, message=message, hint=hint)
+
+    def part(self, path: str) -> "Node | None":
+        """Return the node at a path of names below this one, such as `listener.internal`, or None."""
+        node: Node | None = self
+        for name in path.split("."):
+            node = node.value.get(name) if node is not None and isinstance(node.value, dict) else None
+        return node
+
+    def plain(self) -> Any:
+        """Return the value with everything below it as plain lists, mappings, texts, numbers and truths."""
+        value = self.value
+        if isinstance(value, dict):
+            return {name: part.plain() for name, part in value.items()}
+        if isinstance(value, list):
+            return [part.plain() for part in value]
+        return word_value(value) if isinstance(value, Plain) else value
+
+
+_NULLS: Final = {"null", "Null", "NULL", "~"}
+_TRUTHS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_WHOLE: Final = re.compile(r"[-+]?[0-9]{1,400}")
+_FRACTION: Final = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+_NOT_FINITE: Final = {".nan": math.nan, ".inf": math.inf, "+.inf": math.inf, "-.inf": -math.inf}
+
+
+def word_value(word: str) -> object:
+    """Return the value of a word without quotes by the core schema of YAML 1.2, in which `no` is a text."""
+    if word in _NULLS:
+        return None
+    if word in _TRUTHS:
+        return _TRUTHS[word]
+    if _WHOLE.fullmatch(word):
+        return int(word)
+    if _FRACTION.fullmatch(word):
+        return float(word)
+    return _NOT_FINITE.get(word.lower(), str(word))
+
+
+def shown(value: object) -> str:
+    """Return a value as short text on one line for a message."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def kind_of(value: object) -> str:
+    """Return the type of a value as text for people."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    return "a text" if isinstance(value, str) else "a number" if isinstance(value, int | float) else "a date or time"
+
+
+def shown_kind(node: Node) -> str:
+    """Return a short scalar as it is written, or the type of anything else."""
+    value = word_value(node.value) if isinstance(node.value, Plain) else node.value
+    return shown(value) if isinstance(value, str | int | float) else kind_of(value)
+
+
+def node_of(value: object, source: str, *, lines: Mapping[str, int] | None = None) -> Node:
+    """Return the node of a plain value, with the lines of parts by their paths if these are known."""
+    root = Node(value, source)
+    _divide(root, "", lines or {})
+    return root
+
+
+def _divide(node: Node, prefix: str, lines: Mapping[str, int]) -> None:
+    """Turn the plain parts of a node into nodes."""
+    if isinstance(node.value, dict | list):
+        is_list = isinstance(node.value, list)
+        for name, value in enumerate(node.value, start=1) if is_list else list(node.value.items()):
+            part = Node(value, node.source, line=lines.get(f"{prefix}{name}"), parent=node, name=str(name))
+            _divide(part, f"{prefix}{name}.", lines)
+            node.value[name - 1 if is_list else name] = part
+
+
+def json_node(text: str, source: str) -> Node:
+    """Return the node of a JSON text, in which a name occurs once in an object.
+
+    Raises:
+        DocumentError: The text is not JSON, nested too deep, or repeats a name.
+    """
+    import json  # noqa: PLC0415 - one format of several
+
+    try:
+        return node_of(load_json(text, object_pairs_hook=_once), source)
+    except json.JSONDecodeError as error:
+        raise _unreadable(source, f"not JSON: {error.msg}", line=error.lineno) from error
+    except ValueError as error:
+        text_of = str(error) if "twice" in str(error) or "deep" in str(error) else "a number has too many digits"
+        raise _unreadable(source, text_of, hint="keep one of them" if "twice" in text_of else None) from error
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise ValueError(f"{shown(twice)} appears twice")
+    return found
+
+
+def toml_node(text: str, source: str) -> Node:
+    """Return the node of a TOML text, with the lines of tables and entries in the usual layout.
+
+    Raises:
+        DocumentError: The text is not TOML, or nested too deep.
+    """
+    import tomllib  # noqa: PLC0415 - one format of several
+
+    try:
+        return node_of(load_toml(text), source, lines=_toml_lines(text))
+    except tomllib.TOMLDecodeError as error:
+        raise _unreadable(source, f"not TOML: {error}") from error
+
+
+_PART: Final = r"(?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')"
+_PATH: Final = rf"({_PART}(?:\s*\.\s*{_PART})*)"
+_HEADER: Final = re.compile(rf"\s*(\[\[?)\s*{_PATH}\s*\]\]?\s*(?:#.*)?$")
+_KEY: Final = re.compile(rf"\s*{_PATH}\s*=")
+
+
+def _toml_lines(text: str) -> dict[str, int]:
+    """Return the lines of tables and entries by path: a header on a line of its own, and one entry to a line."""
+    found: dict[str, int] = {}
+    counts: Counter[str] = Counter()
+    section = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        header, key = _HEADER.match(line), _KEY.match(line)
+        if header:
+            section = _plain_path(header[2])
+            if header[1] == "[[":
+                counts[section] += 1
+                found.setdefault(section, number)
+                section = f"{section}.{counts[section]}"
+            else:  # a table in the last of an array of tables
+                section = ".".join(_in_last(section.split("."), counts))
+            found.setdefault(section.partition(".")[0], number)
+            found.setdefault(section, number)
+        elif key:
+            found.setdefault(f"{section}.{_plain_path(key[1])}".removeprefix("."), number)
+    return found
+
+
+def _in_last(names: Sequence[str], counts: Mapping[str, int]) -> Iterator[str]:
+    for at, name in enumerate(names):
+        yield name
+        count = counts.get(".".join(names[: at + 1]), 0)
+        if count and at + 1 < len(names):
+            yield str(count)
+
+
+def _plain_path(text: str) -> str:
+    return ".".join(part.strip("\"'") for part in re.findall(_PART, text))
+
+
+def _unreadable(source: str, message: str, *, line: int | None = None, hint: str | None = None) -> DocumentError:
+    return DocumentError(Diagnostic(location=SourceLocation(source=source, line=line), message=message, hint=hint))

@@ -1,0 +1,246 @@
+"""Typed documents: a file becomes nodes that know their lines, and the nodes fill a record by its types.
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Stage:
+        target: Annotated[float, Form(parse_rate, example="5MB/s")]
+        duration_s: Annotated[float, Form(parse_seconds, name="duration")] = 0.0
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Load:
+        title: str
+        stages: tuple[Stage, ...] = ()
+
+        def __post_init__(self) -> None:
+            if not self.title.strip():
+                raise UsageError("the title is empty")
+
+    load = read_record(Load, toml_node(text, "load.toml"))
+
+A file with two faults ends in one `DocumentError`, whose `problems` are
+
+    load.toml:4: stages.2.targt: unknown name (hint: did you mean target?)
+    load.toml:6: title: a list is not a text
+
+Contract: a record is a dataclass. A field without a default has to be in the file, and a name that is no field is
+refused. A field takes what its type says: a text, a whole number, a number, a truth, a word of an enumeration, another
+record, `tuple[X, ...]`, `Mapping[str, X]`, `X | None` (null), a union of these, or `object` (the plain value). `Form`
+converts what the type took, and a record checks itself in `__post_init__`: both raise a `UsageError`, which gets the
+location. A field of type `SourceLocation` is not in the file, it gets the record's own. All faults are reported at
+once, up to `MOST_PROBLEMS`.
+
+Words of YAML without quotes are `Plain`: a `str` takes them as they are, any other type by their meaning in YAML 1.2.
+Other scalars have the type that their format gives them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from kafka_quotas.core.errors import UsageError, near_hint
+from kafka_quotas.core.formats.nodes import (
+    Diagnostic,
+    DocumentError,
+    Node,
+    Plain,
+    SourceLocation,
+    shown_kind,
+    word_value,
+)
+
+MOST_PROBLEMS: Final = 1000
+"""The number of faults after which the rest of a list is ignored: it is probably another kind of file."""
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The form of a field beyond its type, as `Annotated` metadata."""
+
+    read: Callable[[Any], Any] | None = None
+    """Converts what the type took, but not null, or raises a `UsageError`."""
+    name: str | None = None
+    """The name in the file; None: that of the field."""
+    example: str | None = None
+    """A value for the hint of a fault."""
+
+
+def read_record(kind: type[_T], node: Node) -> _T:
+    """Return the record that a node fills.
+
+    Raises:
+        DocumentError: The node has faults; the error has all of them.
+    """
+    record, problems = filled(kind, node)
+    if problems or record is None:
+        raise DocumentError(*problems)
+    return record
+
+
+def filled(kind: type[_T], node: Node) -> tuple[_T | None, tuple[Diagnostic, ...]]:
+    """Return the record that a node fills, without faulty items of its lists, and all faults.
+
+    The record is None if a fault is in itself.
+    """
+    faults: list[Diagnostic] = []
+    record = _value(kind, node, faults)
+    return (None if record is _FAULTY else record), tuple(faults)
+
+
+_FAULTY: Final = object()
+"""The value of a part whose fault was reported."""
+_OTHER: Final = object()
+"""The value of a part that a type does not take."""
+_Taker: TypeAlias = Callable[[Node, list[Diagnostic]], Any]
+_NOUNS: Final = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", NoneType: "null"}
+
+
+def _value(kind: Any, node: Node, faults: list[Diagnostic]) -> Any:
+    """Return the value of a node, or `_FAULTY` after adding to the faults."""
+    found = _taker(kind)(node, faults)
+    if found is not _OTHER:
+        return found
+    base, form = _form_of(kind)
+    options = _options_of(base)
+    wanted = " or ".join(_noun(option) for option in options if option is not NoneType)
+    faults.append(node.problem(f"{shown_kind(node)} is not {wanted}", _example(form) or _words_of(options)))
+    return _FAULTY
+
+
+@cache
+def _taker(kind: Any) -> _Taker:
+    """Return the function that reads what a type takes, and returns `_OTHER` for anything else."""
+    base, form = _form_of(kind)
+    if form is not None:
+        return _converting(_taker(base), form)
+    options = _options_of(base)
+    if len(options) > 1:
+        takers = [_taker(option) for option in options]
+        return lambda node, faults: next(
+            (found for take in takers if (found := take(node, faults)) is not _OTHER), _OTHER
+        )
+    outer = get_origin(base) or base
+    if outer is object:
+        return lambda node, _: node.plain()
+    if is_dataclass(outer) or outer is Mapping:
+        item = outer if is_dataclass(outer) else get_args(base)[1]
+        read: Callable[[Any, Node, list[Diagnostic]], Any] = _record if is_dataclass(outer) else _mapping
+        return lambda node, faults: read(item, node, faults) if isinstance(node.value, dict) else _OTHER
+    if outer is tuple:
+        return lambda node, faults: _items(get_args(base)[0], node, faults) if isinstance(node.value, list) else _OTHER
+    return lambda node, _: _scalar(outer, node.value)
+
+
+def _converting(take: _Taker, form: Form) -> _Taker:
+    def converted(node: Node, faults: list[Diagnostic]) -> Any:
+        found = take(node, faults)
+        if form.read is None or found is None or found is _OTHER or found is _FAULTY:
+            return found
+        try:
+            return form.read(found)
+        except UsageError as error:
+            faults.append(node.problem(error.message, error.hint or _example(form)))
+            return _FAULTY
+
+    return converted
+
+
+def _record(kind: Any, node: Node, faults: list[Diagnostic]) -> Any:
+    parts: dict[str, Node] = dict(node.value)
+    known, values, is_faulty = _fields_of(kind), {}, False
+    for name, (field, of, required) in known.items():
+        if of is SourceLocation:
+            values[field] = node.location
+        elif (part := parts.pop(name, None)) is not None:
+            values[field] = _value(of, part, faults)
+            is_faulty = is_faulty or values[field] is _FAULTY
+        elif required:
+            faults.append(node.problem(f"{name} is missing", _example(_form_of(of)[1])))
+            is_faulty = True
+    for name, part in parts.items():
+        names = [each for each, (_, of, _) in known.items() if of is not SourceLocation]
+        hint = near_hint(name, names, otherwise=f"known are {', '.join(names)}")
+        faults.append(part.problem("unknown name", hint))
+    if is_faulty or parts:
+        return _FAULTY
+    try:
+        return kind(**values)
+    except UsageError as error:
+        faults.append(node.problem(error.message, error.hint))
+        return _FAULTY
+
+
+def _items(kind: Any, node: Node, faults: list[Diagnostic]) -> tuple[Any, ...]:
+    """Return the items without faulty ones, of which `MOST_PROBLEMS` end the list."""
+    found = []
+    for item in node.value:
+        value = _value(kind, item, faults)
+        if value is not _FAULTY:
+            found.append(value)
+        elif len(faults) >= MOST_PROBLEMS:
+            break
+    return tuple(found)
+
+
+def _mapping(kind: Any, node: Node, faults: list[Diagnostic]) -> Any:
+    values = {name: _value(kind, part, faults) for name, part in node.value.items()}
+    return _FAULTY if any(value is _FAULTY for value in values.values()) else values
+
+
+def _scalar(kind: Any, value: object) -> Any:
+    """Return a scalar as a type takes it, or `_OTHER`."""
+    if kind is str:
+        return str(value) if isinstance(value, str) else _OTHER
+    if issubclass(kind, Enum):
+        return next((each for each in kind if str(each.value) == value), _OTHER)
+    if isinstance(value, Plain):
+        value = word_value(value)
+    if kind is float and type(value) is int:
+        return float(value)
+    return value if type(value) is kind else _OTHER
+
+
+@cache
+def _form_of(kind: Any) -> tuple[Any, Form | None]:
+    if get_origin(kind) is not Annotated:
+        return kind, None
+    base, *metadata = get_args(kind)
+    return base, next((each for each in metadata if isinstance(each, Form)), Form())
+
+
+def _options_of(kind: Any) -> Sequence[Any]:
+    """Return the types of a union, null first, or the type itself."""
+    options = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    return sorted(options, key=lambda option: option is not NoneType)
+
+
+@cache
+def _fields_of(kind: Any) -> Mapping[str, tuple[str, Any, bool]]:
+    """Return the fields of a record by their names in the file: attribute, type, and whether it is required."""
+    hints = get_type_hints(kind, include_extras=True)
+    found = {}
+    for field in fields(kind):
+        form = _form_of(hints[field.name])[1]
+        required = field.default is MISSING and field.default_factory is MISSING
+        found[(form and form.name) or field.name] = (field.name, hints[field.name], required)
+    return found
+
+
+def _noun(option: Any) -> str:
+    base = _form_of(option)[0]
+    outer = get_origin(base) or base
+    if isinstance(outer, type) and issubclass(outer, Enum):
+        return "one of the words for this"
+    return _NOUNS.get(outer, "a list" if outer is tuple else "a mapping")
+
+
+def _words_of(options: Sequence[Any]) -> str | None:
+    kinds = [_form_of(option)[0] for option in options]
+    words = [str(each.value) for kind in kinds if isinstance(kind, type) and issubclass(kind, Enum) for each in kind]
+    return f"one of {', '.join(words)}" if words else None
+
+
+def _example(form: Form | None) -> str | None:
+    return None if form is None or form.example is None else f"for example {form.example}"
