@@ -185,7 +185,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run(_own_arguments() if argv is None else argv, session)
         sys.stdout.flush()  # a closed pipe shows here, not in the interpreter's shutdown
     except KafkaQuotasError as error:
-        lines = session.error_lines(error) if session.error_lines else _lines(error.message, error.hint)
+        own = [line for part in error.parts for line in _lines(part.message, part.hint)]
+        lines = session.error_lines(error) if session.error_lines else own
         return _report(lines, code=error.exit_code, session=session)
     except typer.TyperException as error:
         return _report_usage(error, session)

@@ -18,6 +18,11 @@ class KafkaQuotasError(Exception):
         self.message = message
         self.hint = hint
 
+    @property
+    def parts(self) -> "tuple[KafkaQuotasError, ...]":
+        """The errors to report: this one, or everything that is wrong with a file."""
+        return (self,)
+
 
 class UsageError(KafkaQuotasError):
     """Input that can't be understood or can't be meant, refused before any action."""

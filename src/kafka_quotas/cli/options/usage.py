@@ -72,7 +72,9 @@ class UsageOptions:
         if self.metric_names is not None:
             if not urls:
                 raise UsageError("--metric-names goes with --prometheus")
-            source = replace(source, names=usage_source.read_metric_names(self.metric_names))
+            from kafka_quotas.core.formats.metric_names import read_metric_names  # noqa: PLC0415 - as above
+
+            source = replace(source, names=read_metric_names(self.metric_names))
         return source
 
 

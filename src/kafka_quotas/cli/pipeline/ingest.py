@@ -12,11 +12,10 @@ from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.pipeline.options import EngineOptions
 from kafka_quotas.cli.pipeline.progress import job_watcher
-from kafka_quotas.commands.insight.usage_source import read_metric_names
 from kafka_quotas.commands.pipeline.ingest import IngestRequest, IngestResult
 from kafka_quotas.commands.pipeline.ingest import ingest as run_ingest
 from kafka_quotas.core.errors import VerdictError
-from kafka_quotas.core.formats.metric_names import BUILT_IN
+from kafka_quotas.core.formats.metric_names import BUILT_IN, read_metric_names
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.formats.detect import InputFormat

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.core.formats.documents import load_json, load_toml, read_text
+from kafka_quotas.core.formats.documents import load_json
 from kafka_quotas.core.formats.metric_names import (
     BUILT_IN,
     MetricNames,
     MetricSample,
-    NameRule,
     parse_metrics,
     usages_of,
 )
@@ -25,39 +24,6 @@ from kafka_quotas.core.resolution.usage import Usage
 
 if TYPE_CHECKING:
     from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus
-
-_HINT = "write [[rule]] tables with pattern, user_label, client_id_label and maybe type_label"
-_TEXTS = ("pattern", "user_label", "client_id_label", "type_label")
-
-
-def read_metric_names(path: Path) -> MetricNames:
-    """Read the names of metrics from a file.
-
-    Raises:
-        UsageError: The file can't be read, or lacks a required setting.
-    """
-    import tomllib  # noqa: PLC0415 - only a mapping file needs it
-
-    try:
-        content = load_toml(read_text(path))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"cannot read {path}: {reason}", hint=_HINT) from error
-    unknown = set(content) - {"rule", "broker_labels"}
-    rules, labels = content.get("rule"), content.get("broker_labels", list(BUILT_IN.broker_labels))
-    if unknown or not isinstance(rules, list) or not rules:
-        raise UsageError(f"{path}: {'unknown: ' + ', '.join(sorted(unknown)) if unknown else 'no rules'}", hint=_HINT)
-    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-        raise UsageError(f"{path}: broker_labels is not a list of texts", hint=_HINT)
-    return MetricNames(rules=tuple(_rule(path, rule) for rule in rules), broker_labels=tuple(labels))
-
-
-def _rule(path: Path, rule: Any) -> NameRule:
-    fits = isinstance(rule, dict) and set(rule) <= set(_TEXTS) and all(isinstance(text, str) for text in rule.values())
-    if not fits or not set(_TEXTS[:3]) <= set(rule):
-        raise UsageError(f"{path}: not a rule: {rule}", hint=_HINT)
-    return NameRule(**rule)
-
 
 TIMEOUT_S = 10.0
 MAX_ANSWER_BYTES = 64 * 1024 * 1024

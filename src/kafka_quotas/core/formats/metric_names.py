@@ -13,9 +13,13 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Annotated, Final
 
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
+from kafka_quotas.core.formats.documents import read_text
+from kafka_quotas.core.formats.nodes import toml_node
+from kafka_quotas.core.formats.typed_document import Form, read_record
 from kafka_quotas.core.model.entity import desanitize
 from kafka_quotas.core.model.quota_key import (
     CONSUMER_BYTE_RATE,
@@ -71,6 +75,7 @@ _KEYS: Final = {
 """The type of an MBean: the quota key, and the attribute that is its rate."""
 _LIMITS: Final = {"controllermutation": "tokens_limit"}
 """The attribute of the limit by MBean type, where it is not the rate's; only daemons report limits."""
+_RULE_HINT: Final = "write [[rule]] tables with pattern, user_label, client_id_label and maybe type_label"
 _THROTTLE_TIME: Final = "throttle_time"
 
 
@@ -100,17 +105,37 @@ class NameRule:
             )
 
 
+def _some_rules(rules: tuple[NameRule, ...]) -> tuple[NameRule, ...]:
+    if not rules:
+        raise UsageError("no rules", hint=_RULE_HINT)
+    return rules
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricNames:
     """The naming rules, of which the first match counts, and the labels of the broker."""
 
-    rules: tuple[NameRule, ...]
+    rules: Annotated[tuple[NameRule, ...], Form(_some_rules, name="rule")]
     broker_labels: tuple[str, ...] = ("broker", "instance", "pod")
     """The labels of the broker, of which the first one present counts."""
 
     def selector(self) -> str:
         """Return the pattern of all names of the rules without named groups, as Prometheus takes it."""
         return "(?i)(" + "|".join(re.sub(r"\(\?P<\w+>", "(", rule.pattern) for rule in self.rules) + ")"
+
+
+def read_metric_names(path: Path) -> MetricNames:
+    """Read the names of metrics from a TOML file.
+
+    Raises:
+        UsageError: The file can't be read, or has no rules that can be used.
+    """
+    try:
+        text = read_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"cannot read {path}: {reason}", hint=_RULE_HINT) from error
+    return read_record(MetricNames, toml_node(text, str(path)))
 
 
 _BY_TYPE: Final = r"kafka_server_(?P<type>produce|fetch|request|controllermutation)_(?P<attribute>\w+)"

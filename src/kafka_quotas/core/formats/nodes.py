@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.formats.documents import load_json, load_toml
 
 _SHOWN_PROBLEMS: Final = 20
@@ -62,7 +62,7 @@ class DocumentError(UsageError):
         self.problems = problems
 
     @property
-    def parts(self) -> tuple[UsageError, ...]:
+    def parts(self) -> tuple[KafkaQuotasError, ...]:
         """The first problems as an error each, and a last one that counts the others."""
         shown = [problem.as_error() for problem in self.problems[:_SHOWN_PROBLEMS]]
         left = len(self.problems) - len(shown)
@@ -177,12 +177,16 @@ def node_of(value: object, source: str, *, lines: Mapping[str, int] | None = Non
 
 def _divide(node: Node, prefix: str, lines: Mapping[str, int]) -> None:
     """Turn the plain parts of a node into nodes."""
-    if isinstance(node.value, dict | list):
-        is_list = isinstance(node.value, list)
-        for name, value in enumerate(node.value, start=1) if is_list else list(node.value.items()):
-            part = Node(value, node.source, line=lines.get(f"{prefix}{name}"), parent=node, name=str(name))
-            _divide(part, f"{prefix}{name}.", lines)
-            node.value[name - 1 if is_list else name] = part
+
+    def part(name: str, value: object) -> Node:
+        found = Node(value, node.source, line=lines.get(prefix + name), parent=node, name=name)
+        _divide(found, f"{prefix}{name}.", lines)
+        return found
+
+    if isinstance(node.value, dict):
+        node.value = {name: part(name, value) for name, value in node.value.items()}
+    elif isinstance(node.value, list):
+        node.value = [part(str(number), value) for number, value in enumerate(node.value, start=1)]
 
 
 def json_node(text: str, source: str) -> Node:
@@ -221,7 +225,8 @@ def toml_node(text: str, source: str) -> Node:
     try:
         return node_of(load_toml(text), source, lines=_toml_lines(text))
     except tomllib.TOMLDecodeError as error:
-        raise _unreadable(source, f"not TOML: {error}") from error
+        place = re.search(r"\(at line (\d+)", str(error))
+        raise _unreadable(source, f"not TOML: {error}", line=int(place[1]) if place else None) from error
 
 
 _PART: Final = r"(?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')"

@@ -65,6 +65,8 @@ class Form:
     """The name in the file; None: that of the field."""
     example: str | None = None
     """A value for the hint of a fault."""
+    about: str = ""
+    """A description for schemas and pages."""
 
 
 def read_record(kind: type[_T], node: Node) -> _T:
@@ -105,7 +107,7 @@ def _value(kind: Any, node: Node, faults: list[Diagnostic]) -> Any:
     base, form = _form_of(kind)
     options = _options_of(base)
     wanted = " or ".join(_noun(option) for option in options if option is not NoneType)
-    faults.append(node.problem(f"{shown_kind(node)} is not {wanted}", _example(form) or _words_of(options)))
+    faults.append(node.problem(f"{shown_kind(node)} is not {wanted}", _example(form)))
     return _FAULTY
 
 
@@ -232,14 +234,8 @@ def _noun(option: Any) -> str:
     base = _form_of(option)[0]
     outer = get_origin(base) or base
     if isinstance(outer, type) and issubclass(outer, Enum):
-        return "one of the words for this"
+        return f"one of {', '.join(str(each.value) for each in outer)}"
     return _NOUNS.get(outer, "a list" if outer is tuple else "a mapping")
-
-
-def _words_of(options: Sequence[Any]) -> str | None:
-    kinds = [_form_of(option)[0] for option in options]
-    words = [str(each.value) for kind in kinds if isinstance(kind, type) and issubclass(kind, Enum) for each in kind]
-    return f"one of {', '.join(words)}" if words else None
 
 
 def _example(form: Form | None) -> str | None:

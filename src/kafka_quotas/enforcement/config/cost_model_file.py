@@ -3,17 +3,20 @@
     {"version": 1, "source": "...", "other": {"request_us": 120},
      "apis": {"Produce": {"request_us": 90, "request_byte_ns": 0.4, "response_byte_ns": 0.1}}}
 
-Invariants: figures are finite and 0 or more; a file is refused as soon as a part of it is not understood.
+Invariants: figures are finite and 0 or more; a file with a part that is not understood is refused whole.
 """
 
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
-from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.core.formats.documents import load_json, read_text
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError, near_hint
+from kafka_quotas.core.formats.documents import read_text
+from kafka_quotas.core.formats.nodes import json_node, node_of
+from kafka_quotas.core.formats.typed_document import Form, read_record
 from kafka_quotas.core.quotas.cost_model import ApiCost, CostModel
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 
@@ -34,15 +37,11 @@ def read_cost_model(path: Path) -> CostModel:
         UsageError: The file can't be read or understood.
     """
     try:
-        data = load_json(read_text(path))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}", hint="daemon calibrate writes one") from error
-    except ValueError as error:
-        raise UsageError(f"{path} is not JSON: {error}", hint="daemon calibrate writes one") from None
-    try:
-        return cost_model_from_json(data)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error.message}", hint=error.hint) from None
+        text = read_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise UsageError(f"cannot read {path}: {reason}", hint="daemon calibrate writes one") from error
+    return read_record(_Model, json_node(text, str(path))).model()
 
 
 def write_cost_model(path: Path, model: CostModel) -> None:
@@ -74,34 +73,57 @@ def cost_model_from_json(data: object) -> CostModel:
     Raises:
         UsageError: The values are no cost model.
     """
-    if not isinstance(data, dict) or data.get("version") != VERSION:
-        raise UsageError(f"it is not a cost model of version {VERSION}", hint="daemon calibrate writes one")
-    others = data.keys() - {"version", "source", "other", "apis"}
-    if others:
-        raise UsageError(f"unknown entry {min(others)!r}", hint="known are version, source, other and apis")
-    if not isinstance(data.get("source"), str) or not isinstance(data.get("apis"), dict):
-        raise UsageError("source is no text, or apis no object")
-    unknown = data["apis"].keys() - _KEYS.keys()
-    if unknown:
-        raise UsageError(f"there is no API {min(unknown)!r}", hint="names are Kafka's, such as Produce or JoinGroup")
-    return CostModel(
-        source=data["source"],
-        other=_cost_from_json("other", data.get("other")),
-        apis={_KEYS[name]: _cost_from_json(name, cost) for name, cost in data["apis"].items()},
-    )
+    return read_record(_Model, node_of(data, "cost model")).model()
 
 
 def _cost_to_json(cost: ApiCost) -> dict[str, float]:
     return {name: float(f"{getattr(cost, field) / nanos:.4g}") for name, (field, nanos) in _FIGURES.items()}
 
 
-def _cost_from_json(name: str, data: object) -> ApiCost:
-    if not isinstance(data, Mapping) or "request_us" not in data or data.keys() - _FIGURES.keys():
-        raise UsageError(f"{name} has other figures than {', '.join(_FIGURES)}", hint="request_us is needed")
-    for figure, value in data.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise UsageError(f"{name}: {figure} must be a number from 0 on, not {value!r}")
-    return ApiCost(**{field: data.get(figure, 0.0) * nanos for figure, (field, nanos) in _FIGURES.items()})
+def _figure(value: float) -> float:
+    if not 0 <= value < math.inf:
+        raise UsageError(f"it must be a number from 0 on, not {value:g}")
+    return value
+
+
+_Figure: TypeAlias = Annotated[float, Form(_figure, example="112")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cost:
+    request_us: _Figure
+    request_byte_ns: _Figure = 0.0
+    response_byte_ns: _Figure = 0.0
+
+    def cost(self) -> ApiCost:
+        return ApiCost(**{field: getattr(self, name) * nanos for name, (field, nanos) in _FIGURES.items()})
+
+
+def _this_version(number: int) -> int:
+    if number != VERSION:
+        raise UsageError(f"it is not a cost model of version {VERSION}", hint="daemon calibrate writes one")
+    return number
+
+
+def _known_apis(costs: Mapping[str, _Cost]) -> Mapping[str, _Cost]:
+    unknown = costs.keys() - _KEYS.keys()
+    if unknown:
+        name = min(unknown)
+        hint = near_hint(name, _KEYS, otherwise="names are Kafka's, such as Produce or JoinGroup")
+        raise UsageError(f"there is no API {name!r}", hint=hint)
+    return costs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Model:
+    version: Annotated[int, Form(_this_version, example=str(VERSION))]
+    source: str
+    other: _Cost
+    apis: Annotated[Mapping[str, _Cost], Form(_known_apis)]
+
+    def model(self) -> CostModel:
+        apis = {_KEYS[name]: cost.cost() for name, cost in self.apis.items()}
+        return CostModel(source=self.source, other=self.other.cost(), apis=apis)
 
 
 DEFAULT_COSTS: Final = cost_model_from_json(

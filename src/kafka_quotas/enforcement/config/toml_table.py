@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.formats.documents import load_toml, read_text
+from kafka_quotas.core.formats.documents import read_text
+from kafka_quotas.core.formats.nodes import Node, toml_node
 
 _MARK: Final = ".toml#"
 
@@ -29,8 +30,8 @@ def table_name(path: Path) -> str:
     return path.name.rpartition(_MARK)[2].rpartition(".")[2]
 
 
-def read_toml(path: Path, what: str) -> Mapping[str, Any]:
-    """Return the content of a TOML file, or of one table in it, as `table_path` names it.
+def toml_part(path: Path, what: str) -> Node:
+    """Return the node of a TOML file, or of one table in it, as `table_path` names it.
 
     Args:
         path: The file or the table.
@@ -39,20 +40,23 @@ def read_toml(path: Path, what: str) -> Mapping[str, Any]:
     Raises:
         UsageError: The file can't be read, is not TOML, or has no such table.
     """
-    import tomllib  # noqa: PLC0415 - only who has such a file pays for it
-
     head, _, table = path.name.rpartition("#") if names_table(path) else (path.name, "", "")
+    file = path.with_name(head)
     try:
-        content: Any = load_toml(read_text(path.with_name(head)))
+        text = read_text(file)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise UsageError(f"cannot read {path}: {reason}", hint=f"it holds {what}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not TOML: {error}", hint=f"it holds {what}") from None
-    for name in table.split(".") if table else ():
-        content = content.get(name) if isinstance(content, dict) else None
-    if not isinstance(content, dict):
-        raise UsageError(f"{path.with_name(head)} has no table {table}", hint=f"it holds {what}")
+    whole = toml_node(text, str(file))
+    part = whole.part(table) if table else whole
+    if part is None or not isinstance(part.value, dict):
+        raise UsageError(f"{file} has no table {table}", hint=f"it holds {what}")
+    return part
+
+
+def read_toml(path: Path, what: str) -> Mapping[str, Any]:
+    """Return the plain content of a TOML file or of one table in it, with the errors of `toml_part`."""
+    content: Mapping[str, Any] = toml_part(path, what).plain()
     return content
 
 

@@ -178,7 +178,7 @@ def test_what_a_context_names_is_tried_part_by_part(contexts: Path, home: Path) 
 def test_a_broken_file_is_told_and_does_not_hinder_who_names_a_store(contexts: Path, home: Path) -> None:
     contexts.write_text("current = \n")
     code, _, err = run_cli("describe")
-    assert (code, err.startswith(f"error: {contexts} is not TOML")) == (2, True)
+    assert (code, err.startswith(f"error: {contexts}:1: not TOML")) == (2, True)
     assert run_cli("describe", "--store", new_store(home, {}))[0] == 0
 
 

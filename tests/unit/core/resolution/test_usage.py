@@ -4,9 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from kafka_quotas.commands.insight.usage_source import read_metric_names
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames, NameRule, parse_metrics, usages_of
+from kafka_quotas.core.formats.metric_names import (
+    BUILT_IN,
+    MetricNames,
+    NameRule,
+    parse_metrics,
+    read_metric_names,
+    usages_of,
+)
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.resolution.effective import EffectiveQuotas
@@ -87,14 +93,18 @@ def test_what_cannot_be_read_is_passed_over() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no rules"),
-        ("rule = 3", "no rules"),
-        ("[[rule]]\npattern='x'", "not a rule"),
+        ("", "rule is missing"),
+        ("rule = 3", "rule: 3 is not a list"),
+        ("rule = []", "no rules"),
+        ("[[rule]]\npattern='x'", "user_label is missing"),
         ("[[rule]]\npattern='x'\nuser_label='u'\nclient_id_label='c'", "does not say enough"),
         ("[[rule]]\npattern='(?P<attribute>x'\nuser_label='u'\nclient_id_label='c'", "not a pattern"),
-        ("rules = []", "unknown: rules"),
-        ("broker_labels = 'b'\n[[rule]]\npattern='x'\nuser_label='u'\nclient_id_label='c'", "not a list of texts"),
-        ("= =", "cannot read"),
+        ("rules = []", r"rule is missing \(and 1 more\)"),
+        (
+            "broker_labels = 'b'\n[[rule]]\npattern='x'\nuser_label='u'\nclient_id_label='c'",
+            "broker_labels: 'b' is not a list",
+        ),
+        ("= =", "not TOML"),
     ],
 )
 def test_a_file_of_names_that_says_too_little(tmp_path: Path, text: str, said: str) -> None:

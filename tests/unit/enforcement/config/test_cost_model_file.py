@@ -31,17 +31,33 @@ def test_costs_are_per_request_and_byte_and_unnamed_apis_cost_what_others_do() -
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        ([], "it is not a cost model of version 1"),
-        ({"version": 2}, "it is not a cost model of version 1"),
-        ({"version": 1, "source": "x", "apis": {}, "more": 1}, "unknown entry 'more'"),
-        ({"version": 1, "source": 1, "apis": {}}, "source is no text, or apis no object"),
-        ({"version": 1, "source": "x", "apis": {}}, "other has other figures than"),
-        ({"version": 1, "source": "x", "apis": {"Prduce": {}}, "other": {"request_us": 1}}, "there is no API 'Prduce'"),
+        ([], "cost model: a list is not a mapping"),
+        ({"version": 2}, "cost model: version: it is not a cost model of version 1 (and 3 more)"),
+        (
+            {"version": 1, "source": "x", "apis": {}, "other": {"request_us": 1}, "more": 1},
+            "cost model: more: unknown name",
+        ),
+        (
+            {"version": 1, "source": 1, "apis": {}, "other": {"request_us": 1}},
+            "cost model: source: 1 is not a text",
+        ),
+        ({"version": 1, "source": "x", "apis": {}}, "cost model: other is missing"),
+        (
+            {"version": 1, "source": "x", "apis": {"Prduce": {"request_us": 1}}, "other": {"request_us": 1}},
+            "cost model: apis: there is no API 'Prduce'",
+        ),
+        (
+            {"version": 1, "source": "x", "apis": {"Produce": {}}, "other": {"request_us": 1}},
+            "cost model: apis.Produce: request_us is missing",
+        ),
         (
             {"version": 1, "source": "x", "apis": {"Produce": {"request_us": -1}}, "other": {"request_us": 1}},
-            "Produce: request_us must be a number from 0 on, not -1",
+            "cost model: apis.Produce.request_us: it must be a number from 0 on, not -1",
         ),
-        ({"version": 1, "source": "x", "apis": {}, "other": {"request_us": float("nan")}}, "other: request_us must be"),
+        (
+            {"version": 1, "source": "x", "apis": {}, "other": {"request_us": float("nan")}},
+            "cost model: other.request_us: it must be a number from 0 on, not nan",
+        ),
     ],
 )
 def test_what_is_no_cost_model_is_refused(data: object, told: str) -> None:
@@ -55,7 +71,7 @@ def test_files_that_can_not_be_read_or_written_are_named(tmp_path: Path) -> None
         read_cost_model(tmp_path / "none.json")
     broken = tmp_path / "broken.json"
     broken.write_text("{")
-    with pytest.raises(UsageError, match="is not JSON"):
+    with pytest.raises(UsageError, match="not JSON"):
         read_cost_model(broken)
     with pytest.raises(KafkaQuotasError, match="cannot write"):
         write_cost_model(tmp_path / "no" / "folder.json", MODEL)

@@ -74,7 +74,10 @@ def test_no_file_means_no_contexts(tmp_path: Path) -> None:
         ("[contexts.a]\n", "1: contexts.a: store is missing"),
         ("[contexts.a]\nstore = 'nothing'", "2: contexts.a.store: not a store"),
         ("[contexts.a]\nstore = 'local:/x'\nstroe = 'y'", "3: contexts.a.stroe: unknown name"),
-        ("[contexts.a]\nstore = 'local:/x'\npassword = 'y'", "3: contexts.a.password: a password must not be written here"),
+        (
+            "[contexts.a]\nstore = 'local:/x'\npassword = 'y'",
+            "3: contexts.a.password: a password must not be written here",
+        ),
         ("[contexts.a]\nstore = 'local:/x'\nusername = 'y'", "1: contexts.a: username and password go together"),
         ("[contexts.a]\nstore = 'local:/x'\npassword_file = 'y'", "1: contexts.a: username and password go together"),
         (
@@ -90,7 +93,10 @@ def test_no_file_means_no_contexts(tmp_path: Path) -> None:
             "contexts.a.properties: property x is not a reference",
         ),
         ("[contexts.a]\nstore = 'local:/x'\n[contexts.a.properties]\n'x' = true", "property x is neither"),
-        ("[contexts.a]\nstore = 'local:/x'\nprometheus = 'p1:9090'", "contexts.a.prometheus: not the URL of metrics: 'p1:9090'"),
+        (
+            "[contexts.a]\nstore = 'local:/x'\nprometheus = 'p1:9090'",
+            "contexts.a.prometheus: not the URL of metrics: 'p1:9090'",
+        ),
         ("[contexts.a]\nstore = 'local:/x'\nprometheus = [1]", "contexts.a.prometheus.1: 1 is not a text"),
         ("[contexts.a]\nstore = 'local:/x'\ncontrol = 1", "contexts.a.control: 1 is not a text"),
         ("[contexts]\na = 1", "contexts.a: 1 is not a mapping"),
