@@ -46,11 +46,7 @@ class Timeouts:
 
 
 def timeouts(settings: StoreSettings) -> Timeouts:
-    """Return the timeouts of the client properties, or else those of the settings.
-
-    Raises:
-        UsageError: A timeout is not a positive whole number of milliseconds, or a request would outlast its call.
-    """
+    """Return the timeouts of the client properties, or else those of the settings."""
     properties = settings.client_properties
     call_s, request_s = _seconds(properties, _CALL), _seconds(properties, _REQUEST)
     if call_s is None:

@@ -44,12 +44,7 @@ def static_properties_missing(path: Path) -> str | None:
 
 
 def static_quotas(properties: Mapping[str, str]) -> tuple[QuotaEntry, ...]:
-    """Return the static quotas among some properties, sorted by entity.
-
-    Raises:
-        InvalidQuotaError: A value is no size, an override has no colon, a client-id occurs twice in one property, or a
-        property resembles the four but is none of them.
-    """
+    """Return the static quotas among some properties, sorted by entity."""
     quotas: dict[Entity, dict[str, float]] = {}
     for name in properties:
         if name.startswith(tuple(_KEYS)) and name not in _NAMES:

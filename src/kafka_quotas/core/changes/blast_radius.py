@@ -184,7 +184,6 @@ def _resolver(limits: _Limits) -> QuotaResolver:
 
 
 def _affected_addresses(key: QuotaKey, before: _Limits, after: _Limits) -> Iterator[Affected]:
-    """Yield the addresses whose effective quota changes, and any other."""
     sides = IpQuotaResolver(), IpQuotaResolver()
     for resolver, limits in zip(sides, (before, after), strict=True):
         for entity, limit in limits.items():

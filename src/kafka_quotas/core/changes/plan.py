@@ -291,11 +291,7 @@ def change_document(change: PlannedChange) -> dict[str, object]:
 
 
 def change_from(document: Mapping[str, Any]) -> PlannedChange:
-    """Return the change that `change_document` wrote.
-
-    Raises:
-        UsageError, KeyError, TypeError, ValueError: Any other document.
-    """
+    """Return the change that `change_document` wrote."""
     names = {kind: None if name is None else text_in(name) for kind, name in document["entity"].items()}
     return PlannedChange(
         entity=Entity.from_mapping(names),
@@ -306,7 +302,6 @@ def change_from(document: Mapping[str, Any]) -> PlannedChange:
 
 
 def _number(value: float | None) -> int | float | str | None:
-    """Return a value as JSON can hold it, whole if possible."""
     if value is None:
         return None
     if not math.isfinite(value):

@@ -103,7 +103,6 @@ def our_refusals(entity: Entity, changes: Mapping[str, float | None] | Sequence[
 
 
 def _parts(pairs: Pairs) -> Mapping[str | None, str | None]:
-    """Return the entity as Kafka's map, where the last name of a repeated type counts."""
     listed = tuple(pairs)
     return as_hash_map(listed, len(listed))
 

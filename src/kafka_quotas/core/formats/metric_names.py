@@ -81,11 +81,7 @@ _THROTTLE_TIME: Final = "throttle_time"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameRule:
-    """One naming of the metrics.
-
-    Raises:
-        UsageError: A pattern that is no regular expression or lacks a group.
-    """
+    """One naming of the metrics."""
 
     pattern: str
     user_label: str
@@ -125,11 +121,7 @@ class MetricNames:
 
 
 def read_metric_names(path: Path) -> MetricNames:
-    """Read the names of metrics from a TOML file.
-
-    Raises:
-        UsageError: The file can't be read, or has no rules that can be used.
-    """
+    """Read the names of metrics from a TOML file."""
     try:
         text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:

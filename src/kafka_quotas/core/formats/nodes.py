@@ -190,11 +190,7 @@ def _divide(node: Node, prefix: str, lines: Mapping[str, int]) -> None:
 
 
 def json_node(text: str, source: str) -> Node:
-    """Return the node of a JSON text, in which a name occurs once in an object.
-
-    Raises:
-        DocumentError: The text is not JSON, nested too deep, or repeats a name.
-    """
+    """Return the node of a JSON text, in which a name occurs once in an object."""
     import json  # noqa: PLC0415 - one format of several
 
     try:

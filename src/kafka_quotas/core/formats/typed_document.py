@@ -137,9 +137,12 @@ def _taker(kind: Any) -> _Taker:
 
 def _converting(take: _Taker, form: Form) -> _Taker:
     def converted(node: Node, faults: list[Diagnostic]) -> Any:
+        before = len(faults)
         found = take(node, faults)
         if form.read is None or found is None or found is _OTHER or found is _FAULTY:
             return found
+        if len(faults) > before:  # a list without its faulty items
+            return _FAULTY
         try:
             return form.read(found)
         except UsageError as error:

@@ -34,11 +34,7 @@ ENTITY_FOLDERS = tuple(f"{CONFIG_ROOT}/{folder}" for folder in _TYPES)
 
 
 def entity_path(entity: Entity) -> str:
-    """Return the path of an entity below `/config` as in change notifications: `users/alice/clients/app`.
-
-    Raises:
-        InvalidQuotaError: Combinations for which ZooKeeper has no path.
-    """
+    """Return the path of an entity below `/config` as in change notifications: `users/alice/clients/app`."""
     kinds = tuple(kind for kind, _ in entity.parts)
     if kinds not in {(USER,), (CLIENT_ID,), (IP,), (USER, CLIENT_ID)}:
         raise InvalidQuotaError(
@@ -60,11 +56,7 @@ def parent_paths(entity: Entity) -> tuple[str, ...]:
 
 
 def entity_of_path(path: str) -> Entity:
-    """Return the entity of an entity path, or of a znode path below `/config`.
-
-    Raises:
-        StoreError: A path that is none of an entity's.
-    """
+    """Return the entity of an entity path, or of a znode path below `/config`."""
     pieces = path.removeprefix(f"{CONFIG_ROOT}/").split("/")
     folders, names = pieces[::2], pieces[1::2]
     if len(folders) != len(names) or folders not in (["users"], ["clients"], ["ips"], ["users", "clients"]):
@@ -87,9 +79,6 @@ def decode_config(data: bytes | None) -> dict[str, str]:
     """Return the keys and values of a znode's payload.
 
     Ignores the version and anything after the JSON value. No data and anything without a `config` object have no keys.
-
-    Raises:
-        StoreError: A value is no text.
     """
     payload = _parsed(data or b"")
     config = payload.get("config") if isinstance(payload, dict) else None
@@ -126,11 +115,7 @@ def format_value(key: str, value: float) -> str:
 
 
 def parse_value(text: str) -> float:
-    """Return the double that a stored text means, read as a Java double.
-
-    Raises:
-        StoreError: The text is no double.
-    """
+    """Return the double that a stored text means, read as a Java double."""
     try:
         return parse_double(text)
     except InvalidQuotaError as error:
@@ -153,7 +138,6 @@ def _narrowed(value: float, largest: int) -> int:
 
 
 def _parsed(data: bytes) -> Any:
-    """Return the JSON value that a payload begins with, or None where it begins with none."""
     text = data.decode("utf-8-sig", "surrogateescape").lstrip(" \t\r\n")
     try:
         value, end = json.JSONDecoder(parse_constant=_refuse_constant).raw_decode(text)
@@ -184,11 +168,7 @@ class ZnodeChange:
 
 
 def changed_config(config: Mapping[str, str], changes: Iterable[tuple[str | None, float | None]]) -> dict[str, str]:
-    """Return the keys and values of a znode after the changes, applied one after the other.
-
-    Raises:
-        InvalidQuotaError: A value its key can't hold.
-    """
+    """Return the keys and values of a znode after the changes, applied one after the other."""
     changed = dict(config)
     for key, value in changes:
         name = key or ""

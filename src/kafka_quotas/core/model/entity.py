@@ -220,11 +220,7 @@ class Entity:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, str | None]) -> "Entity":
-        """Return the entity of a mapping such as `{"user": "alice", "client-id": None}` (None: the default).
-
-        Raises:
-            UsageError: An unknown type.
-        """
+        """Return the entity of a mapping such as `{"user": "alice", "client-id": None}` (None: the default)."""
         return cls.from_pairs(mapping.items())
 
     @classmethod
@@ -297,5 +293,4 @@ def shown_name(name: str) -> str:
 
 
 def _odd(name: str) -> bool:
-    """Return whether a name needs quotes."""
     return not name or not name.isprintable() or any(mark in name for mark in " ,'\"") or name.startswith("default")

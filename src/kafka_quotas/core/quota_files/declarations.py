@@ -135,8 +135,6 @@ def _lay_over(found: dict[Entity, Declaration], entries: Iterable[Declaration]) 
 
 
 class _Reader:
-    """A converter of raw entries into declarations that collects problems."""
-
     def __init__(self, documents: Sequence[QuotaDocument], overlays: Sequence[QuotaDocument]) -> None:
         self.problems: list[Diagnostic] = []
         self._values: dict[str, object] = {}
@@ -152,7 +150,6 @@ class _Reader:
         self.unused = set(self._values)
 
     def report(self, location: SourceLocation, message: str, hint: str | None = None) -> None:
-        """Keep a problem."""
         self.problems.append(Diagnostic(location=location, message=message, hint=hint))
 
     def entries(self, document: QuotaDocument) -> Iterator[Declaration]:
@@ -195,7 +192,6 @@ class _Reader:
         return quotas
 
     def _resolved(self, value: object) -> object:
-        """Return the value itself, or the value of `$name`."""
         reference = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
         if reference is None:
             return value
@@ -216,11 +212,7 @@ def _takes(entity: Entity, key: str) -> bool:
 
 
 def entity_of(raw: Mapping[str, object]) -> Entity:
-    """Return the entity that a mapping such as `{user: alice, client-id: null}` names.
-
-    Raises:
-        UsageError: An unknown or repeated type, or a name that is no text.
-    """
+    """Return the entity that a mapping such as `{user: alice, client-id: null}` names."""
     pairs: list[tuple[str, str | None]] = []
     for kind, name in raw.items():
         if kind.removesuffix(DEFAULT_SUFFIX) in (*ENTITY_TYPES, BROKER) and kind.endswith(DEFAULT_SUFFIX):

@@ -94,7 +94,6 @@ def _entry() -> dict[str, Any]:
 
 
 def _pairing(entity: dict[str, Any], quotas: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema that pairs entities of one kind with quotas of that kind."""
     return {"properties": {"entity": entity, "quotas": quotas}}
 
 

@@ -79,11 +79,7 @@ def bucket_tags(bucket: Bucket) -> tuple[str, str]:
 
 
 def level_kind(entity: Entity) -> LevelKind:
-    """Return the kind of level that an entity of user and client-id parts belongs to.
-
-    Raises:
-        UsageError: An entity with neither part.
-    """
+    """Return the kind of level that an entity of user and client-id parts belongs to."""
     has_user, has_client = entity.user is not ABSENT, entity.client_id is not ABSENT
     if not (has_user or has_client):
         raise UsageError(f"no user or client-id in this entity: {entity or '(empty)'}")
@@ -125,9 +121,6 @@ class QuotaResolver:
         """Set the limit of an entity, or remove it (None).
 
         Either puts the entity's kind of level in use for good.
-
-        Raises:
-            UsageError: An entity with neither user nor client-id.
         """
         kind = level_kind(entity)
         is_new_kind = kind not in self._kinds
@@ -140,11 +133,7 @@ class QuotaResolver:
         self._note_change(key, of_all=is_new_kind)
 
     def update_static(self, entity: Entity, limit: float | None) -> None:
-        """Set or remove (None) a static limit: of a client-id (level 9) or the default (level 10).
-
-        Raises:
-            UsageError: An entity that is no client-id.
-        """
+        """Set or remove (None) a static limit: of a client-id (level 9) or the default (level 10)."""
         client_id = entity.client_id
         if isinstance(client_id, Absent) or len(entity.parts) != 1:
             raise UsageError(f"static quotas are set on client-ids, not on {entity}")
@@ -257,7 +246,6 @@ class QuotaResolver:
 
 
 def _bucket_keys(bucket: Bucket) -> tuple[_Key, ...]:
-    """Return the entities that may limit a bucket, most specific first."""
     user, client_id = bucket
     if user and client_id:
         return ((user, client_id), (user, None), (None, client_id), (None, None))
@@ -309,11 +297,7 @@ class IpQuotaResolver:
         self._default: float | None = None
 
     def update(self, entity: Entity, limit: float | None) -> None:
-        """Set the limit of an address or of the default, or remove it (None).
-
-        Raises:
-            UsageError: An entity that is no address.
-        """
+        """Set the limit of an address or of the default, or remove it (None)."""
         ip = entity.ip
         if isinstance(ip, Absent) or len(entity.parts) != 1:
             raise UsageError(f"connection quotas are set on addresses, not on {entity}")

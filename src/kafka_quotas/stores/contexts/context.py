@@ -43,11 +43,7 @@ class Secret:
         return f"(secret, from the {self.place} {shown})"
 
     def read(self, *, folder: Path, environment: Mapping[str, str] = os.environ) -> str:
-        """Read the secret, by a path relative to the folder, and remove line ends at its end.
-
-        Raises:
-            KafkaQuotasError: The secret can't be read, or is empty.
-        """
+        """Read the secret, by a path relative to the folder, and remove line ends at its end."""
         match self.place:
             case SecretPlace.FILE:
                 text = _read_file(folder / Path(self.where).expanduser())
@@ -165,10 +161,6 @@ class Context:
         """Return the client properties, with every secret read and filled in.
 
         Those of the context override those of the file, and the login overrides both.
-
-        Raises:
-            UsageError: The file can't be read.
-            KafkaQuotasError: A secret can't be read.
         """
         path = self.command_config_path
         found = {} if path is None else read_properties(path)
@@ -202,11 +194,7 @@ def checked_context_name(name: str) -> str:
 
 
 def checked_metrics_url(text: str) -> str:
-    """Return the URL where metrics can be read from it, over HTTP.
-
-    Raises:
-        UsageError: It is no such URL.
-    """
+    """Return the URL where metrics can be read from it, over HTTP."""
     if not re.match(r"https?://[^/\s]+", text):
         raise UsageError(f"not the URL of metrics: {text!r}", hint="for example http://prometheus.example:9090")
     return text

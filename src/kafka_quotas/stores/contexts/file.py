@@ -262,7 +262,6 @@ def without_context(contexts: Contexts, name: str) -> Contexts:
 
 
 def _without(lines: list[str], name: str) -> tuple[list[str], int | None]:
-    """Return the lines outside the tables of a context, and the index where they began, None without one."""
     key = rf"(?:{re.escape(name)}|{re.escape(_quoted(name))})"
     own = re.compile(rf"\s*\[\s*contexts\s*\.\s*{key}\s*(?:\.[^\]]*)?\]")
     kept: list[str] = []
@@ -300,7 +299,6 @@ def _block(context: Context) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as a TOML string on one line."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(_letter(letter) for letter in escaped) + '"'
 

@@ -72,7 +72,6 @@ def clear_leftovers(path: Path) -> None:
 
 
 def _is_alive(pid: int) -> bool:
-    """Return whether another process has this id."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -88,11 +87,7 @@ def _is_own_file(path: Path) -> bool:
 
 
 def save_text(path: Path, parts: Iterable[str]) -> None:
-    """Write the text to a file that a user named.
-
-    Raises:
-        KafkaQuotasError: The file can't be written.
-    """
+    """Write the text to a file that a user named."""
     try:
         replace_text(path, parts)
     except OSError as error:

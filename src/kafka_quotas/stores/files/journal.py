@@ -43,9 +43,6 @@ class JournalFiles:
 
         Yields:
             The descriptor of the file, open for appending.
-
-        Raises:
-            OSError: The file can't be opened.
         """
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with ExitStack() as stack:
@@ -65,12 +62,7 @@ class JournalFiles:
 
     @contextmanager
     def reading(self) -> Iterator[Sequence[BinaryIO]]:
-        """Open all files for the block, newest first, as they are at one moment.
-
-        Raises:
-            FileNotFoundError: There is no journal.
-            OSError: A file can't be read.
-        """
+        """Open all files for the block, newest first, as they are at one moment."""
         with ExitStack() as stack:
             current = self._locked_current(stack)
             files: list[BinaryIO] = [] if current is None else [current]
@@ -126,7 +118,6 @@ def _lock(descriptor: int, operation: int) -> None:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Return whether an open file is still the one at a path."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
@@ -162,11 +153,7 @@ class Journal:
         self._files_kept = files_kept
 
     def append(self, entry: JournalEntry) -> None:
-        """Write an entry after the last one.
-
-        Raises:
-            StoreError: The entry can't be written, or not whole.
-        """
+        """Write an entry after the last one."""
         line = entry_line(entry).encode()
         try:
             self._put_aside()
@@ -224,7 +211,6 @@ class Journal:
             raise StoreError(f"cannot read the journal {self.path}: {error.strerror or error}") from error
 
     def _put_aside(self) -> None:
-        """Put a full current file aside, and remove the oldest file that is not needed."""
         try:
             if self.path.stat().st_size < self._full_bytes:
                 return
@@ -239,7 +225,6 @@ class Journal:
             older[-1].unlink(missing_ok=True)
 
     def _is_needed(self, path: Path) -> bool:
-        """Return whether something in an old file is still to be undone."""
         with path.open("rb") as file:
             ids = {entry.entry_id for line in lines_from_end(file) if _MARKS[0] in line and (entry := _entry(line))}
         if not ids:
@@ -260,7 +245,6 @@ def default_journal_path() -> Path:
 
 
 def _entry(line: bytes) -> JournalEntry | None:
-    """Return the entry in a line, None where it is damaged."""
     try:
         return entry_from(line.decode())
     except (UsageError, UnicodeDecodeError):

@@ -82,13 +82,7 @@ class BrokerConnection:
     def __init__(
         self, address: ServerAddress, *, client_id: str, deadline_s: float, tls: "ssl.SSLContext | None" = None
     ) -> None:
-        """Connect to the broker by the deadline, with a TLS handshake where `tls` is not None.
-
-        Raises:
-            NoConnectionError: The connection can't be made.
-            BrokerRefusedError: One side of the handshake does not trust the other.
-            ShutOutError: The broker ends the handshake.
-        """
+        """Connect to the broker by the deadline, with a TLS handshake where `tls` is not None."""
         host, port = address
         place: Any = host.encode() if host.isascii() else host  # a text would load the tables of international names
         try:
@@ -142,7 +136,6 @@ class BrokerConnection:
         self._socket.close()
 
     def _exchanged(self, frame: bytes, deadline_s: float, begin_deadline_s: float | None = None) -> bytes:
-        """Send a frame and return the content of the frame that answers it."""
         begin_deadline_s = deadline_s if begin_deadline_s is None else min(deadline_s, begin_deadline_s)
         self._socket.settimeout(_left(begin_deadline_s))
         self._socket.sendall(frame)
@@ -195,7 +188,6 @@ def tls_refusal(error: "ssl.SSLError", *, server: str) -> BrokerRefusedError:
 
 
 def _left(deadline_s: float) -> float:
-    """Return the seconds until a deadline, or raise a `TimeoutError` after it."""
     left_s = deadline_s - time.monotonic()
     if left_s <= 0:
         raise TimeoutError("timed out")
@@ -219,12 +211,7 @@ class SaslAuthenticator:
         self._deadline_s = deadline_s
 
     def log_in(self, login: "SaslMechanism") -> None:
-        """Authenticate at the broker by the mechanism.
-
-        Raises:
-            BrokerRefusedError: The broker does not take the mechanism or the credentials.
-            OSError: The connection fails.
-        """
+        """Authenticate at the broker by the mechanism."""
         handshake = HandshakeRequest(mechanism=login.mechanism)
         version = self._version_of(handshake)
         answer = self._channel.exchange(handshake, version, deadline_s=self._deadline_s)

@@ -141,12 +141,7 @@ class ClusterClient:
         return answers[-1]
 
     def send_to(self, request: ClientRequest[Answer], *, node_id: int) -> Answer:
-        """Return the answer of one broker of `node_ids` to a read, with less patience than `send`.
-
-        Raises:
-            UnresponsiveBrokerError: The broker does not answer, or did not lately.
-            StoreRefusedError: The broker refuses the connection, or does not know the request.
-        """
+        """Return the answer of one broker of `node_ids` to a read, with less patience than `send`."""
         server = self._nodes.get(node_id)
         if server is None:
             raise UnresponsiveBrokerError(f"broker {node_id} is not listed by {self.url} any more")
@@ -257,7 +252,6 @@ class ClusterClient:
     def _asked(
         self, request: ClientRequest[Answer], server: ServerAddress, deadline_s: float, *, begins: bool = False
     ) -> Answer:
-        """Return the answer of one broker that is complete, or with `begins` has begun, by the deadline."""
         with self._lock:
             peer = self._peers.get(server)
             if peer is None:

@@ -56,21 +56,13 @@ class KafkaCluster:
         return self._connection.node_ids()
 
     def broker_settings(self, names: Sequence[str]) -> SettingsOfBrokers:
-        """Return the named settings of every broker that answers, each asked for its own.
-
-        Raises:
-            StoreRefusedError: The ACL DescribeConfigs on the cluster is missing.
-        """
+        """Return the named settings of every broker that answers, each asked for its own."""
         found = ask_each(self.broker_ids(), lambda node_id: properties_of(self._connection, node_id, names))
         found.raise_refusal()
         return SettingsOfBrokers(brokers=tuple(found.answers.values()), missing=found.missing)
 
     def leaders(self, topic: str) -> Mapping[int, int]:
-        """Return the id of the leader by partition of a topic, without partitions that have none.
-
-        Raises:
-            StoreError: The topic does not exist or may not be seen.
-        """
+        """Return the id of the leader by partition of a topic, without partitions that have none."""
         (found,) = self._connection.send(MetadataRequest(topics=(topic,))).topics
         if found.error_code:
             raise self._connection.error(found.error_code, f"topic {topic}", missing_acl="Describe")
@@ -157,7 +149,6 @@ def _old(found: FanOut[bool]) -> tuple[str, ...]:
 
 
 def _broker_settings(connection: ClusterClient, nodes: Sequence[int], unknown: list[str]) -> tuple[BrokerSettings, ...]:
-    """Return the settings that quotas depend on, of every broker that answers and lets us read them."""
     names = (CALLBACK_CLASS, *_THREADS, *BROKER_THROTTLES)
     found = ask_each(nodes, lambda node: properties_of(connection, node, names))
     if found.missing is not None:
@@ -196,7 +187,6 @@ def _of_topics(connection: ClusterClient, unknown: list[str]) -> list[Replicatio
 
 
 def _reassigning(connection: ClusterClient, unknown: list[str]) -> bool | None:
-    """Return whether partitions are being moved, None where the brokers do not report it."""
     request = ListReassignmentsRequest(timeout_ms=_TIMEOUT_MS)
     try:
         response = connection.send(request)
@@ -209,6 +199,5 @@ def _reassigning(connection: ClusterClient, unknown: list[str]) -> bool | None:
 
 
 def _knows_2_7(connection: ClusterClient, node_id: int) -> bool:
-    """Return whether a broker knows the version of CreateTopics that came with 2.7."""
     newest = connection.send_to(VersionRequest(), node_id=node_id).ranges.get(ApiKey.CREATE_TOPICS)
     return newest is not None and newest.highest >= _CREATE_TOPICS_OF_2_7

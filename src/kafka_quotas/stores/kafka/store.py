@@ -106,7 +106,6 @@ def wait_until_visible(connection: ClusterClient, alterations: Sequence[Alterati
 def _late_entities(
     connection: ClusterClient, node_id: int, alterations: Sequence[Alteration], *, timeout_s: float
 ) -> frozenset[Entity]:
-    """Return the entities that one broker did not show as altered in time."""
     late = list(alterations)
 
     def caught_up() -> bool:
@@ -129,7 +128,6 @@ def _stored(connection: ClusterClient, node_id: int, alterations: Sequence[Alter
 
 
 def _shows(entry: QuotaEntry | None, alteration: Alteration) -> bool:
-    """Return whether a stored entry has every change of an alteration."""
     quotas = entry.quotas if entry is not None else {}
     for key, value in alteration.changes.items():
         stored = quotas.get(key)
@@ -234,7 +232,6 @@ class KafkaStore:
         return outcomes
 
     def _sent_batch(self, batch: Sequence[Alteration], *, validate_only: bool) -> dict[Entity, KafkaQuotasError | None]:
-        """Send one request and return the error per entity, None where it was accepted."""
         entries = tuple(EntityChanges(each.entity, tuple(each.changes.items())) for each in batch)
         response = self._connection.send(AlterQuotasRequest(entries=entries, validate_only=validate_only))
         answered = alter_outcomes(response)
@@ -250,7 +247,6 @@ class KafkaStore:
 
 
 def _merged(alterations: Sequence[Alteration]) -> list[Alteration]:
-    """Return one alteration per entity, in order, with the later of two changes to a key."""
     changes: dict[Entity, dict[str, float | None]] = {}
     for alteration in alterations:
         changes.setdefault(alteration.entity, {}).update(alteration.changes)

@@ -58,10 +58,6 @@ class LocalFile:
 
         Yields:
             The connection, None where no quota was ever stored.
-
-        Raises:
-            StoreUnreachableError: The file can't be opened.
-            StoreError: The file can't be read.
         """
         with self._lock, _translated(self.path):
             connection = self._current()
@@ -76,11 +72,6 @@ class LocalFile:
         """Open a transaction that holds the one write lock.
 
         The transaction is committed at the end of the block, or rolled back after an error.
-
-        Raises:
-            StoreRefusedError: The file is read-only.
-            StoreError: The disk is full, or another process kept the lock.
-            StoreUnreachableError: The file can't be created.
         """
         with self._lock, _translated(self.path):
             connection = self._current() or self._create()
@@ -134,7 +125,6 @@ class LocalFile:
         return self._connection
 
     def _create(self) -> sqlite3.Connection:
-        """Create the file, and its folder where that is allowed, and return the connection to it."""
         if self._make_folder:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         elif not self.path.parent.is_dir():
@@ -187,7 +177,6 @@ class LocalFile:
         return connection
 
     def _has_log(self) -> bool:
-        """Return whether changes wait in a write-ahead log beside the file."""
         log = self.path.with_name(self.path.name + "-wal")
         return log.exists() and log.stat().st_size > 0
 
@@ -220,7 +209,6 @@ class LocalFile:
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
-    """Run one transaction, committed at the end and rolled back after any error."""
     connection.execute(begin)
     try:
         yield
@@ -251,7 +239,6 @@ def _is_blank(connection: sqlite3.Connection, path: Path) -> bool:
 
 @contextmanager
 def _translated(path: Path) -> Iterator[None]:
-    """Translate errors of SQLite and of the file system into ours, chained."""
     try:
         yield
     except sqlite3.Error as error:

@@ -135,7 +135,6 @@ class LocalStore:
         self._file.close()
 
     def _after(self, since: str | None) -> Snapshot | None:
-        """Return the content at one moment, None where its revision is still `since`."""
         with self._file.reading() as connection:
             revision = NEVER_WRITTEN if connection is None else _revision(connection)
             if revision == since:
@@ -158,7 +157,6 @@ def _apply(connection: sqlite3.Connection, alteration: Alteration) -> None:
 
 
 def _entries(connection: sqlite3.Connection, only: Entity | None) -> list[QuotaEntry]:
-    """Return the stored entries, sorted by entity: those of one entity, or all."""
     quotas: dict[str, dict[str, float]] = {}
     where, arguments = ("", ()) if only is None else (" WHERE entity = ?", (_encode(only),))
     for entity, key, value in connection.execute(f"SELECT entity, key, value FROM quota{where}", arguments):  # noqa: S608 - a constant

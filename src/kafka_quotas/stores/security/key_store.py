@@ -44,9 +44,6 @@ def read_jks(content: bytes, password: str | None, key_password: str | None) -> 
     """Return the content of a file: its key, and as trusted its certificates and the first of each key.
 
     Without the store's password the file is not checked for changes, as in Java. That of the key may be the same.
-
-    Raises:
-        UsageError: A password is wrong, or the file is broken. The message lacks the name of the file.
     """
     if password is not None:
         _check_digest(content, password)
@@ -109,7 +106,6 @@ def _octets_of_encrypted_key(der: bytes) -> bytes:
 
 
 def _der_value(der: bytes, offset: int, tag: int) -> tuple[bytes, int]:
-    """Return the value of a DER element of the tag, and the offset of its end."""
     if der[offset] != tag:
         raise UsageError(_BROKEN)
     length, start = der[offset + 1], offset + 2
@@ -160,12 +156,7 @@ class _Reader:
 
 
 def read_pkcs12(content: bytes, password: str | None) -> PemContent:
-    """Return the content of a file, trusting all certificates that do not sign its own.
-
-    Raises:
-        UsageError: The password is wrong, the file is broken, or the library is missing. The message lacks the file's
-            name.
-    """
+    """Return the content of a file, trusting all certificates that do not sign its own."""
     try:
         from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12  # noqa: PLC0415 - optional
     except ImportError as error:
@@ -236,11 +227,7 @@ class KeyStore:
 
 
 def read_key_store(properties: Mapping[str, str], kind: str) -> KeyStore | None:
-    """Return the store of a kind (`keystore` or `truststore`) that the properties name, None for none.
-
-    Raises:
-        UsageError: The file can't be read, its type is not supported, or its password is wrong.
-    """
+    """Return the store of a kind (`keystore` or `truststore`) that the properties name, None for none."""
     location = f"ssl.{kind}.location"
     if not properties.get(location):
         return None
@@ -260,7 +247,6 @@ def read_key_store(properties: Mapping[str, str], kind: str) -> KeyStore | None:
 
 
 def _read(content: bytes, password: str | None, key_password: str | None) -> KeyStore:
-    """Return the content of a file, with exceptions that lack its name."""
     if b"-----BEGIN " in content:
         text = content.decode("ascii", "replace")
         trusted = tuple(_CERTIFICATE.findall(text))

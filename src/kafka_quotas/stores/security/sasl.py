@@ -117,11 +117,7 @@ class ScramClient:
         return f"{_NO_CHANNEL_BINDING}{self._first_bare}".encode()
 
     def final_message(self, server_first: bytes) -> bytes:
-        """Return the client's proof.
-
-        Raises:
-            ProtocolError: The server's message is invalid or can't be trusted.
-        """
+        """Return the client's proof."""
         fields = _fields(server_first)
         if _MANDATORY in fields:  # RFC 5802, section 5.1: a client that does not know it must end the login
             raise ProtocolError("the server asks for an extension of SCRAM that we don't know")
@@ -140,11 +136,7 @@ class ScramClient:
         return f"{without_proof},p={_encoded(proof)}".encode()
 
     def check_server(self, server_final: bytes) -> None:
-        """Check the server's proof that it knows the password.
-
-        Raises:
-            ProtocolError: A server without a valid proof.
-        """
+        """Check the server's proof that it knows the password."""
         shown = _decoded(_fields(server_final).get("v", ""))
         if not self._server_signature or not hmac.compare_digest(shown, self._server_signature):
             raise ProtocolError("the server could not prove that it knows the password")
@@ -154,7 +146,6 @@ class ScramClient:
 
 
 def _fields(message: bytes) -> dict[str, str]:
-    """Return the attributes of a message, letter to value."""
     try:
         pieces = message.decode().split(",")
     except UnicodeDecodeError as error:
@@ -230,7 +221,6 @@ def _with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:
 
 
 def _claims(options: Mapping[str, str]) -> dict[str, Any]:
-    """Return the claims of an unsigned token, with `lifetime_s` among them."""
     try:
         claims: dict[str, Any] = {
             **_with_prefix(options, f"{_UNSECURED}StringClaim_"),
@@ -250,7 +240,6 @@ def _claims(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _unsigned(claims: Mapping[str, Any]) -> str:
-    """Return an unsigned token with the claims, valid from now on."""
     now = time.time()
     body = {"iat": now, "exp": now + claims["lifetime_s"], **claims}
     del body["lifetime_s"]

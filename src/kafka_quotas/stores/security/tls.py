@@ -42,7 +42,6 @@ def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _trusted_certificates(properties: Mapping[str, str]) -> str | None:
-    """Return the trusted certificates in PEM form, None for those of the system."""
     store = read_key_store(properties, "truststore")
     if store is None:
         return properties.get("ssl.truststore.certificates") or None
@@ -52,7 +51,6 @@ def _trusted_certificates(properties: Mapping[str, str]) -> str | None:
 
 
 def _own_key(properties: Mapping[str, str]) -> KeyStore | None:
-    """Return the key of the client or listener, None for none."""
     store = read_key_store(properties, "keystore")
     if store is not None and not store.key_and_chain:
         raise UsageError("ssl.keystore.location holds no key", hint="or its password is missing: ssl.keystore.password")

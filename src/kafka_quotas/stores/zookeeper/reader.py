@@ -54,9 +54,6 @@ def check_kafka_root(session: ZooKeeperSession, *, url: str) -> None:
     """Check that a Kafka cluster keeps its configuration under the chroot.
 
     Without this a mistyped chroot would look like a cluster without quotas.
-
-    Raises:
-        StoreRefusedError: There is no such cluster.
     """
     if session.node(CONFIG_ROOT) is None:
         raise StoreRefusedError(
@@ -108,7 +105,6 @@ def _entries(
 
 
 def _quotas(path: str, node: ZnodeState) -> Mapping[str, float]:
-    """Return the quotas in a znode, without its other content."""
     try:
         config = decode_config(node.data)
         return {key: parse_value(value) for key, value in sorted(config.items()) if key in QUOTA_KEYS}
@@ -248,7 +244,6 @@ def zookeeper_cluster_id(address: StoreUrl, *, settings: StoreSettings) -> str |
 
 
 def _empty(session: Znodes) -> Iterator[str]:
-    """Yield the paths of entities' znodes that have neither configuration nor children, sorted."""
     paths = below(session, ENTITY_FOLDERS)
     nodes = session.nodes(paths)
     parents = [f"{path}/clients" for path, node in zip(paths, nodes, strict=True) if node and node.children]
@@ -259,7 +254,6 @@ def _empty(session: Znodes) -> Iterator[str]:
 
 
 def _throttles(session: Znodes, folder: str, kind: str, names: Sequence[str]) -> Iterator[ReplicationThrottle]:
-    """Yield the replication throttles that are set below one folder."""
     paths = sorted(below(session, [folder]))
     for path, node in zip(paths, session.nodes(paths), strict=True):
         config = _config(node)
@@ -270,7 +264,6 @@ def _throttles(session: Znodes, folder: str, kind: str, names: Sequence[str]) ->
 
 
 def _too_old(session: Znodes) -> Iterator[str]:
-    """Yield the ids of brokers that register like those before 2.7."""
     paths = sorted(below(session, [_BROKERS]))
     for path, node in zip(paths, session.nodes(paths), strict=True):
         if node is not None and _registration(node) < _REGISTRATION_OF_2_7:

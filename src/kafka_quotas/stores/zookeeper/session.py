@@ -178,13 +178,7 @@ class _LastWarning(logging.Handler):
 def started_client(
     hosts: str, arguments: Mapping[str, Any], *, tls: ssl.SSLContext | None, url: str, timeout_s: float
 ) -> Any:
-    """Return a connected client of the hosts (`host:port,.../chroot`), with more arguments of kazoo's.
-
-    Raises:
-        StoreRefusedError: The credentials are refused.
-        StoreUnreachableError: No server answers in time.
-        StoreError: The client failed otherwise.
-    """
+    """Return a connected client of the hosts (`host:port,.../chroot`), with more arguments of kazoo's."""
     threads, warning = _Threads(tls), _LastWarning(len(hosts.split(",")))
     log = logging.Logger("kazoo of one store", logging.WARNING)  # noqa: LOG001 - belongs to this client alone
     log.addHandler(warning)
@@ -298,11 +292,6 @@ class ZooKeeperSession:
         """Commit the steps as one transaction, and return whether each znode was as its step expects it.
 
         `acls` returns the access list of a new znode by its path.
-
-        Raises:
-            InterruptedTransactionError: The outcome is unknown, and another attempt may find it out.
-            UnconfirmedError: The outcome is unknown, as no answer arrived in time.
-            StoreRefusedError: Access was denied.
         """
         prepared = [(step, acls(step.path) if isinstance(step, Create) else []) for step in steps]
         transaction = self._connected().transaction()
@@ -325,13 +314,11 @@ class ZooKeeperSession:
         self._drop()
 
     def _drop(self) -> None:
-        """Discard the present client with all requests that it had queued."""
         client, self._client = self._client, None
         if client is not None:
             discard(client)
 
     def _gather(self, method: str, paths: Sequence[str]) -> list[Any]:
-        """Return the answers to reads that are sent in batches, None for znodes that do not exist."""
         answers: list[Any] = []
         for start in range(0, len(paths), _BATCH):
             batch = paths[start : start + _BATCH]
@@ -355,7 +342,6 @@ class ZooKeeperSession:
         return answers[0]
 
     def _wait(self, pending: Any) -> Any:
-        """Wait for the result of a request, no longer than the timeout, and translate kazoo's errors."""
         try:
             return pending.get(timeout=self._timeout_s)
         except _INTERRUPTED:
@@ -374,7 +360,6 @@ class ZooKeeperSession:
         return StoreError(f"{self._url} failed: {type(error).__name__} {error}".rstrip())
 
     def _connected(self) -> Any:
-        """Return the client, after connecting it where that is still to be done."""
         if self._closed:
             raise StoreError(f"the store was closed: {self._url}")
         if self._client is None:
@@ -389,8 +374,6 @@ class ZooKeeperSession:
 
 
 class _Together:
-    """Several requests at once, with one wait for all."""
-
     def __init__(
         self, method: str, paths: Sequence[str], client: Any, *, monotonic_s: Callable[[], float] = time.monotonic
     ) -> None:

@@ -62,14 +62,7 @@ class ZooKeeperWriter:
         self._interrupted = False
 
     def write(self, entity: Entity, changes: Mapping[str, float | None], *, validate_only: bool) -> None:
-        """Write the changes and their notification, or check that they could be written with `validate_only`.
-
-        Raises:
-            StoreRefusedError: A KRaft controller has taken over, or access is denied.
-            StoreUnreachableError: The servers don't answer, and no transaction was sent.
-            UnconfirmedError: The servers don't answer after a transaction was sent.
-            StoreError: A znode holds data that can't be parsed.
-        """
+        """Write the changes and their notification, or check that they could be written with `validate_only`."""
         self._interrupted = False
         try:
             self._repeat(entity, changes, validate_only=validate_only)
@@ -79,14 +72,12 @@ class ZooKeeperWriter:
             raise UnconfirmedError(f"not known whether it was changed: {error.message}", hint=error.hint) from error
 
     def _repeat(self, entity: Entity, changes: Mapping[str, float | None], *, validate_only: bool) -> None:
-        """Repeat attempts until the changes are applied, or the time is up."""
         deadline_s = self._monotonic_s() + self._timeout_s
         while not self._attempt(entity, changes, validate_only=validate_only):
             if self._monotonic_s() > deadline_s:
                 raise StoreUnreachableError(f"other writers or lost connections kept {self._url} from taking a change")
 
     def _attempt(self, entity: Entity, changes: Mapping[str, float | None], *, validate_only: bool) -> bool:
-        """Read, decide and write, and return False where something changed in between."""
         self._prepare(entity, validate_only=validate_only)
         paths = [CONTROLLER_PATH, EPOCH_PATH, MIGRATION_PATH, *chain_paths(entity)]
         controller, epoch, migration, *chain = self._session.nodes(paths)
@@ -116,7 +107,6 @@ class ZooKeeperWriter:
             self._acls[folder] = self._session.acls(folder)
 
     def _commit(self, steps: Sequence[Step]) -> bool:
-        """Commit the transaction, and return False where it has to be decided anew."""
         applied = False
         try:
             # A new znode gets the access list of the folder it lies in, so that brokers keep the access they have.
@@ -206,7 +196,6 @@ class ZooKeeperStore:
         self._session.close()
 
     def _error_of(self, alteration: Alteration, *, validate_only: bool) -> KafkaQuotasError | None:
-        """Write an accepted alteration, and return the error where that fails."""
         try:
             self._writer.write(alteration.entity, alteration.changes, validate_only=validate_only)
         except KafkaQuotasError as error:

@@ -78,12 +78,7 @@ def chain_paths(entity: Entity) -> tuple[str, ...]:
 def planned_steps(
     entity: Entity, changes: Mapping[str, float | None], chain: Sequence[ZnodeState | None]
 ) -> tuple[Step, ...]:
-    """Return the steps that apply the changes, by the nodes at `chain_paths(entity)`.
-
-    Raises:
-        InvalidQuotaError: ZooKeeper can't hold a value.
-        StoreError: The data of the znode is no configuration.
-    """
+    """Return the steps that apply the changes, by the nodes at `chain_paths(entity)`."""
     paths = chain_paths(entity)
     nodes = dict(zip(paths, chain, strict=True))
     before = _config(chain[-1])

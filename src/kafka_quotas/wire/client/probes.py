@@ -55,7 +55,6 @@ def crc32c(data: bytes) -> int:
 
 @cache
 def _table() -> tuple[int, ...]:
-    """Return the remainder of each byte."""
     remainders = []
     for byte in range(256):
         crc = byte
@@ -66,7 +65,6 @@ def _table() -> tuple[int, ...]:
 
 
 def _signed_varint(value: int) -> bytes:
-    """Return a number of 0 or more as a signed varint."""
     return encode_unsigned_varint(2 * value)
 
 

@@ -50,11 +50,7 @@ class ClientRequest(ABC, Generic[Answer]):
 
     @abstractmethod
     def read(self, reader: FieldReader, version: int) -> Answer:
-        """Return the response.
-
-        Raises:
-            ProtocolError: The bytes are no such response.
-        """
+        """Return the response."""
 
     def asks_to_try_again(self, answer: Answer) -> bool:
         """Return whether the broker did nothing for a temporary reason."""

@@ -169,11 +169,7 @@ class FieldWriter:
         self._bytes.append(value)
 
     def string(self, value: str | None) -> None:
-        """Append a string, None for null.
-
-        Raises:
-            UsageError: Kafka has no such string.
-        """
+        """Append a string, None for null."""
         if value is None:
             self._bytes += b"\0" if self._flexible else b"\xff\xff"
             return

@@ -60,7 +60,6 @@ def subject_name(certificate: bytes) -> str:
 
 
 def _relative_name(data: bytes, name: _Element) -> str:
-    """Return one part of a name, with all its attributes."""
     if name.tag != _SET:
         raise ProtocolError("a part of a certificate's name is no set")
     return "+".join(_attribute(data, pair) for pair in _elements(data, name.content, name.end))
@@ -86,7 +85,6 @@ def _escaped(text: str) -> str:
 
 
 def _identifier(content: bytes) -> str:
-    """Return an object identifier in its dotted form."""
     numbers: list[int] = []
     value = 0
     for byte in content:
@@ -101,7 +99,6 @@ def _identifier(content: bytes) -> str:
 
 
 def _elements(data: bytes, start: int, end: int) -> Iterator[_Element]:
-    """Yield the elements between two offsets."""
     while start < end:
         element = _element(data, start, end)
         yield element
@@ -109,11 +106,7 @@ def _elements(data: bytes, start: int, end: int) -> Iterator[_Element]:
 
 
 def _element(data: bytes, start: int, end: int, tag: int | None = None) -> _Element:
-    """Return the element at an offset.
-
-    Raises:
-        ProtocolError: A missing element, or one of another tag.
-    """
+    """Return the element at an offset."""
     if start + 2 > end:
         raise ProtocolError("a certificate ends inside an element")
     length, content = data[start + 1], start + 2

@@ -123,11 +123,7 @@ def _parse_short(buffer: Buffer, offset: int, max_frame_bytes: int) -> RequestHe
 
 
 def after_header_tags(buffer: Buffer, start: int, frame_end: int) -> int | None:
-    """Return the offset after the tagged fields of a header, or None if more bytes are needed.
-
-    Raises:
-        ProtocolError: The fields don't fit the frame, or are more or longer than those of any header.
-    """
+    """Return the offset after the tagged fields of a header, or None if more bytes are needed."""
     limit = min(frame_end, start + MAX_HEADER_TAG_BYTES)
     end = min(len(buffer), limit)
     try:
@@ -172,11 +168,7 @@ def has_header_tags(api_key: int, api_version: int) -> bool:
 
 
 def response_body_offset(api_key: int, api_version: int, buffer: Buffer, offset: int = 0) -> int | None:
-    """Return the offset of the body of the response at `offset`, or None if more bytes are needed.
-
-    Raises:
-        ProtocolError: The header doesn't fit the frame.
-    """
+    """Return the offset of the body of the response at `offset`, or None if more bytes are needed."""
     head = parse_response_head(buffer, offset)
     if head is None:
         return None
@@ -187,11 +179,7 @@ def response_body_offset(api_key: int, api_version: int, buffer: Buffer, offset:
 
 
 def whole_response_body(api_key: int, api_version: int, frame: Buffer) -> int:
-    """Return the offset of the body in a response frame, length field included.
-
-    Raises:
-        ProtocolError: `frame` is not exactly one frame or its header doesn't fit.
-    """
+    """Return the offset of the body in a response frame, length field included."""
     head = parse_response_head(frame)
     if head is None or head[0] != len(frame) - FRAME_LENGTH_BYTES:
         raise ProtocolError(f"{len(frame)} bytes are not one whole response")
