@@ -26,8 +26,7 @@ from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.topics.filters import TopicFilters
 from kafka_quotas.stores.static import read_static_quotas
 from kafka_quotas.wire.codec.encoding import framed
-from kafka_quotas.wire.connection import proxy_protocol
-from kafka_quotas.wire.connection import tls_client_hello as client_hello
+from kafka_quotas.wire.connection import preamble
 from kafka_quotas.wire.connection.distinguished_name import subject_name
 from kafka_quotas.wire.passing import (
     fetch_request,
@@ -158,13 +157,13 @@ def greeting(data: bytes) -> None:
 
 def _read_proxy_head(data: bytes) -> None:
     """Parse a head whose first bytes and length are right and whose rest comes from the input."""
-    head = proxy_protocol.parse_proxy_head((proxy_protocol.SIGNATURE + data[:4]).ljust(16, b"\0"))
-    proxy_protocol.proxied_source(head, data[4:])
+    head = preamble.parse_proxy_head((preamble.SIGNATURE + data[:4]).ljust(16, b"\0"))
+    preamble.proxied_source(head, data[4:])
 
 
 def _read_hello(data: bytes) -> None:
-    if client_hello.wanted_bytes(data) <= len(data):
-        client_hello.requested_host(data)
+    if preamble.wanted_bytes(data) <= len(data):
+        preamble.requested_host(data)
 
 
 def question(data: bytes) -> None:

@@ -14,7 +14,7 @@ from kafka_quotas.core.resolution.effective import ANONYMOUS
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.session.frame_stream import FrameStream
 from kafka_quotas.wire.codec.skip import encode_unsigned_varint
-from kafka_quotas.wire.protocol import request_header
+from kafka_quotas.wire.protocol import header
 
 LENGTH = 3000
 SHARE_FETCH, FIND_COORDINATOR, API_VERSIONS, SASL_AUTHENTICATE = 78, 10, 18, 36
@@ -107,8 +107,8 @@ def crumbs(feed: Callable[[bytes], object], data: bytes) -> float:
 @pytest.mark.parametrize("kind", REQUESTS)
 def test_a_request(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded = []
-    decode = request_header.decode_utf8
-    monkeypatch.setattr(request_header, "decode_utf8", lambda data: (decoded.append(len(data)), decode(data))[1])
+    decode = header.decode_utf8
+    monkeypatch.setattr(header, "decode_utf8", lambda data: (decoded.append(len(data)), decode(data))[1])
     short, long = (REQUESTS[kind](length) for length in (LENGTH, 2 * LENGTH))
     once = crumbs(pair_for(kind).send, short)
     decoded.clear()

@@ -132,14 +132,14 @@ def broker_source(url: str, settings: StoreSettings) -> WindowSource:
         brokers = cluster.broker_settings(WINDOW_PROPERTIES)
     finally:
         cluster.close()
-    if not brokers.brokers:
+    if not brokers.answers:
         raise StoreUnreachableError(
             f"no broker of {url} could be asked for its windows: {brokers.missing}",
             hint="check that the addresses which the brokers advertise can be reached from here",
         )
     if brokers.missing is not None:
         settings.warn(f"windows are those of the other brokers: {brokers.missing}")
-    return agreed({broker.node_id: broker.properties for broker in brokers.brokers}, url)
+    return agreed(brokers.answers, url)
 
 
 def agreed(by_broker: Mapping[int, Mapping[str, str]], url: str) -> WindowSource:

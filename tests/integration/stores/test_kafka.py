@@ -226,7 +226,7 @@ class TestCluster:
             assert cluster.broker_ids() == (1, 2)
             settings = cluster.broker_settings(["quota.window.num", "quota.window.size.seconds", CALLBACK_CLASS])
             wanted = {"quota.window.num": "3", "quota.window.size.seconds": "1"}
-            assert [(broker.node_id, broker.properties) for broker in settings.brokers] == [(1, wanted), (2, wanted)]
+            assert settings.answers == {1: wanted, 2: wanted}
             assert settings.missing is None
             make_topic(kafka4_cluster.bootstrap, unique_name, partitions=4)
             assert Polling(0.05).until(lambda: _has_leaders(cluster, unique_name, 4), timeout_s=240)

@@ -6,7 +6,7 @@ import pytest
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.core.errors import StoreRefusedError, StoreUnreachableError
-from kafka_quotas.stores import reachability
+from kafka_quotas.stores import servers
 from kafka_quotas.stores.servers import REMEMBERED_S, ServerAddress, UnresponsiveBrokers, check_reachable
 
 REFUSED = ConnectionRefusedError(111, "Connection refused")
@@ -23,7 +23,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, OSError]:
         if server in errors:
             raise errors[server]
 
-    monkeypatch.setattr(reachability, "_probe", probe)
+    monkeypatch.setattr(servers, "_probe", probe)
     return errors
 
 

@@ -86,9 +86,9 @@ def _callback_warnings(cluster: "KafkaCluster") -> tuple[str, ...]:
     except StoreRefusedError as error:
         return (_not_known(error.message),)
     brokers_of: dict[str, list[str]] = {}
-    for broker in settings.brokers:
-        if CALLBACK_CLASS in broker.properties:
-            brokers_of.setdefault(broker.properties[CALLBACK_CLASS], []).append(str(broker.node_id))
+    for node_id, properties in settings.answers.items():
+        if CALLBACK_CLASS in properties:
+            brokers_of.setdefault(properties[CALLBACK_CLASS], []).append(str(node_id))
     found = tuple(
         f"{CALLBACK_CLASS}={name} on broker {', '.join(nodes)} replaces all of this: what it decides is not shown here"
         for name, nodes in sorted(brokers_of.items())

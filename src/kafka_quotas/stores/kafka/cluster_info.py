@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Final
 
 from kafka_quotas.core.errors import StoreError
@@ -23,23 +22,8 @@ _BATCH: Final = 500
 _DEFAULTS = StoreSettings()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSettings:
-    """Settings of one broker."""
-
-    node_id: int
-    properties: Mapping[str, str]
-    """Values by Kafka's property name, without the properties that are not set."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsOfBrokers:
-    """The settings of the brokers that answered."""
-
-    brokers: tuple[BrokerSettings, ...]
-    """The settings, in the order of broker ids."""
-    missing: str | None = None
-    """The brokers that did not answer, with the reasons, None where all did."""
+Properties = Mapping[str, str]
+"""Settings by Kafka's property name, without those that are not set."""
 
 
 class KafkaCluster:
@@ -55,11 +39,11 @@ class KafkaCluster:
         """Return the ids of the brokers that are up, sorted."""
         return self._connection.node_ids()
 
-    def broker_settings(self, names: Sequence[str]) -> SettingsOfBrokers:
+    def broker_settings(self, names: Sequence[str]) -> FanOut[Properties]:
         """Return the named settings of every broker that answers, each asked for its own."""
         found = ask_each(self.broker_ids(), lambda node_id: properties_of(self._connection, node_id, names))
         found.raise_refusal()
-        return SettingsOfBrokers(brokers=tuple(found.answers.values()), missing=found.missing)
+        return found
 
     def leaders(self, topic: str) -> Mapping[int, int]:
         """Return the id of the leader by partition of a topic, without partitions that have none."""
@@ -74,12 +58,12 @@ class KafkaCluster:
         self._connection.close()
 
 
-def properties_of(connection: ClusterClient, node_id: int, names: Sequence[str]) -> BrokerSettings:
+def properties_of(connection: ClusterClient, node_id: int, names: Sequence[str]) -> Properties:
     """Return the named settings of one broker, which answers for itself."""
     found = configs(connection, BROKER, [str(node_id)], names, node_id=node_id)
     if str(node_id) not in found:
         raise StoreError(f"broker {node_id} answered for {', '.join(found) or 'none'}")
-    return BrokerSettings(node_id=node_id, properties=found[str(node_id)])
+    return found[str(node_id)]
 
 
 def configs(
@@ -118,12 +102,8 @@ def kafka_cluster_info(address: StoreUrl, *, settings: StoreSettings) -> Cluster
         old.raise_refusal()
         brokers = _broker_settings(connection, tuple(old.answers), unknown)
         return ClusterInfo(
-            callbacks={
-                str(broker.node_id): broker.properties[CALLBACK_CLASS]
-                for broker in brokers
-                if broker.properties.get(CALLBACK_CLASS)
-            },
-            threads={str(broker.node_id): _threads(broker) for broker in brokers},
+            callbacks={str(node): found[CALLBACK_CLASS] for node, found in brokers.items() if CALLBACK_CLASS in found},
+            threads={str(node): sum(int(found.get(name, "0")) for name in _THREADS) for node, found in brokers.items()},
             replication_throttles=(*_of_brokers(brokers), *_of_topics(connection, unknown)),
             reassigning=_reassigning(connection, unknown),
             too_old=_old(old),
@@ -148,25 +128,21 @@ def _old(found: FanOut[bool]) -> tuple[str, ...]:
     return tuple(str(node) for node, is_old in found.answers.items() if is_old)
 
 
-def _broker_settings(connection: ClusterClient, nodes: Sequence[int], unknown: list[str]) -> tuple[BrokerSettings, ...]:
+def _broker_settings(connection: ClusterClient, nodes: Sequence[int], unknown: list[str]) -> Mapping[int, Properties]:
     names = (CALLBACK_CLASS, *_THREADS, *BROKER_THROTTLES)
     found = ask_each(nodes, lambda node: properties_of(connection, node, names))
     if found.missing is not None:
         which = "some of the brokers" if found.answers else "the brokers"
         unknown.append(f"the settings of {which} were not looked at: {found.missing}")
-    return tuple(found.answers.values())
+    return found.answers
 
 
-def _threads(broker: BrokerSettings) -> int:
-    return sum(int(broker.properties.get(name, "0")) for name in _THREADS)
-
-
-def _of_brokers(brokers: Sequence[BrokerSettings]) -> Iterator[ReplicationThrottle]:
-    for broker in brokers:
+def _of_brokers(brokers: Mapping[int, Properties]) -> Iterator[ReplicationThrottle]:
+    for node_id, properties in brokers.items():
         for name in BROKER_THROTTLES:
-            value = broker.properties.get(name, _NOT_LIMITED)
+            value = properties.get(name, _NOT_LIMITED)
             if value != _NOT_LIMITED:
-                yield ReplicationThrottle(place=f"broker {broker.node_id}", name=name, value=value)
+                yield ReplicationThrottle(place=f"broker {node_id}", name=name, value=value)
 
 
 def _of_topics(connection: ClusterClient, unknown: list[str]) -> list[ReplicationThrottle]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from kafka_quotas.commands.quotas.cluster import ClusterView, look_at_cluster
-from kafka_quotas.core.errors import StoreRefusedError, UsageError
+from kafka_quotas.core.errors import StoreError, StoreRefusedError, UsageError
 from kafka_quotas.core.model.quota_key import (
     CONNECTION_CREATION_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -14,8 +14,9 @@ from kafka_quotas.core.model.quota_key import (
     QuotaKey,
 )
 from kafka_quotas.stores import open_store
-from kafka_quotas.stores.kafka import broker_settings as kafka_cluster
-from kafka_quotas.stores.kafka.cluster_info import CALLBACK_CLASS, BrokerSettings, SettingsOfBrokers
+from kafka_quotas.stores.kafka import cluster_info
+from kafka_quotas.stores.kafka.cluster_client import FanOut
+from kafka_quotas.stores.kafka.cluster_info import CALLBACK_CLASS, Properties
 from kafka_quotas.stores.settings import StoreSettings
 
 URL = "kafka://broker:9092"
@@ -44,19 +45,17 @@ class FakeCluster:
         assert topic == "orders"
         return {0: 1, 1: 3, 2: 1}
 
-    def broker_settings(self, names: Sequence[str]) -> SettingsOfBrokers:
+    def broker_settings(self, names: Sequence[str]) -> FanOut[Properties]:
         assert list(names) == [CALLBACK_CLASS]
         if self.refuses:
             raise StoreRefusedError("not allowed", hint="grant DescribeConfigs")
-        brokers = tuple(
-            BrokerSettings(
-                node_id=node, properties={CALLBACK_CLASS: self.callbacks[node]} if node in self.callbacks else {}
-            )
+        answers = {
+            node: {CALLBACK_CLASS: self.callbacks[node]} if node in self.callbacks else {}
             for node in self.broker_ids()
             if node not in self.silent
-        )
-        missing = "; ".join(f"broker {node} does not answer" for node in self.silent)
-        return SettingsOfBrokers(brokers=brokers, missing=missing or None)
+        }
+        failures = {node: StoreError(f"broker {node} does not answer") for node in self.silent}
+        return FanOut(answers=answers, failures=failures)
 
     def close(self) -> None:
         type(self).closed += 1
@@ -67,7 +66,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeCluster]:
     class Own(FakeCluster):
         pass
 
-    monkeypatch.setattr(kafka_cluster, "KafkaCluster", Own)
+    monkeypatch.setattr(cluster_info, "KafkaCluster", Own)
     return Own
 
 
