@@ -9,21 +9,22 @@ accepts them and answers late. `CreateTopics` and `DeleteTopics` use older ones,
 DescribeConfigs, CreateTopics, DeleteTopics and CreatePartitions, Kafka 4.1.
 """
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import Match, QuotaFilter
 from kafka_quotas.wire.client.request import Answer, ClientRequest, VersionRange
-from kafka_quotas.wire.codec.fields import FieldReader, FieldWriter
+from kafka_quotas.wire.codec.fields import fields_of
 from kafka_quotas.wire.protocol.error_code import ErrorCode
 
 _PASSING_ERRORS: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_CONTROLLER)
 """What a broker answers while the controller changes."""
 _MATCH_TYPES: Final = {Match.EXACT: 0, Match.DEFAULT: 1, Match.ANY: 2}
+TOPIC: Final = 2
+BROKER: Final = 4
 
 
 class StoredQuotas(NamedTuple):
@@ -63,8 +64,8 @@ class EntityOutcome(NamedTuple):
 class _QuotaRequest(ClientRequest[Answer]):
     __slots__ = ()
 
-    versions: ClassVar[VersionRange] = VersionRange(0, 1)
-    broker_since: ClassVar[str] = "2.6"
+    versions = VersionRange(0, 1)
+    broker_since = "2.6"
 
     @property
     def name(self) -> str:
@@ -77,24 +78,22 @@ class DescribeQuotasRequest(_QuotaRequest[DescribedQuotas]):
 
     quota_filter: QuotaFilter
 
-    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CLIENT_QUOTAS
+    api_key = ApiKey.DESCRIBE_CLIENT_QUOTAS
+    fields = fields_of("components[type:text match:int8 name:text?] strict:bool")
+    answer_fields = fields_of(
+        "_:int32 code:int16 message:text? entries[entity[type:text name:text?] values[key:text value:float64]]"
+    )
 
-    def write(self, writer: FieldWriter, version: int) -> None:
-        writer.count(len(self.quota_filter.components))
-        for component in self.quota_filter.components:
-            writer.string(component.entity_type)
-            writer.int8(_MATCH_TYPES[component.match])
-            writer.string(component.name)
-            writer.tags()
-        writer.boolean(value=self.quota_filter.strict)
-        writer.tags()
+    def values(self) -> Iterable[Any]:
+        components = self.quota_filter.components
+        return [
+            (each.entity_type, _MATCH_TYPES[each.match], each.name) for each in components
+        ], self.quota_filter.strict
 
-    def read(self, reader: FieldReader, version: int) -> DescribedQuotas:
-        reader.int32()  # throttle_time_ms
-        error_code, error_message = reader.int16(), reader.string()
-        entries = tuple(_stored(reader) for _ in range(reader.count()))
-        reader.tags()
-        return DescribedQuotas(error_code=error_code, error_message=error_message, entries=entries)
+    def answer(self, *values: Any) -> DescribedQuotas:
+        code, message, entries = values
+        stored = (StoredQuotas(Entity.from_pairs(pairs), dict(quotas)) for pairs, quotas in entries)
+        return DescribedQuotas(error_code=code, error_message=message, entries=tuple(stored))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,31 +104,18 @@ class AlterQuotasRequest(_QuotaRequest[tuple[EntityOutcome, ...]]):
     validate_only: bool
     """Whether the broker only validates and writes nothing."""
 
-    api_key: ClassVar[ApiKey] = ApiKey.ALTER_CLIENT_QUOTAS
+    api_key = ApiKey.ALTER_CLIENT_QUOTAS
+    fields = fields_of(
+        "entries[entity[type:text name:text?] changes[key:text value:float64 remove:bool]] validate_only:bool"
+    )
+    answer_fields = fields_of("_:int32 entries[code:int16 message:text? entity[type:text name:text?]]")
 
-    def write(self, writer: FieldWriter, version: int) -> None:
-        writer.count(len(self.entries))
-        for entity, changes in self.entries:
-            writer.count(len(entity.parts))
-            for kind, name in entity.parts:
-                writer.string(kind)
-                writer.string(name)
-                writer.tags()
-            writer.count(len(changes))
-            for key, value in changes:
-                writer.string(key)
-                writer.float64(0.0 if value is None else value)
-                writer.boolean(value=value is None)
-                writer.tags()
-            writer.tags()
-        writer.boolean(value=self.validate_only)
-        writer.tags()
+    def values(self) -> Iterable[Any]:
+        changes = ([(key, value, value is None) for key, value in entry.changes] for entry in self.entries)
+        return list(zip((entry.entity.parts for entry in self.entries), changes, strict=True)), self.validate_only
 
-    def read(self, reader: FieldReader, version: int) -> tuple[EntityOutcome, ...]:
-        reader.int32()  # throttle_time_ms
-        outcomes = tuple(_outcome(reader) for _ in range(reader.count()))
-        reader.tags()
-        return outcomes
+    def answer(self, *values: Any) -> tuple[EntityOutcome, ...]:
+        return tuple(EntityOutcome(Entity.from_pairs(pairs), code, message) for code, message, pairs in values[0])
 
     def asks_to_try_again(self, answer: tuple[EntityOutcome, ...]) -> bool:
         """Return whether no controller was available to apply the changes.
@@ -137,37 +123,6 @@ class AlterQuotasRequest(_QuotaRequest[tuple[EntityOutcome, ...]]):
         Setting the same values twice is harmless.
         """
         return bool(answer) and all(outcome.error_code in _PASSING_ERRORS for outcome in answer)
-
-
-def _stored(reader: FieldReader) -> StoredQuotas:
-    entity = _entity(reader)
-    quotas = {}
-    for _ in range(reader.count()):
-        key = reader.text()
-        quotas[key] = reader.float64()
-        reader.tags()
-    reader.tags()
-    return StoredQuotas(entity, quotas)
-
-
-def _outcome(reader: FieldReader) -> EntityOutcome:
-    error_code, error_message = reader.int16(), reader.string()
-    entity = _entity(reader)
-    reader.tags()
-    return EntityOutcome(entity, error_code, error_message)
-
-
-def _entity(reader: FieldReader) -> Entity:
-    pairs = []
-    for _ in range(reader.count()):
-        pairs.append((reader.text(), reader.string()))
-        reader.tags()
-    return Entity.from_pairs(pairs)
-
-
-TOPIC: Final = 2
-BROKER: Final = 4
-_TYPE_AND_DOCUMENTATION_SINCE: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,59 +145,23 @@ class DescribeConfigsRequest(ClientRequest[tuple[ConfigResult, ...]]):
     config_names: tuple[str, ...] | None
     """The names of settings; None: all."""
 
-    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CONFIGS
-    versions: ClassVar[VersionRange] = VersionRange(1, 4)
-    broker_since: ClassVar[str] = "1.1"
+    api_key = ApiKey.DESCRIBE_CONFIGS
+    versions = VersionRange(1, 4)
+    broker_since = "1.1"
+    fields = fields_of("resources[type:int8 name:text configs:[text]] _:bool _:bool@3+")  # synonyms, documentation
+    answer_fields = fields_of(
+        "_:int32 results[code:int16 message:text? _:int8 name:text configs[name:text value:text?"
+        " _:bool _:int8 _:bool _[_:text? _:text? _:int8] _:int8@3+ _:text?@3+]]"
+    )
 
-    def write(self, writer: FieldWriter, version: int) -> None:
-        writer.count(len(self.resource_names))
-        for resource_name in self.resource_names:
-            writer.int8(self.resource_type)
-            writer.string(resource_name)
-            writer.count(None if self.config_names is None else len(self.config_names))
-            for config_name in self.config_names or ():
-                writer.string(config_name)
-            writer.tags()
-        writer.boolean(value=False)  # include_synonyms
-        if version >= _TYPE_AND_DOCUMENTATION_SINCE:
-            writer.boolean(value=False)
-        writer.tags()
+    def values(self) -> Iterable[Any]:
+        return ([(self.resource_type, name, self.config_names) for name in self.resource_names],)
 
-    def read(self, reader: FieldReader, version: int) -> tuple[ConfigResult, ...]:
-        reader.int32()  # throttle_time_ms
-        results = tuple(_result(reader, version) for _ in range(reader.count()))
-        reader.tags()
-        return results
-
-
-def _result(reader: FieldReader, version: int) -> ConfigResult:
-    error_code, error_message = reader.int16(), reader.string()
-    reader.int8()  # resource type
-    name = reader.text()
-    configs = dict(_config(reader, version) for _ in range(reader.count()))
-    reader.tags()
-    return ConfigResult(error_code=error_code, error_message=error_message, resource_name=name, configs=configs)
-
-
-def _config(reader: FieldReader, version: int) -> tuple[str, str | None]:
-    config = reader.text(), reader.string()
-    reader.boolean()  # read_only
-    reader.int8()  # source
-    reader.boolean()  # is_sensitive
-    for _ in range(reader.count()):  # synonyms
-        reader.string()
-        reader.string()
-        reader.int8()
-        reader.tags()
-    if version >= _TYPE_AND_DOCUMENTATION_SINCE:
-        reader.int8()
-        reader.string()
-    reader.tags()
-    return config
-
-
-_DETAILS_SINCE: Final = 5
-_DELETE_MESSAGE_SINCE: Final = 5
+    def answer(self, *values: Any) -> tuple[ConfigResult, ...]:
+        return tuple(
+            ConfigResult(error_code=code, error_message=message, resource_name=name, configs=dict(configs))
+            for code, message, name, configs in values[0]
+        )
 
 
 class NewTopic(NamedTuple):
@@ -281,101 +200,72 @@ class TopicMutation(ClientRequest[TopicOutcomes]):
     validate_only: bool = False
     """Whether the broker only validates the change. Deletion has no such field."""
 
-    @abstractmethod
-    def _write_topic(self, writer: FieldWriter, topic: NewTopic) -> None: ...
-
-    def _read_outcome(self, reader: FieldReader, version: int) -> TopicOutcome:
-        outcome = TopicOutcome(reader.text(), reader.int16(), reader.string())
-        reader.tags()
-        return outcome
-
-    def write(self, writer: FieldWriter, version: int) -> None:
-        writer.count(len(self.topics))
-        for topic in self.topics:
-            self._write_topic(writer, topic)
-        writer.int32(self.timeout_ms)
-        if self.api_key is not ApiKey.DELETE_TOPICS:
-            writer.boolean(value=self.validate_only)
-        writer.tags()
-
-    def read(self, reader: FieldReader, version: int) -> TopicOutcomes:
-        throttle_ms = reader.int32()
-        return TopicOutcomes(throttle_ms, tuple(self._read_outcome(reader, version) for _ in range(reader.count())))
+    def answer(self, *values: Any) -> TopicOutcomes:
+        throttle_ms, topics = values
+        return TopicOutcomes(throttle_ms, tuple(TopicOutcome(*topic) for topic in topics))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopics(TopicMutation):
     """A request to create topics."""
 
-    api_key: ClassVar[ApiKey] = ApiKey.CREATE_TOPICS
-    versions: ClassVar[VersionRange] = VersionRange(4, 4)
-    broker_since: ClassVar[str] = "2.4"
+    api_key = ApiKey.CREATE_TOPICS
+    versions = VersionRange(4, 4)
+    broker_since = "2.4"
+    fields = fields_of(
+        "topics[name:text partitions:int32 replicas:int16 assignments:[int32] configs:[int32]]"
+        " timeout:int32 validate_only:bool"
+    )
+    answer_fields = fields_of(
+        "throttle:int32 topics[name:text code:int16 message:text?"
+        " _:int32@5+ _:int16@5+ _[_:text? _:text? _:bool _:int8 _:bool]@5+]"
+    )
 
-    def _write_topic(self, writer: FieldWriter, topic: NewTopic) -> None:
-        writer.string(topic.name)
-        writer.int32(topic.partitions)
-        writer.int16(topic.replication_factor)
-        writer.count(0)  # assignments
-        writer.count(0)  # configs
-        writer.tags()
-
-    def _read_outcome(self, reader: FieldReader, version: int) -> TopicOutcome:
-        outcome = TopicOutcome(reader.text(), reader.int16(), reader.string())
-        if version >= _DETAILS_SINCE:
-            reader.skip(6)  # partitions, replication factor
-            for _ in range(reader.count()):  # configs: name, value, read-only, source, sensitive
-                reader.string()
-                reader.string()
-                reader.skip(3)
-                reader.tags()
-        reader.tags()
-        return outcome
+    def values(self) -> Iterable[Any]:
+        topics = [(topic.name, topic.partitions, topic.replication_factor, (), ()) for topic in self.topics]
+        return topics, self.timeout_ms, self.validate_only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrictCreateTopics(CreateTopics):
     """A request to create topics that a mutation quota may refuse."""
 
-    versions: ClassVar[VersionRange] = VersionRange(6, 6)
-    broker_since: ClassVar[str] = "2.7"
+    versions = VersionRange(6, 6)
+    broker_since = "2.7"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopics(TopicMutation):
     """A request to delete topics by name."""
 
-    api_key: ClassVar[ApiKey] = ApiKey.DELETE_TOPICS
-    versions: ClassVar[VersionRange] = VersionRange(3, 3)
-    broker_since: ClassVar[str] = "2.4"
+    api_key = ApiKey.DELETE_TOPICS
+    versions = VersionRange(3, 3)
+    broker_since = "2.4"
+    fields = fields_of("topics:[text] timeout:int32")
+    answer_fields = fields_of("throttle:int32 topics[name:text code:int16 message:text?@5+]")
 
-    def _write_topic(self, writer: FieldWriter, topic: NewTopic) -> None:
-        writer.string(topic.name)  # no structure in these versions, so no tags
-
-    def _read_outcome(self, reader: FieldReader, version: int) -> TopicOutcome:
-        name, error_code = reader.text(), reader.int16()
-        message = reader.string() if version >= _DELETE_MESSAGE_SINCE else None
-        reader.tags()
-        return TopicOutcome(name, error_code, message)
+    def values(self) -> Iterable[Any]:
+        return [topic.name for topic in self.topics], self.timeout_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrictDeleteTopics(DeleteTopics):
     """A request to delete topics that a mutation quota may refuse."""
 
-    versions: ClassVar[VersionRange] = VersionRange(5, 5)
-    broker_since: ClassVar[str] = "2.7"
+    versions = VersionRange(5, 5)
+    broker_since = "2.7"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatePartitions(TopicMutation):
     """A request to give topics more partitions."""
 
-    api_key: ClassVar[ApiKey] = ApiKey.CREATE_PARTITIONS
-    versions: ClassVar[VersionRange] = VersionRange(3, 3)
-    broker_since: ClassVar[str] = "2.7"
+    api_key = ApiKey.CREATE_PARTITIONS
+    versions = VersionRange(3, 3)
+    broker_since = "2.7"
+    fields = fields_of("topics[name:text partitions:int32 _:[int32]] timeout:int32 validate_only:bool")
+    answer_fields = fields_of("throttle:int32 topics[name:text code:int16 message:text?]")
 
-    def _write_topic(self, writer: FieldWriter, topic: NewTopic) -> None:
-        writer.string(topic.name)
-        writer.int32(topic.partitions)
-        writer.count(None)  # assignments: the broker's choice
-        writer.tags()
+    def values(self) -> Iterable[Any]:
+        topics = [(topic.name, topic.partitions) for topic in self.topics]  # the broker assigns the replicas
+        return topics, self.timeout_ms, self.validate_only

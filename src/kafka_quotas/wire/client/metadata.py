@@ -6,22 +6,15 @@ The parts of a response are tuples, because a cluster with a million partitions 
 responses, Kafka 4.1; KIP-79, KIP-455.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from struct import Struct
-from typing import ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.client.request import ClientRequest, VersionRange
 from kafka_quotas.wire.codec.encoding import NO_TOPIC_ID, TopicId
-from kafka_quotas.wire.codec.fields import FieldReader, FieldWriter
-
-_AUTO_CREATION_SINCE: Final = 4
-_OFFLINE_REPLICAS_SINCE: Final = 5
-_PARTITION_EPOCH_SINCE: Final = 7
-_AUTHORIZED_OPERATIONS_SINCE: Final = 8
-_TOPIC_ID_SINCE: Final = 10
-_CLUSTER_OPERATIONS_UNTIL: Final = 10
+from kafka_quotas.wire.codec.fields import fields_of
 
 
 class Broker(NamedTuple):
@@ -70,77 +63,36 @@ class MetadataRequest(ClientRequest[Metadata]):
     topic_ids: Sequence[TopicId] = ()
     """The ids of topics, in versions from 12 on."""
 
-    api_key: ClassVar[ApiKey] = ApiKey.METADATA
-    versions: ClassVar[VersionRange] = VersionRange(4, 9)
-    broker_since: ClassVar[str] = "1.0"
+    api_key = ApiKey.METADATA
+    versions = VersionRange(4, 9)
+    broker_since = "1.0"
+    # Without the first flag a broker may create every topic that the request names (KIP-4). The others ask for the
+    # operations that are allowed on the cluster and on topics.
+    fields = fields_of("topics[id:uuid@10+ name:text?] _:bool@4+ _:bool@8-10 _:bool@8+")
+    answer_fields = fields_of(
+        "_:int32 brokers[id:int32 host:text port:int32 _:text?] cluster:text? controller:int32"
+        " topics[code:int16 name:text _:bool"
+        " partitions[_:int16 number:int32 leader:int32 _:int32@7+ _:int32s _:int32s _:int32s@5+] _:int32@8+] _:int32@8+"
+    )
 
-    def write(self, writer: FieldWriter, version: int) -> None:
-        writer.count(None if self.topics is None else len(self.topics) + len(self.topic_ids))
-        for name in self.topics or ():
-            if version >= _TOPIC_ID_SINCE:
-                writer.raw(NO_TOPIC_ID)
-            writer.string(name)
-            writer.tags()
-        for topic_id in self.topic_ids:
-            writer.raw(topic_id)
-            writer.string(None)
-            writer.tags()
-        # Without this flag a broker may create every topic that the request names (KIP-4).
-        if version >= _AUTO_CREATION_SINCE:
-            writer.boolean(value=False)
-        if _AUTHORIZED_OPERATIONS_SINCE <= version <= _CLUSTER_OPERATIONS_UNTIL:
-            writer.boolean(value=False)
-        if version >= _AUTHORIZED_OPERATIONS_SINCE:
-            writer.boolean(value=False)
-        writer.tags()
+    def values(self) -> Iterable[Any]:
+        if self.topics is None:
+            return (None,)
+        named = [(NO_TOPIC_ID, name) for name in self.topics]
+        return ([*named, *((topic_id, None) for topic_id in self.topic_ids)],)
 
-    def read(self, reader: FieldReader, version: int) -> Metadata:
-        reader.int32()  # throttle_time_ms
-        brokers = tuple(_broker(reader) for _ in range(reader.count()))
-        cluster_id = reader.string()
-        controller_id = reader.int32()
-        topics = tuple(_topic(reader, version) for _ in range(reader.count()))
-        if version >= _AUTHORIZED_OPERATIONS_SINCE:
-            reader.int32()
-        reader.tags()
-        return Metadata(brokers=brokers, controller_id=controller_id, topics=topics, cluster_id=cluster_id)
+    def answer(self, *values: Any) -> Metadata:
+        brokers, cluster_id, controller_id, topics = values
+        return Metadata(
+            brokers=tuple(Broker(*broker) for broker in brokers),
+            controller_id=controller_id,
+            topics=tuple(Topic(name, code, tuple(Partition(*each) for each in found)) for code, name, found in topics),
+            cluster_id=cluster_id,
+        )
 
 
-def _broker(reader: FieldReader) -> Broker:
-    broker = Broker(node_id=reader.int32(), host=reader.text(), port=reader.int32())
-    reader.string()  # rack
-    reader.tags()
-    return broker
-
-
-def _topic(reader: FieldReader, version: int) -> Topic:
-    error_code, name = reader.int16(), reader.text()
-    reader.boolean()  # is_internal
-    partitions = tuple(_partition(reader, version) for _ in range(reader.count()))
-    if version >= _AUTHORIZED_OPERATIONS_SINCE:
-        reader.int32()
-    reader.tags()
-    return Topic(name=name, error_code=error_code, partitions=partitions)
-
-
-def _partition(reader: FieldReader, version: int) -> Partition:
-    reader.int16()  # error_code
-    partition = Partition(number=reader.int32(), leader_id=reader.int32())
-    if version >= _PARTITION_EPOCH_SINCE:
-        reader.int32()
-    reader.skip_int32s()  # replicas
-    reader.skip_int32s()  # in-sync replicas
-    if version >= _OFFLINE_REPLICAS_SINCE:
-        reader.skip_int32s()
-    reader.tags()
-    return partition
-
-
-_INT64: Final = Struct(">q")
-_NO_REPLICA: Final = -1
-_LATEST: Final = -1
-_NO_EPOCH: Final = -1
-_LEADER_EPOCH_SINCE: Final = 4
+_NOTHING: Final = -1
+"""No replica asks, the leader epoch is not known, and the latest timestamp is asked for."""
 
 
 class FoundOffset(NamedTuple):
@@ -152,35 +104,25 @@ class FoundOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndOffset(ClientRequest[FoundOffset]):
-    """A request to the leader of a partition for its end offset."""
+    """A request to the leader of a partition for its end offset, of what is not committed too."""
 
     topic: str
     partition: int
 
-    api_key: ClassVar[ApiKey] = ApiKey.LIST_OFFSETS
-    versions: ClassVar[VersionRange] = VersionRange(2, 2)
-    broker_since: ClassVar[str] = "0.11"
+    api_key = ApiKey.LIST_OFFSETS
+    versions = VersionRange(2, 2)
+    broker_since = "0.11"
+    fields = fields_of("replica:int32 _:int8 topics[name:text partitions[number:int32 epoch:int32@4+ timestamp:int64]]")
+    answer_fields = fields_of("_:int32 topics[_:text partitions[_:int32 code:int16 _:int64 offset:int64]]")
 
-    def write(self, writer: FieldWriter, version: int) -> None:
-        writer.int32(_NO_REPLICA)
-        writer.int8(0)  # isolation level: uncommitted
-        writer.count(1)
-        writer.string(self.topic)
-        writer.count(1)
-        writer.int32(self.partition)
-        if version >= _LEADER_EPOCH_SINCE:
-            writer.int32(_NO_EPOCH)
-        writer.raw(_INT64.pack(_LATEST))
+    def values(self) -> Iterable[Any]:
+        return _NOTHING, [(self.topic, [(self.partition, _NOTHING, _NOTHING)])]
 
-    def read(self, reader: FieldReader, version: int) -> FoundOffset:
-        reader.int32()  # throttle_time_ms
-        reader.count()
-        reader.text()
-        reader.count()
-        reader.int32()
-        error_code = reader.int16()
-        reader.int64()  # timestamp
-        return FoundOffset(error_code, reader.int64())
+    def answer(self, *values: Any) -> FoundOffset:
+        found = [FoundOffset(*partition) for (partitions,) in values[0] for partition in partitions]
+        if not found:
+            raise ProtocolError("a leader answered without an offset")
+        return found[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,30 +140,17 @@ class ListReassignmentsRequest(ClientRequest[Reassignments]):
 
     timeout_ms: int
 
-    api_key: ClassVar[ApiKey] = ApiKey.LIST_PARTITION_REASSIGNMENTS
-    versions: ClassVar[VersionRange] = VersionRange(0, 0)
-    broker_since: ClassVar[str] = "2.4"
+    api_key = ApiKey.LIST_PARTITION_REASSIGNMENTS
+    versions = VersionRange(0, 0)
+    broker_since = "2.4"
+    fields = fields_of("timeout:int32 _:[text]")
+    answer_fields = fields_of(
+        "_:int32 code:int16 message:text? topics[name:text _[_:int32 _:int32s _:int32s _:int32s]]"
+    )
 
-    def write(self, writer: FieldWriter, version: int) -> None:
-        writer.int32(self.timeout_ms)
-        writer.count(None)  # all topics
-        writer.tags()
+    def values(self) -> Iterable[Any]:
+        return (self.timeout_ms,)
 
-    def read(self, reader: FieldReader, version: int) -> Reassignments:
-        reader.int32()  # throttle_time_ms
-        error_code, error_message = reader.int16(), reader.string()
-        topics = tuple(_moving_topic(reader) for _ in range(reader.count()))
-        reader.tags()
-        return Reassignments(error_code=error_code, error_message=error_message, topics=topics)
-
-
-def _moving_topic(reader: FieldReader) -> str:
-    name = reader.text()
-    for _ in range(reader.count()):
-        reader.int32()  # partition
-        reader.skip_int32s()  # replicas
-        reader.skip_int32s()  # being added
-        reader.skip_int32s()  # being removed
-        reader.tags()
-    reader.tags()
-    return name
+    def answer(self, *values: Any) -> Reassignments:
+        code, message, topics = values
+        return Reassignments(error_code=code, error_message=message, topics=tuple(name for (name,) in topics))

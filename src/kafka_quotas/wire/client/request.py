@@ -6,15 +6,14 @@ A request knows the versions that it supports, and the broker's ApiVersions deci
 `ApiVersionsRequest.json`, `SaslHandshakeRequest.json`, `SaslAuthenticateRequest.json`, Kafka 4.1.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.encoding import framed
-from kafka_quotas.wire.codec.fields import FieldReader, FieldWriter
+from kafka_quotas.wire.codec.fields import Field, FieldReader, FieldWriter, fields_of, read_fields, write_fields
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.header import has_header_tags
 
@@ -29,7 +28,7 @@ class VersionRange(NamedTuple):
     highest: int
 
 
-class ClientRequest(ABC, Generic[Answer]):
+class ClientRequest(Generic[Answer]):
     """A request and the reader of its response."""
 
     __slots__ = ()
@@ -39,18 +38,31 @@ class ClientRequest(ABC, Generic[Answer]):
     broker_since: ClassVar[str]
     """The first release of Kafka whose brokers support a version of `versions`."""
 
+    fields: ClassVar[tuple[Field, ...]]
+    """The table of the request's body."""
+    answer_fields: ClassVar[tuple[Field, ...]]
+    """The table of the response's body."""
+
     @property
     def name(self) -> str:
         """The name of the request in messages."""
         return API_TABLE[self.api_key].name
 
-    @abstractmethod
+    def values(self) -> Iterable[Any]:
+        """Return the values of the request's named fields."""
+        return ()
+
+    def answer(self, *values: Any) -> Answer:
+        """Return the answer from the values of the response's named fields."""
+        raise NotImplementedError
+
     def write(self, writer: FieldWriter, version: int) -> None:
         """Append the body of the request."""
+        write_fields(self.fields, self.values(), writer, version)
 
-    @abstractmethod
     def read(self, reader: FieldReader, version: int) -> Answer:
-        """Return the response."""
+        """Return the response, or raise a `ProtocolError` for bytes that are none."""
+        return self.answer(*read_fields(self.answer_fields, reader, version))
 
     def asks_to_try_again(self, answer: Answer) -> bool:
         """Return whether the broker did nothing for a temporary reason."""
@@ -94,10 +106,6 @@ def read_answer(request: ClientRequest[Answer], version: int, content: bytes, *,
     return request.read(reader, version)
 
 
-_SOFTWARE_SINCE: Final = 3
-_THROTTLE_TIME_SINCE: Final = 1
-
-
 class OfferedVersions(NamedTuple):
     """The versions that a broker supports, by API key.
 
@@ -115,33 +123,22 @@ class VersionRequest(ClientRequest[OfferedVersions]):
     software_name: str = "kafka-quotas"
     software_version: str = "0"
 
-    api_key: ClassVar[ApiKey] = ApiKey.API_VERSIONS
-    versions: ClassVar[VersionRange] = VersionRange(0, 3)
-    broker_since: ClassVar[str] = "0.10"
+    api_key = ApiKey.API_VERSIONS
+    versions = VersionRange(0, 3)
+    broker_since = "0.10"
+    fields = fields_of("name:text@3+ version:text@3+")
+    answer_fields = fields_of("keys[key:int16 lowest:int16 highest:int16] _:int32@1+")
 
-    def write(self, writer: FieldWriter, version: int) -> None:
-        if version >= _SOFTWARE_SINCE:
-            writer.string(self.software_name)
-            writer.string(self.software_version)
-            writer.tags()
+    def values(self) -> Iterable[Any]:
+        return self.software_name, self.software_version
 
     def read(self, reader: FieldReader, version: int) -> OfferedVersions:
         error_code = reader.int16()
         # A response with an error has the form of version 0, whatever was asked (KIP-511).
-        if error_code:
-            return OfferedVersions(error_code=error_code, ranges={})
-        ranges = {}
-        for _ in range(reader.count()):
-            api_key = reader.int16()
-            ranges[api_key] = VersionRange(reader.int16(), reader.int16())
-            reader.tags()
-        if version >= _THROTTLE_TIME_SINCE:
-            reader.int32()
-        reader.tags()
-        return OfferedVersions(error_code=error_code, ranges=ranges)
+        return OfferedVersions(error_code, {} if error_code else ClientRequest.read(self, reader, version).ranges)
 
-
-_SESSION_LIFETIME_SINCE: Final = 1
+    def answer(self, *values: Any) -> OfferedVersions:
+        return OfferedVersions(0, {key: VersionRange(*versions) for key, *versions in values[0]})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,16 +158,17 @@ class HandshakeRequest(ClientRequest[Mechanisms]):
 
     mechanism: str
 
-    api_key: ClassVar[ApiKey] = ApiKey.SASL_HANDSHAKE
-    versions: ClassVar[VersionRange] = VersionRange(0, 1)
-    broker_since: ClassVar[str] = "0.10"
+    api_key = ApiKey.SASL_HANDSHAKE
+    versions = VersionRange(0, 1)
+    broker_since = "0.10"
+    fields = fields_of("mechanism:text")
+    answer_fields = fields_of("code:int16 offered:[text]")
 
-    def write(self, writer: FieldWriter, version: int) -> None:
-        writer.string(self.mechanism)
+    def values(self) -> Iterable[Any]:
+        return (self.mechanism,)
 
-    def read(self, reader: FieldReader, version: int) -> Mechanisms:
-        error_code = reader.int16()
-        return Mechanisms(error_code=error_code, offered=tuple(reader.text() for _ in range(reader.count())))
+    def answer(self, *values: Any) -> Mechanisms:
+        return Mechanisms(error_code=values[0], offered=tuple(values[1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,17 +186,14 @@ class AuthenticateRequest(ClientRequest[ServerToken]):
 
     token: bytes
 
-    api_key: ClassVar[ApiKey] = ApiKey.SASL_AUTHENTICATE
-    versions: ClassVar[VersionRange] = VersionRange(0, 2)
-    broker_since: ClassVar[str] = "1.0"
+    api_key = ApiKey.SASL_AUTHENTICATE
+    versions = VersionRange(0, 2)
+    broker_since = "1.0"
+    fields = fields_of("token:bytes")
+    answer_fields = fields_of("code:int16 message:text? token:bytes _:int64@1+")
 
-    def write(self, writer: FieldWriter, version: int) -> None:
-        writer.byte_string(self.token)
-        writer.tags()
+    def values(self) -> Iterable[Any]:
+        return (self.token,)
 
-    def read(self, reader: FieldReader, version: int) -> ServerToken:
-        error_code, error_message, token = reader.int16(), reader.string(), reader.byte_string()
-        if version >= _SESSION_LIFETIME_SINCE:
-            reader.int64()
-        reader.tags()
-        return ServerToken(error_code=error_code, error_message=error_message, token=token)
+    def answer(self, *values: Any) -> ServerToken:
+        return ServerToken(error_code=values[0], error_message=values[1], token=values[2])

@@ -1,12 +1,21 @@
-"""A reader and a writer of the fields of a Kafka message, in the classic and in the compact encoding.
+"""The fields of Kafka messages: a reader, a writer, and tables of fields that both follow.
+
+    fields_of("_:int32 code:int16 topics[name:text leaders:[int32] _:text?@5+]")
+
+A table names each field with its type, `text?` for a text that may be null, `[int32]` for an array of plain values, and
+brackets for an array of structures. `@5+` and `@4-8` are the versions that have a field. A field whose name is `_` is
+written as zero, false or null, and read without being returned.
 
 Invariant: a false length or count ends in `TruncatedError` before an allocation of that size.
 
 **Source:** KIP-482; `org.apache.kafka.common.protocol.types.Type`, Kafka 4.1.
 """
 
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 from kafka_quotas.core.errors import ProtocolError, UsageError
 from kafka_quotas.wire.codec.encoding import CLASSIC, COMPACT
@@ -133,6 +142,7 @@ class FieldReader:
 _INT8: Final = Struct(">b")
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
+_INT64: Final = Struct(">q")
 
 
 class FieldWriter:
@@ -159,6 +169,10 @@ class FieldWriter:
     def int32(self, value: int) -> None:
         """Append a 32-bit integer."""
         self._bytes += _INT32.pack(value)
+
+    def int64(self, value: int) -> None:
+        """Append a 64-bit integer."""
+        self._bytes += _INT64.pack(value)
 
     def float64(self, value: float) -> None:
         """Append a double."""
@@ -204,3 +218,102 @@ class FieldWriter:
         """Append the end of a structure: an empty tag section, or nothing in versions without one."""
         if self._flexible:
             self._bytes.append(0)
+
+
+NEWEST: Final = 0x7FFF
+_TOKEN: Final = re.compile(r"(\])|(\w+)(?::(\[\w+\??\]|\w+\??)|\[)|@(\d+)(\+|-\d+)")
+_TAKE: Final[Mapping[str, Callable[[FieldReader], Any]]] = {
+    "bool": FieldReader.boolean,
+    "int8": FieldReader.int8,
+    "int16": FieldReader.int16,
+    "int32": FieldReader.int32,
+    "int64": FieldReader.int64,
+    "float64": FieldReader.float64,
+    "text": FieldReader.text,
+    "text?": FieldReader.string,
+    "bytes": FieldReader.byte_string,
+    "int32s": FieldReader.skip_int32s,
+}
+"""The types of a plain field, `int32s` for an array that nobody needs."""
+_PUT: Final[Mapping[str, Callable[[FieldWriter, Any], None]]] = {
+    "bool": lambda writer, value: writer.boolean(value=bool(value)),
+    "int8": lambda writer, value: writer.int8(value or 0),
+    "int16": lambda writer, value: writer.int16(value or 0),
+    "int32": lambda writer, value: writer.int32(value or 0),
+    "int64": lambda writer, value: writer.int64(value or 0),
+    "float64": lambda writer, value: writer.float64(value or 0.0),
+    "text": FieldWriter.string,
+    "text?": FieldWriter.string,
+    "bytes": FieldWriter.byte_string,
+    "uuid": FieldWriter.raw,
+}
+
+
+@dataclass(slots=True)
+class Field:
+    """One field of a table."""
+
+    name: str
+    kind: str
+    """The type; empty for structures."""
+    is_array: bool = False
+    parts: "tuple[Field, ...]" = ()
+    """The fields of a structure."""
+    since: int = 0
+    until: int = NEWEST
+
+
+def fields_of(table: str) -> tuple[Field, ...]:
+    """Return the fields of a table."""
+    levels: list[list[Field]] = [[]]
+    for end, name, kind, since, until in _TOKEN.findall(table):
+        if end:
+            parts = levels.pop()
+            levels[-1][-1].parts = tuple(parts)
+        elif since:
+            last = levels[-1][-1]
+            last.since, last.until = int(since), NEWEST if until == "+" else int(until[1:])
+        elif kind:
+            levels[-1].append(Field(name, kind.strip("[]"), is_array=kind[0] == "["))
+        else:
+            levels[-1].append(Field(name, "", is_array=True))
+            levels.append([])
+    return tuple(levels[0])
+
+
+def write_fields(fields: Sequence[Field], values: Iterable[Any], writer: FieldWriter, version: int) -> None:
+    """Append a structure with one value for each field that has a name."""
+    given = iter(values)
+    for field in fields:
+        value = None if field.name == "_" else next(given)
+        if not field.since <= version <= field.until:
+            continue
+        if not field.is_array:
+            _PUT[field.kind](writer, value)
+            continue
+        writer.count(None if value is None else len(value))
+        for each in value or ():
+            if field.kind:
+                _PUT[field.kind](writer, each)
+            else:
+                write_fields(field.parts, each, writer, version)
+    writer.tags()
+
+
+def read_fields(fields: Sequence[Field], reader: FieldReader, version: int) -> tuple[Any, ...]:
+    """Return the values of a structure, None for fields that the version lacks, arrays as lists."""
+    values: list[Any] = []
+    for field in fields:
+        value: Any = None
+        if field.since <= version <= field.until:
+            if not field.is_array:
+                value = _TAKE[field.kind](reader)
+            elif field.kind:
+                take = _TAKE[field.kind]
+                value = [take(reader) for _ in range(reader.count())]
+            else:
+                value = [read_fields(field.parts, reader, version) for _ in range(reader.count())]
+        if field.name != "_":
+            values.append(value)
+    reader.tags()
+    return tuple(values)
