@@ -101,7 +101,7 @@ def test_what_cannot_be_read_is_passed_over() -> None:
         ("[[rule]]\npattern='(?P<attribute>x'\nuser_label='u'\nclient_id_label='c'", "not a pattern"),
         ("rules = []", r"rule is missing \(and 1 more\)"),
         (
-            "broker_labels = 'b'\n[[rule]]\npattern='x'\nuser_label='u'\nclient_id_label='c'",
+            "broker_labels = 'b'\n[[rule]]\npattern='(?P<type>x)(?P<attribute>y)'\nuser_label='u'\nclient_id_label='c'",
             "broker_labels: 'b' is not a list",
         ),
         ("= =", "not TOML"),
