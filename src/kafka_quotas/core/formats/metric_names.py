@@ -19,7 +19,7 @@ from typing import Annotated, Final
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
 from kafka_quotas.core.formats.documents import read_text
 from kafka_quotas.core.formats.nodes import toml_node
-from kafka_quotas.core.formats.typed_document import Form, read_record
+from kafka_quotas.core.formats.typed_document import FieldSpec, read_record
 from kafka_quotas.core.model.entity import desanitize
 from kafka_quotas.core.model.quota_key import (
     CONSUMER_BYTE_RATE,
@@ -111,7 +111,7 @@ def _some_rules(rules: tuple[NameRule, ...]) -> tuple[NameRule, ...]:
 class MetricNames:
     """The naming rules, of which the first match counts, and the labels of the broker."""
 
-    rules: Annotated[tuple[NameRule, ...], Form(_some_rules, name="rule")]
+    rules: Annotated[tuple[NameRule, ...], FieldSpec(_some_rules, name="rule")]
     broker_labels: tuple[str, ...] = ("broker", "instance", "pod")
     """The labels of the broker, of which the first one present counts."""
 

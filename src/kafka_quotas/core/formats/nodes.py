@@ -19,7 +19,7 @@ _SHOWN_PROBLEMS: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLocation:
-    """A location in a file: its line, and the path of the value such as `entries.2.quotas` (items count from 1)."""
+    """A line of a file, and the path of a value such as `entries.2.quotas` (items count from 1)."""
 
     source: str
     line: int | None = None
@@ -76,7 +76,7 @@ class Plain(str):
 
 
 class Node:
-    """A part of a file: a scalar, nodes by name, or a list of nodes. A tuple or dataclass would take twice the time."""
+    """A part of a file: a scalar, nodes by name, or a list of nodes."""
 
     __slots__ = ("line", "name", "parent", "source", "value")
 
@@ -210,7 +210,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-def toml_node(text: str, source: str) -> Node:
+def toml_node(text: str, source: str, *, hint: str | None = None) -> Node:
     """Return the node of a TOML text, with the lines of tables and entries in the usual layout.
 
     Raises:
@@ -222,7 +222,7 @@ def toml_node(text: str, source: str) -> Node:
         return node_of(load_toml(text), source, lines=_toml_lines(text))
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"\(at line (\d+)", str(error))
-        raise _unreadable(source, f"not TOML: {error}", line=int(place[1]) if place else None) from error
+        raise _unreadable(source, f"not TOML: {error}", line=int(place[1]) if place else None, hint=hint) from error
 
 
 _PART: Final = r"(?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')"
@@ -232,7 +232,7 @@ _KEY: Final = re.compile(rf"\s*{_PATH}\s*=")
 
 
 def _toml_lines(text: str) -> dict[str, int]:
-    """Return the lines of tables and entries by path: a header on a line of its own, and one entry to a line."""
+    """Return the lines of tables and entries by path, in the usual layout of one entry to a line."""
     found: dict[str, int] = {}
     counts: Counter[str] = Counter()
     section = ""

@@ -2,8 +2,8 @@
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Stage:
-        target: Annotated[float, Form(parse_rate, example="5MB/s")]
-        duration_s: Annotated[float, Form(parse_seconds, name="duration")] = 0.0
+        target: Annotated[float, FieldSpec(parse_rate, example="5MB/s")]
+        duration_s: Annotated[float, FieldSpec(parse_seconds, name="duration")] = 0.0
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Load:
@@ -18,15 +18,15 @@
 
 A file with two faults ends in one `DocumentError`, whose `problems` are
 
-    load.toml:4: stages.2.targt: unknown name (hint: did you mean target?)
+    load.toml:4: stages.2.targt: unknown name 'targt' (hint: did you mean target?)
     load.toml:6: title: a list is not a text
 
 Contract: a record is a dataclass. A field without a default has to be in the file, and a name that is no field is
 refused. A field takes what its type says: a text, a whole number, a number, a truth, a word of an enumeration, another
-record, `tuple[X, ...]`, `Mapping[str, X]`, `X | None` (null), a union of these, or `object` (the plain value). `Form`
-converts what the type took, and a record checks itself in `__post_init__`: both raise a `UsageError`, which gets the
-location. A field of type `SourceLocation` is not in the file, it gets the record's own. All faults are reported at
-once, up to `MOST_PROBLEMS`.
+record, `tuple[X, ...]`, `Mapping[str, X]`, `X | None` (null), a union of these, or `object` (the plain value).
+`FieldSpec` converts what the type took, and a record checks itself in `__post_init__`: both raise a `UsageError`, which
+gets the location. A field of type `SourceLocation` is not in the file, it gets the record's own. All faults are
+reported at once, up to `MOST_PROBLEMS`.
 
 Words of YAML without quotes are `Plain`: a `str` takes them as they are, any other type by their meaning in YAML 1.2.
 Other scalars have the type that their format gives them.
@@ -46,6 +46,7 @@ from kafka_quotas.core.formats.nodes import (
     Node,
     Plain,
     SourceLocation,
+    shown,
     shown_kind,
     word_value,
 )
@@ -56,7 +57,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class FieldSpec:
     """The form of a field beyond its type, as `Annotated` metadata."""
 
     read: Callable[[Any], Any] | None = None
@@ -135,7 +136,7 @@ def _taker(kind: Any) -> _Taker:
     return lambda node, _: _scalar(outer, node.value)
 
 
-def _converting(take: _Taker, form: Form) -> _Taker:
+def _converting(take: _Taker, form: FieldSpec) -> _Taker:
     def converted(node: Node, faults: list[Diagnostic]) -> Any:
         before = len(faults)
         found = take(node, faults)
@@ -167,7 +168,7 @@ def _record(kind: Any, node: Node, faults: list[Diagnostic]) -> Any:
     for name, part in parts.items():
         names = [each for each, (_, of, _) in known.items() if of is not SourceLocation]
         hint = near_hint(name, names, otherwise=f"known are {', '.join(names)}")
-        faults.append(part.problem("unknown name", hint))
+        faults.append(part.problem(f"unknown name {shown(name)}", hint))
     if is_faulty or parts:
         return _FAULTY
     try:
@@ -208,11 +209,11 @@ def _scalar(kind: Any, value: object) -> Any:
 
 
 @cache
-def _form_of(kind: Any) -> tuple[Any, Form | None]:
+def _form_of(kind: Any) -> tuple[Any, FieldSpec | None]:
     if get_origin(kind) is not Annotated:
         return kind, None
     base, *metadata = get_args(kind)
-    return base, next((each for each in metadata if isinstance(each, Form)), Form())
+    return base, next((each for each in metadata if isinstance(each, FieldSpec)), FieldSpec())
 
 
 def _options_of(kind: Any) -> Sequence[Any]:
@@ -223,7 +224,7 @@ def _options_of(kind: Any) -> Sequence[Any]:
 
 @cache
 def _fields_of(kind: Any) -> Mapping[str, tuple[str, Any, bool]]:
-    """Return the fields of a record by their names in the file: attribute, type, and whether it is required."""
+    """Return attribute, type and whether it is required of each field, by its name in the file."""
     hints = get_type_hints(kind, include_extras=True)
     found = {}
     for field in fields(kind):
@@ -241,5 +242,5 @@ def _noun(option: Any) -> str:
     return _NOUNS.get(outer, "a list" if outer is tuple else "a mapping")
 
 
-def _example(form: Form | None) -> str | None:
+def _example(form: FieldSpec | None) -> str | None:
     return None if form is None or form.example is None else f"for example {form.example}"

@@ -20,7 +20,7 @@ from typing import Annotated, Final
 from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.errors import InvalidQuotaError, KafkaQuotasError
 from kafka_quotas.core.formats.nodes import Diagnostic, Node, SourceLocation, kind_of, shown
-from kafka_quotas.core.formats.typed_document import Form, filled
+from kafka_quotas.core.formats.typed_document import FieldSpec, filled
 from kafka_quotas.core.java import parse_double
 from kafka_quotas.core.model.entity import ABSENT, BROKER, ENTITY_TYPES, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
@@ -40,8 +40,8 @@ class RawEntry:
     """An entry as written, unchecked except for its types."""
 
     location: SourceLocation
-    entity: Annotated[Mapping[str, object], Form(example="{user: alice}")]
-    quotas: Annotated[Mapping[str, object], Form(example="{producer_byte_rate: 10MiB}")]
+    entity: Annotated[Mapping[str, object], FieldSpec(example="{user: alice}")]
+    quotas: Annotated[Mapping[str, object], FieldSpec(example="{producer_byte_rate: 10MiB}")]
     invalid: bool = False
 
 
@@ -56,7 +56,7 @@ class QuotaDocument:
     """One file: its entries in order, its `values` for `$name`, and the default quotas of every entry."""
 
     location: SourceLocation
-    schema: Annotated[str, Form(_this_schema)] = QUOTAS_SCHEMA
+    schema: Annotated[str, FieldSpec(_this_schema)] = QUOTAS_SCHEMA
     values: Mapping[str, object] | None = None
     defaults: Mapping[str, object] | None = None
     entries: tuple[RawEntry, ...] | None = ()

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError, near_hint
 from kafka_quotas.core.formats.documents import read_text
 from kafka_quotas.core.formats.nodes import json_node, node_of
-from kafka_quotas.core.formats.typed_document import Form, read_record
+from kafka_quotas.core.formats.typed_document import FieldSpec, read_record
 from kafka_quotas.core.quotas.cost_model import ApiCost, CostModel
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 
@@ -86,7 +86,7 @@ def _figure(value: float) -> float:
     return value
 
 
-_Figure: TypeAlias = Annotated[float, Form(_figure, example="112")]
+_Figure: TypeAlias = Annotated[float, FieldSpec(_figure, example="112")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,10 +116,10 @@ def _known_apis(costs: Mapping[str, _Cost]) -> Mapping[str, _Cost]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Model:
-    version: Annotated[int, Form(_this_version, example=str(VERSION))]
+    version: Annotated[int, FieldSpec(_this_version, example=str(VERSION))]
     source: str
     other: _Cost
-    apis: Annotated[Mapping[str, _Cost], Form(_known_apis)]
+    apis: Annotated[Mapping[str, _Cost], FieldSpec(_known_apis)]
 
     def model(self) -> CostModel:
         apis = {_KEYS[name]: cost.cost() for name, cost in self.apis.items()}

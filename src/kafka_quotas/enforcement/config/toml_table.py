@@ -47,7 +47,7 @@ def toml_part(path: Path, what: str) -> Node:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise UsageError(f"cannot read {path}: {reason}", hint=f"it holds {what}") from error
-    whole = toml_node(text, str(file))
+    whole = toml_node(text, str(file), hint=f"it holds {what}")
     part = whole.part(table) if table else whole
     if part is None or not isinstance(part.value, dict):
         raise UsageError(f"{file} has no table {table}", hint=f"it holds {what}")

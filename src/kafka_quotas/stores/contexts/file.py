@@ -29,7 +29,7 @@ from typing import Annotated, Any, Final
 from kafka_quotas.core.errors import UsageError, near_hint
 from kafka_quotas.core.formats.documents import read_text
 from kafka_quotas.core.formats.nodes import toml_node
-from kafka_quotas.core.formats.typed_document import Form, read_record
+from kafka_quotas.core.formats.typed_document import FieldSpec, read_record
 from kafka_quotas.stores.contexts.context import (
     Context,
     Secret,
@@ -85,24 +85,24 @@ def _property(name: str, value: object) -> str | Secret:
     return str(value)
 
 
-_Text = Annotated[str | None, Form(_some)]
+_Text = Annotated[str | None, FieldSpec(_some)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
     """The table of a context, by the names of its settings."""
 
-    store: Annotated[str, Form(_checked_store, example='"kafka://host:9092"')]
+    store: Annotated[str, FieldSpec(_checked_store, example='"kafka://host:9092"')]
     command_config: _Text = None
     username: _Text = None
-    password: Annotated[object, Form(_refused_password)] = None
-    password_file: Annotated[object, Form(partial(secret_at, SecretPlace.FILE))] = None
-    password_variable: Annotated[object, Form(partial(secret_at, SecretPlace.VARIABLE))] = None
-    password_command: Annotated[object, Form(partial(secret_at, SecretPlace.COMMAND))] = None
+    password: Annotated[object, FieldSpec(_refused_password)] = None
+    password_file: Annotated[object, FieldSpec(partial(secret_at, SecretPlace.FILE))] = None
+    password_variable: Annotated[object, FieldSpec(partial(secret_at, SecretPlace.VARIABLE))] = None
+    password_command: Annotated[object, FieldSpec(partial(secret_at, SecretPlace.COMMAND))] = None
     control: _Text = None
-    prometheus: Annotated[str | tuple[str, ...], Form(_urls, example='"http://prometheus.example:9090"')] = ()
+    prometheus: Annotated[str | tuple[str, ...], FieldSpec(_urls, example='"http://prometheus.example:9090"')] = ()
     protected: bool = False
-    properties: Annotated[Mapping[str, object], Form(_properties)] = field(default_factory=dict)
+    properties: Annotated[Mapping[str, object], FieldSpec(_properties)] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         given = [name for name in _PASSWORDS if getattr(self, name) is not None]
@@ -138,7 +138,7 @@ def _checked_names(tables: Mapping[str, _Table]) -> Mapping[str, _Table]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
     current: _Text = None
-    contexts: Annotated[Mapping[str, _Table], Form(_checked_names)] = field(default_factory=dict)
+    contexts: Annotated[Mapping[str, _Table], FieldSpec(_checked_names)] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +196,7 @@ def read_contexts(path: Path) -> Contexts:
 
 def parse_contexts(text: str, *, path: Path) -> Contexts:
     """Return the contexts in the text of the file at `path`."""
-    file = read_record(_File, toml_node(text, str(path)))
+    file = read_record(_File, toml_node(text, str(path), hint="it holds the contexts"))
     contexts = Contexts(
         path=path,
         contexts=tuple(table.context(name, path.parent) for name, table in sorted(file.contexts.items())),

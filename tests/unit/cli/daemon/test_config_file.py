@@ -160,7 +160,7 @@ def test_check_reads_every_file_that_is_named(file: Path) -> None:
     assert err == f"note: read {file}, {file}#policy\n"
     file.write_text(WHOLE.replace("internal_principals", "internal_principal"))
     code, _, err = run_cli("daemon", "check", "--config", str(file))
-    assert (code, err.splitlines()[0].split(" (")[0]) == (2, f"error: {file}:18: unknown setting 'internal_principal'")
+    assert (code, err.splitlines()[0].split(" (")[0]) == (2, f"error: {file}:18: unknown name 'internal_principal'")
     file.write_text(WHOLE.replace('"max.connections" = 7', '"max.connection" = 7'))
     code, _, err = run_cli("daemon", "check", "--config", str(file))
     assert (code, err.splitlines()[0].split(" (")[0]) == (2, f"error: {file}:7: unknown property max.connection")

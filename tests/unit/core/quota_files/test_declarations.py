@@ -147,7 +147,10 @@ ENTRY = "- {entity: {user: a}, quotas: {producer_byte_rate: 1}}\n"
             "- {entity: {user: a}, quotas: {producer_byte_rate: 1}, invalid: 1}",
             "q.yaml:1: entries.1.invalid: 1 is not true or false",
         ),
-        ("- {entity: {user: a}, quotas: {producer_byte_rate: 1}, note: x}", "q.yaml:1: entries.1.note: unknown name"),
+        (
+            "- {entity: {user: a}, quotas: {producer_byte_rate: 1}, note: x}",
+            "q.yaml:1: entries.1.note: unknown name 'note'",
+        ),
         ("- a", "q.yaml:1: entries.1: 'a' is not a mapping"),
         ("entires: []", "unknown section: 'entires'"),
         ("entries: 7", "q.yaml:1: entries: 7 is not a list"),

@@ -33,7 +33,7 @@ def _folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 REFUSED = [
     ("entity = 3", "policy.toml:1: entity: 3 is not a list"),
     ("[entity]\nuser = 'a'", "policy.toml:1: entity: a mapping is not a list"),
-    ("quotas = 1", "policy.toml:1: quotas: unknown name"),
+    ("quotas = 1", "policy.toml:1: quotas: unknown name 'quotas'"),
     ("user = ", "policy.toml: not TOML: Invalid value (at end of document)"),
     ("[[entity]]\nmode = 'smooth'", "policy.toml:1: entity.1: it names no user and no client_id"),
     ("[[entity]]\nuser = 'a'", "policy.toml:1: entity.1: it sets nothing"),
@@ -47,7 +47,7 @@ REFUSED = [
         "[[entity]]\nuser_default = 'yes'\nexempt = true",
         "policy.toml:2: entity.1.user_default: 'yes' is not true or false",
     ),
-    ("[[entity]]\nuser = 'a'\nspeed = 1", "policy.toml:3: entity.1.speed: unknown name"),
+    ("[[entity]]\nuser = 'a'\nspeed = 1", "policy.toml:3: entity.1.speed: unknown name 'speed'"),
     (
         "[[entity]]\nuser = 'a'\nmode = 'fast'",
         "policy.toml:3: entity.1.mode: 'fast' is not one of kafka, smooth, shadow",
@@ -77,7 +77,7 @@ REFUSED = [
     ),
     ("internal_principals = 'broker'", "policy.toml:1: internal_principals: 'broker' is not a list"),
     ("thresholds = 3", "policy.toml:1: thresholds: 3 is not a mapping"),
-    ("[thresholds]\nall = 3", "policy.toml:2: thresholds.all: unknown name"),
+    ("[thresholds]\nall = 3", "policy.toml:2: thresholds.all: unknown name 'all'"),
     ("[thresholds]\ntotal = 'much'", "policy.toml:2: thresholds.total: not a size: 'much'"),
     ("[thresholds]\ntotal = 0", "policy.toml:2: thresholds.total: it must be above 0, not 0"),
     ("[thresholds]\ntotal = []", "policy.toml:2: thresholds.total: not a size: []"),

@@ -35,7 +35,7 @@ def test_costs_are_per_request_and_byte_and_unnamed_apis_cost_what_others_do() -
         ({"version": 2}, "cost model: version: it is not a cost model of version 1 (and 3 more)"),
         (
             {"version": 1, "source": "x", "apis": {}, "other": {"request_us": 1}, "more": 1},
-            "cost model: more: unknown name",
+            "cost model: more: unknown name 'more'",
         ),
         (
             {"version": 1, "source": 1, "apis": {}, "other": {"request_us": 1}},

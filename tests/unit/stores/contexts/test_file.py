@@ -73,7 +73,7 @@ def test_no_file_means_no_contexts(tmp_path: Path) -> None:
         ("current = 'x'", "there is no context 'x'"),
         ("[contexts.a]\n", "1: contexts.a: store is missing"),
         ("[contexts.a]\nstore = 'nothing'", "2: contexts.a.store: not a store"),
-        ("[contexts.a]\nstore = 'local:/x'\nstroe = 'y'", "3: contexts.a.stroe: unknown name"),
+        ("[contexts.a]\nstore = 'local:/x'\nstroe = 'y'", "3: contexts.a.stroe: unknown name 'stroe'"),
         (
             "[contexts.a]\nstore = 'local:/x'\npassword = 'y'",
             "3: contexts.a.password: a password must not be written here",
