@@ -13,9 +13,9 @@ from kafka_quotas.cli.framework.exit_codes import CLOSED_PIPE_MEANING, DONE_MEAN
 from kafka_quotas.cli.framework.lazy_group import Invocation
 from kafka_quotas.cli.options.journal import recorder_for
 from kafka_quotas.cli.output.render import write
-from kafka_quotas.commands.kafka_configs.run.command import Action, KafkaConfigsCommand, checked_options, command_of
-from kafka_quotas.commands.kafka_configs.run.options import OPTIONS, KafkaConfigsError
-from kafka_quotas.commands.kafka_configs.run.run import (
+from kafka_quotas.commands.kafka_configs.command import Action, KafkaConfigsCommand, checked_options, command_of
+from kafka_quotas.commands.kafka_configs.options import OPTIONS, KafkaConfigsError
+from kafka_quotas.commands.kafka_configs.run import (
     DEPRECATION_LINES,
     OURS,
     KafkaConfigsResult,

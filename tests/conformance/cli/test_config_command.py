@@ -3,16 +3,16 @@
 from typing import Any
 
 import pytest
-from kafka_quotas.commands.kafka_configs.run.command import (
+from tests.conformance.lines import Line, as_kafka_4_3_says, entity_of, number, only_localhost
+
+from kafka_quotas.commands.kafka_configs.command import (
     Action,
     KafkaConfigsCommand,
     checked_options,
     command_of,
     describe_lines,
 )
-from kafka_quotas.commands.kafka_configs.run.options import KafkaConfigsError
-from tests.conformance.lines import Line, as_kafka_4_3_says, entity_of, number, only_localhost
-
+from kafka_quotas.commands.kafka_configs.options import KafkaConfigsError
 from kafka_quotas.core.java import double_text
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import Match, QuotaFilter, matches

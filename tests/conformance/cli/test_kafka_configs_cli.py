@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_quotas.commands.kafka_configs.run.options import usage_text
 from tests.conformance.lines import Line, as_kafka_4_3_says, entity_of, number, only_localhost
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli import kafka_configs
+from kafka_quotas.commands.kafka_configs.options import usage_text
 from kafka_quotas.core.java import double_text
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import QuotaFilter, matches

@@ -11,7 +11,7 @@ import typer
 
 from kafka_quotas.cli.completion import COMPLETE_VARIABLE
 from kafka_quotas.cli.output.render import write
-from kafka_quotas.commands.kafka_configs.run.run import install_drop_in
+from kafka_quotas.commands.kafka_configs.run import install_drop_in
 from kafka_quotas.core.errors import UsageError
 
 _PROGRAM = "kafka-quotas"

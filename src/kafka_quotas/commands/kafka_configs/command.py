@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from kafka_quotas.commands.kafka_configs.run.options import (
+from kafka_quotas.commands.kafka_configs.options import (
     CLIENTS,
     ILLEGAL_ARGUMENT,
     IPS,

@@ -16,8 +16,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafka_quotas.commands.kafka_configs.run.command import NOT_SUPPORTED, Action, KafkaConfigsCommand, describe_lines
-from kafka_quotas.commands.kafka_configs.run.options import (
+from kafka_quotas.commands.kafka_configs.command import NOT_SUPPORTED, Action, KafkaConfigsCommand, describe_lines
+from kafka_quotas.commands.kafka_configs.options import (
     ILLEGAL_ARGUMENT,
     NAMED_FLAGS,
     USAGE,

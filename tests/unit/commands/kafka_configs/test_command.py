@@ -4,15 +4,15 @@ The original was asked for every expectation.
 """
 
 import pytest
-from kafka_quotas.commands.kafka_configs.run.command import (
+
+from kafka_quotas.commands.kafka_configs.command import (
     Action,
     KafkaConfigsCommand,
     checked_options,
     command_of,
     describe_lines,
 )
-from kafka_quotas.commands.kafka_configs.run.options import OPTIONS, KafkaConfigsError, usage_text
-
+from kafka_quotas.commands.kafka_configs.options import OPTIONS, KafkaConfigsError, usage_text
 from kafka_quotas.core.model.entity import Entity
 
 BROKER = ["--bootstrap-server", "localhost:9092"]

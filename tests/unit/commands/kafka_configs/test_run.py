@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from kafka_quotas.commands.kafka_configs.run.run import install_drop_in
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli import kafka_configs
 from kafka_quotas.cli.main import main
+from kafka_quotas.commands.kafka_configs.run import install_drop_in
 from kafka_quotas.core.errors import KafkaQuotasError, StoreUnreachableError, UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import QuotaFilter
