@@ -6,9 +6,10 @@ a file.
 """
 
 from enum import StrEnum
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
-from kafka_quotas.enforcement.config.client_policy import MAX_THROTTLE_MS, SETTINGS, OnViolation, PolicySetting
+from kafka_quotas.enforcement.config.client_policy import MAX_THROTTLE_MS, SETTINGS, EntityTable, OnViolation
 
 _NAME = {"type": "string", "minLength": 1}
 _SIZE = {
@@ -39,7 +40,8 @@ def policy_schema() -> dict[str, Any]:
 
 
 def _entity() -> dict[str, Any]:
-    settings = {name: _setting(setting) for name, setting in SETTINGS.items()}
+    hints = get_type_hints(EntityTable, include_extras=True)
+    settings = {name: _setting(hints[name]) for name in SETTINGS}
     who = {
         "user": _NAME,
         "user_default": {"type": "boolean"},
@@ -73,10 +75,12 @@ def _excludes(name: str) -> dict[str, Any]:
     return {"not": {"required": [name, default], "properties": {default: {"const": True}}}}
 
 
-def _setting(setting: PolicySetting) -> dict[str, Any]:
-    if issubclass(setting.kind, StrEnum):
-        return {"enum": [member.value for member in setting.kind]}
-    return {"description": setting.description, **_NUMBERS[setting.kind]}
+def _setting(hint: Any) -> dict[str, Any]:
+    metadata = getattr(hint, "__metadata__", ())
+    kind = next(each for each in get_args(get_args(hint)[0] if metadata else hint) if each is not NoneType)
+    if issubclass(kind, StrEnum):
+        return {"enum": [member.value for member in kind]}
+    return {"description": metadata[0].about, **_NUMBERS[kind]}
 
 
 def _thresholds() -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 Invariants: each setting is looked for on its own, from the most specific entity that fits a client to the least, as
 limits are (levels 1 to 8), and falls back to the daemon's own. The file also has the limits that no store knows; it is
-refused as soon as a part of it is not understood, with one line that names the entity at fault:
+refused whole if a part of it is not understood, with every fault:
 
     internal_principals = ["broker"]
 
@@ -22,17 +22,19 @@ refused as soon as a part of it is not understood, with one line that names the 
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.formats.nodes import node_of
+from kafka_quotas.core.formats.typed_document import FieldSpec, filled, read_record
 from kafka_quotas.core.model.entity import ABSENT, Absent, Entity
 from kafka_quotas.core.model.threshold import ThresholdSettings
 from kafka_quotas.core.model.units import parse_bytes
-from kafka_quotas.enforcement.config.toml_table import read_toml
+from kafka_quotas.enforcement.config.toml_table import toml_part
 
 
 class Mode(StrEnum):
@@ -138,12 +140,7 @@ def _levels(user: str, client_id: str) -> Iterable[tuple[_Name, _Name]]:
     )
 
 
-_TOP: Final = ("internal_principals", "entity", "thresholds")
-_WHO: Final = ("user", "user_default", "client_id", "client_id_default")
-_THRESHOLDS: Final = ("total", "brokers", "topics")
 MAX_THROTTLE_MS: Final = 2**31 - 1
-
-_Table: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,208 +160,132 @@ def read_policy_file(path: Path) -> PolicyFile:
     Raises:
         UsageError: The file can't be read or understood.
     """
-    document = read_toml(path, "the daemon's policy")
-    try:
-        return _policy(document)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error.message}", hint=error.hint) from None
+    return read_record(_Policy, toml_part(path, "the daemon's policy")).content()
 
 
-def policy_problems(document: _Table) -> list[tuple[str, UsageError]]:
+def policy_problems(document: Mapping[str, Any]) -> list[tuple[str, UsageError]]:
     """Return everything wrong with a policy, each with the path of its entry (`entity.2.mode`)."""
-    found: list[tuple[str, UsageError]] = []
-    for name, value in document.items():
-        if name == "entity" and isinstance(value, list):
-            for number, table in enumerate(value, start=1):
-                found += _entity_problems(f"entity.{number}", table)
-        elif name == "thresholds" and isinstance(value, Mapping):
-            for path, part in _threshold_parts(value):
-                found += _problem_of(f"thresholds.{path}", {"thresholds": part})
-        else:
-            found += _problem_of(name, {name: value})
-    return found or _problem_of("", document)
+    _, problems = filled(_Policy, node_of(document, ""))
+    return [(each.location.path, UsageError(each.message, hint=each.hint)) for each in problems]
 
 
-def _entity_problems(path: str, table: object) -> list[tuple[str, UsageError]]:
-    if not isinstance(table, Mapping):
-        return _problem_of(path, {"entity": [table]})
-    who = {name: value for name, value in table.items() if name in _WHO}
-    found = _problem_of(path, {"entity": [{**who, "exempt": True}]})
-    anybody = {"user": "anybody", "max_throttle_ms": 1}
-    for name in [each for each in table if each not in _WHO]:
-        found += _problem_of(f"{path}.{name}", {"entity": [{**anybody, name: table[name]}]})
-    return found or _problem_of(path, {"entity": [table]})
+def _name(text: str) -> str:
+    if not text:
+        raise UsageError("a name is empty", hint="user_default = true, or client_id_default, means everybody else")
+    return text
 
 
-def _threshold_parts(table: _Table) -> Iterator[tuple[str, _Table]]:
-    for name, value in table.items():
-        if name in ("brokers", "topics") and isinstance(value, Mapping):
-            for key, each in value.items():
-                yield f"{name}.{key}", {name: {key: each}}
-        else:
-            yield name, {name: value}
-
-
-def _problem_of(path: str, document: _Table) -> list[tuple[str, UsageError]]:
-    try:
-        _policy(document)
-    except UsageError as error:
-        message = error.message.removeprefix("entity 1: ") if path else error.message
-        return [(path, UsageError(message, hint=error.hint))]
-    return []
-
-
-def _policy(document: _Table) -> PolicyFile:
-    _refuse_others(document, _TOP)
-    tables = document.get("entity", [])
-    if not isinstance(tables, list):
-        raise UsageError("entity is not a list of tables", hint="write [[entity]] with two brackets")
-    policies: dict[Entity, EntityPolicy] = {}
-    rates: dict[Entity, float] = {}
-    for number, table in enumerate(tables, start=1):
-        try:
-            entity = _entity(table)
-            _refuse_twice(entity, policies)
-            settings = _settings(table)
-        except UsageError as error:
-            raise UsageError(f"entity {number}: {error.message}", hint=error.hint) from None
-        rate = settings.pop("request_rate", None)
-        if rate is not None:
-            rates[entity] = rate
-        policies[entity] = EntityPolicy(entity=entity, settings=settings)
-    return PolicyFile(
-        internal_principals=_names(document, "internal_principals"),
-        entities=tuple(policies.values()),
-        request_rates=rates,
-        thresholds=_thresholds(_table(document, "thresholds")),
-    )
-
-
-def _refuse_twice(entity: Entity, before: Mapping[Entity, EntityPolicy]) -> None:
-    if entity in before:
-        raise UsageError(f"{entity} has an [[entity]] already")
-
-
-def _entity(table: _Table) -> Entity:
-    user, client_id = _part(table, "user"), _part(table, "client_id")
-    if user is ABSENT and client_id is ABSENT:
-        raise UsageError("it names no user and no client_id", hint='user = "alice", or user_default = true')
-    return Entity.of(user=user, client_id=client_id)
-
-
-def _part(table: _Table, name: str) -> str | Absent | None:
-    """Return the name of a part, None for the default, `ABSENT` for none."""
-    is_default = table.get(f"{name}_default", False)
-    if not isinstance(is_default, bool):
-        raise UsageError(f"{name}_default is neither true nor false")
-    if name not in table:
-        return None if is_default else ABSENT
-    if is_default:
-        raise UsageError(f"{name} and {name}_default exclude each other")
-    if not isinstance(table[name], str) or not table[name]:
-        raise UsageError(f"{name} is not a name: {table[name]!r}", hint=f"{name}_default = true means everybody else")
-    return str(table[name])
-
-
-def _settings(table: _Table) -> dict[str, Any]:
-    _refuse_others(table, (*_WHO, *SETTINGS))
-    settings = {name: SETTINGS[name].read(name, value) for name, value in table.items() if name in SETTINGS}
-    if not settings:
-        raise UsageError("it sets nothing", hint=f"settings are {', '.join(SETTINGS)}")
-    if settings.get("on_violation") is OnViolation.DELAY_THEN_ERROR and "max_throttle_ms" not in settings:
-        raise UsageError(
-            "on_violation = 'delay-then-error' needs max_throttle_ms", hint="it says how long the delay may be"
-        )
-    return settings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicySetting:
-    """One setting of an entity: the values that the parser takes and the file's JSON schema allows."""
-
-    kind: type[StrEnum | bool | int | float]
-    """Type of the value: a word, a truth, a whole number from 1 to `MAX_THROTTLE_MS`, or a number above 0."""
-    description: str = ""
-    """Meaning of the value in the schema."""
-    unit: str = ""
-
-    def read(self, name: str, value: object) -> Any:
-        """Return a value of the file in the type of the setting.
-
-        Raises:
-            UsageError: The setting can't have this value.
-        """
-        if issubclass(self.kind, StrEnum):
-            if value not in [member.value for member in self.kind]:
-                raise UsageError(f"{name} can't be {value!r}", hint=f"one of {', '.join(self.kind)}")
-            return self.kind(value)
-        if self.kind is bool:
-            if not isinstance(value, bool):
-                raise UsageError(f"{name} is neither true nor false: {value!r}")
-            return value
-        number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-        if self.kind is int and not (isinstance(number, int) and 1 <= number <= MAX_THROTTLE_MS):
-            raise UsageError(f"{name} must be a whole number from 1 on, not {value!r}", hint=f"it is {self.unit}")
-        if not 0 < number < math.inf:
-            raise UsageError(f"{name} must be a number above 0, not {value!r}", hint=f"it is {self.unit}")
-        return self.kind(number)
-
-
-SETTINGS: Final = {
-    "mode": PolicySetting(kind=Mode),
-    "scope": PolicySetting(kind=Scope),
-    "fetch_over_quota": PolicySetting(kind=FetchOverQuota),
-    "on_violation": PolicySetting(kind=OnViolation),
-    "max_throttle_ms": PolicySetting(
-        kind=int, unit="milliseconds", description="The longest throttle time, in milliseconds."
-    ),
-    "exempt": PolicySetting(kind=bool, description="Whether the client is held to no quota."),
-    "request_rate": PolicySetting(kind=float, unit="requests per second", description="Requests per second."),
-}
-"""Settings of an entity: the fields of `ClientPolicy`, and one limit."""
-
-
-def _thresholds(table: _Table) -> ThresholdSettings:
-    _refuse_others(table, _THRESHOLDS, where="thresholds")
-    totals: dict[str | None, float] = {
-        broker: _size(f"brokers.{broker}", value) for broker, value in _table(table, "brokers").items()
-    }
-    if "total" in table:
-        totals[None] = _size("total", table["total"])
-    topics = {topic: _size(f"topics.{topic}", value) for topic, value in _table(table, "topics").items()}
-    settings = ThresholdSettings(topics=topics, totals=totals)
-    refused = settings.refusal()
-    if refused is not None:
-        raise UsageError(f"thresholds: {refused.message}", hint=refused.hint)
-    return settings
-
-
-def _size(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise UsageError(f"thresholds: {name} is not a size: {value!r}", hint='for example "20MiB"')
-    size = float(parse_bytes(str(value)))
-    if not size > 0:
-        raise UsageError(f"thresholds: {name} must be above 0, not {value!r}", hint="it is bytes per second")
-    return size
-
-
-def _refuse_others(table: object, known: tuple[str, ...], *, where: str = "") -> None:
-    if not isinstance(table, Mapping):
-        raise UsageError(f"{where or 'it'} is not a table")
-    for name in table:
-        if name not in known:
-            raise UsageError(f"unknown setting {name!r}", hint=f"known are {', '.join(known)}")
-
-
-def _table(table: _Table, name: str) -> _Table:
-    value = table.get(name, {})
-    if not isinstance(value, Mapping):
-        raise UsageError(f"{name} is not a table", hint=f"write [{name}]")
+def _whole_ms(value: int) -> int:
+    if not 1 <= value <= MAX_THROTTLE_MS:
+        raise UsageError(f"it must be a whole number from 1 on, not {value}", hint="it is milliseconds")
     return value
 
 
-def _names(table: _Table, name: str) -> frozenset[str]:
-    value = table.get(name, [])
-    if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
-        raise UsageError(f"{name} is not a list of names", hint=f'{name} = ["broker"]')
-    return frozenset(value)
+def _rate(value: float) -> float:
+    if not 0 < value < math.inf:
+        raise UsageError(f"it must be a number above 0, not {value:g}", hint="it is requests per second")
+    return value
+
+
+def _size(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise UsageError(f"not a size: {value!r}", hint='for example "20MiB"')
+    size = float(parse_bytes(str(value)))
+    if not size > 0:
+        raise UsageError(f"it must be above 0, not {value!r}", hint="it is bytes per second")
+    return size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityTable:
+    """A table of an entity: who it is, the settings of its `ClientPolicy`, and one limit."""
+
+    user: Annotated[str | None, FieldSpec(_name)] = None
+    user_default: bool = False
+    client_id: Annotated[str | None, FieldSpec(_name)] = None
+    client_id_default: bool = False
+    mode: Mode | None = None
+    scope: Scope | None = None
+    fetch_over_quota: FetchOverQuota | None = None
+    on_violation: OnViolation | None = None
+    max_throttle_ms: Annotated[
+        int | None, FieldSpec(_whole_ms, about="The longest throttle time, in milliseconds.")
+    ] = None
+    exempt: Annotated[bool | None, FieldSpec(about="Whether the client is held to no quota.")] = None
+    request_rate: Annotated[float | None, FieldSpec(_rate, about="Requests per second.")] = None
+
+    def __post_init__(self) -> None:
+        if self.entity == Entity.of():
+            raise UsageError("it names no user and no client_id", hint='user = "alice", or user_default = true')
+        if not self.settings():
+            raise UsageError("it sets nothing", hint=f"settings are {', '.join(SETTINGS)}")
+        if self.on_violation is OnViolation.DELAY_THEN_ERROR and self.max_throttle_ms is None:
+            raise UsageError(
+                "on_violation = 'delay-then-error' needs max_throttle_ms", hint="it says how long the delay may be"
+            )
+
+    @property
+    def entity(self) -> Entity:
+        """The entity that the table names."""
+        return Entity.of(
+            user=_part("user", self.user, is_default=self.user_default),
+            client_id=_part("client_id", self.client_id, is_default=self.client_id_default),
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that the table has."""
+        return {name: value for name in SETTINGS if (value := getattr(self, name)) is not None}
+
+
+SETTINGS: Final = ("mode", "scope", "fetch_over_quota", "on_violation", "max_throttle_ms", "exempt", "request_rate")
+"""Settings of an entity: the fields of `ClientPolicy`, and one limit."""
+
+
+def _part(kind: str, name: str | None, *, is_default: bool) -> str | Absent | None:
+    """Return the name of a part, None for the default, `ABSENT` for none."""
+    if name is not None and is_default:
+        raise UsageError(f"{kind} and {kind}_default exclude each other")
+    return None if is_default else ABSENT if name is None else name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Thresholds:
+    total: Annotated[object, FieldSpec(_size)] = None
+    brokers: Mapping[str, Annotated[object, FieldSpec(_size)]] = field(default_factory=dict)
+    topics: Mapping[str, Annotated[object, FieldSpec(_size)]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        refused = self.settings().refusal()
+        if refused is not None:
+            raise refused
+
+    def settings(self) -> ThresholdSettings:
+        topics: Any = self.topics
+        totals: dict[str | None, Any] = dict(self.brokers.items())
+        if self.total is not None:
+            totals[None] = self.total
+        return ThresholdSettings(topics=topics, totals=totals)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Policy:
+    internal_principals: tuple[Annotated[str, FieldSpec(_name)], ...] = ()
+    entity: tuple[EntityTable, ...] = ()
+    thresholds: _Thresholds = field(default_factory=_Thresholds)
+
+    def __post_init__(self) -> None:
+        seen: set[Entity] = set()
+        for number, table in enumerate(self.entity, start=1):
+            if table.entity in seen:
+                raise UsageError(f"entity.{number}: {table.entity} has an [[entity]] already")
+            seen.add(table.entity)
+
+    def content(self) -> PolicyFile:
+        settings = {table.entity: table.settings() for table in self.entity}
+        rates = {entity: found.pop("request_rate") for entity, found in settings.items() if "request_rate" in found}
+        return PolicyFile(
+            internal_principals=frozenset(self.internal_principals),
+            entities=tuple(EntityPolicy(entity=entity, settings=found) for entity, found in settings.items()),
+            request_rates=rates,
+            thresholds=self.thresholds.settings(),
+        )

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Annotated, Any, Final, Protocol
 
 from kafka_quotas.core.errors import UsageError, near_hint
-from kafka_quotas.core.model.units import parse_bytes, parse_duration_ms
 from kafka_quotas.core.formats.nodes import SourceLocation
+from kafka_quotas.core.model.units import parse_bytes, parse_duration_ms
 
 _WHOLE: Final = re.compile(r"\d{1,12}", re.ASCII)
 _NUMBER: Final = re.compile(r"\d{1,12}(?:\.\d{1,9})?|\.\d{1,9}", re.ASCII)

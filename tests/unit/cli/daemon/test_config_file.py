@@ -179,7 +179,7 @@ def test_a_file_that_is_not_there_or_no_toml_is_one_line(tmp_path: Path) -> None
     assert (code, err.splitlines()[0]) == (2, f"error: cannot read {tmp_path}/none.toml: No such file or directory")
     (tmp_path / "broken.toml").write_text("[upstream\n")
     code, _, err = run_cli("daemon", "check", "--config", str(tmp_path / "broken.toml"))
-    assert (code, err.startswith(f"error: {tmp_path}/broken.toml is not TOML")) == (2, True)
+    assert (code, err.startswith(f"error: {tmp_path}/broken.toml:1: not TOML")) == (2, True)
 
 
 def test_the_published_schema_takes_the_example_and_refuses_what_the_reader_refuses() -> None:

@@ -10,14 +10,9 @@ import pytest
 
 from kafka_quotas.cli.quotas.effective_options import read_clients
 from kafka_quotas.commands.declarative.reading import declared
-from kafka_quotas.commands.insight.usage_source import read_metric_names
 from kafka_quotas.commands.throttle.event_file import read_events
 from kafka_quotas.core.changes.journal_entry import entry_from
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
-<<<<<<< HEAD
-from kafka_quotas.core.formats.documents import MAX_BYTES, MAX_DEPTH, load_json, load_toml, read_document, read_text
-from kafka_quotas.enforcement.config.client_policy import read_policy_file
-=======
 from kafka_quotas.core.formats.documents import (
     MAX_BYTES,
     MAX_DEPTH,
@@ -27,7 +22,8 @@ from kafka_quotas.core.formats.documents import (
     read_properties,
     read_text,
 )
->>>>>>> 52dd9b5c (Merge the fragments of core, wire and stores into whole files)
+from kafka_quotas.core.formats.metric_names import read_metric_names
+from kafka_quotas.enforcement.config.client_policy import read_policy_file
 from kafka_quotas.enforcement.config.cost_model_file import read_cost_model
 from kafka_quotas.enforcement.config.listener_file import read_listener
 from kafka_quotas.enforcement.config.toml_table import table_path
