@@ -14,7 +14,6 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
-from types import UnionType
 from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
 from kafka_quotas.core.errors import ProtocolError
@@ -407,26 +406,12 @@ def answer_from_json(kind: type[T], data: object) -> T:
     Raises:
         ProtocolError: A field is missing that every daemon has.
     """
+    import msgspec  # noqa: PLC0415 - only a client of the daemon reads answers
+
     try:
-        answer: T = _value(kind, data)
-    except (KeyError, TypeError) as error:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
         raise ProtocolError("the daemon's answer can't be read", hint="is it of another version?") from error
-    return answer
-
-
-def _value(kind: Any, data: Any) -> Any:
-    if get_origin(kind) is Annotated:
-        kind = get_args(kind)[0]
-    if isinstance(kind, UnionType):
-        return None if data is None else _value(get_args(kind)[0], data)
-    if get_origin(kind) is tuple:
-        return tuple(_value(get_args(kind)[0], each) for each in data)
-    if not is_dataclass(kind):
-        return data
-    if not isinstance(data, dict):
-        raise TypeError("not an object")
-    made: Any = kind
-    return made(**{each.name: _value(each.type, data[each.name]) for each in fields(kind) if each.name in data})
 
 
 async def run_sliced(work: Generator[None, None, T]) -> T:
