@@ -7,9 +7,8 @@ relative to the folder of the file.
 """
 
 import os
-import re
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,10 +23,10 @@ from kafka_quotas.cli.framework.removed import REMOVED
 from kafka_quotas.cli.framework.store_choice import COMMAND_CONFIG_VARIABLE, STORE_VARIABLE
 from kafka_quotas.cli.output.render import shown_cell, write
 from kafka_quotas.core.errors import UsageError, near_hint
-from kafka_quotas.core.formats.documents import read_text
+from kafka_quotas.core.formats.nodes import Diagnostic, Node
 from kafka_quotas.enforcement.config.client_policy import policy_problems
 from kafka_quotas.enforcement.config.listener_file import check_property
-from kafka_quotas.enforcement.config.toml_table import flat, property_text, read_toml, table_path
+from kafka_quotas.enforcement.config.toml_table import flat, property_text, table_path, toml_part
 
 CONFIG: Final = "kafka_quotas.daemon_config"
 """The key of a context's `meta` under which the file that was read stands."""
@@ -41,10 +40,6 @@ LISTENER_PROPERTIES: Final = "properties"
 _SECTIONS: Final = {STORE_HEADING: "store", "Quota windows": "enforcement"}
 """Sections of the options that other commands have as well, by their headings."""
 _STORE_VARIABLES: Final = {"store": STORE_VARIABLE, "command_config": COMMAND_CONFIG_VARIABLE}
-_PART: Final = r"(?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')"
-_PATH: Final = rf"({_PART}(?:\s*\.\s*{_PART})*)"
-_HEADER: Final = re.compile(rf"\s*(\[\[?)\s*{_PATH}\s*\]\]?\s*(?:#.*)?$")
-_KEY: Final = re.compile(rf"\s*{_PATH}\s*=")
 
 
 def setting_name(option: TyperOption) -> str:
@@ -75,123 +70,96 @@ def value_kind(option: TyperOption) -> tuple[type[Any], bool]:
     return (kind if isinstance(kind, type) else str), several
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigFile:
-    """The settings of a configuration file that can be used, and what is wrong with the others."""
-
-    path: Path
-    values: Mapping[str, Any] = field(default_factory=dict)
-    """What Typer takes as defaults: values by the name of the option's parameter."""
-    lines: Mapping[str, int] = field(default_factory=dict)
-    """The line of each value."""
-    problems: tuple[str, ...] = ()
-    """Everything that is wrong, in the order of the file, a line of text each."""
-
-
-def read_config_file(path: Path, options: Mapping[str, TyperOption], ctx: typer.Context) -> ConfigFile:
-    """Read the settings of a file.
-
-    Args:
-        path: The file.
-        options: The options of `daemon run` by their names in the file.
-        ctx: The context of the command, for the conversion of values.
-
-    Raises:
-        UsageError: The file can't be read, or is not TOML.
-    """
-    document = read_toml(path, "the configuration of the daemon")
-    lines = _lines(read_text(path))
-    reading = _Reading(path=path, options=options, sections=sections(options), lines=lines, ctx=ctx)
-    for section, table in document.items():
-        reading.take(section, table)
-    return ConfigFile(
-        path=path,
-        values=reading.values,
-        lines=reading.found,
-        problems=tuple(text for _, text in sorted(reading.problems, key=lambda each: each[0])),
-    )
-
-
 @dataclass(slots=True, kw_only=True)
-class _Reading:
+class ConfigFile:
+    """The settings of a configuration file that can be used, and the problems of the others."""
+
     path: Path
     options: Mapping[str, TyperOption]
-    sections: Mapping[str, tuple[str, ...]]
-    lines: Mapping[str, int]
+    """The options of `daemon run` by their names in the file."""
     ctx: typer.Context
     values: dict[str, Any] = field(default_factory=dict)
-    found: dict[str, int] = field(default_factory=dict)
-    problems: list[tuple[int, str]] = field(default_factory=list)
+    """Values by the names of the options' parameters, which Typer takes as defaults."""
+    lines: dict[str, int] = field(default_factory=dict)
+    """The line of each value."""
+    problems: list[Diagnostic] = field(default_factory=list)
+    _sections: dict[str, tuple[str, ...]] = field(init=False)
 
-    def take(self, section: str, table: object) -> None:
-        every = (*self.sections, *TABLES)
+    def read(self) -> None:
+        """Read the settings of the file.
+
+        Raises:
+            UsageError: The file can't be read, or is not TOML.
+        """
+        self._sections = sections(self.options)
+        for section, table in toml_part(self.path, "the configuration of the daemon").value.items():
+            self._take(section, table)
+
+    def _take(self, section: str, table: Node) -> None:
+        every = (*self._sections, *TABLES)
         if section not in every:
             otherwise = f"the sections are {', '.join(every)}"
             hint = self._home_of(section) or near_hint(section, every, otherwise=otherwise)
-            self._problem(section, f"there is no section {section}", hint)
-        elif not isinstance(table, dict):
-            self._problem(section, f"{section} is no section", f"write [{section}] on a line of its own")
+            self._report(table, f"there is no section {section}", hint)
+        elif not isinstance(table.value, dict):
+            self._report(table, f"{section} is no section", f"write [{section}] on a line of its own")
         elif section == "policy":
-            self._use("policy", str(table_path(self.path.absolute(), "policy")), "policy")
-            for path, error in policy_problems(table):
-                self._problem(f"policy.{path}", error.message, error.hint)
+            self._use("policy", self._table("policy"), table)
+            self.problems += policy_problems(table)
         elif section == "listener":
-            names = [str(table_path(self.path.absolute(), f"listener.{name}")) for name in table]
-            self._use("listener", names, "listener")
-            for name, properties in table.items():
+            self._use("listener", [self._table(f"listener.{name}") for name in table.value], table)
+            for name, properties in table.value.items():
                 self._take_listener(f"listener.{name}", properties)
         else:
-            for name, value in table.items():
+            for name, value in table.value.items():
                 self._take_setting(section, name, value)
 
-    def _take_listener(self, where: str, table: object, *, needed: tuple[str, ...] = ("listen", "upstream")) -> None:
+    def _take_listener(self, name: str, table: Node, *, needed: tuple[str, ...] = ("listen", "upstream")) -> None:
         """Look at a listener's properties, each on its own."""
-        if not isinstance(table, dict):
-            self._problem(where, f"{where} is no table", f"write [{where}] on a line of its own")
+        if not isinstance(table.value, dict):
+            self._report(table, f"{name} is no table", f"write [{name}] on a line of its own")
             return
         entries = dict(flat(table))
-        for name, value in entries.items():
-            if not needed and name in ("listen", "upstream"):
-                self._problem(f"{where}.{name}", f"{name} can't be given here", "[listeners] and [upstream] say it")
+        for entry, part in entries.items():
+            if not needed and entry in ("listen", "upstream"):
+                self._report(part, f"{entry} can't be given here", "[listeners] and [upstream] say it")
                 continue
             try:
-                check_property(name, property_text(name, value))
+                check_property(entry, property_text(entry, part))
             except UsageError as error:
-                message = error.message if name in error.message else f"{name}: {error.message}"
-                self._problem(f"{where}.{name}", message, error.hint)
-        missing = [name for name in needed if name not in entries]
+                message = error.message if entry in error.message else f"{entry}: {error.message}"
+                self._report(part, message, error.hint)
+        missing = [entry for entry in needed if entry not in entries]
         if missing:
-            self._problem(where, f"{' and '.join(missing)} missing", "a listener needs both, as HOST:PORT")
+            self._report(table, f"{' and '.join(missing)} missing", "a listener needs both, as HOST:PORT")
 
-    def _take_setting(self, section: str, name: str, value: object) -> None:
-        where = f"{section}.{name}"
+    def _take_setting(self, section: str, name: str, part: Node) -> None:
         if section == "listeners" and name == LISTENER_PROPERTIES:
-            self._use("listener_config", str(table_path(self.path.absolute(), where)), where)
-            self._take_listener(where, value, needed=())
+            self._use("listener_config", self._table(f"{section}.{name}"), part)
+            self._take_listener(f"{section}.{name}", part, needed=())
             return
-        known = self.sections[section]
+        known = self._sections[section]
         if name not in known:
             otherwise = REMOVED.get(f"--{name.replace('_', '-')}") or f"it has {', '.join(known)}"
             hint = self._home_of(name) or near_hint(name, known, otherwise=otherwise)
-            self._problem(where, f"[{section}] has no {name}", hint)
+            self._report(part, f"[{section}] has no {name}", hint)
             return
-        option = self.options[name]
         try:
-            self._use(name, self._checked(option, value), where)
+            self._use(name, self._checked(self.options[name], part.plain()), part)
         except ValueError as error:
-            self._problem(where, f"{name}: {error}", None)
+            self._report(part, f"{name}: {error}")
         except typer.BadParameter as error:
-            self._problem(where, f"{name}: {error.message}", None)
+            self._report(part, f"{name}: {error.message}")
         except UsageError as error:
-            self._problem(where, f"{name}: {error.message}", error.hint)
+            self._report(part, f"{name}: {error.message}", error.hint)
 
-    def _use(self, name: str, value: object, where: str) -> None:
+    def _use(self, name: str, value: object, part: Node) -> None:
         parameter = self.options[name].name or name
         if parameter in self.values:
-            self._problem(where, f"{name} is given twice", "by the setting and by a table; keep one of them")
+            self._report(part, f"{name} is given twice", "by the setting and by a table; keep one of them")
             return
         self.values[parameter] = value
-        self.found[parameter] = self._line(where)
+        self.lines[parameter] = part.location.line or 1
 
     def _checked(self, option: TyperOption, value: object) -> object:
         """Return the value as the option takes it.
@@ -216,19 +184,14 @@ class _Reading:
         option.get_runtime_param().coerce(whole, param=option, ctx=self.ctx)
         return whole
 
-    def _line(self, where: str) -> int:
-        """Return the line of an entry, or of what it is in."""
-        while where and where not in self.lines:
-            where = where.rpartition(".")[0]
-        return self.lines.get(where, 1)
+    def _table(self, name: str) -> str:
+        return str(table_path(self.path.absolute(), name))
 
-    def _problem(self, where: str, message: str, hint: str | None) -> None:
-        line = self._line(where)
-        text = f"{self.path}:{line}: {message}" + (f" ({hint})" if hint else "")
-        self.problems.append((line, shown_cell(text)))
+    def _report(self, part: Node, message: str, hint: str | None = None) -> None:
+        self.problems.append(part.problem(message, hint))
 
     def _home_of(self, name: str) -> str | None:
-        home = next((section for section, names in self.sections.items() if name in names), None)
+        home = next((section for section, names in self._sections.items() if name in names), None)
         return None if home is None else f"{name} belongs in [{home}]"
 
 
@@ -250,33 +213,6 @@ def _noun(value: object) -> str:
     return "a table" if isinstance(value, dict) else "a list" if isinstance(value, list) else str(value).lower()
 
 
-def _lines(text: str) -> dict[str, int]:
-    """Return the line of each table and entry by its path.
-
-    That is `policy.entity.2.mode` in the second `[[policy.entity]]`. Only the usual layout is seen: a header on a line
-    of its own, and one entry to a line.
-    """
-    found: dict[str, int] = {}
-    counts: Counter[str] = Counter()
-    section = ""
-    for number, line in enumerate(text.splitlines(), start=1):
-        header, key = _HEADER.match(line), _KEY.match(line)
-        if header:
-            section = _plain_path(header[2])
-            if header[1] == "[[":
-                counts[section] += 1
-                section = f"{section}.{counts[section]}"
-            found.setdefault(section.partition(".")[0], number)
-            found.setdefault(section, number)
-        elif key:
-            found.setdefault(f"{section}.{_plain_path(key[1])}".removeprefix("."), number)
-    return found
-
-
-def _plain_path(text: str) -> str:
-    return ".".join(part.strip("\"'") for part in re.findall(_PART, text))
-
-
 def options_of(ctx: typer.Context) -> Iterator[tuple[str, TyperOption]]:
     """Yield the options of the running command by their names in a file."""
     for parameter in ctx.command.params:
@@ -292,9 +228,11 @@ def take_config(ctx: typer.Context, value: Path | None) -> Path | None:
     """
     if value is None or ctx.resilient_parsing:
         return value
-    found = read_config_file(value, dict(options_of(ctx)), ctx)
-    for problem in found.problems:
-        write(f"error: {problem}", sys.stderr)
+    found = ConfigFile(path=value, options=dict(options_of(ctx)), ctx=ctx)
+    found.read()
+    for problem in sorted(found.problems, key=lambda each: each.location.line or 1):
+        hint = f" ({problem.hint})" if problem.hint else ""
+        write(f"error: {shown_cell(f'{problem.location.place}: {problem.message}{hint}')}", sys.stderr)
     if found.problems:
         count = len(found.problems)
         raise UsageError(f"{value} can't be used: {count} problem{'s' if count > 1 else ''}")

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.formats.nodes import node_of
+from kafka_quotas.core.formats.nodes import Diagnostic, Node
 from kafka_quotas.core.formats.typed_document import FieldSpec, filled, read_record
 from kafka_quotas.core.model.entity import ABSENT, Absent, Entity
 from kafka_quotas.core.model.threshold import ThresholdSettings
@@ -163,10 +163,9 @@ def read_policy_file(path: Path) -> PolicyFile:
     return read_record(_Policy, toml_part(path, "the daemon's policy")).content()
 
 
-def policy_problems(document: Mapping[str, Any]) -> list[tuple[str, UsageError]]:
-    """Return everything wrong with a policy, each with the path of its entry (`entity.2.mode`)."""
-    _, problems = filled(_Policy, node_of(document, ""))
-    return [(each.location.path, UsageError(each.message, hint=each.hint)) for each in problems]
+def policy_problems(table: Node) -> tuple[Diagnostic, ...]:
+    """Return everything wrong with a policy."""
+    return filled(_Policy, table)[1]
 
 
 def _name(text: str) -> str:

@@ -4,9 +4,9 @@ The daemon's configuration file may hold the policy and the listeners in its own
 these names, as it reads the files again that they stand for.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_text
@@ -54,38 +54,34 @@ def toml_part(path: Path, what: str) -> Node:
     return part
 
 
-def read_toml(path: Path, what: str) -> Mapping[str, Any]:
-    """Return the plain content of a TOML file or of one table in it, with the errors of `toml_part`."""
-    content: Mapping[str, Any] = toml_part(path, what).plain()
-    return content
-
-
 def properties_in(path: Path) -> dict[str, str]:
     """Return the entries of a table as properties, each with its value as text.
 
     Raises:
-        UsageError: As `read_toml` does, or an entry is neither a text, a number nor a flag.
+        UsageError: As `toml_part` does, or an entry is neither a text, a number nor a flag.
     """
     try:
-        return {name: property_text(name, value) for name, value in flat(read_toml(path, "properties of a listener"))}
+        return {name: property_text(name, part) for name, part in flat(toml_part(path, "properties of a listener"))}
     except UsageError as error:
         raise UsageError(f"{path}: {error.message}", hint=error.hint) from None
 
 
-def flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Return the entries by their whole names: TOML reads a bare `port.range` as a table `port`."""
-    found: list[tuple[str, Any]] = []
-    for name, value in table.items():
-        found += flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
-    return found
+def flat(table: Node, prefix: str = "") -> Iterator[tuple[str, Node]]:
+    """Yield the entries by their whole names: TOML reads a bare `port.range` as a table `port`."""
+    for name, part in table.value.items():
+        if isinstance(part.value, dict):
+            yield from flat(part, f"{prefix}{name}.")
+        else:
+            yield prefix + name, part
 
 
-def property_text(name: str, value: object) -> str:
+def property_text(name: str, part: Node) -> str:
     """Return an entry's value as the text of a property.
 
     Raises:
         UsageError: It is neither a text, a number, a flag nor a list of texts.
     """
+    value = part.plain()
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int):
