@@ -1,8 +1,5 @@
 """The pipeline's kernels against `core` on the same events, throttle by throttle."""
 
-import os
-import subprocess
-import sys
 from itertools import pairwise
 
 import numpy as np
@@ -17,7 +14,6 @@ from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, new_limiter, replay
 from kafka_quotas.pipeline.kernels import admission as judge
 from kafka_quotas.pipeline.kernels import tally
-from kafka_quotas.pipeline.kernels.compiled import BACKEND
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
 from kafka_quotas.pipeline.kernels.order import sort_ties
 
@@ -73,11 +69,11 @@ def test_most_delays_are_quick() -> None:
 
 
 @settings(deadline=None, max_examples=50)
-@given(trace=traces, window=windows, bound=bounds, compiled=st.booleans())
-def test_limiters_that_run_beside_each_other_count_as_if_they_ran_alone(trace, window, bound, compiled) -> None:
+@given(trace=traces, window=windows, bound=bounds)
+def test_limiters_that_run_beside_each_other_count_as_if_they_ran_alone(trace, window, bound) -> None:
     rows, times, amounts, _ = _events(trace)
     rules = [LimiterRule(closed=closed, window=window) for closed in (False, True)]
-    first, second, *alone = (Limiters(rule, np.full((4, 1), bound), compiled=compiled) for rule in (*rules, *rules))
+    first, second, *alone = (Limiters(rule, np.full((4, 1), bound)) for rule in (*rules, *rules))
     first.run(rows, times, amounts, beside=[second])
     for together, apart in zip((first, second), alone, strict=True):
         apart.run(rows, times, amounts)
@@ -93,9 +89,8 @@ def test_limiters_that_run_beside_each_other_count_as_if_they_ran_alone(trace, w
     bound=bounds,
     algorithm=st.sampled_from([Algorithm.RATE, Algorithm.BOUNDED, Algorithm.TOKEN_BUCKET]),
     closed=st.booleans(),
-    compiled=st.booleans(),
 )
-def test_each_throttle_is_the_one_of_core(trace, window, bound, algorithm, closed, compiled) -> None:
+def test_each_throttle_is_the_one_of_core(trace, window, bound, algorithm, closed) -> None:
     rule = LimiterRule(
         tokens=algorithm is Algorithm.TOKEN_BUCKET,
         bounded=algorithm is Algorithm.BOUNDED,
@@ -103,7 +98,7 @@ def test_each_throttle_is_the_one_of_core(trace, window, bound, algorithm, close
         window=window,
     )
     rows, times, amounts, operations = _events(trace)
-    limiters = Limiters(rule, np.full((4, 1), bound), compiled=compiled)
+    limiters = Limiters(rule, np.full((4, 1), bound))
     half = len(rows) // 2
     parts = [
         limiters.trace(rows[part], times[part], amounts[part], operations[part])
@@ -152,9 +147,8 @@ def _java_long(value: int) -> int:
     return (value + 2**63) % 2**64 - 2**63
 
 
-@pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("quota_type", [QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.REQUEST])
-def test_a_random_trace_of_many_clients_is_throttled_as_by_a_broker(quota_type, compiled) -> None:
+def test_a_random_trace_of_many_clients_is_throttled_as_by_a_broker(quota_type) -> None:
     random = np.random.default_rng(7)
     count, clients, bound = 4_000, 40, 700.0
     rows = random.integers(0, clients, count).astype(np.int32)
@@ -162,7 +156,7 @@ def test_a_random_trace_of_many_clients_is_throttled_as_by_a_broker(quota_type, 
     amounts = np.minimum(np.floor(random.exponential(800.0, count)), 7_000.0)  # what a broker cuts a fetch to
     operation = judge.FETCH if quota_type is QuotaType.FETCH else judge.RECORD
     rule = LimiterRule(operation=operation, bounded=quota_type is QuotaType.REQUEST)
-    trace = Limiters(rule, np.full((clients, 1), bound), compiled=compiled).trace(rows, times, amounts)
+    trace = Limiters(rule, np.full((clients, 1), bound)).trace(rows, times, amounts)
     manager = ClientQuotaManager(quota_type)
     manager.update_quota(Entity.of(client_id=None), bound)
     expected = []
@@ -191,42 +185,13 @@ def test_limits_in_one_pass_and_one_by_one_come_to_the_same(closed, operation, t
     for part in np.array_split(np.arange(5_000), 7):
         together.run(rows[part], times[part], amounts[part])
     for place, limit in enumerate(limits):
-        alone = Limiters(rule, np.full((20, 1), limit), compiled=place % 2 == 0)
+        alone = Limiters(rule, np.full((20, 1), limit))
         alone.run(rows, times, amounts)
         assert alone.counts[:, 0].tolist() == together.counts[:, place].tolist()
         assert alone.amounts[:, 0].tolist() == together.amounts[:, place].tolist()
         for share in (0.5, 0.95, 0.99):
             assert alone.percentiles_ms(share)[:, 0].tolist() == together.percentiles_ms(share)[:, place].tolist()
     assert together.counts[:, 0, tally.THROTTLED].sum() > 0
-
-
-_WITHOUT_NUMBA = """
-import sys
-sys.modules["numba"] = None
-import numpy as np
-from kafka_quotas.pipeline.kernels.compiled import BACKEND
-from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
-random = np.random.default_rng(5)
-rows = np.minimum(random.zipf(1.5, 6_000), 25).astype(np.int32) - 1
-times = 1_700_000_000_000 + np.sort(random.integers(0, 60_000, 6_000))
-amounts = random.integers(0, 5_000, 6_000).astype(np.float64)
-limiters = Limiters(LimiterRule(closed=True), np.full((25, 2), [1000.0, 30_000.0]))
-limiters.run(rows, times, amounts)
-print(BACKEND, int((limiters.counts * np.arange(1, 10)).sum()), repr(float(limiters.amounts.sum())))
-"""
-
-
-def test_without_numba_the_results_are_equal_and_the_backend_says_so() -> None:
-    program = _WITHOUT_NUMBA.replace('sys.modules["numba"] = None', "")
-    told = [
-        subprocess.run(
-            [sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=240, env=dict(os.environ)
-        ).stdout.split()
-        for text in (_WITHOUT_NUMBA, program)
-    ]
-    assert told[0][0] == "numpy"
-    assert told[1][0] == BACKEND
-    assert told[0][1:] == told[1][1:]
 
 
 def test_a_row_can_be_added_and_a_limit_changed_between_two_calls() -> None:
@@ -238,18 +203,16 @@ def test_a_row_can_be_added_and_a_limit_changed_between_two_calls() -> None:
     assert trace.throttle_ms[:, 0].tolist() == [40_000, 40_000]
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-def test_nothing_comes_of_no_events_and_of_no_rows(compiled) -> None:
+def test_nothing_comes_of_no_events_and_of_no_rows() -> None:
     nothing = np.empty(0, dtype=np.int64)
-    limiters = Limiters(LimiterRule(), np.full((3, 2), 5.0), compiled=compiled)
+    limiters = Limiters(LimiterRule(), np.full((3, 2), 5.0))
     limiters.run(nothing.astype(np.int32), nothing, nothing.astype(np.float64))
     assert limiters.counts[:, :, tally.EVENTS].sum() == 0
-    Limiters(LimiterRule(), np.empty((0, 2)), compiled=compiled).run(
+    Limiters(LimiterRule(), np.empty((0, 2))).run(
         np.full(4, -1, dtype=np.int32), np.zeros(4, dtype=np.int64), np.ones(4)
     )
 
 
-@pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize(
     ("rows", "columns", "message"),
     [
@@ -258,8 +221,8 @@ def test_nothing_comes_of_no_events_and_of_no_rows(compiled) -> None:
         ([0, 1], 1, "2 rows of events, but columns of"),
     ],
 )
-def test_events_that_do_not_fit_are_refused_before_anything_is_written(compiled, rows, columns, message) -> None:
-    limiters = Limiters(LimiterRule(), np.full((3, 1), 5.0), compiled=compiled)
+def test_events_that_do_not_fit_are_refused_before_anything_is_written(rows, columns, message) -> None:
+    limiters = Limiters(LimiterRule(), np.full((3, 1), 5.0))
     events = np.array(rows, dtype=np.int32), np.full(columns, BASE_MS), np.ones(2)
     for take in (limiters.run, limiters.trace):
         with pytest.raises(ValueError, match=message):

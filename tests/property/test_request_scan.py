@@ -13,9 +13,6 @@ from tests.support.pipeline.logs import request_line, sample_lines
 from kafka_quotas.pipeline.formats.request_log import LogOrigin, parse_request_line
 from kafka_quotas.pipeline.formats.rows import BadLineError, EventRow
 from kafka_quotas.pipeline.formats.timestamp import LocalClock, TimestampReader
-
-pytest.importorskip("numba", reason="without numba every line is read by the line's parser")
-
 from kafka_quotas.pipeline.ingest.request_columns import ScannedLines, scan_request_lines
 from kafka_quotas.pipeline.ingest.request_scan import scan_lines
 

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from kafka_quotas.pipeline.kernels.compiled import NUMBA
-
 ROOT = Path(__file__).parents[3]
 SUITES = ("tests/conformance/pipeline/test_kernels_lines.py", "tests/property/test_pipeline_kernels_core.py")
 _TOO_NARROW = """
@@ -24,7 +22,6 @@ except IndexError:
 """A ring for one sample of which ten are asked."""
 
 
-@pytest.mark.skipif(not NUMBA, reason="without Numba the kernels are Python, which checks bounds by itself")
 @pytest.mark.timeout(900)
 def test_kernels_stay_within_their_arrays(tmp_path: Path) -> None:
     # A cache of its own, for machine code is kept by what it was compiled from, not by whether it checks bounds.

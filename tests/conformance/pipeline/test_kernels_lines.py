@@ -114,10 +114,9 @@ def test_a_line_may_ask_for_any_number_of_samples() -> None:
 
 @pytest.mark.conformance("manager.jsonl")
 def test_manager_through_kernels(line: Line) -> None:
-    for compiled in (True, False):
-        runner = _KernelRunner(line, compiled)
-        for index, (event, expected) in enumerate(zip(line["events"], line["expect"], strict=True)):
-            assert runner.step(event) == expected, f"event {index}: {event}, compiled: {compiled}"
+    runner = _KernelRunner(line)
+    for index, (event, expected) in enumerate(zip(line["events"], line["expect"], strict=True)):
+        assert runner.step(event) == expected, f"event {index}: {event}"
 
 
 class _KernelRunner(ManagerRunner):
@@ -126,12 +125,12 @@ class _KernelRunner(ManagerRunner):
     What is recorded, and what it costs, by the kernels.
     """
 
-    def __init__(self, line: Line, compiled: bool) -> None:
+    def __init__(self, line: Line) -> None:
         super().__init__(line)
         quota_type = QuotaType(line["quota_type"])
         self.mutations = quota_type is QuotaType.CONTROLLER_MUTATION
         rule = LimiterRule(tokens=self.mutations, bounded=quota_type is QuotaType.REQUEST, window=self.manager.window)
-        self.limiters = Limiters(rule, np.empty((0, 1)), compiled=compiled)
+        self.limiters = Limiters(rule, np.empty((0, 1)))
         self.rows: dict[Any, int] = {}
         self.memories: dict[str, dict[str, Any]] = {}
 

@@ -1,4 +1,4 @@
-"""Usage, replays, a recommendation, a compaction and large logs on a real Spark session against the local engine.
+"""Usage, replays, a recommendation, a removal and large logs on a real Spark session against the local engine.
 
 Run by `command_series` in a process of its own, for PySpark leaves sockets to the garbage collector, which a test may
 not. It says on standard error how many rows were equal.
@@ -29,7 +29,7 @@ from tests.support.pipeline.events import (
     run_here,
 )
 from tests.support.pipeline.large_logs import require_equal_large_logs
-from tests.support.pipeline.table_changes import require_equal_compaction, require_equal_removal
+from tests.support.pipeline.table_changes import require_equal_removal
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
@@ -133,7 +133,6 @@ def compare(folder: Path) -> None:
         require_equal_outcomes(session, folder)
         require_equal_advice(session, folder)
         require_equal_traffic(session, folder)
-        require_equal_compaction(session, folder)
         require_equal_removal(session, folder)
         require_equal_large_logs(session, folder / "large logs")
         require_named_failures(session, folder / "spark.log")

@@ -332,18 +332,6 @@ kafka-quotas pipeline report traffic --quotas request-log/quotas.yaml \
 kafka-quotas pipeline stream kafka://broker-1:9092/quota-events \
   --checkpoint checkpoint --out -
 
-## kafka-quotas pipeline history
-# List the changes of a data folder.
-kafka-quotas pipeline history traffic
-
-## kafka-quotas pipeline compact
-# Merge small files, as a timer does every night.
-kafka-quotas pipeline compact traffic
-
-## kafka-quotas pipeline convert
-# Convert a folder of an earlier version.
-kafka-quotas pipeline convert old-traffic --out new-traffic
-
 ## kafka-quotas pipeline demo
 # Show the pipeline on the traffic of a real broker.
 kafka-quotas pipeline demo

@@ -14,9 +14,6 @@ JOBS = lazy_commands(
         "validate": ("pipeline.validate:validate", "Compare the replay with what brokers did."),
         "report": ("pipeline.report:report", "Write a page with charts that anyone can read."),
         "stream": ("pipeline.stream:stream", "Keep live usage and throttle state from a stream of events."),
-        "history": ("pipeline.history:history", "List the changes of a data folder."),
-        "compact": ("pipeline.history:compact", "Merge small files of a data folder."),
-        "convert": ("pipeline.history:convert", "Convert a data folder of the earlier form."),
         "demo": ("demos.pipeline:demo", "Go from real traffic to quotas that are set, in minutes."),
     },
 )

@@ -36,7 +36,7 @@ class EngineOptions:
         "of a Spark Connect server. Naming one chooses Spark.",
     )
     as_of: int | None = option(
-        "--as-of N", min=1, help="Read the data as it was after change N of kafka-quotas pipeline history."
+        "--as-of N", min=1, help="Read the data as it was after change N, as ingest numbers them."
     )
     env_archive: Path | None = option(
         "--env-archive FILE",

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, fields, replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
@@ -18,7 +17,7 @@ from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_obje
 from kafka_quotas.pipeline.formats.source_file import RemoteFiles
 from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
 from kafka_quotas.pipeline.ingest.inspection import InspectedFile, inspect_files
-from kafka_quotas.pipeline.ingest.known_files import KnownFiles, ReadFile, known_files, require_same_numbers
+from kafka_quotas.pipeline.ingest.known_files import KnownFiles, ReadFile, known_files
 from kafka_quotas.pipeline.ingest.plan import IngestPlan, IngestSettings, plan_ingest
 from kafka_quotas.pipeline.ingest.source_pattern import FoundFile, find_files, find_paths
 from kafka_quotas.pipeline.tables.lake import ConflictError, Lake, is_url, lake_url
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 _ATTEMPTS = 5
 _BYTES_PER_EVENT = 1000
 """Approximate size of a request log's line, precise enough to choose an engine."""
-
-_WITHOUT_NUMBA = "request logs are read without numba, which is not installed: equal events, a fifth of the speed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +98,7 @@ def ingest(request: IngestRequest, watcher: EventsWatcher) -> IngestResult:
         UsageError: A source or setting is invalid.
         KafkaQuotasError: A file can't be read or written.
     """
-    require_libraries("pyarrow", "orjson", "deltalake")
+    require_libraries()
     with ExitStack() as stack:
         places = (request.out, *(name for name in _sources(request) if is_url(name)))
         urls = tuple(map(lake_url, places))
@@ -122,11 +119,10 @@ def _ingest_found(
         lake.create()
     for _ in range(_ATTEMPTS):
         snapshot = FolderSnapshot.of(lake)
-        require_same_numbers(snapshot.changes, request.out)
         plan = plan_ingest(inspected, settings=request.settings, known=known_files(snapshot.changes))
         if not plan.files:
             return _result(request, plan, number=None, choice=None, counts=())
-        with suppress(ConflictError):  # a compaction took the files whose rows were to be replaced
+        with suppress(ConflictError):  # an OPTIMIZE took the files whose rows were to be replaced
             if (result := _ingest(request, plan, snapshot, session, watcher)) is not None:
                 return result
     raise KafkaQuotasError(
@@ -150,8 +146,6 @@ def _ingest(
     )
     watcher.chosen(choice)
     tasks = plan.tasks(is_spark=choice.engine is Engine.SPARK)
-    if any(task.is_compiled for task in tasks) and find_spec("numba") is None:
-        watcher.chosen(replace(choice, reason=_WITHOUT_NUMBA))
     started_s, ingest = time.monotonic(), ingest_id(at_ms, secrets.randbits(20))
     if choice.engine is Engine.SPARK:
         counts = _run_on_spark(session, tasks, request, lake=lake, ingest=ingest, watch=watcher.progress)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.engine.choice import require_libraries
+from kafka_quotas.pipeline.engine.choice import LIBRARIES, require_libraries
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.stream.source import Source, TopicSource, connector_packages
@@ -67,7 +67,7 @@ def stream(request: StreamRequest, watcher: StreamWatcher) -> None:
     Raises:
         KafkaQuotasError: Spark, the source or the target fails. The checkpoint then has the last position.
     """
-    require_libraries("pyspark", "pyarrow", "orjson")
+    require_libraries(*LIBRARIES, "pyspark")
     from kafka_quotas.pipeline.stream.job import StreamPlan, run_stream  # noqa: PLC0415 - loads Arrow
 
     plan = StreamPlan(

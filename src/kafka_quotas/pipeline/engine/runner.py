@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from kafka_quotas.pipeline.engine.client_parts import ClientParts, Pick
     from kafka_quotas.pipeline.engine.spark import LeftTables
 
-_IN_NUMPY = "kernels ran in NumPy, for numba is not installed everywhere: equal results, slower"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsRequest:
@@ -110,7 +108,7 @@ class OpenEvents:
         self._watcher.chosen(self._choice_of_jobs())
         if self._is_on_spark():
             return self._run_on_spark(job, tables)
-        return self._run_here(job), None
+        return run_tasks(job, self._events, watch=self._watcher.progress), None
 
     def by_client(self, table: TableSchema, columns: Sequence[str], pick: "Pick") -> "ClientParts":
         """Return the rows that a function leaves of a table's columns, in parts of clients, where jobs run.
@@ -142,16 +140,9 @@ class OpenEvents:
         request = self._request
         return choose_engine(request.engine, events=events, master=request.master, is_remote=is_remote)
 
-    def _run_here(self, job: Job) -> list[Tables]:
-        from kafka_quotas.pipeline.kernels.compiled import NUMBA  # noqa: PLC0415 - loads numba
-
-        if not NUMBA:
-            self._watcher.chosen(EngineChoice(engine=Engine.LOCAL, reason=_IN_NUMPY))
-        return run_tasks(job, self._events, watch=self._watcher.progress)
-
     def _run_on_spark(self, job: Job, left: Sequence[str]) -> "tuple[list[Tables], LeftTables | None]":
         require_libraries("pyspark")
-        from kafka_quotas.pipeline.engine import spark, spark_tasks  # noqa: PLC0415 - loads PySpark
+        from kafka_quotas.pipeline.engine import spark  # noqa: PLC0415 - loads PySpark
 
         session = self._session()
         with spark_errors(f"running {job.name} over {self._request.data}", log_file=self._request.spark.log_file):
@@ -160,8 +151,6 @@ class OpenEvents:
             kept = spark.LeftTables(frame, known, bulky=job.bulky) if left else None
             rows = frame if kept is None else kept.others()
             found = run_watched(session, rows.toArrow, stage=job.name, watch=self._watcher.progress)
-        if "numpy" in found[spark_tasks.KERNEL].unique().to_pylist():
-            self._watcher.chosen(EngineChoice(engine=Engine.SPARK, reason=_IN_NUMPY))
         return spark.tables_by_task(found, job), kept
 
     @contextmanager
@@ -171,6 +160,28 @@ class OpenEvents:
             yield
 
 
+def recorded_span(request: EventsRequest) -> tuple[int, int] | None:
+    """Return the times of the first and the last event in ms since 1970, None without events.
+
+    Spark is not started: of its settings only those of the object store are used.
+
+    Raises:
+        UsageError: No ingest made the folder.
+        KafkaQuotasError: The table can't be read.
+    """
+    require_libraries("pyarrow", "deltalake")
+    from kafka_quotas.pipeline.tables.arrow import compute as pc  # noqa: PLC0415 - loads Arrow
+    from kafka_quotas.pipeline.tables.schemas import CLIENTS  # noqa: PLC0415
+    from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot  # noqa: PLC0415
+
+    lake = Lake.of(request.data)
+    name_object_store(request.spark, lake.url)
+    clients = FolderSnapshot.of(lake, request.as_of).read(CLIENTS, columns=["first_ms", "last_ms"])
+    if not clients.num_rows:
+        return None
+    return pc.min(clients["first_ms"]).as_py(), pc.max(clients["last_ms"]).as_py()
+
+
 @contextmanager
 def open_events(request: EventsRequest, watcher: EventsWatcher) -> Iterator[OpenEvents]:
     """Open the folder for the block, and stop a Spark session of its jobs afterwards.
@@ -178,7 +189,7 @@ def open_events(request: EventsRequest, watcher: EventsWatcher) -> Iterator[Open
     Raises:
         UsageError: No ingest wrote the folder.
     """
-    require_libraries("pyarrow", "numpy", "deltalake")
+    require_libraries("pyarrow", "numpy", "numba", "deltalake")
     from kafka_quotas.pipeline.engine.kept_memory import keep_memory  # noqa: PLC0415 - loads Arrow
 
     keep_memory()

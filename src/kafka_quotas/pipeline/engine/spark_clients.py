@@ -19,7 +19,6 @@ from kafka_quotas.pipeline.engine.spark_tasks import (
     CONTENT,
     FOUND,
     FRAME_COLUMNS,
-    KERNEL,
     PART,
     PIECE_COLUMNS,
     content_row,
@@ -27,7 +26,6 @@ from kafka_quotas.pipeline.engine.spark_tasks import (
     in_tasks,
     rows_of,
 )
-from kafka_quotas.pipeline.kernels.compiled import BACKEND
 from kafka_quotas.pipeline.tables.client_figures import STORED, merged_figures
 from kafka_quotas.pipeline.tables.client_ranges import (
     NAMES,
@@ -108,4 +106,4 @@ def _judged(batches: Iterable[pa.RecordBatch], *, job: Job) -> Iterator[pa.Recor
             yield from found_rows(part, job.counted(figures.filter(pa.array(is_enough))))
     if clients.num_rows:
         needed = clients.select(["client", *NAMES, "events_sum"]).rename_columns(["client", *NAMES, "events"])
-        yield content_row({PART: part, FOUND: _NEEDED, KERNEL: BACKEND}, packed(needed))
+        yield content_row({PART: part, FOUND: _NEEDED}, packed(needed))

@@ -12,17 +12,18 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.pipeline.engine.choice import require_libraries
+from kafka_quotas.pipeline.engine.choice import LIBRARIES_OF_EXECUTORS, require_libraries
 from kafka_quotas.pipeline.engine.progress import JobProgress, Watch
-from kafka_quotas.pipeline.engine.spark_failures import PY4J, written_after
+from kafka_quotas.pipeline.engine.spark_failures import PY4J, spark_errors, written_after
 from kafka_quotas.pipeline.engine.spark_settings import (
     SparkSettings,
     connect_properties,
@@ -58,8 +59,8 @@ def spark_session(settings: SparkSettings) -> "Iterator[SparkSession]":
     """Start a session for the block, and stop it afterwards.
 
     Raises:
-        KafkaQuotasError: Java is missing, nothing listens at the master's address, or Spark does not start. The log
-            file has the details.
+        KafkaQuotasError: Java is missing, nothing listens at the master's address, Spark does not start, or its
+            executors lack a library. The log file has the details.
         UsageError: PySpark is not installed, or the master's address is invalid.
     """
     require_libraries("pyspark")
@@ -68,10 +69,33 @@ def spark_session(settings: SparkSettings) -> "Iterator[SparkSession]":
         archive = write_package_archive(Path(folder))
         session = _connect(settings, archive) if settings.is_connect else _start(settings, archive)
         try:
+            if not settings.is_local:
+                with spark_errors("asking an executor for its libraries", log_file=settings.log_file):
+                    require_on_executors(session, LIBRARIES_OF_EXECUTORS)
             yield session
         finally:
             with suppress(Exception):  # Java may be gone, and whoever needed it has said so
                 session.stop()
+
+
+def require_on_executors(session: "SparkSession", names: Sequence[str]) -> None:
+    """Check that an executor has libraries, before the first stage of a job fails in each of its tasks.
+
+    Raises:
+        KafkaQuotasError: It lacks one.
+    """
+    from pyspark.sql import functions  # noqa: PLC0415
+
+    def missing(_: int) -> str:
+        return ", ".join(name for name in names if find_spec(name) is None)
+
+    asked = session.range(1, numPartitions=1).select(functions.udf(missing, useArrow=False)("id"))
+    if found := asked.collect()[0][0]:
+        raise KafkaQuotasError(
+            f"executors have no {found}",
+            hint="--env-archive sends them an environment that venv-pack or conda-pack packed from one with "
+            "kafka-quotas[spark]",
+        )
 
 
 class LazySession:

@@ -1,7 +1,7 @@
 """Tasks of Spark's workers: functions over batches of rows, most of which are tables as Arrow streams in bytes.
 
 Contract: the tables of all tasks of a job are one frame: rows with a `part` (the task), a `found` (which of its
-tables), the `kernel` and the rows of that table as an Arrow stream (`content`).
+tables) and the rows of that table as an Arrow stream (`content`).
 """
 
 import gc
@@ -18,7 +18,6 @@ from pyspark.sql import types
 from kafka_quotas.pipeline.engine.event_pieces import packed
 from kafka_quotas.pipeline.engine.job import Tables
 from kafka_quotas.pipeline.engine.kept_memory import keep_memory
-from kafka_quotas.pipeline.kernels.compiled import BACKEND
 from kafka_quotas.pipeline.tables.table import ColumnType
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 PART: Final = "part"
 FOUND: Final = "found"
-KERNEL: Final = "kernel"
-"""The backend of the kernels in that task: `numba`, or `numpy`, which is slower and gives the same."""
 CONTENT: Final = "content"
 
 _ROWS_IN_STREAM: Final = 1 << 18
@@ -36,7 +33,7 @@ _MANY_OBJECTS: Final = 10_000
 """More objects than a task's own, which are arrays above all: there are libraries among them."""
 _GLOB: Final = re.compile(r"[\\*?\[\]{}]")
 PIECE_COLUMNS: Final = f"{PART} int, window int, {CONTENT} binary"
-FRAME_COLUMNS: Final = f"{PART} int, {FOUND} string, {KERNEL} string, {CONTENT} binary"
+FRAME_COLUMNS: Final = f"{PART} int, {FOUND} string, {CONTENT} binary"
 _SPARK_TYPES: Final = {getattr(pa, each.arrow)(): getattr(types, each.spark)() for each in ColumnType}
 
 
@@ -75,7 +72,7 @@ def found_rows(part: int, tables: Tables) -> Iterator[pa.RecordBatch]:
     for name, table in tables.items():
         for start in range(0, max(table.num_rows, 1), _ROWS_IN_STREAM):
             content = packed(table.slice(start, _ROWS_IN_STREAM))
-            yield content_row({PART: part, FOUND: name, KERNEL: BACKEND}, content)
+            yield content_row({PART: part, FOUND: name}, content)
 
 
 def content_row(values: dict[str, Any], content: pa.Buffer) -> pa.RecordBatch:

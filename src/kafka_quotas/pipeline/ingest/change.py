@@ -23,18 +23,11 @@ from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 from kafka_quotas.pipeline.tables.table import TableSchema
 
 _RANDOM_BITS: Final = 20
-NO_FILE: Final = ReadFile(path="", form="", cluster="", broker_id=None, head_bytes=0, head_sha256="", size=0, read_to=0)
-"""Stands in the row of a change that read no file."""
 
 
 def ingest_id(at_ms: int, random: int) -> int:
     """Return the number of an ingest that begins at a time, made different from others by a random number."""
     return (at_ms << _RANDOM_BITS) | (random % (1 << _RANDOM_BITS))
-
-
-def began_ms(ingest: int) -> int:
-    """Return when an ingest began, in ms since 1970."""
-    return ingest >> _RANDOM_BITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +37,7 @@ class Change:
     ingest: int
     operation: str
     at_ms: int
-    files: Sequence[ReadFile] = ()
+    files: Sequence[ReadFile]
     events: int = 0
 
     def commit(self, before: FolderSnapshot) -> FolderSnapshot:
@@ -64,7 +57,7 @@ class Change:
             "events": self.events,
             **versions,
         }
-        rows = [{**asdict(file), **same} for file in self.files or (NO_FILE,)]
+        rows = [{**asdict(file), **same} for file in self.files]
         table = pa.Table.from_pylist(rows, schema=INGESTS.arrow_schema())
         lake.append(INGESTS, table, number=before.number + 1)
         return FolderSnapshot(lake=lake, changes=pa.concat_tables([before.changes, table]))

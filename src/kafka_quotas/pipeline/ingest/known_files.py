@@ -11,7 +11,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.formats.detect import InputFormat
 
 if TYPE_CHECKING:
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
 PARSER_VERSION: Final = 2
 """Version of what the parsers make of a line, kept with each file: raise it where equal lines give other rows."""
-_NUMBERS_SINCE: Final = 2
-"""The first version with today's `client_number`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,20 +92,7 @@ class KnownFiles:
 def known_files(changes: "pa.Table") -> KnownFiles:
     """Return the files of the table `ingests`, whose rows are by number of the change."""
     names = [each.name for each in fields(ReadFile)]
-    return KnownFiles(ReadFile(**row) for row in changes.select(names).to_pylist() if row["path"])
-
-
-def require_same_numbers(changes: "pa.Table", folder: str) -> None:
-    """Check that the clients of the table `ingests` have today's numbers, or each could be there as two.
-
-    Raises:
-        UsageError: An earlier version numbered them.
-    """
-    if any(row["path"] and row["parser"] < _NUMBERS_SINCE for row in changes.select(["path", "parser"]).to_pylist()):
-        raise UsageError(
-            f"{folder} was written by an earlier version, which numbered clients otherwise",
-            hint="its jobs run as before; ingest its logs and the new ones into another folder",
-        )
+    return KnownFiles(ReadFile(**row) for row in changes.select(names).to_pylist())
 
 
 def _place(file: ReadFile) -> _Place:

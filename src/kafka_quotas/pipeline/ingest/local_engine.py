@@ -24,7 +24,7 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.engine.kept_memory import keep_memory
 from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
 from kafka_quotas.pipeline.ingest.ingested_tables import arrow_batches, clients_of
-from kafka_quotas.pipeline.ingest.parse import has_numba, no_collection, parse_task
+from kafka_quotas.pipeline.ingest.parse import no_collection, parse_task
 from kafka_quotas.pipeline.ingest.spill import Spill, SpillRange
 from kafka_quotas.pipeline.tables.event_files import write_events
 from kafka_quotas.pipeline.tables.lake import Lake, lake_errors
@@ -51,7 +51,7 @@ def workers(tasks: Sequence[IngestTask], size: int) -> Iterator[Executor | None]
     count = min(len(tasks) if size >= _PARALLEL_FROM_BYTES else 1, os.cpu_count() or 1)
     if count <= 1:
         yield None
-    elif all(task.is_compiled for task in tasks) and has_numba():
+    elif all(task.is_compiled for task in tasks):
         with ThreadPoolExecutor(count) as threads:
             yield threads
     else:

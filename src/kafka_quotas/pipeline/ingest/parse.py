@@ -6,7 +6,6 @@ Invariant: the rows and counts depend on the task and the file alone, and a task
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from importlib.util import find_spec
 from zoneinfo import ZoneInfo
 
 from kafka_quotas.pipeline.formats.detect import InputFormat
@@ -67,7 +66,7 @@ def parse_lines(task: IngestTask, blocks: Iterable[Block]) -> Iterator[ParsedBat
 
 
 def _reader(task: IngestTask, parsed: ParsedBatch) -> "_LineReader":
-    return _ScanReader(task, parsed) if task.is_compiled and has_numba() else _LineReader(task, parsed)
+    return _ScanReader(task, parsed) if task.is_compiled else _LineReader(task, parsed)
 
 
 def _read(reader: "_LineReader", parsed: ParsedBatch, blocks: Iterable[Block]) -> Iterator[ParsedBatch]:
@@ -89,11 +88,6 @@ def _followed(reader: "_LineReader", blocks: Iterable[Block], start: int) -> Ite
         reader.follow(before)
         if before.end < block.end:
             yield block._replace(offset=before.end, content=block.content[len(before.content) :])
-
-
-def has_numba() -> bool:
-    """Check whether machine code can scan request logs in this process."""
-    return find_spec("numba") is not None
 
 
 def begins_in_repeated_hour(task: IngestTask, start: int) -> bool:

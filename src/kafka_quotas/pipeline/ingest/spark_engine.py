@@ -115,10 +115,7 @@ def ingest_on_spark(
 
 def append(rows: "DataFrame", lake: Lake, table: TableSchema) -> None:
     """Append rows to a table of the lake by the executors, in one commit."""
-    rows.select(*table.column_names).write.format("delta").mode("append").option(
-        "mergeSchema",
-        "true",  # tables of earlier versions get the columns that are new
-    ).save(hadoop_url(lake.place(table)))
+    rows.select(*table.column_names).write.format("delta").mode("append").save(hadoop_url(lake.place(table)))
 
 
 def rows_of_table(parsed: "DataFrame", table: TableSchema) -> "DataFrame":

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions
 
 from kafka_quotas.pipeline.engine.spark_failures import delta_conflicts
-from kafka_quotas.pipeline.ingest.spark_compaction import delete_rows
 from kafka_quotas.pipeline.ingest.spark_engine import append
 from kafka_quotas.pipeline.tables.lake import Lake, hadoop_url
 from kafka_quotas.pipeline.tables.schemas import CHARGED_TYPES, CLIENTS, EVENTS, INGESTED_TABLES
@@ -39,14 +38,22 @@ def remove_rows_on_spark(session: "SparkSession", before: FolderSnapshot, names:
             found = {row["ingest"] for row in own.select("ingest").distinct().collect()}
             if affected := sorted(found.intersection(before.ingests)):
                 texts = ", ".join(map(_sql_text, gone))
-                delete_rows(session, before.lake, table, affected, f" AND src_file IN ({texts})")
+                _delete_rows(session, before.lake, table, affected, f" AND src_file IN ({texts})")
                 if table is EVENTS:
                     _count_clients(session, before.lake, affected)
 
 
+def _delete_rows(
+    session: "SparkSession", lake: Lake, table: TableSchema, ingests: Sequence[int], more: str = ""
+) -> None:
+    """Let executors delete rows of some ingests, those for which `more`, in SQL, holds as well."""
+    numbers, place = ", ".join(map(str, ingests)), hadoop_url(lake.place(table)).replace("`", "``")
+    session.sql(f"DELETE FROM delta.`{place}` WHERE ingest IN ({numbers}){more}").collect()  # noqa: S608 - ours
+
+
 def _count_clients(session: "SparkSession", lake: Lake, ingests: Sequence[int]) -> None:
     """Count the clients of some ingests again, from the events that are left of them."""
-    delete_rows(session, lake, CLIENTS, ingests)
+    _delete_rows(session, lake, CLIENTS, ingests)
     append(clients_of(_rows(session, lake, EVENTS).where(functions.col("ingest").isin(ingests))), lake, CLIENTS)
 
 

@@ -1,7 +1,7 @@
-"""Compilation of kernels by Numba where it is installed, and the name of the backend.
+"""Compilation of kernels by Numba.
 
-Invariants: results do not depend on the backend. Division by zero gives IEEE infinities as in Java. There is no
-fast-math, which keeps sums in the order written.
+Invariants: division by zero gives IEEE infinities as in Java. There is no fast-math, which keeps sums in the order
+written.
 """
 
 import os
@@ -12,28 +12,17 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, Final
+from typing import Any
 from zipimport import zipimporter
+
+import numba
 
 Kernel = Callable[..., Any]
 """A function over scalars and arrays, typed by the compiler at its first call."""
 
-numba: Any = None
-with suppress(ImportError):
-    import numba
-
-NUMBA: Final[bool] = numba is not None
-BACKEND: Final = "numba" if NUMBA else "numpy"
-"""The backend of the kernels in this process: `numba`, or `numpy` where Numba is not installed."""
-
 
 def compiled(kernel: Kernel) -> Kernel:
-    """Compile a kernel to machine code at its first call and cache it on disk.
-
-    Without Numba the kernel itself is returned.
-    """
-    if not NUMBA:
-        return kernel
+    """Compile a kernel to machine code at its first call and cache it on disk."""
     with suppress(OSError):  # no place for a copy: compiled by each process
         _name_stably(kernel)
     with warnings.catch_warnings():

@@ -5,7 +5,7 @@ results. `trace` also returns them event by event. State carries over from call 
 is many. A row is a quota bucket, a column of `bounds` one proposed limit per row (`UNLIMITED` for none).
 
 Invariants: the events of one row must come in the order they happen in, over all calls. Rows may be mixed, and events
-of row -1 are skipped. Results are `core`'s on the same events, to the last bit, compiled or not.
+of row -1 are skipped. Results are `core`'s on the same events, to the last bit.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from kafka_quotas.core.model.quota_key import LONG_MAX
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.kernels.admission import RECORD
-from kafka_quotas.pipeline.kernels.compiled import NUMBA, Kernel
-from kafka_quotas.pipeline.kernels.lockstep import replay_in_lockstep
 from kafka_quotas.pipeline.kernels.loop import replay_closed_loop, replay_lanes, replay_records
 from kafka_quotas.pipeline.kernels.order import events_by_row, order_by_row
 from kafka_quotas.pipeline.kernels.ring import FAR_MS, clocks_width, fresh_clocks, sums_width
@@ -86,11 +84,10 @@ class Trace:
 class Limiters:
     """Rates or token buckets, one per row and limit, and the tallies of their events."""
 
-    def __init__(self, rule: LimiterRule, bounds: Floats, *, compiled: bool = NUMBA) -> None:
+    def __init__(self, rule: LimiterRule, bounds: Floats) -> None:
         self.rule = rule
         self.bounds = np.ascontiguousarray(bounds, dtype=np.float64)
-        self._compiled = compiled and NUMBA
-        self._shared = self._compiled and rule.operation == RECORD and not (rule.closed or rule.tokens)
+        self._shared = rule.operation == RECORD and not (rule.closed or rule.tokens)
         lanes, states = self.bounds.size, self._states
         clocks = np.zeros(1, dtype=np.int64) if rule.tokens else fresh_clocks(rule.window.samples)
         self._clocks = np.tile(clocks, states)
@@ -150,7 +147,7 @@ class Limiters:
 
         Recorded events stay.
         """
-        added = Limiters(self.rule, np.asarray(bounds, dtype=np.float64)[len(self.bounds) :], compiled=self._compiled)
+        added = Limiters(self.rule, np.asarray(bounds, dtype=np.float64)[len(self.bounds) :])
         self.bounds = np.ascontiguousarray(bounds, dtype=np.float64)
         for name in ("_clocks", "_sums", "_free_ms", "_counts", "_amounts", "_slots"):
             setattr(self, name, np.concatenate([getattr(self, name), getattr(added, name)]))
@@ -223,8 +220,7 @@ class Limiters:
         tallies = (self._counts, self._amounts, self._slots)
         events = (rows, times_ms, values)
         general = (ops, rule.operation, rule.tokens, rule.closed)
-        replay: Kernel = replay_lanes if self._compiled else replay_in_lockstep
-        plain = self._compiled and rule.closed and rule.operation == RECORD and not (rule.tokens or levels.size)
+        plain = rule.closed and rule.operation == RECORD and not (rule.tokens or levels.size)
         while done < rows.size:
             pool = (self._pool, self._pool_used)
             if self._shared and not levels.size:
@@ -235,7 +231,7 @@ class Limiters:
                 done = replay_closed_loop(*events, self.bounds, *settings, *lanes, done)
             else:
                 lanes = (self._clocks, self._sums, self._free_ms, *tallies, *pool)
-                done = replay(*events, *general, self.bounds, *settings, *lanes, traced, levels, done)
+                done = replay_lanes(*events, *general, self.bounds, *settings, *lanes, traced, levels, done)
             if done < rows.size:
                 self._pool = np.concatenate([self._pool, np.zeros_like(self._pool)])
 

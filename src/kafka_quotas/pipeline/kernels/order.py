@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kafka_quotas.pipeline.kernels.compiled import NUMBA, compiled
+from kafka_quotas.pipeline.kernels.compiled import compiled
 
 Int64s = NDArray[np.int64]
 _FEW_TIES = 16
@@ -18,15 +18,12 @@ def order_by_row(rows: NDArray[np.int32], *, row_count: int) -> Int64s:
 
     Events of row -1 are left out.
     """
-    if NUMBA:
-        starts = np.zeros(row_count + 1, dtype=np.int64)
-        _count_rows(rows, starts)
-        np.cumsum(starts, out=starts)
-        order = np.empty(starts[-1], dtype=np.int64)
-        _place(rows, starts, order)
-        return order
-    order = np.argsort(rows, kind="stable")
-    return order[np.searchsorted(rows[order], 0) :]
+    starts = np.zeros(row_count + 1, dtype=np.int64)
+    _count_rows(rows, starts)
+    np.cumsum(starts, out=starts)
+    order = np.empty(starts[-1], dtype=np.int64)
+    _place(rows, starts, order)
+    return order
 
 
 def by_row(rows: NDArray[np.int32], *columns: NDArray[Any], row_count: int) -> list[NDArray[Any]]:
@@ -52,19 +49,6 @@ def events_by_row(
     return rows, times_ms, values
 
 
-def sort_ties(rows: NDArray[np.int32], times_ms: Int64s, values: NDArray[np.float64]) -> None:
-    """Sort the values of neighbours with the same row and time in place, the smallest first.
-
-    Engines differ in the order of events within one millisecond, and this removes the difference.
-    """
-    if NUMBA:
-        _sort_ties(rows, times_ms, values)
-        return
-    differs = (rows[1:] != rows[:-1]) | (times_ms[1:] != times_ms[:-1])
-    group = np.cumsum(np.concatenate([[0], differs])[: rows.size])
-    values[:] = values[np.lexsort((values, group))]
-
-
 def is_ordered(numbers: NDArray[np.integer[Any]]) -> bool:
     """Check whether numbers never go back."""
     return bool((numbers[1:] >= numbers[:-1]).all())
@@ -72,10 +56,7 @@ def is_ordered(numbers: NDArray[np.integer[Any]]) -> bool:
 
 def is_ordered_by_key(keys: Int64s, times_ms: Int64s) -> bool:
     """Check whether keys never go back, and times not within a key."""
-    if NUMBA:
-        return bool(_is_ordered_by_key(keys, times_ms))
-    is_same = keys[1:] == keys[:-1]
-    return is_ordered(keys) and bool((~is_same | (times_ms[1:] >= times_ms[:-1])).all())
+    return bool(_is_ordered_by_key(keys, times_ms))
 
 
 def order_within_rows(rows: NDArray[np.int32], times_ms: Int64s, *, row_count: int) -> Int64s | None:
@@ -84,12 +65,7 @@ def order_within_rows(rows: NDArray[np.int32], times_ms: Int64s, *, row_count: i
     Returns:
         None where the events of each row are in order already, which kernels need and no more.
     """
-    if NUMBA:
-        is_in_order = _is_ordered_within_rows(rows, times_ms, np.full(row_count + 1, _EARLIEST_MS))
-    else:
-        by_row = np.argsort(rows, kind="stable")
-        own, own_ms = rows[by_row], times_ms[by_row]
-        is_in_order = bool(((own[1:] != own[:-1]) | (own_ms[1:] >= own_ms[:-1])).all())
+    is_in_order = _is_ordered_within_rows(rows, times_ms, np.full(row_count + 1, _EARLIEST_MS))
     return None if is_in_order else np.argsort(times_ms, kind="stable")
 
 
@@ -129,7 +105,11 @@ def _place(rows, starts, order):
 
 
 @compiled
-def _sort_ties(rows, times_ms, values):
+def sort_ties(rows, times_ms, values):
+    """Sort the values of neighbours with the same row and time in place, the smallest first.
+
+    Engines differ in the order of events within one millisecond, and this removes the difference.
+    """
     begin = 0
     for end in range(1, rows.shape[0] + 1):
         if end == rows.shape[0] or times_ms[end] != times_ms[begin] or rows[end] != rows[begin]:

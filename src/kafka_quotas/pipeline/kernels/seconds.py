@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
-from kafka_quotas.pipeline.kernels.compiled import NUMBA, compiled
+from kafka_quotas.pipeline.kernels.compiled import compiled
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
 from kafka_quotas.pipeline.kernels.order import by_row, sort_ties
 from kafka_quotas.pipeline.kernels.ring import HEAD, record_and_sum, spanned_ms
@@ -71,8 +71,8 @@ class SecondCells(NamedTuple):
 class SecondsMeter(Limiters):
     """Rings of many rows without limits, and their sums by second."""
 
-    def __init__(self, window: QuotaWindow, *, compiled: bool = NUMBA) -> None:
-        super().__init__(LimiterRule(window=window), np.empty((0, 1)), compiled=compiled)
+    def __init__(self, window: QuotaWindow) -> None:
+        super().__init__(LimiterRule(window=window), np.empty((0, 1)))
 
     def grow(self, rows: int) -> None:
         """Add rows up to a number of `rows`."""
@@ -93,8 +93,6 @@ class SecondsMeter(Limiters):
         self._require_fit(rows, times_ms, amounts, events)
         *charges, places = by_row(rows, times_ms, amounts, events, row_count=len(self.bounds))
         sort_ties(*charges)  # figures are whole numbers, which add up alike in any order
-        if not self._compiled:
-            return self._add_in_numpy(*charges, events=places, figures=figures)
         size, window = places.size, self.rule.window
         out = SecondCells(
             rows=np.empty(size, dtype=np.int64),
@@ -106,21 +104,3 @@ class SecondsMeter(Limiters):
         state = (self._clocks, self._sums, window.samples, window.window_ms)
         count = add_up_seconds(*charges, places, figures, *state, *out)
         return SecondCells._make(column[..., :count].copy() for column in out)
-
-    def _add_in_numpy(
-        self, rows: NDArray[np.int32], times_ms: Int64s, amounts: Floats, *, events: Int64s, figures: Int64s
-    ) -> SecondCells:
-        levels = self.trace(rows, times_ms, amounts).level[:, 0]
-        row, second = rows.astype(np.int64), times_ms // 1000
-        starts = np.flatnonzero(np.concatenate([[True], (row[1:] != row[:-1]) | (second[1:] != second[:-1])]))
-        counts = np.diff(np.append(starts, rows.size))
-        added = [np.add.reduceat(line[events], starts) for line in figures]
-        sums = np.zeros(starts.size)
-        np.add.at(sums, np.repeat(np.arange(starts.size), counts), amounts)  # one by one, as the compiled pass does
-        return SecondCells(
-            rows=row[starts],
-            seconds=second[starts],
-            figures=np.stack([*added, counts]),
-            amounts=sums,
-            rates=np.maximum.reduceat(levels, starts),
-        )

@@ -93,14 +93,6 @@ def count_delay(slots, pool, pool_used, lane, throttle_ms):
     pool[slot, step_of(throttle_ms)] += 1
 
 
-def steps_of(delays_ms: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the steps of many delays."""
-    rest: NDArray[np.int64] = np.minimum(delays_ms, INT_MAX)
-    octave = np.maximum(np.frexp(rest.astype(np.float64))[1].astype(np.int64) - 5, 0)
-    steps: NDArray[np.int64] = octave * 16 + (rest >> octave)
-    return steps
-
-
 def percentiles_ms(pool: NDArray[np.uint32], chosen: NDArray[np.int64], share: float) -> NDArray[np.float64]:
     """Return the percentile in ms of each chosen histogram of the pool.
 

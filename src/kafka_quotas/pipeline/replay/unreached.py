@@ -61,7 +61,7 @@ def _highest_rates(figures: pa.Table, quota_type: QuotaType, plan: ReplayPlan) -
     # tokens are judged one by one: who changed any topic is replayed
     factor = math.inf if quota_type is QuotaType.CONTROLLER_MUTATION else highest_of_peak(plan.window)
     found = np.zeros(peaks.size)
-    is_charged = (figures[f"{kind}_events"].to_numpy() > 0) | np.isinf(peaks)
+    is_charged = figures[f"{kind}_events"].to_numpy() > 0
     found[is_charged] = np.maximum(peaks[is_charged], np.finfo(np.float64).tiny) * factor
     return found
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from kafka_quotas.pipeline.formats.event_log import parse_daemon_line
 from kafka_quotas.pipeline.formats.rows import BadLineError, EventRow, shown_text
-from kafka_quotas.pipeline.kernels.compiled import NUMBA
 from kafka_quotas.pipeline.kernels.event_scan import (
     BROKER_ID,
     BYTES,
@@ -68,10 +67,7 @@ def read_lines(columns: Iterable[pa.Array]) -> Iterator[ReadEvents]:
     """Read columns of lines of the daemon's event log, given as bytes."""
     known = KnownTexts()
     for lines in columns:
-        if NUMBA:
-            yield from known.scanned(lines)
-        else:
-            yield _parse(lines.to_pylist())
+        yield from known.scanned(lines)
 
 
 def read_files(columns: Iterable[pa.Array]) -> Iterator[ReadEvents]:
@@ -110,7 +106,7 @@ class KnownTexts:
             names = [pa.array(each, pa.string()) for each in self._names]
             yield ReadEvents(_scanned(figures[:, :taken], threads[:taken], names), UNREADABLE.empty_table())
             if odds:
-                yield _parse(lines.take(pa.array(odd[:odds])).to_pylist())
+                yield parsed_lines(lines.take(pa.array(odd[:odds])).to_pylist())
             if int(self._counts.max()) == self._spans.shape[1]:
                 self._forget()
 
@@ -176,7 +172,8 @@ def _coded(numbers: NDArray[np.int64], texts: pa.Array) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32)), texts)
 
 
-def _parse(lines: Sequence[bytes | None]) -> ReadEvents:
+def parsed_lines(lines: Sequence[bytes | None]) -> ReadEvents:
+    """Parse lines of the daemon's event log one by one, as is done with those that the scan leaves."""
     rows, raw, reasons = [], [], []
     for line in lines:
         try:

@@ -1,7 +1,6 @@
 """What is known of clients without reading their events: how many charges each had, and the most in one second.
 
-Contract: one row per client, with `NAMES` and the columns of `FIGURES` for each of `CHARGED_TYPES`, none null. What an
-ingest of an earlier version did not count is a peak of infinity.
+Contract: one row per client, with `NAMES` and the columns of `FIGURES` for each of `CHARGED_TYPES`, none null.
 """
 
 from typing import Final
@@ -63,7 +62,7 @@ def _peaks(rows: pa.Table, kind: str) -> NDArray[np.float64]:
     at_once = np.cumsum(changes[order])  # each client's end at 0
     is_first = np.append(True, clients[1:] != clients[:-1])[: clients.size]
     starts = np.flatnonzero(is_first)
-    found = np.maximum.reduceat(at_once, 2 * starts).astype(np.float64) if starts.size else np.empty(0)
-    is_unknown = ~pc.is_valid(rows[f"{kind}_events"]).to_numpy()
-    found[(np.cumsum(is_first) - 1)[is_unknown]] = np.inf
+    found: NDArray[np.float64] = (
+        np.maximum.reduceat(at_once, 2 * starts).astype(np.float64) if starts.size else np.empty(0)
+    )
     return found

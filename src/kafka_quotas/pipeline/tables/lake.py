@@ -47,10 +47,12 @@ _FULL_TEXT: Final = ("No space left on device", "Disk quota exceeded", "File too
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _SLASHES: Final = re.compile("/{2,}")
 _REFUSED: Final = re.compile(r"[\[\]^|\\]|%[0-9A-Fa-f]{2}")
-_COMPACTED: Final = "was this change made before the --retention-hours of a compaction? Its files are deleted then"
+_VACUUMED: Final = "did a VACUUM delete the files of this change?"
 _HINT: Final = "kafka-quotas pipeline ingest writes it"
 _UNKNOWN_SCHEME: Final = "Unknown scheme"
 _SCHEMES: Final = "s3a:, hdfs:, abfss: and gs: are known; a path without a scheme is local"
+_REARRANGING: Final = ("OPTIMIZE", "VACUUM")
+"""Delta's operations that leave the rows as they are."""
 
 
 class ConflictError(Exception):
@@ -158,7 +160,7 @@ class Lake:
         """Open a table, at an older version if one is named.
 
         Raises:
-            UsageError: No ingest made the folder.
+            UsageError: No ingest made the folder, or one of an earlier version.
             KafkaQuotasError: The table can't be read.
         """
         from deltalake import DeltaTable  # noqa: PLC0415 - as above
@@ -166,11 +168,36 @@ class Lake:
 
         with lake_errors(f"reading {self.shown(table)}"):
             try:
-                return DeltaTable(self.place(table), version=version)
+                opened = DeltaTable(self.place(table), version=version)
             except TableNotFoundError as error:
                 if _UNKNOWN_SCHEME in str(error):
                     raise
                 raise UsageError(f"{self.shown()} holds no ingested data", hint=_HINT) from error
+            known = {each.name for each in opened.schema().fields}
+        if not known.issuperset(table.column_names):
+            raise self.earlier_version()
+        return opened
+
+    def earlier_version(self) -> UsageError:
+        """Return the error for a folder of an earlier version, which numbered clients or named columns otherwise."""
+        return UsageError(
+            f"{self.shown()} was written by an earlier version", hint="ingest the logs again, into another folder"
+        )
+
+    def rearranged(self, table: TableSchema, version: int) -> int:
+        """Return the last version of a table, from this one on, that has the same rows, in other files or not.
+
+        Raises:
+            KafkaQuotasError: The table can't be read.
+        """
+        opened = self.table(table)
+        with lake_errors(f"reading {self.shown(table)}"):
+            later = opened.history(opened.version() - version) if opened.version() > version else []
+        for each in reversed(later):
+            if not each["operation"].startswith(_REARRANGING):
+                break
+            version = each["version"]
+        return version
 
     def filesystem(self, table: TableSchema) -> "fs.FileSystem":
         """Return the file system below a table: Arrow's own for a local one, which is quicker than delta-rs'."""
@@ -200,8 +227,7 @@ class Lake:
         if number is not None and (opened.transaction_version(TRANSACTIONS) or 0) >= number:
             raise ConflictError(f"change {number} is there already")
         with lake_errors(f"writing {self.shown(table)}"):
-            # tables of earlier versions get the columns that are new
-            write_deltalake(opened, rows, mode="append", schema_mode="merge", commit_properties=_properties(number))
+            write_deltalake(opened, rows, mode="append", commit_properties=_properties(number))
         return opened.version()
 
     def delete(self, table: TableSchema, predicate: str) -> int:
@@ -215,16 +241,13 @@ class Lake:
             opened.delete(predicate)
         return opened.version()
 
-    def commit_files(
-        self, table: TableSchema, added: "Sequence[AddAction]", *, removed: Iterable[str] = (), is_new: bool = True
-    ) -> int:
+    def commit_files(self, table: TableSchema, added: "Sequence[AddAction]", *, removed: Iterable[str] = ()) -> int:
         """Commit files that are written already, and return the version of the table.
 
         Args:
             table: The table, partitioned by day.
             added: The files.
             removed: Paths of files whose place they take.
-            is_new: Whether rows are new, False where the same rows lie in other files.
 
         Raises:
             KafkaQuotasError: The commit failed.
@@ -234,7 +257,7 @@ class Lake:
 
         opened = self.table(table)
         now_ms = round(time.time() * 1000)
-        gone = [RemoveAction(path=path, data_change=is_new, deletion_timestamp=now_ms) for path in removed]
+        gone = [RemoveAction(path=path, data_change=True, deletion_timestamp=now_ms) for path in removed]
         if added or gone:
             with lake_errors(f"writing {self.shown(table)}"):
                 opened.create_write_transaction(
@@ -295,7 +318,7 @@ def lake_errors(doing: str) -> Iterator[None]:
             raise KafkaQuotasError(f"no room left while {doing}", hint=hint) from error
         if _UNKNOWN_SCHEME in str(error):
             raise UsageError(f"{doing} failed: the scheme of the URL is unknown", hint=_SCHEMES) from error
-        hint = _COMPACTED if isinstance(error, FileNotFoundError) else hint_of(str(error)) or "nothing was changed"
+        hint = _VACUUMED if isinstance(error, FileNotFoundError) else hint_of(str(error)) or "nothing was changed"
         raise KafkaQuotasError(f"{doing} failed: {cause_of(error)}", hint=hint) from error
 
 

@@ -120,7 +120,7 @@ CHARGED_TYPES = ("produce", "fetch", "request", "controller_mutation")
 
 def _charges_of(kind: str) -> tuple[TableColumn, ...]:
     return (
-        _long(f"{kind}_events", f"charges of {kind}; null where an earlier version did not count them", nullable=True),
+        _long(f"{kind}_events", f"charges of {kind}", nullable=True),
         _long(f"{kind}_amount", "what these took", nullable=True),
         _long(f"{kind}_peak", "most that these took in one second", nullable=True),
         _long(f"{kind}_first_ms", "the first of them; null for none", unit="ms since 1970 UTC", nullable=True),
@@ -148,14 +148,14 @@ CLIENTS = TableSchema(
 
 INGESTS = TableSchema(
     name="ingests",
-    doc="One row is one file that an ingest read, or one other change of the tables. A change counts once it is here, "
+    doc="One row is one file that an ingest read. A change counts once it is here, "
     "and the versions of the other tables that belong to it are in its rows.",
     columns=(
         _INGEST,
         _long("sequence", "the number of the change, from 1 on"),
         _long("at_ms", "when it was made", unit="ms since 1970 UTC"),
-        _text("operation", "ingest, replace, convert or compact"),
-        _text("path", "the file; empty for a change that read none"),
+        _text("operation", "ingest or replace"),
+        _text("path", "the file"),
         _text("form", "the file's format"),
         _CLUSTER,
         _int("broker_id", "the broker of the file; null where its lines name it", nullable=True),

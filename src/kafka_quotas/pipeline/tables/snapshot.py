@@ -17,7 +17,8 @@ if TYPE_CHECKING:  # executors load this module without it
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
-FIRST_VERSION: Final = 0
+_NUMBERS_SINCE: Final = 2
+"""The first version of the parser with today's `client_number`."""
 _BATCH_ROWS: Final = 1 << 15
 
 
@@ -36,12 +37,14 @@ class FolderSnapshot:
         """Read the changes up to a number, None for all.
 
         Raises:
-            UsageError: No ingest made the folder, or the number is none of a change.
+            UsageError: No ingest made the folder, or one of an earlier version, or the number is none of a change.
             KafkaQuotasError: The table can't be read.
         """
         opened = lake.table(INGESTS)
         with lake_errors(f"reading {lake.shown(INGESTS)}"):
             changes = opened.to_pyarrow_table().select(INGESTS.column_names).sort_by("sequence")
+        if (pc.min(changes["parser"]).as_py() or _NUMBERS_SINCE) < _NUMBERS_SINCE:
+            raise lake.earlier_version()
         found = cls(lake=lake, changes=changes)
         return found if number is None else found.until(number)
 
@@ -53,9 +56,7 @@ class FolderSnapshot:
         """
         if not 1 <= number <= self.number:
             known = f"there are 1 to {self.number}" if self.number else "there is none yet"
-            raise UsageError(
-                f"{self.lake.shown()} has no change {number}: {known}", hint="kafka-quotas pipeline history DATA"
-            )
+            raise UsageError(f"{self.lake.shown()} has no change {number}: {known}", hint="the table ingests has them")
         return replace(self, changes=self.changes.filter(pc.less_equal(self.changes["sequence"], number)))
 
     @property
@@ -69,14 +70,14 @@ class FolderSnapshot:
         return sorted(set(self.changes["ingest"].to_pylist()))
 
     def version(self, table: TableSchema) -> int:
-        """Return the version of a table that belongs to the latest change."""
-        return int(pc.max(self.changes[f"{table.name}_version"]).as_py() or FIRST_VERSION)
+        """Return the version of a table that belongs to the latest change, with its files as they are merged by now."""
+        return self.lake.rearranged(table, int(pc.max(self.changes[f"{table.name}_version"]).as_py() or 0))
 
     def delta(self, table: TableSchema) -> "DeltaTable":
         """Open a table as it was after the latest change.
 
         Raises:
-            KafkaQuotasError: The table can't be read, or the version was removed by `compact`.
+            KafkaQuotasError: The table can't be read.
         """
         return self.lake.table(table, self.version(table))
 
@@ -110,10 +111,7 @@ class FolderSnapshot:
         reader = session.read.format("delta").option("versionAsOf", self.version(table))
         rows, needed = reader.load(hadoop_url(self.lake.place(table))), self.needed(table)
         own = rows if needed is None else rows.where(rows["ingest"].isin(needed))
-        # tables of earlier versions lack the columns that are new
-        known = {each.name: each.dataType.simpleString() for each in table.spark_schema().fields}
-        missing = {name: f"cast(null as {kind}) as {name}" for name, kind in known.items() if name not in rows.columns}
-        return own.selectExpr(*(missing.get(name, name) for name in known))
+        return own.select(*table.column_names)
 
     def read(self, table: TableSchema, *, columns: Sequence[str] | None = None) -> pa.Table:
         """Read a small table.

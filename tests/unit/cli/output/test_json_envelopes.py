@@ -44,7 +44,7 @@ ELSEWHERE = {
     "load-test compare": "tests/unit/cli/load_test/test_result_output.py",
 }
 """The files that check documents where a server or a load gives them."""
-CHANGES_AT_EACH_RUN = ("alter", "revert, done", "apply", "migrate", "context test", "pipeline history")
+CHANGES_AT_EACH_RUN = ("alter", "revert, done", "apply", "migrate", "context test")
 """Examples whose second run finds what the first has done, or measures again."""
 PAIR = Entity.of(user="al, ice", client_id=None)
 RATE, SHARE = "producer_byte_rate", "request_percentage"
@@ -86,7 +86,6 @@ EXAMPLES = {
     "pipeline usage": "pipeline usage DATA --store STORE",
     "pipeline replay": "pipeline replay DATA --quotas FILE",
     "pipeline recommend": "pipeline recommend DATA",
-    "pipeline history": "pipeline history DATA",
     "throttle rate": "throttle rate --quota 5MB/s --steady 5MB/s --burst 15MB",
     "throttle request": "throttle request --quota 0.1% --stall 100ms",
     "throttle mutation": "throttle mutation --quota 5 --burst 560",

@@ -6,10 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from kafka_quotas.pipeline.engine.spark_session import write_package_archive
-from kafka_quotas.pipeline.kernels.compiled import NUMBA
 
 _SCRIPT = """
 import json, sys
@@ -21,7 +18,6 @@ print(json.dumps([sys.modules["kafka_quotas"].__file__, found, hits, misses]))
 """
 
 
-@pytest.mark.skipif(not NUMBA, reason="numba is not installed")
 def test_a_second_session_finds_the_machine_code_of_the_first(tmp_path: Path) -> None:
     archive = write_package_archive(tmp_path)
     found = []

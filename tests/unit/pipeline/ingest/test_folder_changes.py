@@ -1,7 +1,7 @@
 """Changes of a folder that meet others, are cut off, or take rows back: each is whole or was never there."""
 
 import errno
-import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from tests.support.pipeline.ingested_folder import broker_log, ingest, source
 from tests.support.pipeline.logs import log_text, table_rows
 from tests.support.processes.run_cli import run_cli
@@ -17,15 +18,17 @@ from tests.support.stores.stored_quotas import new_store
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.ingest import change as ingest_change
 from kafka_quotas.pipeline.ingest import local_engine
-from kafka_quotas.pipeline.ingest.change import NO_FILE, Change, ingest_id
+from kafka_quotas.pipeline.ingest.change import Change, ingest_id
+from kafka_quotas.pipeline.ingest.known_files import ReadFile
 from kafka_quotas.pipeline.tables.event_files import write_events
 from kafka_quotas.pipeline.tables.lake import ConflictError, Lake
-from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, INGESTS, QUARANTINE
+from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, QUARANTINE
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 
 
-def change(snapshot: FolderSnapshot, ingest: int, digest: str) -> Change:
-    file = replace(NO_FILE, path=f"/{digest}", form="request-log", head_sha256=digest)
+def change(ingest: int, digest: str) -> Change:
+    head = {"head_bytes": 0, "head_sha256": digest, "size": 0, "read_to": 0}
+    file = ReadFile(path=f"/{digest}", form="request-log", cluster="", broker_id=None, **head)
     return Change(ingest=ingest, operation="ingest", at_ms=1, files=[file])
 
 
@@ -33,13 +36,13 @@ def test_of_two_changes_at_once_the_second_looks_again_at_what_was_read(tmp_path
     lake = Lake(url=str(tmp_path / "data"))
     lake.create()
     empty = FolderSnapshot.of(lake)
-    change(empty, 1, "one").commit(empty)
+    change(1, "one").commit(empty)
     with pytest.raises(ConflictError):
-        change(empty, 2, "two").commit(empty)
-    second = change(empty, 2, "two").commit_unless_read(empty)
+        change(2, "two").commit(empty)
+    second = change(2, "two").commit_unless_read(empty)
     assert second is not None
     assert (second.number, second.ingests) == (2, [1, 2])
-    assert change(empty, 3, "one").commit_unless_read(empty) is None  # the first read that file
+    assert change(3, "one").commit_unless_read(empty) is None  # the first read that file
     assert FolderSnapshot.of(lake).number == 2
 
 
@@ -60,19 +63,27 @@ def test_two_ingests_at_once_count_every_line_once(tmp_path: Path, monkeypatch: 
     assert len(table_rows(data, EVENTS)) == 60
 
 
-def test_a_folder_with_an_earlier_versions_numbers_of_clients_takes_no_more(tmp_path: Path) -> None:
-    lake = Lake(url=str(tmp_path / "data"))
-    lake.create()
-    empty = FolderSnapshot.of(lake)
-    own = change(empty, 1, "one")
-    replace(own, files=[replace(each, parser=1) for each in own.files]).commit(empty)
+@pytest.mark.parametrize("is_renumbered", [False, True])
+def test_a_folder_of_an_earlier_version_is_refused(tmp_path: Path, is_renumbered: bool) -> None:
+    data = tmp_path / "data"
     broker_log(tmp_path, log_text(5))
-    told = ingest(tmp_path / "data", *source(tmp_path), code=2)["stderr"]
-    assert "was written by an earlier version, which numbered clients otherwise" in told
-    assert FolderSnapshot.of(lake).number == 1
+    if is_renumbered:
+        lake = Lake(url=str(data))
+        lake.create()
+        own = change(1, "one")
+        replace(own, files=[replace(each, parser=1) for each in own.files]).commit(FolderSnapshot.of(lake))
+    else:
+        ingest(data, *source(tmp_path))
+        clients = DeltaTable(data / "clients").to_pyarrow_table().drop_columns(["request_events"])
+        shutil.rmtree(data / "clients")
+        write_deltalake(data / "clients", clients)
+    told = ingest(data, "--replace", source(tmp_path)[1], code=2)["stderr"]
+    assert f"error: {data} was written by an earlier version" in told
+    code, _, told = run_cli("pipeline", "usage", str(data), "--store", new_store(tmp_path, {}))
+    assert (code, "hint: ingest the logs again, into another folder" in told) == (2, True)
 
 
-def test_files_to_replace_that_a_compaction_took_are_looked_for_again(
+def test_files_to_replace_that_an_optimize_took_are_looked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, calls = tmp_path / "data", []
@@ -83,7 +94,7 @@ def test_files_to_replace_that_a_compaction_took_are_looked_for_again(
     def overtaken(*arguments: Any, **named: Any) -> None:
         calls.append(None)
         if len(calls) == 1:
-            raise ConflictError("a compaction")
+            raise ConflictError("an OPTIMIZE")
         remove(*arguments, **named)
 
     monkeypatch.setattr(ingest_change, "remove_rows", overtaken)
@@ -122,49 +133,42 @@ def killed_ingest(data: Path, events: pa.Table, *, began_ms: int) -> None:
     )
 
 
-def test_what_a_killed_ingest_left_is_never_seen_and_is_cleared_away(tmp_path: Path) -> None:
+def test_what_a_killed_ingest_left_is_never_seen(tmp_path: Path) -> None:
     data = tmp_path / "data"
     log = broker_log(tmp_path, log_text(5))
     ingest(data, *source(tmp_path))
     events = FolderSnapshot.of(Lake(url=str(data))).read(EVENTS)
     killed_ingest(data, events, began_ms=0)
-    lake = Lake(url=str(data))
     assert len(table_rows(data, EVENTS)) == 5
     log.write_text(log_text(8))
     assert ingest(data, *source(tmp_path))["events"] == 3
     assert len(table_rows(data, EVENTS)) == 8
-    assert lake.table(EVENTS).count() == 13
-    code, told, noted = run_cli("pipeline", "compact", str(data), "--retention-hours", "0")
-    assert (code, "old ones were deleted" in told) == (0, True)
-    assert "note: using the local engine (about 8 events; Spark would be slower)" in noted
-    with pytest.raises(KafkaQuotasError) as caught:
-        FolderSnapshot.of(lake, 1).read(EVENTS)
-    assert "--retention-hours of a compaction" in str(caught.value.hint)
-    assert lake.table(EVENTS).count() == 8
-    assert len(table_rows(data, EVENTS)) == 8
+    assert Lake(url=str(data)).table(EVENTS).count() == 13
 
 
-def test_compact_merges_days_and_keeps_what_an_ingest_is_writing(tmp_path: Path) -> None:
+def test_tables_that_delta_lake_compacts_and_vacuums_are_read_as_before(tmp_path: Path) -> None:
     data = tmp_path / "data"
     log = broker_log(tmp_path, log_text(5))
     for count in (10, 15, 20):
         ingest(data, *source(tmp_path))
         log.write_text(log_text(count))
     before = table_rows(data, EVENTS)
-    events = FolderSnapshot.of(Lake(url=str(data))).read(EVENTS)
-    killed_ingest(data, events, began_ms=2**42)  # in the future: still under way
-    assert len(Lake(url=str(data)).table(EVENTS).file_uris()) == 4
-    assert run_cli("pipeline", "compact", str(data))[0] == 0
-    assert [len(Lake(url=str(data)).table(each).file_uris()) for each in (EVENTS, INGESTS)] == [2, 1]
+    for name in ("events", "clients", "ingests"):
+        table = DeltaTable(data / name)
+        table.optimize.compact()
+        table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+        assert len(list((data / name).rglob("*.parquet"))) == 1
     assert table_rows(data, EVENTS) == before
-    _, told, _ = run_cli("pipeline", "history", str(data), "--output", "json")
-    changes = json.loads(told)["changes"]
-    assert [(each["number"], each["operation"], each["events"]) for each in changes] == [
-        (4, "compact", 0),
-        (3, "ingest", 5),
-        (2, "ingest", 5),
-        (1, "ingest", 5),
-    ]
+    lake = Lake(url=str(data))
+    killed_ingest(data, FolderSnapshot.of(lake).read(EVENTS), began_ms=1)
+    assert table_rows(data, EVENTS) == before
+    with pytest.raises(KafkaQuotasError) as caught:
+        FolderSnapshot.of(lake, 1).read(EVENTS)
+    assert caught.value.hint == "did a VACUUM delete the files of this change?"
+    assert ingest(data, *source(tmp_path))["events"] == 5
+    code, out, told = run_cli("pipeline", "compact", str(data))
+    assert (code, out) == (2, "")
+    assert "error: pipeline compact was removed" in told
 
 
 def test_a_wrong_time_zone_is_noted_and_corrected_by_reading_anew(tmp_path: Path) -> None:
@@ -200,32 +204,6 @@ def test_a_wrong_time_zone_is_noted_and_corrected_by_reading_anew(tmp_path: Path
     assert (code, "has no change 9: there are 1 to 2" in told) == (2, True)
     code, _, told = run_cli("pipeline", "ingest", "--as-of", "1", "--out", str(data))
     assert (code, "no such option: --as-of" in told) == (2, True)
-
-
-def test_a_folder_of_the_earlier_form_is_converted_and_what_it_read_is_known(tmp_path: Path) -> None:
-    log, old, data = broker_log(tmp_path, log_text(6)), tmp_path / "old", tmp_path / "data"
-    ingest(tmp_path / "now", *source(tmp_path))
-    now = FolderSnapshot.of(Lake(url=str(tmp_path / "now")))
-    events = now.read(EVENTS)
-    for number, rows in enumerate((events.slice(0, 4), events.slice(4)), start=1):
-        folder = old / f"ingest=00000{number}"
-        place = folder / "events" / "dt=2026-11-21" / "bucket=3"
-        place.mkdir(parents=True)
-        pq.write_table(rows.drop_columns(["dt", "client", "ingest"]), place / "part-0.parquet")
-        (row,) = now.changes.to_pylist()
-        names = ("path", "form", "cluster", "broker_id", "head_bytes", "head_sha256", "size", "read_to")
-        (folder / "_manifest.json").write_text(
-            json.dumps({"version": 1, "files": [{name: row[name] for name in names}]})
-        )
-    (old / "_layout.json").write_text('{"version": 1, "buckets": 16}')
-    for expected in (6, 0):  # again, it has nothing left to do
-        code, told, _ = run_cli("pipeline", "convert", str(old), "--out", str(data))
-        assert (code, told.split()[0]) == (0, str(expected))
-    assert table_rows(data, EVENTS) == table_rows(tmp_path / "now", EVENTS)
-    log.write_text(log_text(7))
-    assert ingest(data, *source(tmp_path))["events"] == 1
-    code, _, told = run_cli("pipeline", "convert", str(tmp_path), "--out", str(tmp_path / "none"))
-    assert (code, "is not a data folder of the earlier form" in told) == (2, True)
 
 
 def test_rows_that_did_not_arrive_are_an_error_and_do_not_count(

@@ -5,7 +5,6 @@ import random
 from collections.abc import Iterable
 from io import BytesIO
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +18,7 @@ from kafka_quotas.pipeline.stream.lines import (
     UNREADABLE,
     KnownTexts,
     ReadEvents,
+    parsed_lines,
     read_files,
     read_lines,
 )
@@ -90,8 +90,7 @@ def read(*columns: list[bytes | None]) -> ReadEvents:
 
 
 def parsed(*columns: list[bytes | None]) -> ReadEvents:
-    with mock.patch.object(lines, "NUMBA", new=False):
-        return read(*columns)
+    return joined(map(parsed_lines, columns))
 
 
 @pytest.mark.parametrize("seed", range(8))

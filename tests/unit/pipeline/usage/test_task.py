@@ -13,7 +13,6 @@ from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.charges import ChargedClient
 from kafka_quotas.pipeline.buckets.proposal import BucketRows, ProposedQuotas, partition_columns
-from kafka_quotas.pipeline.kernels import seconds as seconds_meter
 from kafka_quotas.pipeline.usage.job import usage_job, usage_tables
 from kafka_quotas.pipeline.usage.tables import LocalUsage
 from kafka_quotas.pipeline.usage.task import UsagePlan, usage_task
@@ -40,13 +39,7 @@ def charged(rows: list[dict], quota_type: str) -> list[dict]:
     return sorted(found, key=lambda row: (row["ts_ms"], row["amount"]))
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-def test_cells_and_rates_are_those_of_plain_sums_and_of_core(tmp_path: Path, monkeypatch, compiled: bool) -> None:
-    if not compiled:
-        init = seconds_meter.SecondsMeter.__init__
-        monkeypatch.setattr(
-            seconds_meter.SecondsMeter, "__init__", lambda self, window: init(self, window, compiled=False)
-        )
+def test_cells_and_rates_are_those_of_plain_sums_and_of_core(tmp_path: Path) -> None:
     rows = random_events(2_000, seed=6)
     tables = used(events_folder(tmp_path / "data", rows, ingests=2))
     entities = tables.all_buckets.to_pylist()

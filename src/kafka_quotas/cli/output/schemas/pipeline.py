@@ -16,7 +16,6 @@ from kafka_quotas.cli.output.schemas.forms import (
     record,
     rows,
 )
-from kafka_quotas.commands.pipeline.history import PastChange
 from kafka_quotas.commands.pipeline.ingest import IngestCounts
 from kafka_quotas.pipeline.tables.schemas import ENTITIES, RECOMMENDATION, USAGE_PROFILE, WHATIF
 from kafka_quotas.pipeline.tables.table import ColumnType, TableSchema
@@ -107,11 +106,6 @@ SCHEMAS: Final[dict[str, OutputSchema]] = {
             **of_dataclass(IngestCounts),
             "faults": rows(record({"file": TEXT, "reason": TEXT, "lines": INTEGER, "first_line": INTEGER})),
         },
-    ),
-    "pipeline-history": OutputSchema(
-        commands=("pipeline history",),
-        rows=("changes",),
-        fields={"data": TEXT, "changes": rows(record(of_dataclass(PastChange)))},
     ),
     "pipeline-usage": OutputSchema(
         commands=("pipeline usage",),
