@@ -32,16 +32,15 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pipeline import cpu_seconds, machine_seconds
 from tests.support.brokers.servers import kafka_4
 
-from kafka_quotas.commands.pipeline.ingest import IngestRequest, ingest
-from kafka_quotas.commands.pipeline.stream import StreamRequest, StreamWatcher, stream
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.choice import Engine
 from kafka_quotas.pipeline.engine.progress import ignore_progress
 from kafka_quotas.pipeline.engine.runner import EventsWatcher
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
+from kafka_quotas.pipeline.ingest.job import IngestRequest, ingest
 from kafka_quotas.pipeline.ingest.plan import IngestSettings
-from kafka_quotas.pipeline.stream.job import BatchReport
+from kafka_quotas.pipeline.stream.job import BatchReport, StreamPlan, StreamWatcher, stream
 from kafka_quotas.pipeline.stream.source import FolderSource, Source, TopicSource
 from kafka_quotas.pipeline.tables.schemas import EVENTS
 
@@ -92,7 +91,7 @@ def warm_case(case: str, folder: Path, lines: int) -> None:
     watcher = EventsWatcher(progress=ignore_progress, chosen=lambda _: None)
     with (
         spark_session(requests[0].spark) as session,
-        mock.patch("kafka_quotas.commands.pipeline.ingest.LazySession", return_value=lambda: session),
+        mock.patch("kafka_quotas.pipeline.ingest.job.LazySession", return_value=lambda: session),
     ):
         ingest(requests[0], watcher)
         for request in requests[1:]:
@@ -142,7 +141,7 @@ def stream_case(case: str, folder: Path, source: Source, *, batch_size: int) -> 
     def report(batch: BatchReport) -> None:
         marks.append((batch.events, time.monotonic(), cpu_seconds(), machine_seconds()))
 
-    request = StreamRequest(
+    plan = StreamPlan(
         source=source,
         target=str(folder / case),
         checkpoint=str(folder / f"{case}-checkpoint"),
@@ -150,7 +149,7 @@ def stream_case(case: str, folder: Path, source: Source, *, batch_size: int) -> 
         quotas=lambda: Proposal(name="nothing", entries=()),
         batch_size=batch_size,
     )
-    stream(request, StreamWatcher(report=report, show=lambda *_: None, stop=threading.Event()))
+    stream(plan, StreamWatcher(report=report, show=lambda *_: None, stop=threading.Event()))
     wall, cpu, machine = (last - first for first, last in zip(marks[0][1:], marks[-1][1:], strict=True))
     line(case, sum(events for events, *_ in marks[1:]), wall, cpu, machine)
 

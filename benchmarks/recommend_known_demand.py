@@ -14,20 +14,21 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import orjson
 
-from kafka_quotas.commands.pipeline.ingest import IngestRequest, IngestWatcher, ingest
-from kafka_quotas.commands.pipeline.recommend import RecommendRequest, recommend
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW
 from kafka_quotas.core.quotas.quota_bucket import RateBucket
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.choice import Engine
 from kafka_quotas.pipeline.engine.progress import ignore_progress
-from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher
+from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, open_events
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
+from kafka_quotas.pipeline.ingest.job import IngestRequest, ingest
 from kafka_quotas.pipeline.ingest.plan import IngestSettings
 from kafka_quotas.pipeline.recommend.advice import RecommendPlan, Tolerance
+from kafka_quotas.pipeline.recommend.job import recommend
 
 MONDAY_MS = 1_793_577_600_000  # 2026-11-02 0:00 UTC
 DAY_MS = 86_400_000
@@ -93,24 +94,27 @@ def show(folder: Path, days: int, minutes: int, share: float | None) -> None:
         for client in CLIENTS:
             file.writelines(orjson.dumps(event) + b"\n" for event in recorded(client, days, minutes, share))
     spark = SparkSettings(log_file=folder / "spark.log")
+    watcher = EventsWatcher(progress=ignore_progress, chosen=lambda _: None)
     ingest(
         IngestRequest(
             patterns=(),
-            paths=(log,),
-            out=folder / "data",
+            paths=(str(log),),
+            replaced=(),
+            out=str(folder / "data"),
             settings=IngestSettings(cluster="c"),
             spark=spark,
             engine=Engine.LOCAL,
         ),
-        IngestWatcher(progress=ignore_progress, waiting=lambda: None, chosen=lambda _: None),
+        watcher,
     )
     plan = RecommendPlan(scope=DefaultScope.USER, tolerance=Tolerance(), horizon_days=HORIZON_DAYS)
-    result = recommend(
-        RecommendRequest(events=EventsRequest(data=folder / "data", spark=spark, engine=Engine.LOCAL), plan=plan),
-        EventsWatcher(progress=ignore_progress, chosen=lambda _: None),
-        step=lambda _: None,
-    )
-    found = {each.user: each for advice in result.recommendation.advices for each in advice.demands}
+    with (
+        mock.patch("kafka_quotas.pipeline.recommend.part_figures.NEEDIEST_SHOWN", len(CLIENTS)),
+        mock.patch("kafka_quotas.pipeline.recommend.limits.NEEDIEST_SHOWN", len(CLIENTS)),
+        open_events(EventsRequest(data=str(folder / "data"), spark=spark, engine=Engine.LOCAL), watcher) as events,
+    ):
+        result = recommend(events, plan, step=lambda _: None)
+    found = {each.user: each for advice in result.advices for each in advice.neediest}
     for client in CLIENTS:
         demand, wants = found[client.name], client.true_demand(days)
         needed, implied = demand.needed, demand.implied

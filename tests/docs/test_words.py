@@ -29,7 +29,7 @@ RETIRED_FOR_USERS = re.compile(
 """Idioms to avoid: say *takes precedence*, *has no effect*, *excludes*, *outcome*, *intended*, *OK*."""
 
 RETIRED_BY_ROOM = {
-    ("pipeline", "commands/pipeline"): "harvest told_apart_by settle judge held_back stamp",
+    ("pipeline",): "harvest told_apart_by settle judge held_back stamp",
     ("wire",): "told tell said behind spelling treatment walk drop_topics grow_topics",
     ("enforcement",): "told tell tells said say terms book ledger gate desk relay notice treatment place places front "
     "fronts way arrival entrance exchange remember",

@@ -11,7 +11,7 @@ from tests.support.brokers.maven import KAFKA_4, jars
 from tests.support.pipeline.logs import table_rows
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.commands.pipeline.demo import DemoTraffic, demo_scenario, record_traffic
+from kafka_quotas.commands.pipeline_demo import DemoTraffic, demo_scenario, record_traffic
 from kafka_quotas.loadtest.verdict.analysis import warnings
 from kafka_quotas.pipeline.engine.spark_session import find_java
 from kafka_quotas.pipeline.tables.schemas import EVENTS

@@ -22,7 +22,7 @@ from kafka_quotas.cli.load_test.views.view import print_load
 from kafka_quotas.cli.options.journal import JOURNAL_VARIABLE
 from kafka_quotas.cli.output.render import Output, write
 from kafka_quotas.commands.examples import examples_folder
-from kafka_quotas.commands.pipeline.demo import SCENARIO, demo_scenario, record_traffic
+from kafka_quotas.commands.pipeline_demo import SCENARIO, demo_scenario, record_traffic
 from kafka_quotas.commands.testbed.kafka_broker import VERSION, KafkaServerError
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow

@@ -12,13 +12,13 @@ from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.pipeline.options import EngineOptions
 from kafka_quotas.cli.pipeline.progress import job_watcher
-from kafka_quotas.commands.pipeline.ingest import IngestRequest, IngestResult
-from kafka_quotas.commands.pipeline.ingest import ingest as run_ingest
 from kafka_quotas.core.errors import VerdictError
 from kafka_quotas.core.formats.metric_names import BUILT_IN, read_metric_names
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.formats.detect import InputFormat
+from kafka_quotas.pipeline.ingest.job import IngestRequest, IngestResult
+from kafka_quotas.pipeline.ingest.job import ingest as run_ingest
 from kafka_quotas.pipeline.ingest.plan import IngestSettings
 
 _SHOWN_FAULTS = 10

@@ -8,7 +8,6 @@ import typer
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.options.figures import byte_figure, duration_figure
 from kafka_quotas.cli.options.windows import WindowOptions
-from kafka_quotas.commands.pipeline.recommend import RecommendRequest
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.choice import Engine
@@ -157,22 +156,14 @@ class AdviceOptions:
         "--cluster NAME", help="Whose traffic counts, where the events are of several clusters."
     )
 
-    def request(
-        self,
-        events: EventsRequest,
-        windows: WindowOptions,
-        *,
-        file: Path | None = None,
-        tables: str | None = None,
-        explained: str | None = None,
-    ) -> RecommendRequest:
-        """Return what to recommend quotas from, where to write them, and whom to explain.
+    def plan(self, windows: WindowOptions, *, explained: str | None = None) -> RecommendPlan:
+        """Return what to recommend, and whom to explain.
 
         Raises:
             UsageError: A share, figure or window is out of range, or the file of capacities is invalid.
         """
         settings = windows.settings()
-        plan = RecommendPlan(
+        return RecommendPlan(
             scope=self.default_of,
             tolerance=Tolerance(
                 clients_share=self.clients_share,
@@ -190,7 +181,6 @@ class AdviceOptions:
             controller_window=settings.controller,
             explained=explained,
         )
-        return RecommendRequest(events=events, plan=plan, file=file, tables=tables)
 
 
 def _priority(pair: str) -> tuple[str, float]:

@@ -12,9 +12,10 @@ from kafka_quotas.cli.output.render import TABLE_VIEW, print_listing, write
 from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions
 from kafka_quotas.cli.pipeline.progress import job_watcher, show_stage
 from kafka_quotas.cli.pipeline.recommend_view import advice_listing, demand_listing
-from kafka_quotas.commands.pipeline.recommend import recommend as run_recommend
 from kafka_quotas.pipeline.engine.choice import require_libraries
+from kafka_quotas.pipeline.engine.runner import open_events
 from kafka_quotas.pipeline.recommend.findings import warnings
+from kafka_quotas.stores.files.atomic_write import save_text
 
 
 @option_group(OUTPUT_HEADING)
@@ -47,18 +48,24 @@ def recommend(
     time, than is tolerated. Every value is per broker, from each client's busiest one. --file writes what apply reads.
     """
     require_libraries()
-    request = advice.request(
-        engine.events(data), windows, file=wanted.file, tables=wanted.out, explained=wanted.explain
-    )
-    with job_watcher() as watcher:
-        result = run_recommend(request, watcher, step=partial(show_stage, watcher))
-    if wanted.explain is None:
-        print_listing(advice_listing(result), output)
-    else:
-        print_listing(demand_listing(result, wanted.explain), output)
-    for line in warnings(result.recommendation, result.events):
+    from kafka_quotas.pipeline.recommend import job  # noqa: PLC0415 - loads the kernels
+    from kafka_quotas.pipeline.recommend.quota_file import recommendation_table  # noqa: PLC0415
+    from kafka_quotas.pipeline.tables.arrow import write_tables  # noqa: PLC0415
+
+    plan = advice.plan(windows, explained=wanted.explain)
+    with job_watcher() as watcher, open_events(engine.events(data), watcher) as events:
+        if wanted.file is not None and events.recorded.count:
+            plan.require_enough(events.recorded.seconds)
+        found = job.recommend(events, plan, step=partial(show_stage, watcher))
+    if wanted.file is not None:
+        save_text(wanted.file, [job.recommended_file(found)])
+    if wanted.out is not None:
+        table = recommendation_table(found.cluster, found.advices, plan.scope)
+        write_tables(wanted.out, {"recommendation": table})
+    print_listing(advice_listing(found) if wanted.explain is None else demand_listing(found, wanted.explain), output)
+    for line in warnings(found):
         write(line, sys.stderr)
-    if request.file is not None:
-        write(f"note: the quotas are in {request.file}; next: kafka-quotas diff {request.file}", sys.stderr)
-    if request.tables is not None:
-        write(f"note: the table recommendation is in {request.tables}", sys.stderr)
+    if wanted.file is not None:
+        write(f"note: the quotas are in {wanted.file}; next: kafka-quotas diff {wanted.file}", sys.stderr)
+    if wanted.out is not None:
+        write(f"note: the table recommendation is in {wanted.out}", sys.stderr)

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Cell, Listing, Table, columns
 from kafka_quotas.cli.pipeline.proposals import bucket_text
-from kafka_quotas.commands.pipeline.recommend import RecommendResult
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.value_format import format_count, format_typed_rate
 from kafka_quotas.pipeline.recommend.advice import Advice, RecommendPlan, is_nameable
@@ -14,14 +14,16 @@ from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand
 from kafka_quotas.pipeline.recommend.findings import outcome
 from kafka_quotas.pipeline.recommend.quota_file import override_reason, recommendation_rows
 
+if TYPE_CHECKING:
+    from kafka_quotas.pipeline.recommend.job import Recommendation
+
 _COLUMNS = columns("entity, quota!, value>!, peak>!, demand>!, broker>!, skew>!, held>!, default>!")
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _TRIED_COLUMNS = columns("broker>!, quota!, limit>!, held back>!, note")
 
 
-def advice_listing(result: RecommendResult) -> Listing:
+def advice_listing(found: "Recommendation") -> Listing:
     """List the recommended quotas, each type's default first, then the overrides, the largest first."""
-    found = result.recommendation
     documents = [
         {**row, "evidence": json.loads(row["evidence"])}
         for row in recommendation_rows(found.cluster, found.advices, found.plan.scope)
@@ -29,18 +31,18 @@ def advice_listing(result: RecommendResult) -> Listing:
     return Listing(
         noun="pipeline-recommend",
         data={
-            "events": result.events.count,
-            "seconds": result.events.seconds,
+            "events": found.events.count,
+            "seconds": found.events.seconds,
             "cluster": found.cluster,
             "default_of": found.plan.scope.value,
-            "enough_data": not result.is_short,
+            "enough_data": not found.is_short,
             "quotas": documents,
         },
         items="quotas",
         table=Table(
             columns=_COLUMNS,
             rows=[row for advice in found.advices for row in _advice_rows(advice, found.plan)],
-            caption=f"from {result.events.count:,} events in {result.events.seconds:,} s, {found.clients:,} clients, "
+            caption=f"from {found.events.count:,} events in {found.events.seconds:,} s, {found.clients:,} clients, "
             f"cluster {found.cluster}; every value is per broker\n"
             "demand: with growth, and its interval over days where three or more were recorded; >=: a lower bound\n"
             "held: share of active time held back; default: under the default alone\n" + "\n".join(outcome(found)),
@@ -91,13 +93,12 @@ def _demand_text(demand: Demand) -> str:
     return f"{text} ({format_typed_rate(kind, implied.low)} to {format_typed_rate(kind, implied.high)})"
 
 
-def demand_listing(result: RecommendResult, name: str) -> Listing:
+def demand_listing(found: "Recommendation", name: str) -> Listing:
     """List what the recommendation tried on one client, broker by broker.
 
     Raises:
         UsageError: The client has no events.
     """
-    found = result.recommendation
     demands = [(advice, advice.explained) for advice in found.advices if advice.explained is not None]
     if not demands:
         raise UsageError(

@@ -2,7 +2,7 @@
 
 import sys
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,14 +22,17 @@ from kafka_quotas.cli.output.render import (
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions
 from kafka_quotas.cli.pipeline.progress import job_watcher
 from kafka_quotas.cli.pipeline.proposals import bucket_text, proposal_in_force, proposal_of_store
-from kafka_quotas.commands.pipeline.replay import ReplayRequest, ReplayResult
-from kafka_quotas.commands.pipeline.replay import replay as run_replay
 from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.value_format import format_typed_rate
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
 from kafka_quotas.pipeline.buckets.sweep import DEFAULT_STEPS, parse_sweep
 from kafka_quotas.pipeline.engine.choice import require_libraries
+from kafka_quotas.pipeline.engine.runner import RecordedEvents, open_events
+
+if TYPE_CHECKING:
+    from kafka_quotas.pipeline.replay.outcomes import ReplayOutcomes
+    from kafka_quotas.pipeline.replay.task import ReplayPlan
 
 _SHOWN_ROWS = 30
 _MODEL_WORDS = {
@@ -113,32 +116,38 @@ def replay(
     proposal; every row says by which model. Each quota type is replayed on its own.
     """
     require_libraries()
-    from kafka_quotas.pipeline.replay.task import Model, ReplayPlan  # noqa: PLC0415 - loads NumPy
+    from kafka_quotas.pipeline.replay import job  # noqa: PLC0415 - loads the kernels
+    from kafka_quotas.pipeline.replay.task import Model, ReplayPlan  # noqa: PLC0415
 
     if spans and out is None:
         raise UsageError("--spans writes a table", hint="say where: --out DIR")
-    settings = windows.settings()
-    events = engine.events(data)
-    files = [proposal_in_force(path, store, events) for path in (*(asked.quotas or ()), *(more_files or ()))]
+    settings, request = windows.settings(), engine.events(data)
+    files = [proposal_in_force(path, store, request) for path in (*(asked.quotas or ()), *(more_files or ()))]
     proposals = _proposals(files, asked.sweep or [], asked.steps, asked.default_of)
     if not proposals:
         proposals = [proposal_of_store(store)]
-    request = ReplayRequest(
-        events=events,
-        plan=ReplayPlan(
-            proposals=tuple(proposals),
-            models=tuple(Model) if asked.model is Models.BOTH else (Model(asked.model.value),),
-            window=settings.client,
-            controller_window=settings.controller,
-            throttle_spans=spans,
-        ),
-        out=out,
-        limit=(output.limit_or(_SHOWN_ROWS) or None) if output.is_table else None,
+    plan = ReplayPlan(
+        proposals=tuple(proposals),
+        models=tuple(Model) if asked.model is Models.BOTH else (Model(asked.model.value),),
+        window=settings.client,
+        controller_window=settings.controller,
+        throttle_spans=spans,
     )
-    with job_watcher() as watcher:
-        result = run_replay(request, watcher)
-    print_listing(_listing(result, request), output)
-    _note_rest(result, request)
+    limit = (output.limit_or(_SHOWN_ROWS) or None) if output.is_table else None
+    with job_watcher() as watcher, open_events(request, watcher) as events:
+        outcomes = job.replay(events, plan)
+        with events.errors("ranking what was replayed"):
+            listing = _listing(events.recorded, outcomes, plan, limit)
+        if out is not None:
+            with events.errors(f"writing the tables of the replay to {out}"):
+                outcomes.write(out, has_spans=spans)
+    print_listing(listing, output)
+    if not listing.table.rows:
+        reason = "no recorded event falls under a proposed quota" if events.recorded.count else "there are no events"
+        write(f"note: nothing was replayed: {reason}", sys.stderr)
+    if out is not None:
+        names = "entities, whatif and throttle_spans" if spans else "entities and whatif"
+        write(f"note: the tables {names} are in {out}", sys.stderr)
 
 
 def _proposals(files: list[Proposal], sweeps: list[str], steps: int, default: DefaultScope) -> list[Proposal]:
@@ -158,30 +167,23 @@ def _proposals(files: list[Proposal], sweeps: list[str], steps: int, default: De
     return proposals
 
 
-def _note_rest(result: ReplayResult, request: ReplayRequest) -> None:
-    if not result.rows:
-        reason = "there are no events" if not result.events.count else "no recorded event falls under a proposed quota"
-        write(f"note: nothing was replayed: {reason}", sys.stderr)
-    if request.out is not None:
-        names = "entities, whatif and throttle_spans" if request.plan.throttle_spans else "entities and whatif"
-        write(f"note: the tables {names} are in {request.out}", sys.stderr)
-
-
-def _listing(result: ReplayResult, request: ReplayRequest) -> Listing:
+def _listing(events: RecordedEvents, outcomes: "ReplayOutcomes", plan: "ReplayPlan", limit: int | None) -> Listing:
     """List the buckets of each proposal and model, those throttled longest first."""
-    shown = result.ranked
-    entities = {row["entity_id"]: row for row in result.entities.to_pylist()}
+    rows, throttled = outcomes.counts()
+    shown = outcomes.ranked(limit)
+    known = outcomes.entities(None if limit is None else shown["entity_id"].unique().to_pylist())
+    entities = {row["entity_id"]: row for row in known.to_pylist()}
     found = [{**entities[row["entity_id"]], **row} for row in shown.to_pylist()]
-    records = [name for name in (*result.entities.column_names, *shown.column_names) if name not in _LEFT_OUT]
+    records = [name for name in (*known.column_names, *shown.column_names) if name not in _LEFT_OUT]
     records = list(dict.fromkeys(records))
-    models = "; ".join(_MODEL_WORDS[each] for each in request.plan.models)
-    left = f", {result.rows - shown.num_rows} rows more: --limit 0" if result.rows > shown.num_rows else ""
-    counted = f"{result.events.count:,} events, {result.throttled:,} of {result.rows:,} rows throttled"
+    models = "; ".join(_MODEL_WORDS[each] for each in plan.models)
+    left = f", {rows - shown.num_rows} rows more: --limit 0" if rows > shown.num_rows else ""
+    counted = f"{events.count:,} events, {throttled:,} of {rows:,} rows throttled"
     return Listing(
         noun="pipeline-replay",
         data={
-            "events": result.events.count,
-            "models": [each.value for each in request.plan.models],
+            "events": events.count,
+            "models": [each.value for each in plan.models],
             "rows": [{name: row[name] for name in records} for row in found],
         },
         items="rows",

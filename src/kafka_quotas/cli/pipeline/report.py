@@ -17,11 +17,9 @@ from kafka_quotas.cli.output.render import write
 from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions
 from kafka_quotas.cli.pipeline.progress import job_watcher, show_stage
 from kafka_quotas.cli.pipeline.proposals import QUOTAS_HELP, note_changes, proposal_in_force
-from kafka_quotas.cli.pipeline.report_sections import report_page
-from kafka_quotas.commands.pipeline.report import ReportRequest
-from kafka_quotas.commands.pipeline.report import report as run_report
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.engine.choice import require_libraries
+from kafka_quotas.pipeline.engine.runner import open_events
 
 Out = Annotated[
     Path,
@@ -52,13 +50,16 @@ def report(
     """
     require_libraries()
     _check_target(out)
-    events = engine.events(data)
-    request = ReportRequest(recommend=advice.request(events, windows), quotas=proposal_in_force(quotas, store, events))
-    with job_watcher() as watcher:
-        result = run_report(request, watcher, step=partial(show_stage, watcher))
+    from kafka_quotas.cli.pipeline.report_sections import report_page  # noqa: PLC0415 - loads the kernels
+    from kafka_quotas.pipeline.report import job  # noqa: PLC0415
+
+    request, plan = engine.events(data), advice.plan(windows)
+    in_force = proposal_in_force(quotas, store, request)
+    with job_watcher() as watcher, open_events(request, watcher) as events:
+        found = job.report(events, plan, in_force, step=partial(show_stage, watcher))
         show_stage(watcher, "draw the page")
-        save_page(report_page(result, title=title), out)
-    note_changes(quotas, request.quotas, result.events)
+        save_page(report_page(found, title=title), out)
+    note_changes(quotas, in_force, events.recorded)
     write(f"the report is in {out} ({out.stat().st_size // 1024:,} KiB)", sys.stderr)
 
 

@@ -1,24 +1,20 @@
 """The report's page: a heading, the key figures, and a section for each question that its reader has."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from kafka_quotas.cli.charts.html_page import ReportChart, ReportPage, ReportSection, ReportTable
 from kafka_quotas.cli.charts.svg import Bar, Curve, Mark, bars_svg, curves_svg, heat_svg
 from kafka_quotas.cli.pipeline.proposals import bucket_text
 from kafka_quotas.cli.pipeline.report_summary import key_figures, subtitle
-from kafka_quotas.commands.pipeline.report import ReportResult
 from kafka_quotas.core.model.value_format import format_duration_s, format_typed_rate
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.recommend.advice import Advice, Override, RecommendPlan
 from kafka_quotas.pipeline.recommend.findings import default_outcome, outcome, warnings
+from kafka_quotas.pipeline.recommend.job import Recommendation
+from kafka_quotas.pipeline.report.job import Report
 from kafka_quotas.pipeline.report.traffic import NEARLY_FULL, LimitedTraffic, Traffic
 from kafka_quotas.pipeline.report.what_if import Points, WhatIf
-
-if TYPE_CHECKING:  # the command's help must not load the kernels
-    from kafka_quotas.pipeline.engine.runner import RecordedEvents
-    from kafka_quotas.pipeline.recommend.job import Recommendation
 
 _WHOLE_FROM = 0.1
 """Smaller shares have a decimal: 1.5 % is not within a tolerance of 1 %."""
@@ -43,14 +39,14 @@ _EACH = {
 }
 
 
-def report_page(result: ReportResult, *, title: str) -> ReportPage:
+def report_page(result: Report, *, title: str) -> ReportPage:
     """Return the whole page."""
     return ReportPage(
         title=title,
         subtitle=subtitle(result),
         figures=key_figures(result),
         sections=(
-            recommended_section(result.recommendation, result.events),
+            recommended_section(result.recommendation),
             _top(result),
             _when(result),
             _against_limits(result),
@@ -60,13 +56,13 @@ def report_page(result: ReportResult, *, title: str) -> ReportPage:
     )
 
 
-def _top(result: ReportResult) -> ReportSection:
+def _top(result: Report) -> ReportSection:
     charts = []
     for kind in (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.REQUEST):
         largest = result.clients.largest[kind]
         if largest:
             bars = [Bar(name=_name(each), value=each.average) for each in largest]
-            total = result.clients.amounts[kind] / result.events.seconds
+            total = result.clients.amounts[kind] / result.recommendation.events.seconds
             share = sum(each.average for each in largest) / total
             caption = f"{_DOINGS[kind]}{_in_unit(kind)}: the {len(largest)} largest clients, {share:.0%} of all"
             charts.append(ReportChart(svg=bars_svg(bars, unit=_UNITS[kind]), caption=caption))
@@ -82,7 +78,7 @@ def _top(result: ReportResult) -> ReportSection:
     )
 
 
-def _when(result: ReportResult) -> ReportSection:
+def _when(result: Report) -> ReportSection:
     heat = result.heat
     names = [bucket_text(user, client_id) for user, client_id in heat.clients]
     if not names:
@@ -101,7 +97,7 @@ def _when(result: ReportResult) -> ReportSection:
     )
 
 
-def _against_limits(result: ReportResult) -> ReportSection:
+def _against_limits(result: Report) -> ReportSection:
     title = "How close are clients to the limits in force?"
     if not result.limited.count:
         answer = f"No limit in {result.quotas} concerns any of the recorded clients, and none was slowed down."
@@ -157,7 +153,7 @@ def _standing(traffic: Traffic) -> str:
     return "near its limit" if (traffic.used or 0.0) >= NEARLY_FULL else "has room"
 
 
-def _what_if(result: ReportResult) -> ReportSection:
+def _what_if(result: Report) -> ReportSection:
     charts = tuple(
         ReportChart(
             svg=curves_svg(
@@ -197,14 +193,14 @@ def _percent(points: Points) -> Points:
     return tuple((limit, 100 * share) for limit, share in points)
 
 
-def recommended_section(found: "Recommendation", events: "RecordedEvents") -> ReportSection:
+def recommended_section(found: Recommendation) -> ReportSection:
     """Return the limits to set, what they do in the replay, and what to know before."""
     title = "Which limits to set"
     if not found.advices:
         return ReportSection(title=title, paragraphs=("Nothing that limits concern was used.",))
     tolerance = found.plan.tolerance
     rows = tuple(row for advice in found.advices for row in _advice_rows(advice, found.plan))
-    warned = tuple(f"{line[0].upper()}{line[1:]}." for line in warnings(found, events))
+    warned = tuple(f"{line[0].upper()}{line[1:]}." for line in warnings(found))
     return ReportSection(
         title=title,
         paragraphs=(
@@ -262,13 +258,14 @@ def _why(override: Override, advice: Advice) -> str:
     return f"the default would slow it down in {share:.{0 if share >= _WHOLE_FROM else 1}%} of its time{where}"
 
 
-def _method(result: ReportResult) -> ReportSection:
+def _method(result: Report) -> ReportSection:
+    events = result.recommendation.events
     return ReportSection(
         title="How these figures came about",
         paragraphs=(
             (
-                f"From {result.events.count:,} events that brokers or the daemon recorded in "
-                f"{format_duration_s(result.events.seconds)}. What happens at other times is not in them: record a "
+                f"From {events.count:,} events that brokers or the daemon recorded in "
+                f"{format_duration_s(events.seconds)}. What happens at other times is not in them: record a "
                 "whole working day, or better a week, before limits are set for good."
             ),
             (

@@ -3,23 +3,23 @@
 from datetime import UTC, datetime
 
 from kafka_quotas.cli.charts.html_page import KeyFigure, Mood
-from kafka_quotas.commands.pipeline.report import ReportResult
 from kafka_quotas.core.model.value_format import format_bytes, format_count, format_duration_s, format_typed_rate
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.recommend.advice import Advice
+from kafka_quotas.pipeline.report.job import Report
 from kafka_quotas.pipeline.report.traffic import NEARLY_FULL
 
 
-def subtitle(result: ReportResult) -> str:
+def subtitle(result: Report) -> str:
     """Return the period and the place of the recording."""
-    first, last = result.events.first_ms or 0, result.events.last_ms or 0
+    events = result.recommendation.events
     return (
-        f"Cluster {result.recommendation.cluster}, {_moment(first)} to {_moment(last)} UTC "
-        f"({format_duration_s(result.events.seconds)}), {result.events.count:,} recorded events"
+        f"Cluster {result.recommendation.cluster}, {_moment(events.first_ms or 0)} to {_moment(events.last_ms or 0)} UTC "
+        f"({format_duration_s(events.seconds)}), {events.count:,} recorded events"
     )
 
 
-def key_figures(result: ReportResult) -> tuple[KeyFigure, ...]:
+def key_figures(result: Report) -> tuple[KeyFigure, ...]:
     """Return the figures at the top."""
     found = [_clients(result), _traffic(result), _held_back(result), _near(result)]
     found += [limit_figure(each) for each in result.recommendation.advices if each.quota_type in _BYTES]
@@ -29,13 +29,13 @@ def key_figures(result: ReportResult) -> tuple[KeyFigure, ...]:
 _BYTES = (QuotaType.PRODUCE, QuotaType.FETCH)
 
 
-def _clients(result: ReportResult) -> KeyFigure:
+def _clients(result: Report) -> KeyFigure:
     brokers = {load.broker_id for each in result.recommendation.advices for load in each.loads}
     note = f"on {len(brokers)} broker{'s' if len(brokers) > 1 else ''}"
     return KeyFigure(label="Clients", value=f"{result.clients.clients:,}", note=note)
 
 
-def _traffic(result: ReportResult) -> KeyFigure:
+def _traffic(result: Report) -> KeyFigure:
     written, read = (result.clients.amounts[kind] for kind in _BYTES)
     return KeyFigure(
         label="Traffic",
@@ -44,7 +44,7 @@ def _traffic(result: ReportResult) -> KeyFigure:
     )
 
 
-def _held_back(result: ReportResult) -> KeyFigure:
+def _held_back(result: Report) -> KeyFigure:
     clients = result.clients
     if not clients.throttled:
         return KeyFigure(label="Slowed down by limits", value="nobody", mood=Mood.GOOD)
@@ -52,7 +52,7 @@ def _held_back(result: ReportResult) -> KeyFigure:
     return KeyFigure(label="Slowed down by limits", value=_client_count(clients.throttled), note=note, mood=Mood.WATCH)
 
 
-def _near(result: ReportResult) -> KeyFigure:
+def _near(result: Report) -> KeyFigure:
     near, limited = result.limited.near, result.limited.limited
     if not limited:
         return KeyFigure(label="Limits in force", value="none", note="any client may take all it can", mood=Mood.WATCH)
@@ -79,7 +79,7 @@ def limit_figure(advice: Advice) -> KeyFigure:
     )
 
 
-def _capacity(result: ReportResult) -> tuple[KeyFigure, ...]:
+def _capacity(result: Report) -> tuple[KeyFigure, ...]:
     """Return whether the brokers can carry the load, nothing where their capacity is unknown."""
     loads = [load for each in result.recommendation.advices for load in each.loads if load.fits is not None]
     if not loads:

@@ -19,8 +19,6 @@ from kafka_quotas.cli.options.windows import ClientWindow
 from kafka_quotas.cli.output.render import Listing, Output, Table, columns, print_listing, write
 from kafka_quotas.cli.pipeline.options import EngineOptions
 from kafka_quotas.cli.pipeline.proposals import proposal_of_file, proposal_of_store
-from kafka_quotas.commands.pipeline.stream import StreamRequest, StreamWatcher
-from kafka_quotas.commands.pipeline.stream import stream as run_stream
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_properties
 from kafka_quotas.core.model.units import parse_duration_ms
@@ -110,6 +108,8 @@ def stream(
     It continues where it ended, even after a crash: every event counts once. Ctrl-C ends it.
     """
     require_libraries(*LIBRARIES, "pyspark")
+    from kafka_quotas.pipeline.stream import job  # noqa: PLC0415 - loads PySpark
+
     read_from = parse_source(source)
     if isinstance(read_from, TopicSource):
         properties = read_properties(batches.kafka_config) if batches.kafka_config else {}
@@ -126,7 +126,7 @@ def stream(
 
     in_force()  # what is wrong with them shows before Spark starts
     with _checkpoint(target.checkpoint, target.out) as kept, _stop_on_signals() as stop:
-        request = StreamRequest(
+        plan = job.StreamPlan(
             source=read_from,
             target=_target(target.out, batches.producer_config),
             checkpoint=kept,
@@ -137,7 +137,7 @@ def stream(
             lateness_ms=round(parse_duration_ms(batches.lateness)),
             window=windows.settings().client,
         )
-        run_stream(request, StreamWatcher(report=_report_batch, show=_show, stop=stop))
+        job.stream(plan, job.StreamWatcher(report=_report_batch, show=_show, stop=stop))
 
 
 def _target(out: str, producer_config: Path | None) -> str | TopicSource | None:

@@ -1,7 +1,7 @@
 """`kafka-quotas pipeline usage`: who used how much of which quota."""
 
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,11 +20,13 @@ from kafka_quotas.cli.output.render import (
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions
 from kafka_quotas.cli.pipeline.progress import job_watcher
 from kafka_quotas.cli.pipeline.proposals import QUOTAS_HELP, bucket_text, note_changes, proposal_in_force
-from kafka_quotas.commands.pipeline.usage import UsageRequest, UsageResult
-from kafka_quotas.commands.pipeline.usage import usage as run_usage
 from kafka_quotas.core.model.value_format import format_typed_rate
 from kafka_quotas.pipeline.engine.choice import require_libraries
+from kafka_quotas.pipeline.engine.runner import RecordedEvents, open_events
 from kafka_quotas.pipeline.tables.schemas import ENTITIES, USAGE_PROFILE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _SHOWN_ROWS = 30
 
@@ -62,28 +64,34 @@ def usage(
     and the share of active seconds with a throttle time.
     """
     require_libraries()
-    settings = windows.settings()
-    events = engine.events(data)
-    in_force = proposal_in_force(quotas, store, events)
+    from kafka_quotas.pipeline.usage import job  # noqa: PLC0415 - loads the kernels
+    from kafka_quotas.pipeline.usage.task import UsagePlan  # noqa: PLC0415
+
+    request = engine.events(data)
+    in_force, window = proposal_in_force(quotas, store, request), windows.settings().client
     limit = (output.limit_or(_SHOWN_ROWS) or None) if output.is_table else None
-    request = UsageRequest(events=events, quotas=in_force, window=settings.client, out=out, limit=limit)
-    with job_watcher() as watcher:
-        result = run_usage(request, watcher)
-    print_listing(_listing(result, in_force.name), output)
-    note_changes(quotas, in_force, result.events)
+    with job_watcher() as watcher, open_events(request, watcher) as events:
+        used = job.usage(events, UsagePlan(quotas=in_force, seconds=events.recorded.seconds, window=window))
+        with events.errors("ranking what was used"):
+            listing = _listing(events.recorded, used.ranked(limit), used.count(), in_force.name)
+        if out is not None:
+            with events.errors(f"writing the tables of the usage to {out}"):
+                used.write(out)
+    print_listing(listing, output)
+    note_changes(quotas, in_force, events.recorded)
     if out is not None:
         write(f"note: the tables entities, usage and usage_profile are in {out}", sys.stderr)
 
 
-def _listing(result: UsageResult, source: str) -> Listing:
+def _listing(events: RecordedEvents, ranked: "pa.Table", buckets: int, source: str) -> Listing:
     """List the buckets nearest to a limit first, then the largest of those without one."""
-    shown = result.ranked.select(_NAMES).to_pylist()
-    left = f", {result.rows - len(shown)} more: --limit 0" if result.rows > len(shown) else ""
+    shown = ranked.select(_NAMES).to_pylist()
+    left = f", {buckets - len(shown)} more: --limit 0" if buckets > len(shown) else ""
     return Listing(
         noun="pipeline-usage",
         data={
-            "events": result.events.count,
-            "seconds": result.events.seconds,
+            "events": events.count,
+            "seconds": events.seconds,
             "quotas": source,
             "buckets": shown,
         },
@@ -91,8 +99,7 @@ def _listing(result: UsageResult, source: str) -> Listing:
         table=Table(
             columns=_COLUMNS,
             rows=[_cells(row) for row in shown],
-            caption=f"{result.events.count:,} events in {result.events.seconds:,} s, {result.rows:,} buckets{left}; "
-            f"limits of {source}",
+            caption=f"{events.count:,} events in {events.seconds:,} s, {buckets:,} buckets{left}; limits of {source}",
         ),
     )
 

@@ -12,8 +12,8 @@ from kafka_quotas.cli.pipeline.options import Data, EngineOptions
 from kafka_quotas.cli.pipeline.progress import job_watcher
 from kafka_quotas.cli.pipeline.proposals import QUOTAS_HELP, note_changes, proposal_in_force
 from kafka_quotas.cli.pipeline.validate_view import remarks, validation_listing
-from kafka_quotas.commands.pipeline.validate import validate as run_validate
 from kafka_quotas.pipeline.engine.choice import require_libraries
+from kafka_quotas.pipeline.engine.runner import open_events
 from kafka_quotas.pipeline.validate.check import ValidatePlan
 
 _SHOWN_ROWS = 30
@@ -50,20 +50,25 @@ def validate(
     those of the events. The exit code is 1 where an error exceeds the tolerance, or nothing can be compared.
     """
     require_libraries()
-    settings = windows.settings()
-    events = engine.events(data)
+    from kafka_quotas.pipeline.validate import job  # noqa: PLC0415 - loads the kernels
+
+    settings, request = windows.settings(), engine.events(data)
     plan = ValidatePlan(
-        quotas=proposal_in_force(quotas, store, events),
+        quotas=proposal_in_force(quotas, store, request),
         tolerance=tolerance,
         window=settings.client,
         controller_window=settings.controller,
     )
     limit = (output.limit_or(_SHOWN_ROWS) or None) if output.is_table else None
-    with job_watcher() as watcher:
-        result = run_validate(events, plan, watcher, limit=limit)
-    print_listing(validation_listing(result), output)
-    note_changes(quotas, plan.quotas, result.events)
-    for line in remarks(result.validation):
+    with (
+        job_watcher() as watcher,
+        open_events(request, watcher) as events,
+        events.errors("summing up what was compared"),
+    ):
+        found = job.validate(events, plan, limit=limit)
+    print_listing(validation_listing(found), output)
+    note_changes(quotas, plan.quotas, found.events)
+    for line in remarks(found):
         write(line, sys.stderr)
-    if not result.validation.ok:
+    if not found.ok:
         raise typer.Exit(1)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Cell, Listing, Table, columns
 from kafka_quotas.cli.pipeline.proposals import bucket_text
-from kafka_quotas.commands.pipeline.validate import ValidationResult
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import format_typed_rate
 from kafka_quotas.pipeline.validate.check import BucketCheck, ThrottleCheck, Verdict
@@ -21,18 +20,17 @@ _COLUMNS = columns(
 )
 
 
-def validation_listing(result: ValidationResult) -> Listing:
+def validation_listing(found: "Validation") -> Listing:
     """List the buckets, first those with an error, then by broker, quota type and name."""
-    found = result.validation
-    tolerance = found.plan.tolerance
+    events, tolerance = found.events, found.plan.tolerance
     buckets = found.buckets
     left = f", {found.count - len(buckets):,} buckets more: --limit 0" if found.count > len(buckets) else ""
     has_rates = any(each.rate is not None for each in buckets)
     return Listing(
         noun="pipeline-validate",
         data={
-            "events": result.events.count,
-            "seconds": result.events.seconds,
+            "events": events.count,
+            "seconds": events.seconds,
             "quotas": found.plan.quotas.name,
             "tolerance": tolerance,
             "ok": found.ok,
@@ -42,7 +40,7 @@ def validation_listing(result: ValidationResult) -> Listing:
         table=Table(
             columns=_COLUMNS if has_rates else (*_COLUMNS[:9], _COLUMNS[-1]),
             rows=[_cells(each, has_rates=has_rates) for each in buckets],
-            caption=f"{result.events.count:,} events in {result.events.seconds:,} s under {found.plan.quotas.name}: "
+            caption=f"{events.count:,} events in {events.seconds:,} s under {found.plan.quotas.name}: "
             f"throttle times as observed and as simulated{left}\n"
             "requests: how many were throttled, observed / simulated",
         ),

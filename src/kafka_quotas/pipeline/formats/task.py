@@ -76,10 +76,9 @@ class FirstSplit:
 
 
 @dataclass(slots=True, kw_only=True)
-class TaskCounts:
-    """The number of a task's lines and rows by result."""
+class IngestCounts:
+    """The number of lines, and of the rows and other results from them."""
 
-    number: int
     lines: int = 0
     blank: int = 0
     forwarded: int = 0
@@ -90,6 +89,13 @@ class TaskCounts:
     metrics: int = 0
     client_throttle: int = 0
     quarantined: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class TaskCounts(IngestCounts):
+    """The counts of one task."""
+
+    number: int
     read_to: int = 0
     """End offset of the last line processed."""
 

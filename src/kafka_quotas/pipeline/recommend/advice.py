@@ -116,6 +116,19 @@ class RecommendPlan:
         if wrong := next((name for name, each in self.priorities.items() if not 0 < each < math.inf), None):
             raise UsageError(f"the priority of {wrong} must be above 0, not {self.priorities[wrong]}")
 
+    def require_enough(self, recorded_s: int) -> None:
+        """Check that enough was recorded for a file of quotas.
+
+        Raises:
+            UsageError: It was not.
+        """
+        if recorded_s < self.min_recorded_s:
+            raise UsageError(
+                f"not enough data for a file of quotas: {recorded_s:,} s are recorded, {self.min_recorded_s:,} s are "
+                "wanted",
+                hint=f"record for longer; or --min-recorded {recorded_s}s, or no --file to see what there is",
+            )
+
     def name_of(self, demand: Demand) -> str:
         """Return the name of a client: a user, a client-id, or both with a slash between them."""
         return {

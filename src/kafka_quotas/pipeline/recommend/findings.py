@@ -11,7 +11,6 @@ from kafka_quotas.pipeline.recommend.advice import Advice, RecommendPlan, is_nam
 from kafka_quotas.pipeline.recommend.demand import Demand
 
 if TYPE_CHECKING:  # help texts of the commands need this module, and no Arrow
-    from kafka_quotas.pipeline.engine.runner import RecordedEvents
     from kafka_quotas.pipeline.recommend.job import Recommendation
 
 _NAMED: Final = 5
@@ -84,7 +83,7 @@ def _listed(names: list[str], count: int) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def warnings(found: "Recommendation", events: "RecordedEvents") -> Iterator[str]:
+def warnings(found: "Recommendation") -> Iterator[str]:
     """Yield one line for each thing to know before setting the quotas."""
     plan = found.plan
     for advice in found.advices:
@@ -100,17 +99,18 @@ def warnings(found: "Recommendation", events: "RecordedEvents") -> Iterator[str]
             yield f"warning: {kind}: a client without a name needs more than the default, and can have no other quota"
     for advice in found.advices:
         yield from _exceeding(advice, plan)
-    if events.seconds < plan.min_recorded_s:
+    if found.is_short:
         yield (
-            f"warning: not enough data: {events.seconds:,} s are recorded, {plan.min_recorded_s:,} s are "
+            f"warning: not enough data: {found.events.seconds:,} s are recorded, {plan.min_recorded_s:,} s are "
             "wanted (--min-recorded); busier days and hours are unknown"
         )
     if not found.advices:
         yield "note: nothing that quotas limit was used"
 
 
-def file_heading(found: "Recommendation", events: "RecordedEvents") -> Iterable[str]:
+def file_heading(found: "Recommendation") -> Iterable[str]:
     """Yield the lines above the quotas in the file for `apply`."""
+    events = found.events
     yield f"Recommended from {events.count:,} events of {events.seconds:,} seconds, cluster {found.cluster}."
     yield from outcome(found)
     for advice in found.advices:
@@ -119,7 +119,7 @@ def file_heading(found: "Recommendation", events: "RecordedEvents") -> Iterable[
     yield "Every limit holds at each broker for itself."
     if found.plan.horizon_days:
         yield f"Growth until {found.plan.horizon_days:g} days after the recording is included, as far as it showed."
-    yield from warnings(found, events)
+    yield from warnings(found)
     yield "First in shadow: kafka-quotas daemon run --mode shadow with these quotas; then kafka-quotas apply."
 
 

@@ -45,6 +45,7 @@ class Recommendation:
     """The quotas to set, with the results of replaying all of them."""
 
     plan: RecommendPlan
+    events: RecordedEvents
     cluster: str
     observed: UsageTables
     """Recorded usage, with a bucket for every client."""
@@ -52,6 +53,11 @@ class Recommendation:
     """Advice for every quota type that was used."""
     clients: int = 0
     """Clients that used any of these quota types."""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether less was recorded than quotas should be set from."""
+        return self.events.seconds < self.plan.min_recorded_s
 
 
 def recommend(events: OpenEvents, plan: RecommendPlan, *, step: Callable[[str], None]) -> Recommendation:
@@ -62,6 +68,11 @@ def recommend(events: OpenEvents, plan: RecommendPlan, *, step: Callable[[str], 
     Raises:
         UsageError: The cluster has no events, or none was named and there are several.
     """
+    with events.errors("summing up what was tried"):
+        return _recommend(events, plan, step)
+
+
+def _recommend(events: OpenEvents, plan: RecommendPlan, step: Callable[[str], None]) -> Recommendation:
     seconds = events.recorded.seconds
     step("usage of each client")
     observed = usage(
@@ -76,7 +87,7 @@ def recommend(events: OpenEvents, plan: RecommendPlan, *, step: Callable[[str], 
     cluster = _cluster(plan.cluster, observed.clusters())
     clients = observed.by_client(partial(demand_rows, cluster=cluster, seconds=seconds))
     used = used_by_clients(clients, plan)
-    found = Recommendation(plan=plan, cluster=cluster, observed=observed)
+    found = Recommendation(plan=plan, events=events.recorded, cluster=cluster, observed=observed)
     if not used:
         return found
     supply = _supply(plan, replication_of(observed, cluster=cluster, seconds=seconds))
@@ -94,9 +105,9 @@ def recommend(events: OpenEvents, plan: RecommendPlan, *, step: Callable[[str], 
     return _verified(events, clients, replace(found, clients=count, advices=advices))
 
 
-def recommended_file(found: Recommendation, events: RecordedEvents) -> str:
-    """Return the text of the file for `apply` with the quotas recommended from these events."""
-    return "".join(recommended_text(found.advices, found.plan, heading=file_heading(found, events)))
+def recommended_file(found: Recommendation) -> str:
+    """Return the text of the file for `apply` with the recommended quotas."""
+    return "".join(recommended_text(found.advices, found.plan, heading=file_heading(found)))
 
 
 def _cluster(named: str | None, known: Sequence[str]) -> str:

@@ -5,32 +5,41 @@ Spark marks it done. A batch that Spark runs again after a crash is reckoned aga
 rows go to the target from the files.
 """
 
+import fcntl
 import threading
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
+import pyarrow as pa
+
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.progress import is_connect
 from kafka_quotas.pipeline.engine.spark_failures import spark_errors
+from kafka_quotas.pipeline.engine.spark_session import spark_session
+from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.engine.spark_tasks import contents_of, glob_escaped
 from kafka_quotas.pipeline.stream.batch_files import HINT, BatchFiles, Commit
 from kafka_quotas.pipeline.stream.handover import OfferedBatches, offering, start_again
 from kafka_quotas.pipeline.stream.lines import UNREADABLE, read_files, read_lines
 from kafka_quotas.pipeline.stream.part_tasks import LIVE_ROWS, SET_ASIDE, BatchPlan, moved_on
-from kafka_quotas.pipeline.stream.sink import Sink, TableSink
-from kafka_quotas.pipeline.stream.source import FolderSource, Source, read_stream
-from kafka_quotas.pipeline.tables.lake import hadoop_url
+from kafka_quotas.pipeline.stream.sink import ShowSink, Sink, TableSink, TopicsSink
+from kafka_quotas.pipeline.stream.source import FolderSource, Source, TopicSource, connector_packages, read_stream
+from kafka_quotas.pipeline.tables.lake import hadoop_url, is_url, lake_url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_BATCH_RECORDS: Final = 5_000_000
+_BATCH_FILES: Final = 100
+"""Largest batches unless the user says otherwise: executors hold some 30 bytes of an event."""
 _STATE: Final = "kafka-quotas-state"
 _UNREADABLE: Final = "kafka-quotas-unreadable"
 _POLL_S: Final = 0.2
@@ -57,44 +66,89 @@ class BatchReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPlan:
-    """The source, pace, rules and checkpoint of a stream."""
+    """The source, pace, rules, checkpoint and target of a stream."""
 
     source: Source
+    target: str | TopicSource | None
+    """Path or URL of a Delta table, or a topic, for the rows; None to show each batch."""
     checkpoint: str
-    """Place of the checkpoint, as `lake_url` returns it."""
-    interval_s: float | None
-    """Seconds between batches, None to process the events that are there and end."""
-    batch_size: int
-    """Largest batch, in records of a topic or files of a folder."""
+    """Path or URL."""
+    spark: SparkSettings
     quotas: Callable[[], Proposal]
     """Returns the quotas in force, asked for each batch."""
-    lateness_ms: int
-    window: QuotaWindow
-    log_file: Path
-    """Spark's log file."""
-    clock_ms: Callable[[], int]
-    """Returns the time in ms since 1970."""
+    interval_s: float | None = None
+    """Seconds between batches, None to process the events that are there and end."""
+    batch_size: int | None = None
+    """Largest batch, in records of a topic or files of a folder; None for what executors hold with ease."""
+    lateness_ms: int = 10_000
+    window: QuotaWindow = DEFAULT_WINDOW
+
+    @property
+    def checkpoint_url(self) -> str:
+        """The place of the checkpoint, as `lake_url` returns it."""
+        return lake_url(self.checkpoint)
+
+    def settings(self) -> SparkSettings:
+        """Return the settings of Spark with the packages that source, checkpoint and target need."""
+        places = [place for place in (self.checkpoint, self.target) if isinstance(place, str)]
+        settings = self.spark.for_place(*map(lake_url, places))
+        if not isinstance(self.source, TopicSource):
+            return settings
+        return replace(settings, packages=connector_packages(settings.packages), reads_records=True)
 
 
-def run_stream(
-    session: "SparkSession",
-    plan: StreamPlan,
-    *,
-    sink: Sink,
-    report: Callable[[BatchReport], None],
-    stop: threading.Event,
-) -> None:
-    """Run the stream until it has processed all there is (`interval_s` None) or `stop` is set.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamWatcher:
+    """Callbacks for batches, and the signal that ends the stream."""
+
+    report: Callable[[BatchReport], None]
+    """Called with the figures of each batch."""
+    show: Callable[[pa.Table, int], None]
+    """Called with the rows of the buckets nearest to their limits, and the number of all, if there is no target."""
+    stop: threading.Event
+    """Ends the stream once set."""
+
+
+def stream(plan: StreamPlan, watcher: StreamWatcher) -> None:
+    """Run the stream until it has processed all there is (`interval_s` None), or until `watcher.stop` is set.
 
     Raises:
-        KafkaQuotasError: A batch failed. The checkpoint is as before it.
+        KafkaQuotasError: Spark, the source or the target fails, or another stream uses the checkpoint. The checkpoint
+            is as before the last batch.
     """
-    batches = _Batches(plan, sink=sink, report=report)
+    with _alone(plan.checkpoint), spark_session(plan.settings()) as session:
+        _run(session, plan, watcher)
+
+
+@contextmanager
+def _alone(place: str) -> Iterator[None]:
+    """Lock the checkpoint against other streams for the block: Spark guards one at a URL by itself."""
+    if is_url(place):
+        yield
+        return
+    checkpoint = Path(lake_url(place))
+    try:
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        with (checkpoint / ".kafka-quotas-lock").open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise KafkaQuotasError(
+                    f"another stream uses {checkpoint}", hint="each stream needs a --checkpoint of its own"
+                ) from error
+            yield
+    except OSError as error:
+        raise KafkaQuotasError(f"cannot write {checkpoint}: {error.strerror or error}") from error
+
+
+def _run(session: "SparkSession", plan: StreamPlan, watcher: StreamWatcher) -> None:
+    batches, stop = _Batches(plan, watcher), watcher.stop
     offered = OfferedBatches(session, batches.take) if is_connect(session) else None
-    with spark_errors(f"streaming from {plan.source}", log_file=plan.log_file):
-        stream = read_stream(session, plan.source, batch_size=plan.batch_size)
-        writer = stream.writeStream.foreachBatch(offering() if offered else batches.take)
-        writer = writer.option("checkpointLocation", hadoop_url(plan.checkpoint))
+    most = _BATCH_RECORDS if isinstance(plan.source, TopicSource) else _BATCH_FILES
+    with spark_errors(f"streaming from {plan.source}", log_file=plan.spark.log_file):
+        frame = read_stream(session, plan.source, batch_size=plan.batch_size or most)
+        writer = frame.writeStream.foreachBatch(offering() if offered else batches.take)
+        writer = writer.option("checkpointLocation", hadoop_url(plan.checkpoint_url))
         trigger = (
             writer.trigger(availableNow=True)
             if plan.interval_s is None
@@ -120,15 +174,21 @@ def _lost(source: Source) -> KafkaQuotasError:
     )
 
 
+def _sink(target: str | TopicSource | None, watcher: StreamWatcher) -> Sink:
+    if isinstance(target, str):
+        return TableSink(lake_url(target))
+    return ShowSink(watcher.show) if target is None else TopicsSink(target)
+
+
 class _Batches:
     """Processes the batches of one stream in order."""
 
-    def __init__(self, plan: StreamPlan, *, sink: Sink, report: Callable[[BatchReport], None]) -> None:
+    def __init__(self, plan: StreamPlan, watcher: StreamWatcher) -> None:
         self._plan = plan
-        self._files = BatchFiles(hadoop_url(f"{plan.checkpoint}/{_STATE}"))
-        self._unreadable = TableSink(f"{plan.checkpoint}/{_UNREADABLE}", UNREADABLE)
-        self._sink = sink
-        self._report = report
+        self._files = BatchFiles(hadoop_url(f"{plan.checkpoint_url}/{_STATE}"))
+        self._unreadable = TableSink(f"{plan.checkpoint_url}/{_UNREADABLE}", UNREADABLE)
+        self._sink = _sink(plan.target, watcher)
+        self._report = watcher.report
         self._last: Commit | None = None
         self.failure: KafkaQuotasError | None = None
 
@@ -172,7 +232,7 @@ class _Batches:
             quotas=plan.quotas(),
             window=plan.window,
             horizons_ms={(cluster, broker): at_ms - plan.lateness_ms for cluster, broker, at_ms in before.clocks},
-            now_ms=plan.clock_ms(),
+            now_ms=round(time.time() * 1000),
         )
         values, read = (_files_of(frame), read_files) if _reads_files(plan.source) else (frame, read_lines)
         return self._files.keep(moved_on(values, self._files.state(session, before), read, tasks), before)
@@ -189,9 +249,9 @@ class _Batches:
             return Commit(batch_id=-1, stream=uuid.uuid4().hex, parts=parts, window=window)
         before = self._files.commit(session, batch_id - 1)
         if before is None:
-            raise KafkaQuotasError(f"{self._plan.checkpoint} lacks the state of batch {batch_id - 1}", hint=HINT)
+            raise KafkaQuotasError(f"{self._plan.checkpoint_url} lacks the state of batch {batch_id - 1}", hint=HINT)
         if before.window != window:
-            raise KafkaQuotasError(f"{self._plan.checkpoint} has the state of another quota window", hint=HINT)
+            raise KafkaQuotasError(f"{self._plan.checkpoint_url} has the state of another quota window", hint=HINT)
         return before
 
 

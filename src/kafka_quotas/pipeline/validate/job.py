@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_quotas.pipeline.buckets.entities import NAMES, bucket_schema, columns_table
-from kafka_quotas.pipeline.engine.runner import OpenEvents
+from kafka_quotas.pipeline.engine.runner import OpenEvents, RecordedEvents
 from kafka_quotas.pipeline.replay.job import replay
 from kafka_quotas.pipeline.replay.task import Model, ReplayPlan
 from kafka_quotas.pipeline.tables.arrow import compute as pc
@@ -42,8 +42,7 @@ class Validation:
     """The buckets that have a quota or were throttled."""
 
     plan: ValidatePlan
-    seconds: int
-    """Length of the recording."""
+    events: RecordedEvents
     count: int
     """Number of all buckets."""
     met: int
@@ -94,7 +93,7 @@ def validate(events: OpenEvents, plan: ValidatePlan, *, limit: int | None = None
     )
     return Validation(
         plan=plan,
-        seconds=seconds,
+        events=events.recorded,
         count=sum(found.verdicts.values()),
         met=found.verdicts[Verdict.MET],
         missed=found.verdicts[Verdict.MISSED],

@@ -8,7 +8,6 @@ from tests.unit.pipeline.recommend.test_advice import broker, demand, even, held
 from kafka_quotas.cli.pipeline.recommend_view import advice_listing
 from kafka_quotas.cli.pipeline.report_sections import recommended_section
 from kafka_quotas.cli.pipeline.report_summary import limit_figure
-from kafka_quotas.commands.pipeline.recommend import RecommendResult
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.runner import RecordedEvents
@@ -25,20 +24,20 @@ UNKNOWN = demand("starved", broker(50.0, **held(50.0, held_share=0.97, is_unknow
 
 
 def recommendation(*advices: Advice) -> Recommendation:
-    return Recommendation(plan=PLAN, cluster="c", observed=None, advices=advices, clients=4)  # type: ignore[arg-type]
+    return Recommendation(plan=PLAN, events=EVENTS, cluster="c", observed=None, advices=advices, clients=4)  # type: ignore[arg-type]
 
 
 def texts(found: Recommendation) -> dict[str, str]:
     """All that is said of a recommendation, by where it is read."""
-    listing = advice_listing(RecommendResult(events=EVENTS, recommendation=found, text=""))
-    page = recommended_section(found, EVENTS)
+    listing = advice_listing(found)
+    page = recommended_section(found)
     figures = [limit_figure(each).note for each in found.advices]
     return {
         "table": "\n".join([*(" ".join(map(str, row)) for row in listing.table.rows), str(listing.table.caption)]),
         "page": "\n".join(
             [*page.paragraphs, *(" ".join(row) for table in page.tables for row in table.rows), *figures]
         ),
-        "file": recommended_file(found, EVENTS),
+        "file": recommended_file(found),
     }
 
 
@@ -98,10 +97,10 @@ def test_a_sentence_names_some_and_counts_the_others(count: int) -> None:
 
 def test_warnings_are_in_the_file_and_on_the_page() -> None:
     found = recommendation(replayed_advice([*even(2), *UNKNOWN], TOLERANCE, shares=[0.5, 0.0, 0.0]))
-    short = replace(EVENTS, last_ms=1000)
-    lines = list(warnings(found, short))
+    found = replace(found, events=replace(EVENTS, last_ms=1000))
+    lines = list(warnings(found))
     assert len(lines) == 3
-    text, page = recommended_file(found, short), recommended_section(found, short).paragraphs
+    text, page = recommended_file(found), recommended_section(found).paragraphs
     for line in lines:
         assert f"# {line}\n" in text
         assert any(line[1:] in paragraph for paragraph in page)

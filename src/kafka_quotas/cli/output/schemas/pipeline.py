@@ -16,7 +16,7 @@ from kafka_quotas.cli.output.schemas.forms import (
     record,
     rows,
 )
-from kafka_quotas.commands.pipeline.ingest import IngestCounts
+from kafka_quotas.pipeline.formats.task import IngestCounts
 from kafka_quotas.pipeline.tables.schemas import ENTITIES, RECOMMENDATION, USAGE_PROFILE, WHATIF
 from kafka_quotas.pipeline.tables.table import ColumnType, TableSchema
 

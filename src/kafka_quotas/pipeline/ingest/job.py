@@ -1,4 +1,4 @@
-"""Reading logs, scrapes and samples into the tables of the pipeline."""
+"""The job `ingest`: logs, scrapes and samples into the tables of a data folder."""
 
 import secrets
 import time
@@ -15,7 +15,7 @@ from kafka_quotas.pipeline.engine.spark_failures import spark_errors
 from kafka_quotas.pipeline.engine.spark_session import LazySession
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
 from kafka_quotas.pipeline.formats.source_file import RemoteFiles
-from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
+from kafka_quotas.pipeline.formats.task import IngestCounts, IngestTask, TaskCounts
 from kafka_quotas.pipeline.ingest.inspection import InspectedFile, inspect_files
 from kafka_quotas.pipeline.ingest.known_files import KnownFiles, ReadFile, known_files
 from kafka_quotas.pipeline.ingest.plan import IngestPlan, IngestSettings, plan_ingest
@@ -51,22 +51,6 @@ class IngestRequest:
     engine: Engine = Engine.AUTO
     master: str | None = None
     """The Spark master that the user named, None for none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestCounts:
-    """The number of lines, and of the rows and other results from them."""
-
-    lines: int
-    blank: int
-    events: int
-    metrics: int
-    client_throttle: int
-    quarantined: int
-    forwarded: int
-    """Requests that were logged twice."""
-    unused: int
-    """Figures of scrapes about other things than quotas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,0 @@
-"""The pipeline's verbs, one per job.
-
-Imports `pipeline` and `commands.quotas`.
-"""
