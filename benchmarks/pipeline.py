@@ -265,7 +265,7 @@ def plan_of(limits: int, *, shared: bool = False, limit: float = LIMIT) -> Repla
 def session():  # type: ignore[no-untyped-def]
     """Start a session on all cores."""
     folder = Path(tempfile.mkdtemp())
-    return spark_session(SparkSettings(log_file=folder / "spark.log", driver_memory="4g"))
+    return spark_session(SparkSettings(log_file=folder / "spark.log", properties={"spark.driver.memory": "4g"}))
 
 
 def make_events(path: Path, count: int, clients: int, giant: float, *, hours: float = 1.0) -> None:

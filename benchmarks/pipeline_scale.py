@@ -90,7 +90,12 @@ def largest(asked: Asked) -> None:
 
 def on_spark(asked: Asked) -> None:
     """Measure commands whose driver is too small for their events."""
-    heap = ("--driver-memory", asked.driver_memory, "--spark-conf", "spark.driver.maxResultSize=64m")
+    heap = (
+        "--spark-conf",
+        f"spark.driver.memory={asked.driver_memory}",
+        "--spark-conf",
+        "spark.driver.maxResultSize=64m",
+    )
     with tempfile.TemporaryDirectory() as folder:
         data, quotas = asked.data or Path(folder) / "events", Path(folder) / "quotas.yaml"
         quotas.write_text("entries:\n  - {entity: {user: null}, quotas: {producer_byte_rate: 20k}}\n")

@@ -73,16 +73,7 @@ class LazyGroup(PagedGroup):
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Return the name and the command that the arguments name, and the arguments after it.
-
-        Raises:
-            UsageError: The command was removed.
-        """
-        if args[0] not in self.commands:
-            from kafka_quotas.cli.framework.removed import removed_command  # noqa: PLC0415 - seldom needed
-
-            if (error := removed_command(f"{ctx.command_path} {args[0]}".partition(" ")[2])) is not None:
-                raise error
+        """Return the name and the command that the arguments name, and the arguments after it."""
         name, command, rest = super().resolve_command(ctx, args)
         if name is None:
             return name, command, rest

@@ -22,7 +22,11 @@ _TYPED_LOADS: Final = {
 """Options that `load-test run` has, and single loads had."""
 REMOVED: Final = {
     "--broker-windows": "leave it out: the brokers of --bootstrap-server are always asked for their windows",
+    "--clients-share": "--overrides N is the number of clients with a limit of their own",
+    "--driver-memory": "--spark-conf spark.driver.memory=4g",
     "--exempt": "alter --user NAME --add-config KEY=unlimited, for each key as in the how-to page on rollout",
+    "--jars": "--spark-conf spark.jars=FILE,FILE",
+    "--packages": "--spark-conf spark.jars.packages=COORDINATES,COORDINATES",
     "kafka-quotas --alter": "kafka-quotas alter, or kafka-quotas kafka-configs with your options as they are",
     "kafka-quotas --describe": "kafka-quotas describe, or kafka-quotas kafka-configs with your options as they are",
     "--find-rate": "run a scenario with stages, and read in its report from which rate on latencies grow",
@@ -53,6 +57,10 @@ REMOVED: Final = {
         for load in ("produce", "consume", "requests", "mutate", "connect")
         for option, hint in _TYPED_LOADS.items()
     },
+    "kafka-quotas pipeline compact": "the tables are Delta: OPTIMIZE and VACUUM of Spark or deltalake, as "
+    "docs/reference/pipeline.md shows",
+    "kafka-quotas pipeline convert": "read the logs again: kafka-quotas pipeline ingest",
+    "kafka-quotas pipeline history": "the table ingests of the data folder has the changes, for any reader of Delta",
 }
 """The hints by option, by command with option, or by command, as in `kafka-quotas daemon upgrade`."""
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.framework.option_groups import Without, option, option_group
+from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.figures import byte_figure, duration_figure
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.core.errors import UsageError
@@ -41,17 +41,11 @@ class EngineOptions:
         "--env-archive FILE",
         help="A packed Python environment (venv-pack, conda-pack) for executors that lack the libraries.",
     )
-    packages: list[str] | None = option(
-        "--packages COORDINATES",
-        help="Jars for Spark from Maven, in place of Delta Lake's for the installed PySpark or with it, for example "
-        "org.apache.hadoop:hadoop-aws:3.4.1; may be repeated.",
+    spark_conf: list[str] | None = option(
+        "--spark-conf KEY=VALUE",
+        help="A property of Spark, as spark.driver.memory=4g; spark.jars.packages adds to Delta Lake's jars, and with "
+        "spark.jars none are fetched; may be repeated.",
     )
-    jars: list[str] | None = option(
-        "--jars FILE",
-        help="Jars for Spark that are already on this machine, so that none are fetched; may be repeated.",
-    )
-    driver_memory: str = option("--driver-memory SIZE", default="2g", help="Spark's driver memory, for example 4g.")
-    spark_conf: list[str] | None = option("--spark-conf KEY=VALUE", help="A property of Spark; may be repeated.")
     spark_log: Path | None = option(
         "--spark-log FILE", help="Where Spark's own messages go; by default a file in your folder for logs."
     )
@@ -62,14 +56,15 @@ class EngineOptions:
         Raises:
             UsageError: A property is not KEY=VALUE.
         """
+        properties = dict(map(_property, self.spark_conf or ()))
+        jars, packages = (properties.pop(name, "").split(",") for name in ("spark.jars", "spark.jars.packages"))
         return SparkSettings(
             log_file=self.spark_log or _default_log(),
             master=self.master or DEFAULT_MASTER,
-            driver_memory=self.driver_memory,
             env_archive=self.env_archive,
-            packages=tuple(self.packages or ()),
-            jars=tuple(self.jars or ()),
-            properties=dict(map(_property, self.spark_conf or ())),
+            packages=tuple(filter(None, packages)),
+            jars=tuple(filter(None, jars)),
+            properties=properties,
         )
 
     def events(self, data: str) -> EventsRequest:
@@ -79,13 +74,6 @@ class EngineOptions:
             UsageError: A property is not KEY=VALUE.
         """
         return EventsRequest(data=data, spark=self.spark(), engine=self.engine, master=self.master, as_of=self.as_of)
-
-
-StoreProperties = Annotated[
-    EngineOptions,
-    Without("engine", "master", "as_of", "env_archive", "packages", "jars", "driver_memory", "spark_log"),
-]
-"""The options of commands that start no Spark, but find an object store by its properties."""
 
 
 def _property(pair: str) -> tuple[str, str]:

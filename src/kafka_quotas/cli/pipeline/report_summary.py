@@ -14,8 +14,8 @@ def subtitle(result: Report) -> str:
     """Return the period and the place of the recording."""
     events = result.recommendation.events
     return (
-        f"Cluster {result.recommendation.cluster}, {_moment(events.first_ms or 0)} to {_moment(events.last_ms or 0)} UTC "
-        f"({format_duration_s(events.seconds)}), {events.count:,} recorded events"
+        f"Cluster {result.recommendation.cluster}, {_moment(events.first_ms or 0)} to {_moment(events.last_ms or 0)} "
+        f"UTC ({format_duration_s(events.seconds)}), {events.count:,} recorded events"
     )
 
 

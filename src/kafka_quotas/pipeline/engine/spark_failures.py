@@ -57,7 +57,7 @@ _FAILURES: Final = (
     _Failure(
         re.compile(r"(results? of \d+ tasks? \([^)]*\)) is bigger than (?:spark\.driver\.maxResultSize|local\S*)"),
         r"the \1 are more than spark.driver.maxResultSize",
-        "--spark-conf spark.driver.maxResultSize=2g allows more, which --driver-memory must hold",
+        "--spark-conf spark.driver.maxResultSize=2g allows more, which spark.driver.memory must hold",
     ),
     _Failure(
         re.compile(r"ExecutorLostFailure[^\n]*code:? 52\b"),
@@ -130,7 +130,7 @@ def failure_of(error: Exception, logged: str) -> tuple[str, str | None]:
     short = next((each for each in (text, memory[0] if memory else "") if _MEMORY.search(each)), "")
     if found := _MEMORY.search(short):
         which = found["which"] or found["overhead"]
-        whose, setting = "its", "--driver-memory 4g"
+        whose, setting = "its", "--spark-conf spark.driver.memory=4g"
         if _EXECUTOR.search(text):
             whose, setting = "an executor's", "--spark-conf spark.executor.memory=4g"
         shown = f" ({which.strip()})" if which else ""

@@ -44,7 +44,10 @@ _JAVA_ENDED: Final = 'Exception in thread "main" '
 _NO_HEAP: Final = re.compile(r"^(Invalid maximum heap size|Could not reserve enough space).*", re.MULTILINE)
 """What Java says of a heap that it can't have, before it runs anything."""
 _PROBE_TIMEOUT_S: Final = 5.0
-_JARS: Final = "where its jars can't be fetched, --jars names those that are there, --packages other versions"
+_JARS: Final = (
+    "where its jars can't be fetched, --spark-conf spark.jars names those that are there, spark.jars.packages other "
+    "versions"
+)
 OLDEST_JAVA: Final = 17
 _HINT: Final = (
     f"install Java {OLDEST_JAVA} or 21 (apt install openjdk-{OLDEST_JAVA}-jre-headless) or set JAVA_HOME; "

@@ -29,7 +29,6 @@ _AWS_SDK: Final = ("software.amazon.awssdk:s3-transfer-manager:2.29.52", "softwa
 _WHOLE_AWS_SDK: Final = "software.amazon.awssdk:bundle"
 """What `hadoop-aws` depends on: 558 MB, which each executor would fetch."""
 _HADOOP: Final = "hadoop-client-api"
-_JAR_OPTIONS: Final = MappingProxyType({"spark.jars": "--jars", "spark.jars.packages": "--packages"})
 _DELTA_ARTIFACT: Final = "io.delta:delta-spark_"
 _DELTA_OF_SPARK: Final = MappingProxyType({"4.0": "2.13:4.0.0"})
 """The artifact's ending and version by Spark's: a release of Delta Lake is built for some releases of Spark only."""
@@ -75,7 +74,6 @@ class SparkSettings:
     """Log file for Spark's output."""
     master: str = DEFAULT_MASTER
     """Spark's own text (`local[2]`, `spark://HOST:PORT`, `yarn`) or `sc://HOST:PORT` of a Connect server."""
-    driver_memory: str = "2g"
     shuffle_partitions: int | None = None
     """Partitions of a shuffle, None for a number by cores."""
     env_archive: Path | None = None
@@ -101,9 +99,6 @@ class SparkSettings:
             )
         if self.is_local and self.env_archive is not None:
             raise UsageError("--env-archive is for clusters", hint="local workers run in this environment already")
-        for name, instead in _JAR_OPTIONS.items():
-            if name in self.properties:  # it would take the place of Delta Lake's jars at the executors
-                raise UsageError(f"--spark-conf {name} would leave executors without Delta Lake", hint=f"use {instead}")
 
     def for_place(self, *urls: str) -> "SparkSettings":
         """Return the settings with the packages that Spark needs for places, as `lake_url` returns them.
@@ -153,7 +148,7 @@ def spark_properties(settings: SparkSettings, environment: Mapping[str, str] = o
         **object_store_properties(_unknown_to_spark(settings, environment)),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.memory": "2g",
     }
     if settings.is_local:  # which the user's extraJavaOptions come after
         properties["spark.driver.defaultJavaOptions"] = _java_options(settings, environment)
@@ -265,7 +260,8 @@ def jar_packages(given: tuple[str, ...]) -> tuple[str, ...]:
     if found is None:
         raise UsageError(
             f"no release of Delta Lake is known for PySpark {installed}",
-            hint=f"install PySpark {' or '.join(_DELTA_OF_SPARK)}, or name one with --packages: {_DELTA_ARTIFACT}...",
+            hint=f"install PySpark {' or '.join(_DELTA_OF_SPARK)}, or name one: --spark-conf "
+            f"spark.jars.packages={_DELTA_ARTIFACT}...",
         )
     return (*given, f"{_DELTA_ARTIFACT}{found}")
 

@@ -13,7 +13,7 @@ _VALUE: Final = re.compile(r"\[?[A-Z]\w* \{ ")
 """A value of Rust's, shown as programmers do, which ends what is meant for users."""
 _KEYS: Final = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what they allow"
 _NEWER: Final = "a newer Delta Lake made the table so; upgrade deltalake here, and Delta Lake for Spark"
-_HEAP: Final = "--driver-memory takes a size such as 4g, from 512m to what the machine has"
+_HEAP: Final = "spark.driver.memory takes a size such as 4g, from 512m to what the machine has"
 _HINTS: Final = MappingProxyType(
     {
         "URL scheme is not allowed": "AWS_ALLOW_HTTP=true allows http://",
@@ -28,7 +28,7 @@ _HINTS: Final = MappingProxyType(
         "All DataNodes failed": "do the DataNodes run, and does this machine reach them?",
         "S3AFileSystem not found": "the jars of hadoop-aws are missing there; a Connect server needs them at its start",
         "No space left on device": "make room, also for Spark's spark.local.dir",
-        "No FileSystem for scheme": "Hadoop needs jars for another scheme: --packages or --jars",
+        "No FileSystem for scheme": "Hadoop needs jars for another scheme: --spark-conf spark.jars.packages",
         "Invalid maximum heap size": _HEAP,
         "Could not reserve enough space": _HEAP,
         "INVALID_DRIVER_MEMORY": _HEAP,

@@ -57,7 +57,7 @@ class Py4JNetworkError(Exception):
             RuntimeError(f"{CALLED}{ABORTED}{HERE}{HEAP}{DRIVER}\nCaused by: {HEAP}\n\tat x"),
             "",
             "its Java ran out of memory (Java heap space)",
-            "--driver-memory 4g",
+            "spark.driver.memory=4g",
         ),
         (
             RuntimeError(f"{CALLED}{ABORTED}{THERE}java.lang.OutOfMemoryError: GC overhead limit exceeded{DRIVER}"),
@@ -70,7 +70,7 @@ class Py4JNetworkError(Exception):
             RuntimeError("org.apache.spark.SparkException: Job 0 cancelled because SparkContext was shut down"),
             ENDED,
             "its Java ran out of memory (Java heap space)",
-            "--driver-memory",
+            "spark.driver.memory",
         ),
         (ConnectionRefusedError(111, "Connection refused"), DIRECT, "memory (Failure allocating buffer)", ""),
         (Py4JNetworkError("Error while sending or receiving"), DIRECT, "its Java ran out of memory", ""),

@@ -114,9 +114,13 @@ def test_a_master_that_is_not_there_is_told_at_once(tmp_path: Path, scheme: str)
         (
             'Exception in thread "main" java.lang.RuntimeException: [download failed: a#b;1!b.jar]',
             r"download failed: a#b;1!b\.jar",
-            "--jars",
+            "spark.jars",
         ),
-        ("Invalid maximum heap size: -Xmxlots", "Invalid maximum heap size: -Xmxlots", "--driver-memory takes a size"),
+        (
+            "Invalid maximum heap size: -Xmxlots",
+            "Invalid maximum heap size: -Xmxlots",
+            "spark.driver.memory takes a size",
+        ),
     ],
 )
 def test_a_java_that_ends_says_why(
@@ -336,12 +340,6 @@ def test_a_place_in_s3_brings_the_package_of_the_hadoop_that_pyspark_has() -> No
     on_path = SparkSettings(log_file=LOG, properties={"spark.executor.extraClassPath": "/opt/hadoop-aws/*"})
     assert [each.for_place("s3://bucket/traffic") for each in (given, on_path)] == [given, on_path]
     assert "spark.jars.excludes" not in spark_properties(given)
-
-
-@pytest.mark.parametrize("name", ["spark.jars", "spark.jars.packages"])
-def test_properties_that_would_displace_the_jars_of_delta_are_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=f"--spark-conf {name} would leave executors without Delta Lake"):
-        SparkSettings(log_file=LOG, properties={name: "hadoop-aws.jar"})
 
 
 @pytest.mark.parametrize("name", ["data [a] 5%", "a^b", "a|b", "a\\b", "50%20"])

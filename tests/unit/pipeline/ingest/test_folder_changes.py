@@ -168,7 +168,7 @@ def test_tables_that_delta_lake_compacts_and_vacuums_are_read_as_before(tmp_path
     assert ingest(data, *source(tmp_path))["events"] == 5
     code, out, told = run_cli("pipeline", "compact", str(data))
     assert (code, out) == (2, "")
-    assert "error: pipeline compact was removed" in told
+    assert "hint: the tables are Delta: OPTIMIZE and VACUUM" in told
 
 
 def test_a_wrong_time_zone_is_noted_and_corrected_by_reading_anew(tmp_path: Path) -> None:
