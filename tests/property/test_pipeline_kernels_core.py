@@ -12,17 +12,16 @@ from kafka_quotas.core.model.quota_key import LONG_MAX
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, new_limiter, replay
-from kafka_quotas.pipeline.kernels import admission as judge
-from kafka_quotas.pipeline.kernels import tally
+from kafka_quotas.pipeline.kernels import admission, loop
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
 from kafka_quotas.pipeline.kernels.order import sort_ties
 
 BASE_MS = 1_700_000_000_000
 OPERATIONS = {
-    EventOperation.RECORD: judge.RECORD,
-    EventOperation.RECORD_NOCHECK: judge.NOCHECK,
-    EventOperation.STRICT: judge.STRICT,
-    EventOperation.CHECK: judge.CHECK,
+    EventOperation.RECORD: admission.RECORD,
+    EventOperation.RECORD_NOCHECK: admission.NOCHECK,
+    EventOperation.STRICT: admission.STRICT,
+    EventOperation.CHECK: admission.CHECK,
 }
 windows = st.builds(QuotaWindow, samples=st.integers(1, 12), window_s=st.integers(1, 3))
 bounds = st.sampled_from([0.5, 3.0, 1000.0, 20_000.0, 5e6])
@@ -58,14 +57,14 @@ def test_any_number_of_ties_is_sorted_among_themselves_alone(ties: list[list[flo
 def test_a_quick_delay_is_that_of_kafkas_divisions_or_none(bound, span_ms, delay_ms, off) -> None:
     total = (span_ms + delay_ms) / 1000.0 * bound * (1.0 + off)
     rate = total / (span_ms / 1000.0)
-    expected = 0 if rate <= bound else judge.rate_throttle_ms(rate, bound, span_ms, LONG_MAX)
-    assert judge.quick_throttle_ms(total, span_ms, 1000.0 / bound) in (-1, expected)
+    expected = 0 if rate <= bound else admission.rate_throttle_ms(rate, bound, span_ms, LONG_MAX)
+    assert admission.quick_throttle_ms(total, span_ms, 1000.0 / bound) in (-1, expected)
 
 
 def test_most_delays_are_quick() -> None:
-    delays = [judge.quick_throttle_ms(30_000.0, span_ms, 1000.0 / 2_000.0) for span_ms in range(9_000, 21_000)]
+    delays = [admission.quick_throttle_ms(30_000.0, span_ms, 1000.0 / 2_000.0) for span_ms in range(9_000, 21_000)]
     assert delays == [max(15_000 - span_ms, 0) for span_ms in range(9_000, 21_000)]
-    assert judge.quick_throttle_ms(30_000.0, 9_000, float("nan")) == -1
+    assert admission.quick_throttle_ms(30_000.0, 9_000, float("nan")) == -1
 
 
 @settings(deadline=None, max_examples=50)
@@ -118,11 +117,11 @@ def test_each_throttle_is_the_one_of_core(trace, window, bound, algorithm, close
         assert np.concatenate([part.happened_ms for part in parts])[mine, 0].tolist() == [d.t_ms for d in last]
         _judged_alike(np.concatenate([part.level for part in parts])[mine, 0], last)
         counts = limiters.counts[row, 0]
-        assert counts[tally.EVENTS] == len(events)
-        assert counts[tally.REFUSALS] == sum(not decision.outcome.admitted for decision in decisions)
+        assert counts[loop.EVENTS] == len(events)
+        assert counts[loop.REFUSALS] == sum(not decision.outcome.admitted for decision in decisions)
         delays = [decision.outcome.throttle_ms for decision in decisions if decision.outcome.throttle_ms > 0]
-        assert counts[tally.THROTTLE_MS] == _java_long(sum(delays))
-        assert counts[tally.LONGEST_MS] == max(delays, default=0)
+        assert counts[loop.THROTTLE_MS] == _java_long(sum(delays))
+        assert counts[loop.LONGEST_MS] == max(delays, default=0)
 
 
 def _events(trace):
@@ -154,7 +153,7 @@ def test_a_random_trace_of_many_clients_is_throttled_as_by_a_broker(quota_type) 
     rows = random.integers(0, clients, count).astype(np.int32)
     times = BASE_MS + np.sort(random.integers(0, 60_000, count))
     amounts = np.minimum(np.floor(random.exponential(800.0, count)), 7_000.0)  # what a broker cuts a fetch to
-    operation = judge.FETCH if quota_type is QuotaType.FETCH else judge.RECORD
+    operation = admission.FETCH if quota_type is QuotaType.FETCH else admission.RECORD
     rule = LimiterRule(operation=operation, bounded=quota_type is QuotaType.REQUEST)
     trace = Limiters(rule, np.full((clients, 1), bound)).trace(rows, times, amounts)
     manager = ClientQuotaManager(quota_type)
@@ -170,11 +169,11 @@ def test_a_random_trace_of_many_clients_is_throttled_as_by_a_broker(quota_type) 
 
 
 @pytest.mark.parametrize("tokens", [False, True])
-@pytest.mark.parametrize("operation", [judge.RECORD, judge.STRICT, judge.FETCH])
+@pytest.mark.parametrize("operation", [admission.RECORD, admission.STRICT, admission.FETCH])
 @pytest.mark.parametrize("closed", [False, True])
 def test_limits_in_one_pass_and_one_by_one_come_to_the_same(closed, operation, tokens) -> None:
-    if tokens and operation == judge.FETCH:
-        operation = judge.RECORD  # fetches are no mutations
+    if tokens and operation == admission.FETCH:
+        operation = admission.RECORD  # fetches are no mutations
     random = np.random.default_rng(3)
     rows = random.integers(-1, 20, 5_000).astype(np.int32)
     times = BASE_MS + np.sort(random.integers(0, 300_000, 5_000))
@@ -191,7 +190,7 @@ def test_limits_in_one_pass_and_one_by_one_come_to_the_same(closed, operation, t
         assert alone.amounts[:, 0].tolist() == together.amounts[:, place].tolist()
         for share in (0.5, 0.95, 0.99):
             assert alone.percentiles_ms(share)[:, 0].tolist() == together.percentiles_ms(share)[:, place].tolist()
-    assert together.counts[:, 0, tally.THROTTLED].sum() > 0
+    assert together.counts[:, 0, loop.THROTTLED].sum() > 0
 
 
 def test_a_row_can_be_added_and_a_limit_changed_between_two_calls() -> None:
@@ -207,7 +206,7 @@ def test_nothing_comes_of_no_events_and_of_no_rows() -> None:
     nothing = np.empty(0, dtype=np.int64)
     limiters = Limiters(LimiterRule(), np.full((3, 2), 5.0))
     limiters.run(nothing.astype(np.int32), nothing, nothing.astype(np.float64))
-    assert limiters.counts[:, :, tally.EVENTS].sum() == 0
+    assert limiters.counts[:, :, loop.EVENTS].sum() == 0
     Limiters(LimiterRule(), np.empty((0, 2))).run(
         np.full(4, -1, dtype=np.int32), np.zeros(4, dtype=np.int64), np.ones(4)
     )
@@ -227,7 +226,7 @@ def test_events_that_do_not_fit_are_refused_before_anything_is_written(rows, col
     for take in (limiters.run, limiters.trace):
         with pytest.raises(ValueError, match=message):
             take(*events)
-    assert limiters.counts[:, :, tally.EVENTS].sum() == 0
+    assert limiters.counts[:, :, loop.EVENTS].sum() == 0
 
 
 @pytest.mark.parametrize("tokens", [False, True])
@@ -267,4 +266,4 @@ def test_parts_of_any_size_come_to_the_same(monkeypatch) -> None:
         limiters.run(rows, times, amounts)
         found.append(limiters.counts.tolist())
     assert found[0] == found[1] == found[2]
-    assert sum(lane[0][tally.THROTTLED] for lane in found[0]) > 0
+    assert sum(lane[0][loop.THROTTLED] for lane in found[0]) > 0

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.pipeline.kernels import tally
+from kafka_quotas.pipeline.kernels import loop
 from kafka_quotas.pipeline.kernels.admission import FETCH, RECORD
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
 from kafka_quotas.pipeline.replay.unreached import highest_of_peak
@@ -25,7 +25,7 @@ def throttled(window: QuotaWindow, times_ms: list[int], amounts: list[int], limi
     """How many events one bucket of a limit throttles."""
     limiters = Limiters(LimiterRule(window=window, **rule), np.array([[limit]]))  # type: ignore[arg-type]
     limiters.run(np.zeros(len(times_ms), np.int32), np.array(times_ms), np.array(amounts, np.float64))
-    return int(limiters.counts[0, 0, tally.THROTTLED])
+    return int(limiters.counts[0, 0, loop.THROTTLED])
 
 
 def largest_second(times_ms: list[int], amounts: list[int]) -> int:

@@ -11,11 +11,11 @@ ROOT = Path(__file__).parents[3]
 SUITES = ("tests/conformance/pipeline/test_kernels_lines.py", "tests/property/test_pipeline_kernels_core.py")
 _TOO_NARROW = """
 import numpy as np
-from kafka_quotas.pipeline.kernels import ring
-clocks, sums = ring.fresh_clocks(1), np.zeros(ring.sums_width(1))
+from kafka_quotas.pipeline.kernels import admission
+clocks, sums = admission.fresh_clocks(1), np.zeros(admission.sums_width(1))
 try:
     for second in range(20):
-        ring.record_rate(clocks, sums, 0, 0, 1.0, 1000 * second, 10, 1000)
+        admission.record_rate(clocks, sums, 0, 0, 1.0, 1000 * second, 10, 1000)
 except IndexError:
     print("checked")
 """

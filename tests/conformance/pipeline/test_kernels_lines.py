@@ -12,8 +12,7 @@ from kafka_quotas.core.metrics.throttle_time import narrow_to_int32
 from kafka_quotas.core.model.quota_key import LONG_MAX
 from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.kernels import admission as judge
-from kafka_quotas.pipeline.kernels import ring
+from kafka_quotas.pipeline.kernels import admission
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
 
 NO_KERNEL = {
@@ -26,11 +25,11 @@ SUMMED = {"windowed_sum", "windowed_count"}
 """Of the ring of a rate: every record counts as 1, and what is measured is the sum that the rate is made of."""
 WINDOW_SETTINGS = {"samples", "window_ms"}
 OPERATIONS = {
-    "record": judge.RECORD,
-    "record_nocheck": judge.NOCHECK,
-    "unrecord": judge.NOCHECK,
-    "strict": judge.STRICT,
-    "check": judge.CHECK,
+    "record": admission.RECORD,
+    "record_nocheck": admission.NOCHECK,
+    "unrecord": admission.NOCHECK,
+    "strict": admission.STRICT,
+    "check": admission.CHECK,
 }
 
 
@@ -59,14 +58,14 @@ class _KernelSensor:
         self.each = line["observe"] == "each"
         self.tokens = line["kind"] == "token_bucket"
         self.counted, self.summed = line["kind"] in COUNTED, line["kind"] in SUMMED
-        self.clocks = ring.fresh_clocks(self.config["samples"])
-        self.sums = np.zeros(ring.sums_width(self.config["samples"]))
+        self.clocks = admission.fresh_clocks(self.config["samples"])
+        self.sums = np.zeros(admission.sums_width(self.config["samples"]))
 
     def step(self, now_ms: int, op: str, value: Any) -> tuple[Any, ...]:
         own = self.apply(now_ms, op, value)
         if not self.each:
             return own
-        level, window_ms, *_ = self.judge(judge.CHECK, 0.0, now_ms)
+        level, window_ms, *_ = self.judge(admission.CHECK, 0.0, now_ms)
         _, _, violated, throttle_ms, _ = self.apply(now_ms, "check", None)
         return (level, window_ms, violated, throttle_ms, own[4])
 
@@ -75,13 +74,13 @@ class _KernelSensor:
             self.config.update(value)
             return (None, None, None, None, None)
         if op == "measure":
-            level, window_ms, *_ = self.judge(judge.CHECK, 0.0, now_ms)
+            level, window_ms, *_ = self.judge(admission.CHECK, 0.0, now_ms)
             if self.summed:
                 return (level * window_ms / 1000, None, None, None, None)
             return (level, window_ms, None, None, None)
         amount = 0.0 if value is None else 1.0 if self.counted else float(number(value))
         outcome = self.judge(OPERATIONS[op], -amount if op == "unrecord" else amount, now_ms)
-        if OPERATIONS[op] == judge.NOCHECK:
+        if OPERATIONS[op] == admission.NOCHECK:
             return (None, None, None, None, None)
         level, window_ms, held, throttle_ms = outcome
         return (None, None, False, 0, False) if held else (level, window_ms, True, throttle_ms, True)
@@ -93,10 +92,10 @@ class _KernelSensor:
         limit = UNLIMITED if bound is None else float(bound)
         state = (self.clocks, self.sums, 0, 0, op, value, limit, now_ms, *window)
         if self.tokens:
-            _, held, throttle_ms, _, level = judge.admit_tokens(*state)
+            _, held, throttle_ms, _, level = admission.admit_tokens(*state)
             return level, None, held, throttle_ms
         longest_ms = self.config.get("max_throttle_ms")
-        outcome = judge.admit_rate(*state, LONG_MAX if longest_ms is None else longest_ms)
+        outcome = admission.admit_rate(*state, LONG_MAX if longest_ms is None else longest_ms)
         _, held, throttle_ms, window_ms, level = outcome
         return level, window_ms, held, throttle_ms
 
@@ -138,15 +137,15 @@ class _KernelRunner(ManagerRunner):
         bucket = self.manager.limiter(event["user"], event["client_id"]).bucket
         if bucket is None:
             return {"throttle_ms": 0, "bucket": None}
-        operation = judge.STRICT if self.mutations else judge.RECORD
+        operation = admission.STRICT if self.mutations else admission.RECORD
         throttle_ms, _ = self.happen(self.row(event), event, operation, number(event["value"]))
         return {"throttle_ms": narrow_to_int32(throttle_ms), "bucket": list(bucket)}
 
     def record_no_throttle(self, event: dict[str, Any]) -> None:
-        self.happen(self.row(event), event, judge.NOCHECK, number(event["value"]))
+        self.happen(self.row(event), event, admission.NOCHECK, number(event["value"]))
 
     def unrecord(self, event: dict[str, Any]) -> None:
-        self.happen(self.row(event), event, judge.NOCHECK, -number(event["value"]))
+        self.happen(self.row(event), event, admission.NOCHECK, -number(event["value"]))
 
     def new_quota(self, event: dict[str, Any]) -> Any:
         kind = event["mode"] if self.manager.enabled else "unbounded"
@@ -158,7 +157,7 @@ class _KernelRunner(ManagerRunner):
         memory = self.memories[event["handle"]]
         admitted, throttle_ms = True, 0
         if memory["row"] is not None:
-            operation = judge.STRICT if memory["kind"] == "strict" else judge.RECORD
+            operation = admission.STRICT if memory["kind"] == "strict" else admission.RECORD
             throttle_ms, held = self.happen(memory["row"], event, operation, number(event["value"]))
             admitted = held or memory["kind"] == "permissive"
             if not held:

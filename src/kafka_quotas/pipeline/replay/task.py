@@ -27,7 +27,7 @@ from kafka_quotas.pipeline.buckets.charges import (
 from kafka_quotas.pipeline.buckets.entities import bucket_table, columns_table, numbered, task_schema
 from kafka_quotas.pipeline.buckets.proposal import BucketName, BucketRows, Proposal, ProposedQuotas, partition_columns
 from kafka_quotas.pipeline.engine.job import Tables
-from kafka_quotas.pipeline.kernels import tally
+from kafka_quotas.pipeline.kernels import loop
 from kafka_quotas.pipeline.kernels.admission import FETCH, RECORD, STRICT
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
 from kafka_quotas.pipeline.replay.throttle_spans import SpanCollector, span_table
@@ -222,7 +222,7 @@ class Pass:
         buckets = self._numbers(used, names, first)
         for model, limiters in self._limiters.items():
             percentiles = [limiters.percentiles_ms(share)[used] for share in _PERCENTILES]
-            longest_ms = limiters.counts[used, :, tally.LONGEST_MS]  # the middle of the last step may lie beyond
+            longest_ms = limiters.counts[used, :, loop.LONGEST_MS]  # the middle of the last step may lie beyond
             for place, proposal in enumerate(self._proposals):
                 quotas = [self._buckets.matches[row][place] for row in used.tolist()]
                 columns = [
@@ -251,15 +251,15 @@ class Pass:
 
         The time is at least one sample of the window.
         """
-        counts, amounts = limiters.counts[used, place], limiters.amounts[used, place, tally.AMOUNT]
+        counts, amounts = limiters.counts[used, place], limiters.amounts[used, place, loop.AMOUNT]
         if self._quota_type is QuotaType.REQUEST:
             amounts = amount_of(self._totals[used], self._quota_type)
-        span_ms = np.maximum(counts[:, tally.END_MS] - counts[:, tally.BEGIN_MS], limiters.rule.window.window_ms)
+        span_ms = np.maximum(counts[:, loop.END_MS] - counts[:, loop.BEGIN_MS], limiters.rule.window.window_ms)
         rates: NDArray[np.float64] = amounts / (span_ms / 1000.0)
         return rates
 
     def _used(self) -> NDArray[np.int64]:
-        return np.flatnonzero(next(iter(self._limiters.values())).counts[:, 0, tally.EVENTS])
+        return np.flatnonzero(next(iter(self._limiters.values())).counts[:, 0, loop.EVENTS])
 
     def _numbers(self, used: NDArray[np.int64], names: dict[BucketName, int], first: int) -> NDArray[np.int64]:
         numbers = [names.setdefault(self._buckets.names[row], len(names)) for row in used.tolist()]
@@ -270,11 +270,11 @@ def _figures(limiters: Limiters, used: NDArray[np.int64], place: int) -> list[An
     """Return the counts of the rows, from the column n to delay_ms."""
     counts = limiters.counts[used, place]
     return [
-        counts[:, tally.EVENTS],
-        counts[:, tally.THROTTLED],
-        counts[:, tally.REFUSALS],
-        counts[:, tally.THROTTLE_MS],
-        counts[:, tally.LONGEST_MS],
-        pa.array(counts[:, tally.FIRST_MS], mask=counts[:, tally.THROTTLED] == 0),
-        counts[:, tally.LATE_MS],
+        counts[:, loop.EVENTS],
+        counts[:, loop.THROTTLED],
+        counts[:, loop.REFUSALS],
+        counts[:, loop.THROTTLE_MS],
+        counts[:, loop.LONGEST_MS],
+        pa.array(counts[:, loop.FIRST_MS], mask=counts[:, loop.THROTTLED] == 0),
+        counts[:, loop.LATE_MS],
     ]

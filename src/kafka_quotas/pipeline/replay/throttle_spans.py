@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from kafka_quotas.core.model.quota_key import INT_MAX
 from kafka_quotas.core.quotas.simulation import RETRY_BACKOFF_MS
 from kafka_quotas.pipeline.buckets.entities import columns_table, task_schema
-from kafka_quotas.pipeline.kernels.admission import STRICT
+from kafka_quotas.pipeline.kernels.admission import FAR_MS, STRICT
 from kafka_quotas.pipeline.kernels.limiters import Limiters, Trace
 from kafka_quotas.pipeline.kernels.order import events_by_row
-from kafka_quotas.pipeline.kernels.ring import FAR_MS
 from kafka_quotas.pipeline.tables.schemas import THROTTLE_SPANS
 
 Int64s = NDArray[np.int64]

@@ -14,10 +14,10 @@ from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import BucketName, ProposedQuotas
-from kafka_quotas.pipeline.kernels import tally
+from kafka_quotas.pipeline.kernels import loop
+from kafka_quotas.pipeline.kernels.admission import measure_rates
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
 from kafka_quotas.pipeline.kernels.order import order_within_rows
-from kafka_quotas.pipeline.kernels.ring import measure_rates
 from kafka_quotas.pipeline.stream.bucket_charges import BucketCharges, joined
 
 _SAVED: Final = ("_clocks", "_sums", "_free_ms", "_counts", "_amounts", "_slots", "_pool", "_pool_used")
@@ -184,13 +184,13 @@ class LiveType:
     def _report(self, rows: Int64s, before: Int64s, taken: _Sums, missed: _Sums) -> dict[str, list[Any]]:
         counts = self._limiters.counts[rows, 0, :]
         gained = counts - before[rows]
-        latest_ms, end_ms = self._latest_ms[rows], counts[:, tally.END_MS]
+        latest_ms, end_ms = self._latest_ms[rows], counts[:, loop.END_MS]
         is_known = latest_ms > LONG_AGO_MS
         rates = self._limiters.rates(rows[is_known], latest_ms[is_known])
         rate_of = dict(zip(rows[is_known].tolist(), rates.tolist(), strict=True))
         buckets = self.buckets
         named = [buckets[row] for row in rows.tolist()]
-        held = (counts[:, tally.THROTTLED] > 0) & (end_ms > latest_ms)
+        held = (counts[:, loop.THROTTLED] > 0) & (end_ms > latest_ms)
         return {
             "ts_ms": np.where(is_known, latest_ms, 0).tolist(),
             "cluster": [name[0] for name in named],
@@ -202,8 +202,8 @@ class LiveType:
             "amount": taken.amount[rows].tolist(),
             "rate": [rate_of.get(row, 0.0) for row in rows.tolist()],
             "quota": [self._bounds[row] for row in rows],
-            "throttled_events": gained[:, tally.THROTTLED].tolist(),
-            "throttle_ms": gained[:, tally.THROTTLE_MS].tolist(),
+            "throttled_events": gained[:, loop.THROTTLED].tolist(),
+            "throttle_ms": gained[:, loop.THROTTLE_MS].tolist(),
             "throttled_until_ms": [
                 end if is_held else None for end, is_held in zip(end_ms.tolist(), held, strict=True)
             ],

@@ -28,7 +28,7 @@ from kafka_quotas.pipeline.buckets.charges import (
 from kafka_quotas.pipeline.buckets.entities import bucket_schema, bucket_table, columns_table, numbered, task_schema
 from kafka_quotas.pipeline.buckets.proposal import BucketRows, Proposal, ProposedQuotas, partition_columns
 from kafka_quotas.pipeline.engine.job import Tables
-from kafka_quotas.pipeline.kernels.seconds import SecondCells, SecondsMeter
+from kafka_quotas.pipeline.kernels.limiters import SecondCells, SecondsMeter
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, USAGE, USAGE_DEMAND, USAGE_PROFILE
 from kafka_quotas.pipeline.usage.demand import HeldTime, demand_columns
