@@ -12,7 +12,7 @@ _PROGRAM = """
 import json, os, time
 from pathlib import Path
 from kafka_quotas.core.formats.metric_names import BUILT_IN
-from kafka_quotas.pipeline.formats.detect import InputFormat
+from kafka_quotas.pipeline.formats.task import InputFormat
 from kafka_quotas.pipeline.formats.task import IngestTask
 from kafka_quotas.pipeline.ingest.local_engine import workers
 

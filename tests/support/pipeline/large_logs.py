@@ -23,8 +23,7 @@ from tests.support.pipeline.logs import log_text, request_line
 from kafka_quotas.pipeline.engine import event_ranges
 from kafka_quotas.pipeline.engine.progress import ignore_progress
 from kafka_quotas.pipeline.formats import lines
-from kafka_quotas.pipeline.formats.detect import InputFormat
-from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
+from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat, TaskCounts
 from kafka_quotas.pipeline.ingest import inspection, large_logs
 from kafka_quotas.pipeline.ingest.hadoop_files import HadoopFiles
 from kafka_quotas.pipeline.ingest.inspection import inspect_files

@@ -1,22 +1,144 @@
-"""One piece of an ingest: a file or a part of a large one, how to read it, and the rows it gives."""
+"""One piece of an ingest: a file or a part of a large one, its format, how to read it, and the rows it gives.
 
+Rows have their fields in the order of the declared columns.
+"""
+
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_quotas.core.formats.metric_names import MetricNames
-from kafka_quotas.pipeline.formats.detect import InputFormat
-from kafka_quotas.pipeline.formats.rows import (
-    BadLineError,
-    ClientThrottleRow,
-    EventRow,
-    MetricRow,
-    QuarantineRow,
-    shown_text,
-)
-from kafka_quotas.pipeline.formats.source_file import SourceFile
+from kafka_quotas.pipeline.formats.lines import SourceFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+REQUEST_MARK: Final = b"Completed request:"
+"""The text before the JSON in every line of a request log."""
+SNIFFED_BYTES: Final = 64 * 1024
+"""First bytes of a file that decide its format."""
+
+
+class InputFormat(StrEnum):
+    """The format of a file.
+
+    The first three are read line by line and may grow, the others are whole documents.
+    """
+
+    REQUEST_LOG = "request-log"
+    DAEMON_EVENTS = "daemon-events"
+    LIBRDKAFKA_STATS = "librdkafka-stats"
+    PROMETHEUS = "prometheus"
+    JSON_METRICS = "json-metrics"
+    JAVA_CLIENT = "java-client"
+    LOAD_TEST = "load-test"
+
+    @property
+    def grows(self) -> bool:
+        """Whether writers append lines to such a file, and lines once read need not be read again."""
+        return self in (InputFormat.REQUEST_LOG, InputFormat.DAEMON_EVENTS, InputFormat.LIBRDKAFKA_STATS)
+
+
+_SIGNS: Final = (
+    (InputFormat.LOAD_TEST, re.compile(rb'\APAR1|\A\s*\{\s*"schema":\s*"kafka-quotas\.load-test/')),
+    (InputFormat.REQUEST_LOG, re.compile(re.escape(REQUEST_MARK))),
+    (InputFormat.DAEMON_EVENTS, re.compile(rb'^\s*\{"v":', re.MULTILINE)),
+    (InputFormat.LIBRDKAFKA_STATS, re.compile(rb'^\s*\{.*"client_id".*"brokers"\s*:', re.MULTILINE)),
+    (InputFormat.JAVA_CLIENT, re.compile(rb"^[\w-]+-metrics:[\w.-]+:\{.*\}\s*:", re.MULTILINE)),
+    (InputFormat.JSON_METRICS, re.compile(rb"\A\s*(?:\{\s*\"|\[\s*\{)")),
+    (
+        InputFormat.PROMETHEUS,
+        re.compile(rb"^(# (HELP|TYPE) \w|[a-zA-Z_:][\w:]*(\{.*\})?\s+([-+]?[\d.]|NaN|[-+]?Inf))", re.MULTILINE),
+    ),
+)
+
+
+def detect_format(head: bytes) -> InputFormat | None:
+    """Detect the format of a file by its first bytes, None for an unknown one."""
+    return next((form for form, sign in _SIGNS if sign.search(head)), None)
+
+
+class BadLineError(Exception):
+    """The reason why a line can't be read, in words for the quarantine.
+
+    The reader adds where the line is.
+    """
+
+
+AMOUNT_LIMIT = 2**62
+"""Upper bound of figures: no broker counts that far, and columns could not hold sums of larger ones."""
+
+
+_SHOWN_LETTERS = 4096
+LAST_MS = 253_402_300_799_999
+"""The end of the year 9999: later times have no date."""
+
+
+class EventRow(NamedTuple):
+    """A row of events, whose day follows from `ts_ms`."""
+
+    cluster: str
+    broker_id: int
+    ts_ms: int
+    user: str
+    client_id: str
+    ip: str
+    quota_type: str
+    bytes: int
+    thread_ms: float | None
+    mutations: int
+    throttle_ms: int
+    api_key: int
+    is_exempt: bool
+    is_estimated: bool
+    is_thread_estimated: bool
+    connection: str
+    src_file: str
+    src_offset: int
+
+
+class QuarantineRow(NamedTuple):
+    """A row of quarantine."""
+
+    raw: str
+    reason: str
+    src_file: str
+    line_no: int
+    """The line's number in the file, from 1."""
+
+
+class MetricRow(NamedTuple):
+    """A row of metrics."""
+
+    ts_ms: int
+    cluster: str
+    broker: str
+    quota_type: str
+    user: str
+    client_id: str
+    metric: str
+    value: float
+    src_file: str
+
+
+class ClientThrottleRow(NamedTuple):
+    """A row of client_throttle."""
+
+    ts_ms: int
+    cluster: str
+    client_id: str
+    broker: str
+    throttle_ms: float
+    max_throttle_ms: float
+    samples: int | None
+    source: str
+    src_file: str
+
+
+def shown_text(line: bytes) -> str:
+    """Return the beginning of a line for the quarantine, with escapes for bytes that are no UTF-8."""
+    return line[: 4 * _SHOWN_LETTERS].decode("utf-8", "backslashreplace")[:_SHOWN_LETTERS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
 
-from kafka_quotas.pipeline.formats.detect import SNIFFED_BYTES
-from kafka_quotas.pipeline.formats.source_file import RemoteFile, RemoteFiles
+from kafka_quotas.pipeline.formats.lines import RemoteFile, RemoteFiles
+from kafka_quotas.pipeline.formats.task import SNIFFED_BYTES
 from kafka_quotas.pipeline.tables.lake import hadoop_url
 
 if TYPE_CHECKING:

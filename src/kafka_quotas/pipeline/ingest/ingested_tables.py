@@ -9,8 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafka_quotas.pipeline.buckets.charges import charges_of, whole_amounts
-from kafka_quotas.pipeline.formats.rows import EventRow
-from kafka_quotas.pipeline.formats.task import ParsedBatch
+from kafka_quotas.pipeline.formats.task import EventRow, ParsedBatch
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.client_number import client_number
 from kafka_quotas.pipeline.tables.client_ranges import NAMES, same_number_error

@@ -10,9 +10,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.pipeline.formats.detect import SNIFFED_BYTES, InputFormat, detect_format, needs_zone
-from kafka_quotas.pipeline.formats.lines import is_open_ended, read_beginning
-from kafka_quotas.pipeline.formats.source_file import RemoteFile, RemoteFiles, SourceFile, file_digest, modified_ms
+from kafka_quotas.pipeline.formats.lines import (
+    RemoteFile,
+    RemoteFiles,
+    SourceFile,
+    file_digest,
+    is_open_ended,
+    modified_ms,
+    read_beginning,
+)
+from kafka_quotas.pipeline.formats.request_log import needs_zone
+from kafka_quotas.pipeline.formats.task import SNIFFED_BYTES, InputFormat, detect_format
 from kafka_quotas.pipeline.ingest.known_files import digest
 from kafka_quotas.pipeline.ingest.source_pattern import FoundFile
 

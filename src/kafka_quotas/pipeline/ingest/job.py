@@ -14,7 +14,7 @@ from kafka_quotas.pipeline.engine.runner import EventsWatcher
 from kafka_quotas.pipeline.engine.spark_failures import spark_errors
 from kafka_quotas.pipeline.engine.spark_session import LazySession
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
-from kafka_quotas.pipeline.formats.source_file import RemoteFiles
+from kafka_quotas.pipeline.formats.lines import RemoteFiles
 from kafka_quotas.pipeline.formats.task import IngestCounts, IngestTask, TaskCounts
 from kafka_quotas.pipeline.ingest.inspection import InspectedFile, inspect_files
 from kafka_quotas.pipeline.ingest.known_files import KnownFiles, ReadFile, known_files

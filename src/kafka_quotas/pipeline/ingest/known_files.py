@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kafka_quotas.pipeline.formats.detect import InputFormat
+from kafka_quotas.pipeline.formats.task import InputFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa

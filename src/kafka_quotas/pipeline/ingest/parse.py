@@ -8,16 +8,32 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from zoneinfo import ZoneInfo
 
-from kafka_quotas.pipeline.formats.detect import InputFormat
-from kafka_quotas.pipeline.formats.document import read_document
 from kafka_quotas.pipeline.formats.event_log import parse_daemon_line
-from kafka_quotas.pipeline.formats.lines import LARGE_BLOCK, Block, block_before, count_lines_before, read_blocks
-from kafka_quotas.pipeline.formats.metric_rows import librdkafka_rows
-from kafka_quotas.pipeline.formats.request_log import LogOrigin, parse_request_line
-from kafka_quotas.pipeline.formats.rows import BadLineError, ClientThrottleRow, EventRow
-from kafka_quotas.pipeline.formats.source_file import BUFFER_BYTES
-from kafka_quotas.pipeline.formats.task import IngestTask, ParsedBatch, TaskCounts
-from kafka_quotas.pipeline.formats.timestamp import LocalClock, TimestampReader, local_minute
+from kafka_quotas.pipeline.formats.lines import (
+    BUFFER_BYTES,
+    LARGE_BLOCK,
+    Block,
+    block_before,
+    count_lines_before,
+    read_blocks,
+)
+from kafka_quotas.pipeline.formats.metric_rows import librdkafka_rows, read_document
+from kafka_quotas.pipeline.formats.request_log import (
+    LocalClock,
+    LogOrigin,
+    TimestampReader,
+    local_minute,
+    parse_request_line,
+)
+from kafka_quotas.pipeline.formats.task import (
+    BadLineError,
+    ClientThrottleRow,
+    EventRow,
+    IngestTask,
+    InputFormat,
+    ParsedBatch,
+    TaskCounts,
+)
 
 BATCH_ROWS = 20_000
 _UNFINISHED = "unfinished last line: {}; it is read again when the file has grown"
@@ -36,7 +52,7 @@ def parse_task(task: IngestTask) -> Iterator[ParsedBatch]:
     """
     parsed = ParsedBatch(counts=TaskCounts(number=task.number, read_to=task.start))
     if task.input_format is InputFormat.LOAD_TEST:
-        from kafka_quotas.pipeline.formats.load_test import read_load_test  # noqa: PLC0415 - loads Arrow
+        from kafka_quotas.pipeline.formats.event_log import read_load_test  # noqa: PLC0415 - loads Arrow
 
         yield from read_load_test(task, parsed)
         return

@@ -11,10 +11,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames
-from kafka_quotas.pipeline.formats.detect import InputFormat
-from kafka_quotas.pipeline.formats.source_file import RemoteFile
-from kafka_quotas.pipeline.formats.task import IngestTask, LargeLog
-from kafka_quotas.pipeline.formats.timestamp import clocks_go_back, local_minute
+from kafka_quotas.pipeline.formats.lines import RemoteFile
+from kafka_quotas.pipeline.formats.request_log import clocks_go_back, local_minute
+from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat, LargeLog
 from kafka_quotas.pipeline.ingest.inspection import InspectedFile, unreadable
 from kafka_quotas.pipeline.ingest.known_files import PARSER_VERSION, KnownFiles, ReadFile
 

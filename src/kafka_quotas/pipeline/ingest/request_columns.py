@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.formats.request_log import LogOrigin, client_ip, user_name
-from kafka_quotas.pipeline.formats.timestamp import LocalClock
+from kafka_quotas.pipeline.formats.request_log import LocalClock, LogOrigin, client_ip, user_name
 from kafka_quotas.pipeline.ingest.ingested_tables import PARSED_EVENTS
 from kafka_quotas.pipeline.ingest.request_scan import (
     API_KEY,

@@ -12,10 +12,9 @@ from typing import Any, Final
 import numpy as np
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.pipeline.formats.detect import REQUEST_MARK
 from kafka_quotas.pipeline.formats.request_charge import CLASSIC_HEADER_BYTES, MUTATION_APIS
 from kafka_quotas.pipeline.formats.request_log import BROKER_APIS
-from kafka_quotas.pipeline.formats.rows import AMOUNT_LIMIT
+from kafka_quotas.pipeline.formats.task import AMOUNT_LIMIT, REQUEST_MARK
 from kafka_quotas.pipeline.ingest.charge_scan import (
     CHARGE_FIGURES,
     read_fetch_request,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.pipeline.formats.source_file import RemoteFiles, SourceFile, list_files
+from kafka_quotas.pipeline.formats.lines import RemoteFiles, SourceFile, list_files
 from kafka_quotas.pipeline.tables.lake import is_url, lake_errors, lake_url
 
 _PLACES: Final = {"broker_id": r"\d{1,9}", "cluster": r"[^/]+", "time": r"[^/]+?"}

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from kafka_quotas.pipeline.formats.event_log import parse_daemon_line
-from kafka_quotas.pipeline.formats.rows import BadLineError, EventRow, shown_text
+from kafka_quotas.pipeline.formats.task import BadLineError, EventRow, shown_text
 from kafka_quotas.pipeline.kernels.event_scan import (
     BROKER_ID,
     BYTES,

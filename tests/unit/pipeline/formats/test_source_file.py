@@ -8,9 +8,16 @@ from typing import Any
 import pytest
 from tests.support.pipeline.logs import SAMPLES, log_text
 
-from kafka_quotas.pipeline.formats import lines, source_file
-from kafka_quotas.pipeline.formats.lines import LARGE_BLOCK, count_lines_before, read_beginning, read_blocks
-from kafka_quotas.pipeline.formats.source_file import BUFFER_BYTES, RemoteFile, SourceFile
+from kafka_quotas.pipeline.formats import lines
+from kafka_quotas.pipeline.formats.lines import (
+    BUFFER_BYTES,
+    LARGE_BLOCK,
+    RemoteFile,
+    SourceFile,
+    count_lines_before,
+    read_beginning,
+    read_blocks,
+)
 
 
 def remote(content: bytes) -> RemoteFile:
@@ -38,7 +45,7 @@ def test_a_piece_of_a_file_is_read_to_its_end_and_not_far_beyond(
     path.write_bytes(log_text(9_000).encode())
 
     def open_file(*arguments: Any) -> io.BufferedReader:
-        opened.append(source_file.open_file(*arguments))
+        opened.append(lines.open_file(*arguments))
         return opened[-1]
 
     monkeypatch.setattr(lines, "open_file", open_file)

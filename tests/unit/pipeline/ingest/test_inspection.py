@@ -10,8 +10,8 @@ from tests.support.pipeline.logs import log_text
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.formats import lines
-from kafka_quotas.pipeline.formats.detect import InputFormat
-from kafka_quotas.pipeline.formats.source_file import RemoteFiles, SourceFile, open_file
+from kafka_quotas.pipeline.formats.lines import RemoteFiles, SourceFile, open_file
+from kafka_quotas.pipeline.formats.task import InputFormat
 from kafka_quotas.pipeline.ingest.inspection import HEAD_BYTES, inspect_files
 from kafka_quotas.pipeline.ingest.source_pattern import FoundFile
 

@@ -12,9 +12,8 @@ import pytest
 from tests.support.pipeline.logs import log_text
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.pipeline.formats.rows import EventRow
-from kafka_quotas.pipeline.formats.source_file import RemoteFile
-from kafka_quotas.pipeline.formats.task import IngestTask, LargeLog, ParsedBatch, TaskCounts
+from kafka_quotas.pipeline.formats.lines import RemoteFile
+from kafka_quotas.pipeline.formats.task import EventRow, IngestTask, LargeLog, ParsedBatch, TaskCounts
 from kafka_quotas.pipeline.ingest import inspection, large_logs, source_pattern
 from kafka_quotas.pipeline.ingest.inspection import inspect_files
 from kafka_quotas.pipeline.ingest.known_files import KnownFiles

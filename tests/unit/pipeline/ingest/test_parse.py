@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.pipeline.logs import request_line
 
-from kafka_quotas.pipeline.formats.rows import EventRow
-from kafka_quotas.pipeline.formats.task import IngestTask
+from kafka_quotas.pipeline.formats.task import EventRow, IngestTask
 from kafka_quotas.pipeline.ingest import plan
 from kafka_quotas.pipeline.ingest.inspection import inspect_files
 from kafka_quotas.pipeline.ingest.known_files import KnownFiles

@@ -6,9 +6,8 @@ from tests.support.pipeline.events import events_table, random_events
 from kafka_quotas.core.formats.metric_names import BUILT_IN
 from kafka_quotas.pipeline.engine import event_ranges
 from kafka_quotas.pipeline.engine.event_pieces import unpacked
-from kafka_quotas.pipeline.formats.detect import InputFormat
-from kafka_quotas.pipeline.formats.source_file import RemoteFile
-from kafka_quotas.pipeline.formats.task import IngestTask, ParsedBatch, TaskCounts
+from kafka_quotas.pipeline.formats.lines import RemoteFile
+from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat, ParsedBatch, TaskCounts
 from kafka_quotas.pipeline.ingest.plan import PIECE_BYTES
 from kafka_quotas.pipeline.ingest.spark_engine import _packed_rows, partitions
 from kafka_quotas.pipeline.tables.schemas import EVENTS
