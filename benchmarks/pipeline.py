@@ -31,7 +31,6 @@ from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation
 from kafka_quotas.core.quotas.simulation import replay as replay_in_core
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.job import Job, run_tasks
-from kafka_quotas.pipeline.engine.kept_memory import keep_memory
 from kafka_quotas.pipeline.engine.progress import ignore_progress
 from kafka_quotas.pipeline.engine.spark import LeftTables, run_job, tables_by_task
 from kafka_quotas.pipeline.engine.spark_session import spark_session
@@ -41,9 +40,9 @@ from kafka_quotas.pipeline.ingest.ingested_tables import clients_of, days
 from kafka_quotas.pipeline.replay.job import replay_job, replay_tables
 from kafka_quotas.pipeline.replay.task import Model, ReplayPlan
 from kafka_quotas.pipeline.replay.unreached import highest_of_peak
-from kafka_quotas.pipeline.tables.client_figures import client_figures
-from kafka_quotas.pipeline.tables.client_number import client_number
+from kafka_quotas.pipeline.tables.arrow import keep_memory
 from kafka_quotas.pipeline.tables.client_ranges import EventTable
+from kafka_quotas.pipeline.tables.clients import client_figures, client_number
 from kafka_quotas.pipeline.tables.event_files import sorted_by_client, write_events
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS

@@ -35,8 +35,7 @@ from kafka_quotas.cli.pipeline.proposals import proposal_of_file
 from kafka_quotas.pipeline.stream.bucket_charges import Partitioner, unpacked_charges
 from kafka_quotas.pipeline.stream.lines import read_lines
 from kafka_quotas.pipeline.stream.state import PartState
-from kafka_quotas.pipeline.tables.schemas import CLIENT_THROTTLE, EVENTS, METRICS, QUARANTINE
-from kafka_quotas.pipeline.tables.table import TableSchema
+from kafka_quotas.pipeline.tables.schemas import CLIENT_THROTTLE, EVENTS, METRICS, QUARANTINE, TableSchema
 
 pytestmark = [
     pytest.mark.integration,

@@ -14,8 +14,8 @@ from kafka_quotas.pipeline.engine.job import Job, Tables, run_tasks
 from kafka_quotas.pipeline.engine.progress import ignore_progress
 from kafka_quotas.pipeline.ingest.change import Change
 from kafka_quotas.pipeline.ingest.ingested_tables import clients_of
-from kafka_quotas.pipeline.tables.client_number import client_number
 from kafka_quotas.pipeline.tables.client_ranges import NAMES, EventTable
+from kafka_quotas.pipeline.tables.clients import client_number
 from kafka_quotas.pipeline.tables.event_files import sorted_by_client, write_events
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS

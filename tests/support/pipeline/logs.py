@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from kafka_quotas.pipeline.tables.lake import Lake, lake_url
+from kafka_quotas.pipeline.tables.schemas import TableSchema
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
-from kafka_quotas.pipeline.tables.table import TableSchema
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = {

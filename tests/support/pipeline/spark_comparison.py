@@ -55,8 +55,8 @@ from kafka_quotas.pipeline.report.part_traffic import client_traffic, limited_tr
 from kafka_quotas.pipeline.report.what_if import what_if
 from kafka_quotas.pipeline.tables import client_ranges
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
-from kafka_quotas.pipeline.tables.client_number import USER_SHIFT
 from kafka_quotas.pipeline.tables.client_ranges import EventTable
+from kafka_quotas.pipeline.tables.clients import USER_SHIFT
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, METRICS
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot

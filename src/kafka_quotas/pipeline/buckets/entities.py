@@ -15,8 +15,7 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.core.resolution.quota_resolver import AppliedQuota
 from kafka_quotas.pipeline.buckets.proposal import BucketName
 from kafka_quotas.pipeline.tables.arrow import compute as pc
-from kafka_quotas.pipeline.tables.schemas import ENTITIES
-from kafka_quotas.pipeline.tables.table import TableSchema
+from kafka_quotas.pipeline.tables.schemas import ENTITIES, TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -30,8 +30,7 @@ from kafka_quotas.pipeline.tables.client_ranges import (
     with_names,
 )
 from kafka_quotas.pipeline.tables.event_files import sorted_by_client
-from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS
-from kafka_quotas.pipeline.tables.table import TableSchema
+from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, TableSchema
 
 Int64s = NDArray[np.int64]
 

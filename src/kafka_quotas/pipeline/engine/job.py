@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from kafka_quotas.pipeline.engine.progress import JobProgress, Watch
-from kafka_quotas.pipeline.tables.client_number import shared_shift
+from kafka_quotas.pipeline.tables.clients import shared_shift
 
 if TYPE_CHECKING:  # commands load this before anybody knows whether Arrow is there
     import numpy as np
@@ -70,7 +70,7 @@ def without_events(job: Job, events: "EventTable") -> "tuple[EventTable, list[pa
     import numpy as np  # noqa: PLC0415 - as above
     import pyarrow as pa  # noqa: PLC0415
 
-    from kafka_quotas.pipeline.tables.client_figures import client_figures  # noqa: PLC0415 - loads Arrow
+    from kafka_quotas.pipeline.tables.clients import client_figures  # noqa: PLC0415 - loads Arrow
 
     figures = client_figures(events.snapshot)
     suffice = job.suffices(figures)

@@ -12,7 +12,7 @@ from kafka_quotas.pipeline.engine.spark_failures import spark_errors
 from kafka_quotas.pipeline.engine.spark_session import LazySession
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
 from kafka_quotas.pipeline.tables.lake import Lake
-from kafka_quotas.pipeline.tables.table import TableSchema
+from kafka_quotas.pipeline.tables.schemas import TableSchema
 
 if TYPE_CHECKING:
     from kafka_quotas.pipeline.engine.client_parts import ClientParts, Pick
@@ -190,7 +190,7 @@ def open_events(request: EventsRequest, watcher: EventsWatcher) -> Iterator[Open
         UsageError: No ingest wrote the folder.
     """
     require_libraries("pyarrow", "numpy", "numba", "deltalake")
-    from kafka_quotas.pipeline.engine.kept_memory import keep_memory  # noqa: PLC0415 - loads Arrow
+    from kafka_quotas.pipeline.tables.arrow import keep_memory  # noqa: PLC0415 - loads Arrow
 
     keep_memory()
     with ExitStack() as stack:

@@ -46,9 +46,8 @@ from kafka_quotas.pipeline.engine.spark_tasks import (
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
 from kafka_quotas.pipeline.tables.client_ranges import EventTable, stored_columns
 from kafka_quotas.pipeline.tables.lake import hadoop_url
-from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS
+from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, TableSchema
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
-from kafka_quotas.pipeline.tables.table import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

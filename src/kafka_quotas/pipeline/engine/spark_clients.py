@@ -26,7 +26,6 @@ from kafka_quotas.pipeline.engine.spark_tasks import (
     in_tasks,
     rows_of,
 )
-from kafka_quotas.pipeline.tables.client_figures import STORED, merged_figures
 from kafka_quotas.pipeline.tables.client_ranges import (
     NAMES,
     ClientRange,
@@ -35,6 +34,7 @@ from kafka_quotas.pipeline.tables.client_ranges import (
     merged_clients,
     ranges_of,
 )
+from kafka_quotas.pipeline.tables.clients import STORED, merged_figures
 from kafka_quotas.pipeline.tables.schemas import CLIENTS
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.pipeline.tables.lake import ConflictError
-from kafka_quotas.pipeline.tables.store_errors import hint_of
+from kafka_quotas.pipeline.tables.lake import ConflictError, hint_of
 
 PY4J: Final = "An error occurred while calling"
 _NETWORK: Final = "Py4JNetworkError"

@@ -32,7 +32,7 @@ from kafka_quotas.pipeline.engine.spark_settings import (
     spark_properties,
     worker_environment,
 )
-from kafka_quotas.pipeline.tables.store_errors import hint_of
+from kafka_quotas.pipeline.tables.lake import hint_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.pipeline.tables.hadoop_settings import hadoop_setting
+from kafka_quotas.pipeline.tables.lake import hadoop_setting
 
 DEFAULT_MASTER: Final = "local[*]"
 _PARTITIONS_PER_CORE: Final = 4

@@ -17,8 +17,8 @@ from pyspark.sql import types
 
 from kafka_quotas.pipeline.engine.event_pieces import packed
 from kafka_quotas.pipeline.engine.job import Tables
-from kafka_quotas.pipeline.engine.kept_memory import keep_memory
-from kafka_quotas.pipeline.tables.table import ColumnType
+from kafka_quotas.pipeline.tables.arrow import keep_memory
+from kafka_quotas.pipeline.tables.schemas import ColumnType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

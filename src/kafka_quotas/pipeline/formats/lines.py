@@ -1,8 +1,10 @@
 """Files of this machine and at URLs, and their lines with offsets, plain or gzip, from any offset.
 
 What is at a URL is read from its bytes if Spark has read them already, through `RemoteFiles` if these are given, else
-through delta-rs, as the tables are. Lines come in blocks, because a log has millions. Invariants: at most `LONGEST_LINE` bytes of a line are held. Offsets
-are those of the uncompressed file. Where a file can't be read, every function raises `OSError`.
+through delta-rs, as the tables are. Lines come in blocks, because a log has millions.
+
+Invariants: at most `LONGEST_LINE` bytes of a line are held. Offsets are those of the uncompressed file. If a file can't
+be read, every function raises `OSError`.
 """
 
 import gzip

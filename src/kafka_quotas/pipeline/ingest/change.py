@@ -18,9 +18,8 @@ from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.client_ranges import EventTable
 from kafka_quotas.pipeline.tables.event_files import sorted_by_client, write_events
 from kafka_quotas.pipeline.tables.lake import DATA_TABLES, ConflictError, Lake
-from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, CLIENTS, EVENTS, INGESTED_TABLES, INGESTS
+from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, CLIENTS, EVENTS, INGESTED_TABLES, INGESTS, TableSchema
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
-from kafka_quotas.pipeline.tables.table import TableSchema
 
 _RANDOM_BITS: Final = 20
 

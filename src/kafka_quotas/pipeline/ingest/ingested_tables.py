@@ -11,10 +11,17 @@ from numpy.typing import NDArray
 from kafka_quotas.pipeline.buckets.charges import charges_of, whole_amounts
 from kafka_quotas.pipeline.formats.task import EventRow, ParsedBatch
 from kafka_quotas.pipeline.tables.arrow import compute as pc
-from kafka_quotas.pipeline.tables.client_number import client_number
 from kafka_quotas.pipeline.tables.client_ranges import NAMES, same_number_error
-from kafka_quotas.pipeline.tables.schemas import CHARGED_TYPES, CLIENT_THROTTLE, CLIENTS, EVENTS, METRICS, QUARANTINE
-from kafka_quotas.pipeline.tables.table import TableSchema
+from kafka_quotas.pipeline.tables.clients import client_number
+from kafka_quotas.pipeline.tables.schemas import (
+    CHARGED_TYPES,
+    CLIENT_THROTTLE,
+    CLIENTS,
+    EVENTS,
+    METRICS,
+    QUARANTINE,
+    TableSchema,
+)
 
 PARSED_EVENTS: Final = pa.schema([EVENTS.arrow_schema().field(name) for name in EventRow._fields])
 """The columns of events as parsers give them."""

@@ -33,8 +33,7 @@ from kafka_quotas.pipeline.formats.task import FirstSplit, IngestTask, TaskCount
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.lake import hadoop_url
-from kafka_quotas.pipeline.tables.schemas import EVENTS, QUARANTINE
-from kafka_quotas.pipeline.tables.table import TableSchema
+from kafka_quotas.pipeline.tables.schemas import EVENTS, QUARANTINE, TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

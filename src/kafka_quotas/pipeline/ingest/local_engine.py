@@ -21,15 +21,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import pyarrow as pa
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.pipeline.engine.kept_memory import keep_memory
 from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
 from kafka_quotas.pipeline.ingest.ingested_tables import arrow_batches, clients_of
 from kafka_quotas.pipeline.ingest.parse import no_collection, parse_task
 from kafka_quotas.pipeline.ingest.spill import Spill, SpillRange
+from kafka_quotas.pipeline.tables.arrow import keep_memory
 from kafka_quotas.pipeline.tables.event_files import write_events
 from kafka_quotas.pipeline.tables.lake import Lake, lake_errors
-from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, INGESTED_TABLES
-from kafka_quotas.pipeline.tables.table import TableSchema
+from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, INGESTED_TABLES, TableSchema
 
 if TYPE_CHECKING:
     from deltalake.transaction import AddAction

@@ -49,8 +49,7 @@ from kafka_quotas.pipeline.ingest.large_logs import (
 from kafka_quotas.pipeline.ingest.parse import no_collection, parse_lines, parse_task
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
 from kafka_quotas.pipeline.tables.lake import Lake, hadoop_url
-from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, INGESTED_TABLES, QUARANTINE
-from kafka_quotas.pipeline.tables.table import TableSchema
+from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, INGESTED_TABLES, QUARANTINE, TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_quotas.pipeline.tables.event_files import sorted_by_client
-from kafka_quotas.pipeline.tables.schemas import EVENTS
-from kafka_quotas.pipeline.tables.table import TableSchema
+from kafka_quotas.pipeline.tables.schemas import EVENTS, TableSchema
 
 _RANGE_EVENTS: Final = 1 << 20
 """About how many events are in memory per worker, and in a file of the table events."""

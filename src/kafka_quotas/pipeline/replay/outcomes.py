@@ -19,8 +19,7 @@ from kafka_quotas.pipeline.buckets.entities import (
 from kafka_quotas.pipeline.engine.client_parts import ClientParts, LocalParts
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.arrow import write_frame, write_tables
-from kafka_quotas.pipeline.tables.schemas import ENTITIES, THROTTLE_SPANS, WHATIF
-from kafka_quotas.pipeline.tables.table import TableSchema
+from kafka_quotas.pipeline.tables.schemas import ENTITIES, THROTTLE_SPANS, WHATIF, TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

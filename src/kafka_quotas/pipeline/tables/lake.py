@@ -13,26 +13,112 @@ by Delta's transaction identifier `TRANSACTIONS` with the number of the change.
 """
 
 import errno
+import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
+from xml.etree import ElementTree as ET
+from xml.sax.saxutils import unescape
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.pipeline.tables.hadoop_settings import default_host
-from kafka_quotas.pipeline.tables.schemas import CLIENTS, INGESTED_TABLES, INGESTS
-from kafka_quotas.pipeline.tables.store_errors import cause_of, hint_of
-from kafka_quotas.pipeline.tables.table import TableSchema
+from kafka_quotas.pipeline.tables.schemas import CLIENTS, INGESTED_TABLES, INGESTS, TableSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import CommitProperties, DeltaTable
     from deltalake.transaction import AddAction
     from pyarrow import fs
+
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+_ANSWER: Final = re.compile(r"<Code>(.*?)</Code>\s*(?:<Message>(.*?)</Message>)?", re.DOTALL)
+_VALUE: Final = re.compile(r"\[?[A-Z]\w* \{ ")
+"""A value of Rust's, shown as programmers do, which ends what is meant for users."""
+_KEYS: Final = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what they allow"
+_NEWER: Final = "a newer Delta Lake made the table so; upgrade deltalake here, and Delta Lake for Spark"
+_HEAP: Final = "spark.driver.memory takes a size such as 4g, from 512m to what the machine has"
+_HINTS: Final = MappingProxyType(
+    {
+        "URL scheme is not allowed": "AWS_ALLOW_HTTP=true allows http://",
+        "NoSuchBucket": "make the bucket, or check its name and AWS_ENDPOINT_URL",
+        "169.254.169.254": "no keys were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        "SignatureDoesNotMatch": _KEYS,
+        "InvalidAccessKeyId": _KEYS,
+        "AccessDenied": _KEYS,
+        "Status Code: 403": _KEYS,
+        "Kernel error: Unsupported": _NEWER,
+        "Unsupported table features": _NEWER,
+        "All DataNodes failed": "do the DataNodes run, and does this machine reach them?",
+        "S3AFileSystem not found": "the jars of hadoop-aws are missing there; a Connect server needs them at its start",
+        "No space left on device": "make room, also for Spark's spark.local.dir",
+        "No FileSystem for scheme": "Hadoop needs jars for another scheme: --spark-conf spark.jars.packages",
+        "Invalid maximum heap size": _HEAP,
+        "Could not reserve enough space": _HEAP,
+        "INVALID_DRIVER_MEMORY": _HEAP,
+        "Connection refused": "nothing was changed; does the store run there?",
+    }
+)
+"""What helps, by words of an error."""
+
+# Read by delta-rs when it is loaded: else lines of Rust's come before the error, or where a replica in HDFS suffices.
+os.environ.setdefault("RUST_LOG", "error")
+
+
+def cause_of(error: Exception) -> str:
+    """Return the innermost line of an error that delta-rs shows as a tree, or what the store answered."""
+    if isinstance(error, OSError) and error.strerror:
+        where = f" ({os.fsdecode(error.filename)})" if error.filename else ""
+        return f"{error.strerror}{where}"
+    if answer := _ANSWER.search(str(error)):
+        code, message = answer.groups()
+        return f"{' '.join(unescape(message).split())} ({code})" if message else code
+    lines = [line.strip(" ↳") for line in _COLOURS.sub("", str(error)).splitlines()]
+    plain = [line for line in takewhile(lambda line: not _VALUE.match(line), lines) if line]
+    return plain[-1] if plain else type(error).__name__
+
+
+def hint_of(text: str) -> str | None:
+    """Return what helps against an error with this text, None where nothing is known."""
+    return next((hint for words, hint in _HINTS.items() if words in text), None)
+
+
+_FOLDERS: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
+_DEFAULT: Final = "fs.defaultFS"
+
+
+def default_host(scheme: str, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return the host, with its port, of the default file system.
+
+    Returns:
+        None where it is of another scheme, or no file says which it is.
+    """
+    url = urlsplit(hadoop_setting(_DEFAULT, environment) or "")
+    return url.netloc if url.scheme == scheme and url.netloc else None
+
+
+def hadoop_setting(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return a setting by the first file that has it, None where none has."""
+    folders = [environment[each] for each in _FOLDERS if environment.get(each)]
+    if home := environment.get("HADOOP_HOME"):
+        folders.append(f"{home}/etc/hadoop")
+    values = (_setting_in(Path(folder, "core-site.xml"), name) for folder in folders)
+    return next((each for each in values if each), None)
+
+
+def _setting_in(file: Path, name: str) -> str | None:
+    try:
+        root = ET.parse(file).getroot()  # noqa: S314 - the user's own configuration
+    except (OSError, ET.ParseError):
+        return None
+    values = [each.findtext("value", "").strip() for each in root.iter("property") if each.findtext("name") == name]
+    return values[-1] if values else None
+
 
 TRANSACTIONS: Final = "kafka-quotas"
 """Application of the transaction identifiers in `ingests`; the version is the number of the change."""

@@ -10,8 +10,7 @@ import pyarrow.dataset as ds
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.lake import Lake, hadoop_url, lake_errors
-from kafka_quotas.pipeline.tables.schemas import INGESTS
-from kafka_quotas.pipeline.tables.table import TableSchema
+from kafka_quotas.pipeline.tables.schemas import INGESTS, TableSchema
 
 if TYPE_CHECKING:  # executors load this module without it
     from deltalake import DeltaTable

@@ -17,8 +17,7 @@ from kafka_quotas.pipeline.engine.job import Job
 from kafka_quotas.pipeline.replay.job import replay_job, replay_tables
 from kafka_quotas.pipeline.replay.task import ReplayPlan
 from kafka_quotas.pipeline.tables.client_ranges import EventTable, TimeSpread, stored_columns
-from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, CLIENTS, EVENTS
-from kafka_quotas.pipeline.tables.table import TableSchema
+from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, CLIENTS, EVENTS, TableSchema
 
 PLAN = ReplayPlan(proposals=(proposal("users", (Entity.of(user=None), {"producer_byte_rate": 20_000.0})),))
 

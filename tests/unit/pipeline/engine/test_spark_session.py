@@ -40,8 +40,8 @@ from kafka_quotas.pipeline.engine.spark_settings import (
 from kafka_quotas.pipeline.stream.source import connector_packages
 from kafka_quotas.pipeline.tables import schemas
 from kafka_quotas.pipeline.tables.lake import Lake, lake_url
+from kafka_quotas.pipeline.tables.schemas import TableSchema
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
-from kafka_quotas.pipeline.tables.table import TableSchema
 
 LOG = Path("spark.log")
 

@@ -25,8 +25,8 @@ from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.buckets.sweep import parse_sweep
 from kafka_quotas.pipeline.replay.job import ReplayTables, replay_job, replay_tables
 from kafka_quotas.pipeline.replay.task import Model, ReplayPlan, replay_task
-from kafka_quotas.pipeline.tables.client_number import shared_shift
 from kafka_quotas.pipeline.tables.client_ranges import ClientRange
+from kafka_quotas.pipeline.tables.clients import shared_shift
 from kafka_quotas.pipeline.tables.event_files import client_order
 
 PAIRS = proposal("pairs", (Entity.of(user=None, client_id=None), {"producer_byte_rate": 9_000.0}))

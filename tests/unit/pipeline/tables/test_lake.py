@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.pipeline.tables.lake import Lake, lake_errors, lake_url
+from kafka_quotas.pipeline.tables.lake import Lake, hint_of, lake_errors, lake_url
 from kafka_quotas.pipeline.tables.schemas import EVENTS
-from kafka_quotas.pipeline.tables.store_errors import hint_of
 
 _CORE_SITE = "<configuration><property><name>fs.defaultFS</name><value>{}</value></property></configuration>"
 

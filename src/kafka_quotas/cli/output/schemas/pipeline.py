@@ -17,8 +17,14 @@ from kafka_quotas.cli.output.schemas.forms import (
     rows,
 )
 from kafka_quotas.pipeline.formats.task import IngestCounts
-from kafka_quotas.pipeline.tables.schemas import ENTITIES, RECOMMENDATION, USAGE_PROFILE, WHATIF
-from kafka_quotas.pipeline.tables.table import ColumnType, TableSchema
+from kafka_quotas.pipeline.tables.schemas import (
+    ENTITIES,
+    RECOMMENDATION,
+    USAGE_PROFILE,
+    WHATIF,
+    ColumnType,
+    TableSchema,
+)
 
 _KINDS: Final = {
     ColumnType.BOOL: FLAG,
