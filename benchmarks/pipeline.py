@@ -30,8 +30,7 @@ from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, new_limiter
 from kafka_quotas.core.quotas.simulation import replay as replay_in_core
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.engine.job import Job, run_tasks
-from kafka_quotas.pipeline.engine.progress import ignore_progress
+from kafka_quotas.pipeline.engine.job import Job, ignore_progress, run_tasks
 from kafka_quotas.pipeline.engine.spark import LeftTables, run_job, tables_by_task
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
@@ -47,8 +46,7 @@ from kafka_quotas.pipeline.tables.event_files import sorted_by_client, write_eve
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
-from kafka_quotas.pipeline.usage.job import usage_job, usage_tables
-from kafka_quotas.pipeline.usage.tables import SparkUsage
+from kafka_quotas.pipeline.usage.job import SparkUsage, usage_job, usage_tables
 from kafka_quotas.pipeline.usage.task import UsagePlan
 
 Timed = Callable[[Callable[[], int]], None]

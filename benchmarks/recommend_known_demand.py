@@ -22,7 +22,7 @@ from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW
 from kafka_quotas.core.quotas.quota_bucket import RateBucket
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.choice import Engine
-from kafka_quotas.pipeline.engine.progress import ignore_progress
+from kafka_quotas.pipeline.engine.job import ignore_progress
 from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, open_events
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.job import IngestRequest, ingest

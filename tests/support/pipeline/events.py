@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.engine.job import Job, Tables, run_tasks
-from kafka_quotas.pipeline.engine.progress import ignore_progress
+from kafka_quotas.pipeline.engine.job import Job, Tables, ignore_progress, run_tasks
 from kafka_quotas.pipeline.ingest.change import Change
 from kafka_quotas.pipeline.ingest.ingested_tables import clients_of
 from kafka_quotas.pipeline.tables.client_ranges import NAMES, EventTable

@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 from tests.support.pipeline.logs import log_text, request_line
 
 from kafka_quotas.pipeline.engine import event_ranges
-from kafka_quotas.pipeline.engine.progress import ignore_progress
+from kafka_quotas.pipeline.engine.job import ignore_progress
 from kafka_quotas.pipeline.formats import lines
 from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat, TaskCounts
 from kafka_quotas.pipeline.ingest import inspection, large_logs

@@ -35,24 +35,21 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.pipeline.buckets.entities import NAMES
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
-from kafka_quotas.pipeline.engine import event_pieces, spark, spark_clients
+from kafka_quotas.pipeline.engine import event_pieces, spark
 from kafka_quotas.pipeline.engine.choice import Engine
-from kafka_quotas.pipeline.engine.job import Job, Tables, without_events
-from kafka_quotas.pipeline.engine.progress import ignore_progress
+from kafka_quotas.pipeline.engine.job import Job, Tables, ignore_progress, without_events
 from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, OpenEvents, open_events
 from kafka_quotas.pipeline.engine.spark import LeftTables, run_job, tables_by_task
-from kafka_quotas.pipeline.engine.spark_failures import spark_errors
-from kafka_quotas.pipeline.engine.spark_session import spark_session
+from kafka_quotas.pipeline.engine.spark_session import spark_errors, spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.change import Change
 from kafka_quotas.pipeline.ingest.spark_removal import clients_of
 from kafka_quotas.pipeline.recommend.advice import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.recommend.job import recommend
-from kafka_quotas.pipeline.replay.job import replay_job, replay_tables
-from kafka_quotas.pipeline.replay.outcomes import BUCKETS, OUTCOMES, LocalOutcomes, SparkOutcomes
+from kafka_quotas.pipeline.replay.job import BUCKETS, OUTCOMES, LocalOutcomes, SparkOutcomes, replay_job, replay_tables
 from kafka_quotas.pipeline.replay.task import ReplayPlan
-from kafka_quotas.pipeline.report.part_traffic import client_traffic, limited_traffic
-from kafka_quotas.pipeline.report.what_if import what_if
+from kafka_quotas.pipeline.report.job import what_if
+from kafka_quotas.pipeline.report.traffic import client_traffic, limited_traffic
 from kafka_quotas.pipeline.tables import client_ranges
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
 from kafka_quotas.pipeline.tables.client_ranges import EventTable
@@ -60,8 +57,7 @@ from kafka_quotas.pipeline.tables.clients import USER_SHIFT
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, METRICS
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
-from kafka_quotas.pipeline.usage.job import usage, usage_job, usage_tables
-from kafka_quotas.pipeline.usage.tables import SparkUsage
+from kafka_quotas.pipeline.usage.job import SparkUsage, usage, usage_job, usage_tables
 from kafka_quotas.pipeline.usage.task import BUCKETS as USED
 from kafka_quotas.pipeline.usage.task import UsagePlan
 from kafka_quotas.pipeline.validate.check import ValidatePlan
@@ -200,7 +196,7 @@ def too_many_clients(in_part: int) -> Iterator[None]:
     """Have executors judge and divide the clients in the block, some of them at a time."""
     with (
         mock.patch.object(client_ranges, "MOST_CLIENTS", 0),
-        mock.patch.object(spark_clients, "_CLIENTS_IN_PART", in_part),
+        mock.patch.object(spark, "_CLIENTS_IN_PART", in_part),
     ):
         yield
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from kafka_quotas.cli.output.render import is_terminal, write
 from kafka_quotas.pipeline.engine.choice import EngineChoice
-from kafka_quotas.pipeline.engine.progress import JobProgress, Watch, ignore_progress
+from kafka_quotas.pipeline.engine.job import JobProgress, Watch, ignore_progress
 from kafka_quotas.pipeline.engine.runner import EventsWatcher
 
 

@@ -25,13 +25,12 @@ from kafka_quotas.cli.pipeline.proposals import bucket_text, proposal_in_force, 
 from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.value_format import format_typed_rate
-from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
-from kafka_quotas.pipeline.buckets.sweep import DEFAULT_STEPS, parse_sweep
+from kafka_quotas.pipeline.buckets.proposal import DEFAULT_STEPS, DefaultScope, Proposal, parse_sweep
 from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.engine.runner import RecordedEvents, open_events
 
 if TYPE_CHECKING:
-    from kafka_quotas.pipeline.replay.outcomes import ReplayOutcomes
+    from kafka_quotas.pipeline.replay.job import ReplayOutcomes
     from kafka_quotas.pipeline.replay.task import ReplayPlan
 
 _SHOWN_ROWS = 30

@@ -12,9 +12,8 @@ from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.recommend.advice import Advice, Override, RecommendPlan
 from kafka_quotas.pipeline.recommend.findings import default_outcome, outcome, warnings
 from kafka_quotas.pipeline.recommend.job import Recommendation
-from kafka_quotas.pipeline.report.job import Report
+from kafka_quotas.pipeline.report.job import Points, Report, WhatIf
 from kafka_quotas.pipeline.report.traffic import NEARLY_FULL, LimitedTraffic, Traffic
-from kafka_quotas.pipeline.report.what_if import Points, WhatIf
 
 _WHOLE_FROM = 0.1
 """Smaller shares have a decimal: 1.5 % is not within a tolerance of 1 %."""

@@ -6,10 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice, choose_engine, require_libraries
-from kafka_quotas.pipeline.engine.job import Job, Tables, run_tasks
-from kafka_quotas.pipeline.engine.progress import Watch, run_watched
-from kafka_quotas.pipeline.engine.spark_failures import spark_errors
-from kafka_quotas.pipeline.engine.spark_session import LazySession
+from kafka_quotas.pipeline.engine.job import Job, Tables, Watch, run_tasks, run_watched
+from kafka_quotas.pipeline.engine.spark_session import LazySession, spark_errors
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.schemas import TableSchema

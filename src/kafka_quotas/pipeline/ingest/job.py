@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice, choose_engine, require_libraries
-from kafka_quotas.pipeline.engine.progress import JobProgress, Watch
+from kafka_quotas.pipeline.engine.job import JobProgress, Watch
 from kafka_quotas.pipeline.engine.runner import EventsWatcher
-from kafka_quotas.pipeline.engine.spark_failures import spark_errors
-from kafka_quotas.pipeline.engine.spark_session import LazySession
+from kafka_quotas.pipeline.engine.spark_session import LazySession, spark_errors
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
 from kafka_quotas.pipeline.formats.lines import RemoteFiles
 from kafka_quotas.pipeline.formats.task import IngestCounts, IngestTask, TaskCounts

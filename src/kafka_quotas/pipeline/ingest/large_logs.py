@@ -26,7 +26,7 @@ from pyspark.sql import functions
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.formats.metric_names import MetricNames
-from kafka_quotas.pipeline.engine.progress import Watch, run_watched
+from kafka_quotas.pipeline.engine.job import Watch, run_watched
 from kafka_quotas.pipeline.engine.spark_tasks import glob_escaped
 from kafka_quotas.pipeline.formats.lines import LARGE_BLOCK, LONGEST_LINE, TOO_LONG, Block
 from kafka_quotas.pipeline.formats.task import FirstSplit, IngestTask, TaskCounts

@@ -29,7 +29,7 @@ from kafka_quotas.pipeline.engine.event_ranges import (
     shifted,
     thinned,
 )
-from kafka_quotas.pipeline.engine.progress import Watch, row_counter, run_watched
+from kafka_quotas.pipeline.engine.job import Watch, row_counter, run_watched
 from kafka_quotas.pipeline.engine.spark_tasks import CONTENT, FOUND, PART, content_row, glob_escaped, in_tasks, rows_of
 from kafka_quotas.pipeline.formats.lines import RemoteFile, file_size
 from kafka_quotas.pipeline.formats.task import IngestTask, ParsedBatch, TaskCounts

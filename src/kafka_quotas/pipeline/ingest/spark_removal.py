@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions
 
-from kafka_quotas.pipeline.engine.spark_failures import delta_conflicts
+from kafka_quotas.pipeline.engine.spark_session import delta_conflicts
 from kafka_quotas.pipeline.ingest.spark_engine import append
 from kafka_quotas.pipeline.tables.lake import Lake, hadoop_url
 from kafka_quotas.pipeline.tables.schemas import CHARGED_TYPES, CLIENTS, EVENTS, INGESTED_TABLES, TableSchema

@@ -35,8 +35,7 @@ from kafka_quotas.pipeline.recommend.trials import (
     unlimited_clients,
 )
 from kafka_quotas.pipeline.replay.task import Model, ReplayPlan
-from kafka_quotas.pipeline.usage.job import usage
-from kafka_quotas.pipeline.usage.tables import UsageTables
+from kafka_quotas.pipeline.usage.job import UsageTables, usage
 from kafka_quotas.pipeline.usage.task import UsagePlan
 
 

@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from typing import Final
 
-from kafka_quotas.pipeline.usage.tables import UsageTables
+from kafka_quotas.pipeline.usage.job import UsageTables
 
 _FETCHER: Final = re.compile(r"broker-(\d{1,9})-fetcher-\d+")
 """The client-id of a follower's fetcher (`BrokerBlockingSender`, Kafka 4.0)."""

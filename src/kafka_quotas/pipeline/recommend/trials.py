@@ -22,8 +22,7 @@ from kafka_quotas.pipeline.engine.job import Job, Tables
 from kafka_quotas.pipeline.engine.runner import OpenEvents
 from kafka_quotas.pipeline.recommend.demand_table import KEYS, NOT_LIMITED, TRIED
 from kafka_quotas.pipeline.recommend.part_figures import RECOMMENDED
-from kafka_quotas.pipeline.replay.job import replay_job
-from kafka_quotas.pipeline.replay.outcomes import BUCKETS, OUTCOMES
+from kafka_quotas.pipeline.replay.job import BUCKETS, OUTCOMES, replay_job
 from kafka_quotas.pipeline.replay.task import ReplayPlan, counted_task, replay_task
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 

@@ -1,19 +1,183 @@
-"""The job `replay`: the tables `entities`, `whatif` and `throttle_spans` of open events under a plan."""
+"""The job `replay`: the tables `entities`, `whatif` and `throttle_spans` of open events under a plan.
+
+Contract: the rows are in this process, or with Spark's executors. Only counts and as many rows as are asked for come to
+the process that asks. The process that holds the rows writes them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 
-from kafka_quotas.pipeline.buckets.entities import SortKey, bucket_schema, entities_of, joined, task_schema
+from kafka_quotas.pipeline.buckets.entities import (
+    NAMES,
+    SortKey,
+    bucket_schema,
+    columns_table,
+    entities_of,
+    joined,
+    nulls_for_shared,
+    task_schema,
+    without_nulls,
+)
+from kafka_quotas.pipeline.engine.client_parts import ClientParts, LocalParts
 from kafka_quotas.pipeline.engine.job import Job, Tables
 from kafka_quotas.pipeline.engine.runner import OpenEvents
-from kafka_quotas.pipeline.replay.outcomes import BUCKETS, OUTCOMES, LocalOutcomes, ReplayOutcomes, SparkOutcomes
 from kafka_quotas.pipeline.replay.task import ReplayPlan, counted_task, replay_task
 from kafka_quotas.pipeline.replay.unreached import are_unreached
-from kafka_quotas.pipeline.tables.schemas import THROTTLE_SPANS, WHATIF
+from kafka_quotas.pipeline.tables.arrow import compute as pc
+from kafka_quotas.pipeline.tables.arrow import write_frame, write_tables
+from kafka_quotas.pipeline.tables.schemas import ENTITIES, THROTTLE_SPANS, WHATIF, TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from kafka_quotas.pipeline.engine.spark import LeftTables
+
+OUTCOMES: Final = "outcomes"
+"""What tasks call the rows of `whatif`."""
+BUCKETS: Final = "buckets"
+"""What tasks call the rows of `entities`."""
+HELD: Final = pa.schema(
+    [
+        *(bucket_schema().field(name) for name in NAMES),
+        *(pa.field(name, WHATIF.arrow_schema().field(name).type) for name in ("throttled_n", "throttle_ms")),
+    ]
+)
+"""Names of buckets, empty where clients share them, and how many throttle times they have, and how long in ms."""
+
+
+class ReplayOutcomes(Protocol):
+    """The rows of `entities`, `whatif` and `throttle_spans`."""
+
+    def entities(self, entity_ids: Sequence[int] | None = None) -> pa.Table:
+        """Return some rows of `entities`, without limits, which differ by proposal, or all for None."""
+        ...
+
+    def counts(self) -> tuple[int, int]:
+        """Return the numbers of rows of `whatif`, and of those with a throttle time."""
+        ...
+
+    def ranked(self, limit: int | None) -> pa.Table:
+        """Return the first rows of `whatif` by proposal and model, those throttled longest first."""
+
+    def held(self) -> ClientParts:
+        """Return the buckets with a throttle time, with how many and how long these are, as in `HELD`.
+
+        Of several proposals and models there is a row for each.
+        """
+        ...
+
+    def write(self, out: str, *, has_spans: bool) -> None:
+        """Write the tables below a path or URL, in place of earlier ones.
+
+        Raises:
+            KafkaQuotasError: A table can't be written.
+        """
+
+
+class LocalOutcomes:
+    """The rows in memory, by the plan's proposals."""
+
+    def __init__(self, entities: pa.Table, whatif: pa.Table, throttle_spans: pa.Table) -> None:
+        self._entities = entities
+        self._whatif = whatif
+        self._spans = throttle_spans
+
+    def entities(self, entity_ids: Sequence[int] | None = None) -> pa.Table:
+        """Pick the rows, which are by number."""
+        return self._entities if entity_ids is None else self._entities.take(pa.array(entity_ids, pa.int64()))
+
+    def counts(self) -> tuple[int, int]:
+        """Count the rows."""
+        return self._whatif.num_rows, int(pc.sum(pc.greater(self._whatif["throttled_n"], 0)).as_py() or 0)
+
+    def ranked(self, limit: int | None) -> pa.Table:
+        """Sort the rows."""
+        scenarios = self._whatif["scenario"].combine_chunks().dictionary_encode()  # in the order of their first rows
+        found = self._whatif.append_column("proposal", scenarios.indices).sort_by(
+            [
+                ("proposal", "ascending"),
+                ("model", "descending"),
+                ("throttle_ms", "descending"),
+                ("entity_id", "ascending"),
+            ]
+        )
+        return found.select(self._whatif.column_names).slice(0, limit)
+
+    def held(self) -> LocalParts:
+        """Filter the rows."""
+        held = self._whatif.filter(pc.greater(self._whatif["throttled_n"], 0))
+        names = without_nulls(self._entities.select(NAMES).take(held["entity_id"]))  # which are by number
+        return LocalParts(columns_table([*names.columns, *held.select(HELD.names[len(NAMES) :]).columns], HELD))
+
+    def write(self, out: str, *, has_spans: bool) -> None:
+        """Write the rows from this process."""
+        spans = {THROTTLE_SPANS.name: self._spans} if has_spans else {}
+        write_tables(out, {ENTITIES.name: self._entities, WHATIF.name: self._whatif, **spans})
+
+
+class SparkOutcomes:
+    """The rows as a job left them with Spark's executors.
+
+    `proposals` are the names in the plan's order.
+    """
+
+    def __init__(self, left: "LeftTables", proposals: Sequence[str]) -> None:
+        self._left = left
+        self._proposals = proposals
+
+    def entities(self, entity_ids: Sequence[int] | None = None) -> pa.Table:
+        """Filter the rows on the executors."""
+        from pyspark.sql import functions  # noqa: PLC0415 - only Spark's engine has it
+
+        rows = self._named()
+        found = rows if entity_ids is None else rows.where(functions.col("entity_id").isin(list(entity_ids)))
+        return found.orderBy("entity_id").toArrow().cast(ENTITIES.arrow_schema())
+
+    def counts(self) -> tuple[int, int]:
+        """Count the rows on the executors."""
+        counted = self._frame(OUTCOMES, WHATIF).selectExpr("count(*) as n", "count_if(throttled_n > 0) as throttled")
+        row = counted.toArrow().to_pylist()[0]
+        return int(row["n"]), int(row["throttled"])
+
+    def ranked(self, limit: int | None) -> pa.Table:
+        """Sort the rows on the executors."""
+        from pyspark.sql import functions  # noqa: PLC0415 - as above
+
+        order = ("proposal", functions.desc("model"), functions.desc("throttle_ms"), "entity_id")
+        rows = self._frame(OUTCOMES, WHATIF).orderBy(*order)
+        found = (rows if limit is None else rows.limit(limit)).select(*WHATIF.column_names)
+        return found.toArrow().cast(WHATIF.arrow_schema())
+
+    def held(self) -> ClientParts:
+        """Filter the rows on the executors."""
+        from kafka_quotas.pipeline.engine.spark_parts import SparkParts  # noqa: PLC0415 - as above
+
+        rows = self._left.with_buckets(OUTCOMES, self._left.rows(BUCKETS), HELD.names)
+        return SparkParts.of_rows(rows.where("throttled_n > 0"), HELD)
+
+    def write(self, out: str, *, has_spans: bool) -> None:
+        """Let the executors write the rows."""
+        write_frame(self._named(), out, ENTITIES, order=["entity_id"])
+        for name, table in ((OUTCOMES, WHATIF), *(((THROTTLE_SPANS.name, THROTTLE_SPANS),) if has_spans else ())):
+            times = ("start_ms",) if table is THROTTLE_SPANS else ()
+            write_frame(self._frame(name, table), out, table, order=["proposal", "model", "entity_id", *times])
+
+    def _named(self) -> "DataFrame":
+        return nulls_for_shared(self._left.numbered(BUCKETS, by=NAMES)).select(*ENTITIES.column_names)
+
+    def _frame(self, name: str, table: TableSchema) -> "DataFrame":
+        from pyspark.sql import functions  # noqa: PLC0415 - as above
+
+        columns = [each for each in table.column_names if each != "scenario"]
+        names = functions.array(*map(functions.lit, self._proposals))
+        entities = self._left.numbered(BUCKETS, by=NAMES)
+        rows = self._left.with_buckets(name, entities, [*columns, "proposal"])
+        return rows.withColumn("scenario", functions.element_at(names, functions.col("proposal") + 1))
+
 
 _ORDER: Final[tuple[SortKey, ...]] = (("proposal", "ascending"), ("model", "descending"), ("entity_id", "ascending"))
 

@@ -15,8 +15,7 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.buckets.entities import NAMES
 from kafka_quotas.pipeline.engine.event_pieces import packed, unpacked
 from kafka_quotas.pipeline.engine.spark_tasks import content_row, in_tasks, rows_of
-from kafka_quotas.pipeline.stream.batch_files import Commit
-from kafka_quotas.pipeline.stream.part_tasks import unpacked_rows
+from kafka_quotas.pipeline.stream.batch_files import Commit, unpacked_rows
 from kafka_quotas.pipeline.stream.source import TopicSource
 from kafka_quotas.pipeline.tables.lake import hadoop_url
 from kafka_quotas.pipeline.tables.schemas import LIVE

@@ -21,8 +21,15 @@ from kafka_quotas.pipeline.tables.schemas import METRICS
 from kafka_quotas.pipeline.usage.job import usage
 from kafka_quotas.pipeline.usage.task import UsagePlan
 from kafka_quotas.pipeline.validate.check import BucketCheck, ValidatePlan, Verdict
-from kafka_quotas.pipeline.validate.part_checks import checked, checks_of
-from kafka_quotas.pipeline.validate.rates import SCRAPED, SCRAPES, distinct_names, rate_rows, scrape_rows
+from kafka_quotas.pipeline.validate.part_checks import (
+    SCRAPED,
+    SCRAPES,
+    checked,
+    checks_of,
+    distinct_names,
+    rate_rows,
+    scrape_rows,
+)
 
 _BUCKET: Final = pa.schema([bucket_schema().field(name) for name in NAMES])
 _USED: Final = pa.schema(

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kafka_quotas.pipeline.buckets.common_requests import (
+from kafka_quotas.pipeline.buckets.charges import (
     ASKS,
     GROUP,
     common_with_client_id,

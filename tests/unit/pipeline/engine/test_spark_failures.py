@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.pipeline.engine.spark_failures import delta_conflicts, failure_of, spark_errors
+from kafka_quotas.pipeline.engine.spark_session import delta_conflicts, failure_of, spark_errors
 from kafka_quotas.pipeline.tables.lake import ConflictError
 
 LOG = Path("spark.log")

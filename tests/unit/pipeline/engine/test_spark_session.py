@@ -22,9 +22,9 @@ from kafka_quotas.core.extras import install_extra
 from kafka_quotas.pipeline.engine import choice as engine_choice
 from kafka_quotas.pipeline.engine import spark_settings
 from kafka_quotas.pipeline.engine.choice import Engine, choose_engine, require_libraries
-from kafka_quotas.pipeline.engine.spark_failures import spark_errors
 from kafka_quotas.pipeline.engine.spark_session import (
     find_java,
+    spark_errors,
     spark_session,
     write_package_archive,
 )

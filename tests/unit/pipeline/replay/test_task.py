@@ -21,8 +21,7 @@ from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, new_limiter, replay
-from kafka_quotas.pipeline.buckets.proposal import DefaultScope
-from kafka_quotas.pipeline.buckets.sweep import parse_sweep
+from kafka_quotas.pipeline.buckets.proposal import DefaultScope, parse_sweep
 from kafka_quotas.pipeline.replay.job import ReplayTables, replay_job, replay_tables
 from kafka_quotas.pipeline.replay.task import Model, ReplayPlan, replay_task
 from kafka_quotas.pipeline.tables.client_ranges import ClientRange

@@ -10,15 +10,14 @@ from tests.support.pipeline.events import events_table, proposal
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.report.part_traffic import (
+from kafka_quotas.pipeline.report.traffic import (
     BUSIEST_SHOWN,
     LARGEST_SHOWN,
     NEAREST_SHOWN,
     client_traffic,
     limited_traffic,
 )
-from kafka_quotas.pipeline.usage.job import usage_tables
-from kafka_quotas.pipeline.usage.tables import LocalUsage
+from kafka_quotas.pipeline.usage.job import LocalUsage, usage_tables
 from kafka_quotas.pipeline.usage.task import UsagePlan, usage_task
 
 FETCHES = "fetch"

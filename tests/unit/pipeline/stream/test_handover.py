@@ -8,7 +8,7 @@ import pytest
 from pyspark import cloudpickle
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.pipeline.stream.handover import OfferedBatches, offering, start_again
+from kafka_quotas.pipeline.stream.job import OfferedBatches, offering, start_again
 
 
 class Session:

@@ -12,8 +12,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.stream.bucket_charges import Partitioner, unpacked_charges
-from kafka_quotas.pipeline.stream.state import PartState
+from kafka_quotas.pipeline.stream.state import Partitioner, PartState, unpacked_charges
 from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, EVENTS, LIVE
 
 START_MS = 1_795_262_400_000

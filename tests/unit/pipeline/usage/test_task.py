@@ -13,8 +13,7 @@ from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.charges import ChargedClient
 from kafka_quotas.pipeline.buckets.proposal import BucketRows, ProposedQuotas, partition_columns
-from kafka_quotas.pipeline.usage.job import usage_job, usage_tables
-from kafka_quotas.pipeline.usage.tables import LocalUsage
+from kafka_quotas.pipeline.usage.job import LocalUsage, usage_job, usage_tables
 from kafka_quotas.pipeline.usage.task import UsagePlan, usage_task
 
 NOTHING = proposal("nothing")

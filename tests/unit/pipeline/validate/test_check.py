@@ -15,12 +15,18 @@ from kafka_quotas.cli.demos.pipeline import steps
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.buckets.entities import NAMES
 from kafka_quotas.pipeline.engine.client_parts import LocalParts
-from kafka_quotas.pipeline.report.heat_map import slots_of
-from kafka_quotas.pipeline.usage.tables import LocalUsage
+from kafka_quotas.pipeline.report.job import slots_of
+from kafka_quotas.pipeline.usage.job import LocalUsage
 from kafka_quotas.pipeline.validate.check import Verdict
 from kafka_quotas.pipeline.validate.job import compared_rows
-from kafka_quotas.pipeline.validate.part_checks import checked, checks_of, judged
-from kafka_quotas.pipeline.validate.rates import distinct_names, rate_rows, scrape_rows
+from kafka_quotas.pipeline.validate.part_checks import (
+    checked,
+    checks_of,
+    distinct_names,
+    judged,
+    rate_rows,
+    scrape_rows,
+)
 
 IN_FORCE = str(ROOT / "examples/request-log/quotas.yaml")
 WINDOW = ("--quota-window-num", "3")
