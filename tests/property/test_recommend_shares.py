@@ -9,9 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.pipeline.recommend.capacity import Want, fair_level
 from kafka_quotas.pipeline.recommend.demand_table import with_sweep
-from kafka_quotas.pipeline.recommend.ranking import Bracket, narrowed, sample_of
-from kafka_quotas.pipeline.recommend.shares import Want, fair_level
+from kafka_quotas.pipeline.recommend.part_figures import Bracket, narrowed, sample_of
 
 WANTS = st.lists(
     st.builds(Want, limit=st.floats(0.0, 1e9), priority=st.floats(0.1, 10.0), clients=st.just(1)),

@@ -12,7 +12,7 @@ from tests.support.pipeline.logs import request_line, sample_lines
 
 from kafka_quotas.pipeline.formats.request_log import LocalClock, LogOrigin, TimestampReader, parse_request_line
 from kafka_quotas.pipeline.formats.task import BadLineError, EventRow
-from kafka_quotas.pipeline.ingest.request_columns import ScannedLines, scan_request_lines
+from kafka_quotas.pipeline.ingest.parse import ScannedLines, scan_request_lines
 from kafka_quotas.pipeline.ingest.request_scan import scan_lines
 
 ORIGIN = LogOrigin(cluster="c", broker_id=1, src_file="f")

@@ -24,13 +24,10 @@ from kafka_quotas.pipeline.engine import event_ranges
 from kafka_quotas.pipeline.engine.job import ignore_progress
 from kafka_quotas.pipeline.formats import lines
 from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat, TaskCounts
-from kafka_quotas.pipeline.ingest import inspection, large_logs
-from kafka_quotas.pipeline.ingest.hadoop_files import HadoopFiles
-from kafka_quotas.pipeline.ingest.inspection import inspect_files
-from kafka_quotas.pipeline.ingest.known_files import KnownFiles
+from kafka_quotas.pipeline.ingest import large_logs, sources
 from kafka_quotas.pipeline.ingest.local_engine import ingest_locally
-from kafka_quotas.pipeline.ingest.plan import IngestSettings, plan_ingest
-from kafka_quotas.pipeline.ingest.source_pattern import FoundFile
+from kafka_quotas.pipeline.ingest.plan import IngestSettings, KnownFiles, plan_ingest
+from kafka_quotas.pipeline.ingest.sources import FoundFile, HadoopFiles, inspect_files
 from kafka_quotas.pipeline.ingest.spark_engine import ingest_on_spark
 from kafka_quotas.pipeline.tables.event_files import client_order
 from kafka_quotas.pipeline.tables.lake import Lake
@@ -72,7 +69,7 @@ def require_equal_large_logs(session: "SparkSession", folder: Path) -> None:
     before = session.conf.get("spark.sql.files.maxPartitionBytes")
     session.conf.set("spark.sql.files.maxPartitionBytes", _SPLIT_BYTES)
     with ExitStack() as stack:
-        few = ((event_ranges, "_SMALLEST_RANGE", 10), (inspection, "LARGEST_CONTENT_BYTES", 0))
+        few = ((event_ranges, "_SMALLEST_RANGE", 10), (sources, "LARGEST_CONTENT_BYTES", 0))
         for module, name, value in (*bound, *few):
             stack.enter_context(mock.patch.object(module, name, value))
         known = _ingested(None, folder / "here", _tasks(folder / "logs"))

@@ -43,7 +43,7 @@ from kafka_quotas.pipeline.engine.spark import LeftTables, run_job, tables_by_ta
 from kafka_quotas.pipeline.engine.spark_session import spark_errors, spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.change import Change
-from kafka_quotas.pipeline.ingest.spark_removal import clients_of
+from kafka_quotas.pipeline.ingest.spark_engine import clients_on_spark
 from kafka_quotas.pipeline.recommend.advice import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.recommend.job import recommend
 from kafka_quotas.pipeline.replay.job import BUCKETS, OUTCOMES, LocalOutcomes, SparkOutcomes, replay_job, replay_tables
@@ -217,7 +217,7 @@ def require_equal_outcomes(session: "SparkSession", folder: Path) -> None:
     few = rest.chosen[:200].tolist()
     stored = [row for row in open_table(data).snapshot.read(CLIENTS).to_pylist() if row["client"] in few]
     of_few = session.read.format("delta").load(str(data / "events")).where(functions.col("client").isin(few))
-    counted_there = clients_of(of_few).toArrow().to_pylist()
+    counted_there = clients_on_spark(of_few).toArrow().to_pylist()
     assert sorted(counted_there, key=lambda row: row["client"]) == sorted(stored, key=lambda row: row["client"])
     known = LocalOutcomes(tables.entities, tables.whatif, tables.throttle_spans)
     with mock.patch.object(event_pieces, "_MOST_COPIES", 0):  # cut into pieces

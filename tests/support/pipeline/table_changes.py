@@ -7,7 +7,7 @@ import pyarrow as pa
 from tests.support.pipeline.events import events_folder, events_table, random_events
 
 from kafka_quotas.pipeline.ingest.change import remove_rows
-from kafka_quotas.pipeline.ingest.spark_removal import remove_rows_on_spark
+from kafka_quotas.pipeline.ingest.spark_engine import remove_rows_on_spark
 from kafka_quotas.pipeline.tables.event_files import sorted_by_client, write_events
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, QUARANTINE

@@ -18,7 +18,7 @@ from tests.support.processes.output_contract import check_output
 
 from kafka_quotas.cli.main import main
 from kafka_quotas.cli.start import end_process
-from kafka_quotas.pipeline.ingest import inspection
+from kafka_quotas.pipeline.ingest import sources
 
 if __name__ == "__main__":
     for arguments in map(json.loads, sys.argv[1:]):
@@ -26,7 +26,7 @@ if __name__ == "__main__":
             compare(Path(arguments[1]))
             continue
         if arguments[0] == "large":
-            inspection.LARGEST_CONTENT_BYTES = int(arguments[1])  # type: ignore[misc]
+            sources.LARGEST_CONTENT_BYTES = int(arguments[1])  # type: ignore[misc]
             continue
         with contextlib.redirect_stdout(io.StringIO()) as out:
             code = main(arguments)

@@ -1,21 +1,221 @@
 """`kafka-quotas pipeline recommend`: which quotas to set, and why."""
 
+import json
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.options.windows import WindowOptions
-from kafka_quotas.cli.output.render import TABLE_VIEW, print_listing, write
-from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions
-from kafka_quotas.cli.pipeline.progress import job_watcher, show_stage
-from kafka_quotas.cli.pipeline.recommend_view import advice_listing, demand_listing
+from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.render import TABLE_VIEW, Cell, Listing, Table, columns, print_listing, write
+from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions, job_watcher, show_stage
+from kafka_quotas.cli.pipeline.proposals import bucket_text
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.value_format import format_count, format_typed_rate
 from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.engine.runner import open_events
-from kafka_quotas.pipeline.recommend.findings import warnings
+from kafka_quotas.pipeline.recommend.advice import Advice, RecommendPlan, is_nameable
+from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand
+from kafka_quotas.pipeline.recommend.findings import outcome, warnings
+from kafka_quotas.pipeline.recommend.quota_file import override_reason, recommendation_rows
 from kafka_quotas.stores.files.atomic_write import save_text
+
+if TYPE_CHECKING:
+    from kafka_quotas.pipeline.recommend.job import Recommendation
+
+_COLUMNS = columns("entity, quota!, value>!, peak>!, demand>!, broker>!, skew>!, held>!, default>!")
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_TRIED_COLUMNS = columns("broker>!, quota!, limit>!, held back>!, note")
+
+
+def advice_listing(found: "Recommendation") -> Listing:
+    """List the recommended quotas, each type's default first, then the overrides, the largest first."""
+    documents = [
+        {**row, "evidence": json.loads(row["evidence"])}
+        for row in recommendation_rows(found.cluster, found.advices, found.plan.scope)
+    ]
+    return Listing(
+        noun="pipeline-recommend",
+        data={
+            "events": found.events.count,
+            "seconds": found.events.seconds,
+            "cluster": found.cluster,
+            "default_of": found.plan.scope.value,
+            "enough_data": not found.is_short,
+            "quotas": documents,
+        },
+        items="quotas",
+        table=Table(
+            columns=_COLUMNS,
+            rows=[row for advice in found.advices for row in _advice_rows(advice, found.plan)],
+            caption=f"from {found.events.count:,} events in {found.events.seconds:,} s, {found.clients:,} clients, "
+            f"cluster {found.cluster}; every value is per broker\n"
+            "demand: with growth, and its interval over days where three or more were recorded; >=: a lower bound\n"
+            "held: share of active time held back; default: under the default alone\n" + "\n".join(outcome(found)),
+        ),
+    )
+
+
+def _advice_rows(advice: Advice, plan: RecommendPlan) -> Iterator[list[Cell]]:
+    kind, per = advice.quota_type.value, plan.scope
+    yield [
+        str(per.default_entity),
+        kind,
+        format_typed_rate(kind, advice.default),
+        format_typed_rate(kind, advice.peak or 0.0),
+        "",
+        "",
+        "",
+        f"{advice.largest_tolerated_share:.1%}",
+        f"{advice.fitting} of {advice.clients} fit",
+    ]
+    for demand in advice.unknown:
+        shown = [format_typed_rate(kind, demand.peak), _demand_text(demand), str(demand.busiest.broker_id)]
+        yield [f"  {plan.shown_name(demand)}", kind, "the default", *shown, "", "unknown", ""]
+    for each in advice.overrides:
+        name = str(per.entity(each.demand.user, each.demand.client_id)) if is_nameable(each, per) else "(no name)"
+        yield [
+            name,
+            kind,
+            format_typed_rate(kind, each.limit),
+            format_typed_rate(kind, each.demand.peak),
+            _demand_text(each.demand),
+            str(each.demand.busiest.broker_id),
+            f"{each.demand.skew(len(advice.loads)):.2f}",
+            "unknown" if each.demand.is_unknown else f"{each.throttled_share:.1%}",
+            f"{each.throttled_share_at_default:.1%}",
+        ]
+
+
+def _demand_text(demand: Demand) -> str:
+    kind, implied = demand.quota_type.value, demand.implied
+    text = format_typed_rate(kind, demand.needed)
+    if implied is None:
+        return text
+    if implied.is_held:
+        return f">={text}, unknown" if demand.is_unknown else f">={text}"
+    if implied.low is None or implied.high is None:
+        return text
+    return f"{text} ({format_typed_rate(kind, implied.low)} to {format_typed_rate(kind, implied.high)})"
+
+
+def demand_listing(found: "Recommendation", name: str) -> Listing:
+    """List what the recommendation tried on one client, broker by broker.
+
+    Raises:
+        UsageError: The client has no events.
+    """
+    demands = [(advice, advice.explained) for advice in found.advices if advice.explained is not None]
+    if not demands:
+        raise UsageError(
+            f"no events of {found.plan.scope.value} {name} in cluster {found.cluster}",
+            hint="kafka-quotas pipeline usage lists the clients",
+        )
+    client = bucket_text(demands[0][1].user, demands[0][1].client_id)
+    title = f"{client}: the share of its active time for which each limit would have held it back"
+    return Listing(
+        noun="pipeline-recommend-explain",
+        data={"name": name, "quotas": [_document(advice, each) for advice, each in demands]},
+        apart=True,
+        items="quotas",
+        table=Table(
+            columns=_TRIED_COLUMNS,
+            rows=[row for advice, each in demands for row in _demand_rows(advice, each)],
+            caption="\n".join([title, *(_why(advice, each) for advice, each in demands)]),
+        ),
+    )
+
+
+def _why(advice: Advice, demand: Demand) -> str:
+    kind = advice.quota_type.value
+    override = next((each for each in advice.overrides if each.demand.name == demand.name), None)
+    if override is not None:
+        return (
+            f"{format_typed_rate(kind, override.limit)} of its own: {override_reason(advice, override)}"
+            f"{_implied_text(advice, demand)}"
+        )
+    held_back = demand.throttled_share(advice.default)
+    implied = _implied_text(advice, demand)
+    if demand.implied is not None and demand.implied.is_held:
+        implied += f"; it was held back for {demand.implied.held_share:.0%} of its time while it was recorded"
+    return (
+        f"{format_typed_rate(kind, advice.default)} as everybody: {advice.quota_type.key.name}: its peak is "
+        f"{format_typed_rate(kind, demand.peak)}; the default holds it back for {held_back:.1%} of its active time"
+        f"{implied}"
+    )
+
+
+def _implied_text(advice: Advice, demand: Demand) -> str:
+    """Return what the demand is made of: growth, the busiest hour, days, and what held the client back."""
+    implied = demand.implied
+    if implied is None:
+        return ""
+    kind, hour = advice.quota_type.value, implied.busiest_hour
+    when, rate = f"{_WEEKDAYS[hour // 24]} {hour % 24}:00 UTC", format_typed_rate(kind, implied.rate)
+    text = f"; 99 % of its busiest hour, {when}, {rate}"
+    if implied.low is not None and implied.high is not None:
+        text += f" ({format_typed_rate(kind, implied.low)} to {format_typed_rate(kind, implied.high)} over its days)"
+    if implied.growth > 1:
+        text += f", {implied.growth - 1:.0%} growth in it"
+    text += f"; {format_count(implied.days, 'day')} recorded"
+    return text
+
+
+def _demand_rows(advice: Advice, demand: Demand) -> Iterator[list[Cell]]:
+    kind = advice.quota_type.value
+    limit = advice.limits().get((demand.user, demand.client_id))
+    for broker in demand.brokers:
+        for value, share, note in _tried(advice, broker, limit):
+            yield [str(broker.broker_id), kind, format_typed_rate(kind, value), f"{share:.1%}", note]
+
+
+def _tried(advice: Advice, broker: BrokerDemand, limit: float | None) -> list[tuple[float, float, str]]:
+    """Return limits with the share held back, in ascending order.
+
+    They lie around the points that matter, which have a note.
+    """
+    needed = broker.needed
+    own = limit if limit is not None else advice.default
+    points = [
+        (broker.p50, "median rate"),
+        (broker.p99, "99th percentile of its rate"),
+        (broker.peak, "peak rate"),
+        (needed, f"needed for at most {advice.tolerance.time_share:.2%}"),
+        (advice.default, "the default" if limit is not None else "the default, recommended"),
+        *([(own, "recommended: what it needs with headroom")] if limit is not None else []),
+    ]
+    notes: dict[float, list[str]] = {each.limit: [] for each in broker.trials[:: max(1, len(broker.trials) // 8)]}
+    for value, note in points:
+        notes.setdefault(value, []).append(note)
+    return [(value, broker.throttled_share(value), "; ".join(notes[value])) for value in sorted(notes)]
+
+
+def _document(advice: Advice, demand: Demand) -> dict[str, Json]:
+    limit = advice.limits().get((demand.user, demand.client_id))
+    return {
+        "quota_type": advice.quota_type.value,
+        "default": advice.default,
+        "override": limit,
+        "why": _why(advice, demand),
+        "needed_most": demand.needed,
+        "brokers": [
+            {
+                "broker_id": each.broker_id,
+                "p50": each.p50,
+                "p99": each.p99,
+                "peak": each.peak,
+                "active_s": each.active_s,
+                "needed": each.needed,
+                "tried": [{"limit": trial.limit, "held_back_share": trial.throttled_share} for trial in each.trials],
+            }
+            for each in demand.brokers
+        ],
+    }
 
 
 @option_group(OUTPUT_HEADING)

@@ -19,8 +19,7 @@ from kafka_quotas.cli.output.render import (
     print_listing,
     write,
 )
-from kafka_quotas.cli.pipeline.options import Data, EngineOptions
-from kafka_quotas.cli.pipeline.progress import job_watcher
+from kafka_quotas.cli.pipeline.options import Data, EngineOptions, job_watcher
 from kafka_quotas.cli.pipeline.proposals import bucket_text, proposal_in_force, proposal_of_store
 from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.errors import UsageError

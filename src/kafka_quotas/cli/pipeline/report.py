@@ -14,8 +14,7 @@ from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.options.stores import StoreOrContext
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.render import write
-from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions
-from kafka_quotas.cli.pipeline.progress import job_watcher, show_stage
+from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions, job_watcher, show_stage
 from kafka_quotas.cli.pipeline.proposals import QUOTAS_HELP, note_changes, proposal_in_force
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.engine.choice import require_libraries

@@ -17,8 +17,7 @@ from kafka_quotas.cli.output.render import (
     print_listing,
     write,
 )
-from kafka_quotas.cli.pipeline.options import Data, EngineOptions
-from kafka_quotas.cli.pipeline.progress import job_watcher
+from kafka_quotas.cli.pipeline.options import Data, EngineOptions, job_watcher
 from kafka_quotas.cli.pipeline.proposals import QUOTAS_HELP, bucket_text, note_changes, proposal_in_force
 from kafka_quotas.core.model.value_format import format_typed_rate
 from kafka_quotas.pipeline.engine.choice import require_libraries

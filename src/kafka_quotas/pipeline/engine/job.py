@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kafka_quotas.pipeline.tables.clients import shared_shift
-
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
@@ -143,6 +141,8 @@ class Job:
     @property
     def shift(self) -> int:
         """The bits of a client's number in which clients that share a bucket may differ."""
+        from kafka_quotas.pipeline.tables.clients import shared_shift  # noqa: PLC0415 - loads Arrow
+
         return shared_shift(self.partition_columns)
 
 

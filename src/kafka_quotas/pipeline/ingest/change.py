@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.ingest.ingested_tables import clients_of
-from kafka_quotas.pipeline.ingest.known_files import ReadFile
+from kafka_quotas.pipeline.ingest.plan import ReadFile
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.client_ranges import EventTable
 from kafka_quotas.pipeline.tables.event_files import sorted_by_client, write_events

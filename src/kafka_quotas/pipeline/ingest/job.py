@@ -15,10 +15,8 @@ from kafka_quotas.pipeline.engine.spark_session import LazySession, spark_errors
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
 from kafka_quotas.pipeline.formats.lines import RemoteFiles
 from kafka_quotas.pipeline.formats.task import IngestCounts, IngestTask, TaskCounts
-from kafka_quotas.pipeline.ingest.inspection import InspectedFile, inspect_files
-from kafka_quotas.pipeline.ingest.known_files import KnownFiles, ReadFile, known_files
-from kafka_quotas.pipeline.ingest.plan import IngestPlan, IngestSettings, plan_ingest
-from kafka_quotas.pipeline.ingest.source_pattern import FoundFile, find_files, find_paths
+from kafka_quotas.pipeline.ingest.plan import IngestPlan, IngestSettings, KnownFiles, ReadFile, known_files, plan_ingest
+from kafka_quotas.pipeline.ingest.sources import FoundFile, InspectedFile, find_files, find_paths, inspect_files
 from kafka_quotas.pipeline.tables.lake import ConflictError, Lake, is_url, lake_url
 from kafka_quotas.pipeline.tables.schemas import EVENTS, METRICS, QUARANTINE
 
@@ -172,7 +170,7 @@ def _inspected(request: IngestRequest, session: LazySession) -> list[InspectedFi
     if not is_spark or not any(map(is_url, (request.out, *_sources(request)))):
         return inspect_files(_find(request), input_format=form)
     require_libraries("pyspark")
-    from kafka_quotas.pipeline.ingest.hadoop_files import HadoopFiles  # noqa: PLC0415 - loads PySpark's gateway
+    from kafka_quotas.pipeline.ingest.sources import HadoopFiles  # noqa: PLC0415 - loads PySpark's gateway
 
     with spark_errors("looking for files", log_file=request.spark.log_file):
         remote = HadoopFiles(session())
@@ -224,7 +222,7 @@ def _run_on_spark(
 def _remove_on_spark(
     session: LazySession, before: "FolderSnapshot", names: Iterable[str], request: IngestRequest
 ) -> None:
-    from kafka_quotas.pipeline.ingest.spark_removal import remove_rows_on_spark  # noqa: PLC0415 - loads PySpark
+    from kafka_quotas.pipeline.ingest.spark_engine import remove_rows_on_spark  # noqa: PLC0415 - loads PySpark
 
     with spark_errors(f"replacing rows in {request.out}", log_file=request.spark.log_file):
         remove_rows_on_spark(session(), before, names)

@@ -16,9 +16,11 @@ from kafka_quotas.pipeline.recommend.limits import KindClients, Supply, advise, 
 from kafka_quotas.pipeline.recommend.part_figures import (
     EXCEEDING_SHOWN,
     RECOMMENDED,
+    Bracket,
     KindFigures,
     OutcomeFigures,
     OwnLimits,
+    narrowed,
     need_samples,
     outcome_figures,
     part_figures,
@@ -26,7 +28,6 @@ from kafka_quotas.pipeline.recommend.part_figures import (
     trials_of,
     used_figures,
 )
-from kafka_quotas.pipeline.recommend.ranking import Bracket, narrowed
 
 
 def used_by_clients(clients: ClientParts, plan: RecommendPlan) -> dict[QuotaType, tuple[float, float]]:

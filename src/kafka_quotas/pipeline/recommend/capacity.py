@@ -1,22 +1,33 @@
-"""The capacity of brokers, in the format of Cruise Control's capacity file.
+"""The capacity of brokers, what replication takes of it, and fair shares of the rest.
+
+Capacities come in the format of Cruise Control's capacity file:
 
     {"brokerCapacities": [{"brokerId": "-1", "capacity": {"CPU": "100", "NW_IN": "10000", "NW_OUT": "10000"}}]}
 
 NW_IN and NW_OUT are KiB/s. CPU is `{"num.cores": "8"}`, or a percentage of the whole machine, which implies no number
 of cores. Broker -1 is every broker without an entry of its own. DISK is ignored.
 
-**Source:** `BrokerCapacityConfigFileResolver` of Cruise Control.
+Shares are weighted max-min fair. Every client gets what it wants up to a common level times its priority, and the level
+is as high as the capacity allows: nobody can get more without somebody getting less who has no more.
+
+**Source:** `BrokerCapacityConfigFileResolver` of Cruise Control; "Data Networks" (Bertsekas, Gallager), section 6.5.
 """
 
 import json
-from collections.abc import Mapping
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import load_json, read_text
 from kafka_quotas.core.quotas.quota_manager import QuotaType
+
+if TYPE_CHECKING:
+    from kafka_quotas.pipeline.usage.job import UsageTables
 
 _DEFAULT_BROKER: Final = -1
 _KIB: Final = 1024.0
@@ -105,3 +116,61 @@ def _reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"no JSON at line {error.lineno}"
     return f"{error} is missing" if isinstance(error, KeyError) else str(error)
+
+
+class Want(NamedTuple):
+    """What clients would be allowed at a broker."""
+
+    limit: float
+    """What one of them would be allowed, in the unit of the quota key."""
+    priority: float = 1.0
+    """By which factor its share exceeds that of others, above 0."""
+    clients: int = 1
+    """Clients of whom each wants that much."""
+
+
+def fair_level(wants: Iterable[Want], capacity: float) -> float:
+    """Return the level up to which wants are met, per unit of priority.
+
+    Args:
+        wants: The wants at one broker.
+        capacity: What there is to share, in their unit; below 0 counts as 0.
+
+    Returns:
+        Infinity where all wants fit.
+    """
+    left = max(capacity, 0.0)
+    ranked = sorted(
+        (each for each in wants if each.limit * each.clients > 0), key=lambda each: each.limit / each.priority
+    )
+    if sum(each.limit * each.clients for each in ranked) <= left:
+        return math.inf
+    priorities = sum(each.priority * each.clients for each in ranked)
+    for each in ranked:
+        level = left / priorities
+        if each.limit / each.priority > level:
+            return level
+        left -= each.limit * each.clients
+        priorities -= each.priority * each.clients
+    return math.inf
+
+
+_FETCHER: Final = re.compile(r"broker-(\d{1,9})-fetcher-\d+")
+"""The client-id of a follower's fetcher (`BrokerBlockingSender`, Kafka 4.0)."""
+
+
+def replication_of(tables: "UsageTables", *, cluster: str, seconds: int) -> dict[int, tuple[float, float]]:
+    """Return what followers fetch from each broker and what each fetches as one, in bytes/s.
+
+    `seconds` is the length of the recording. A follower is recognised by the client-id of its fetcher.
+    """
+    found: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))  # whole bytes add up alike in any order
+    for row in tables.replication().to_pylist():
+        if row["cluster"] == cluster:
+            amount = row["bytes"]
+            sent, received = found[row["broker_id"]]
+            found[row["broker_id"]] = (sent + amount, received)
+            if follower := _FETCHER.fullmatch(row["follower"]):
+                sent, received = found[int(follower[1])]
+                found[int(follower[1])] = (sent, received + amount)
+    return {broker_id: (sent / seconds, received / seconds) for broker_id, (sent, received) in found.items()}

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, replace
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.recommend.advice import Advice, BrokerLoad, Override, Tolerance, cut_limit, neat_limit
-from kafka_quotas.pipeline.recommend.capacity import Capacities
+from kafka_quotas.pipeline.recommend.capacity import Capacities, Want, fair_level
 from kafka_quotas.pipeline.recommend.demand import ClientName, Demand
 from kafka_quotas.pipeline.recommend.part_figures import HELD_SHOWN, NEEDIEST_SHOWN, OwnLimits
-from kafka_quotas.pipeline.recommend.shares import Want, fair_level
 
 FindRaised = Callable[[OwnLimits], list[Demand]]
 """Returns the clients that get a limit of their own only because theirs need not be cut."""

@@ -1,8 +1,8 @@
 """The state of one part of a stream between batches, its form as bytes, and the charges that move it on.
 
-The charges of a batch come in pieces: those of one quota type that one task found for one part, as an Arrow stream of a
-number of the bucket, time, amount and throttle time. The names of the buckets are in the stream's metadata. The limiters
-of a quota type report rates and are saved as arrays.
+The charges of a batch come in pieces: those of one quota type that one task found for one part, as an Arrow stream of
+a number of the bucket, time, amount and throttle time. The names of the buckets are in the stream's metadata. The
+limiters of a quota type report rates and are saved as arrays.
 
 Contract: no Spark. The part of a bucket follows from its names and the number of parts alone.
 

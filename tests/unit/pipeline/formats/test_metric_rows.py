@@ -10,7 +10,7 @@ from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.formats.task import InputFormat, detect_format
-from kafka_quotas.pipeline.ingest.source_pattern import find_files
+from kafka_quotas.pipeline.ingest.sources import find_files
 from kafka_quotas.pipeline.tables.schemas import CLIENT_THROTTLE, METRICS
 
 AT_MS = 1_795_262_400_000

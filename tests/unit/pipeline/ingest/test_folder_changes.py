@@ -19,7 +19,7 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.ingest import change as ingest_change
 from kafka_quotas.pipeline.ingest import local_engine
 from kafka_quotas.pipeline.ingest.change import Change, ingest_id
-from kafka_quotas.pipeline.ingest.known_files import ReadFile
+from kafka_quotas.pipeline.ingest.plan import ReadFile
 from kafka_quotas.pipeline.tables.event_files import write_events
 from kafka_quotas.pipeline.tables.lake import ConflictError, Lake
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, QUARANTINE

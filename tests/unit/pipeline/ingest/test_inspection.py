@@ -12,8 +12,7 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.formats import lines
 from kafka_quotas.pipeline.formats.lines import RemoteFiles, SourceFile, open_file
 from kafka_quotas.pipeline.formats.task import InputFormat
-from kafka_quotas.pipeline.ingest.inspection import HEAD_BYTES, inspect_files
-from kafka_quotas.pipeline.ingest.source_pattern import FoundFile
+from kafka_quotas.pipeline.ingest.sources import HEAD_BYTES, FoundFile, inspect_files
 
 
 def test_a_file_is_opened_once_and_its_head_alone_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,13 +14,11 @@ from tests.support.pipeline.logs import log_text
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.formats.lines import RemoteFile
 from kafka_quotas.pipeline.formats.task import EventRow, IngestTask, LargeLog, ParsedBatch, TaskCounts
-from kafka_quotas.pipeline.ingest import inspection, large_logs, source_pattern
-from kafka_quotas.pipeline.ingest.inspection import inspect_files
-from kafka_quotas.pipeline.ingest.known_files import KnownFiles
+from kafka_quotas.pipeline.ingest import large_logs, sources
 from kafka_quotas.pipeline.ingest.large_logs import lines_by_split, merged_counts, with_damage
 from kafka_quotas.pipeline.ingest.parse import parse_lines, parse_task
-from kafka_quotas.pipeline.ingest.plan import IngestSettings, plan_ingest
-from kafka_quotas.pipeline.ingest.source_pattern import FoundFile, find_files, find_paths
+from kafka_quotas.pipeline.ingest.plan import IngestSettings, KnownFiles, plan_ingest
+from kafka_quotas.pipeline.ingest.sources import FoundFile, find_files, find_paths, inspect_files
 
 TEXT = log_text(9).encode() + b"rubb\xffish\n\r\n\n" + log_text(9, first=9).encode()
 OPEN = TEXT + b"being written"
@@ -39,7 +37,7 @@ def task_of(content: bytes, *, name: str = "1/kafka-request.log", start: int = 0
 
 @pytest.fixture(autouse=True)
 def _small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspection, "LARGEST_CONTENT_BYTES", 100)
+    monkeypatch.setattr(sources, "LARGEST_CONTENT_BYTES", 100)
     monkeypatch.setattr(large_logs, "LARGE_BLOCK", 1_500)
 
 
@@ -172,7 +170,7 @@ def test_other_errors_mark_no_log_as_damaged(text: str) -> None:
 def test_names_that_spark_passes_over_are_hidden_at_urls(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("_x.log", "a.log", ".b.log", "c.log._COPYING_", "_d=1.log", "_raw/e.log")
     files = [RemoteFile(url=f"s3://logs/1/{name}", size=1, modified_ms=0) for name in names]
-    monkeypatch.setattr(source_pattern, "list_files", lambda _: files)
+    monkeypatch.setattr(sources, "list_files", lambda _: files)
     for found in (find_files("s3a://logs/{broker_id}/**"), find_paths("s3a://logs/1")):
         assert [Path(str(each.path)).name for each in found] == ["_d=1.log", "e.log", "a.log"]
     with pytest.raises(UsageError, match=r"_x\.log is hidden"):

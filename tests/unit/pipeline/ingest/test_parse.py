@@ -9,11 +9,9 @@ from tests.support.pipeline.logs import request_line
 
 from kafka_quotas.pipeline.formats.task import EventRow, IngestTask
 from kafka_quotas.pipeline.ingest import plan
-from kafka_quotas.pipeline.ingest.inspection import inspect_files
-from kafka_quotas.pipeline.ingest.known_files import KnownFiles
 from kafka_quotas.pipeline.ingest.parse import parse_task
-from kafka_quotas.pipeline.ingest.plan import IngestSettings, plan_ingest
-from kafka_quotas.pipeline.ingest.source_pattern import FoundFile
+from kafka_quotas.pipeline.ingest.plan import IngestSettings, KnownFiles, plan_ingest
+from kafka_quotas.pipeline.ingest.sources import FoundFile, inspect_files
 
 SETTINGS = IngestSettings(cluster="c", broker_id=1, zone="Europe/Berlin")
 MINUTES = [f"{minute // 60:02}:{minute % 60:02}" for minute in (*range(90, 180), *range(120, 200))]

@@ -21,13 +21,13 @@ from kafka_quotas.pipeline.recommend.demand_table import KEYS, TRIED, demand_row
 from kafka_quotas.pipeline.recommend.limits import Supply
 from kafka_quotas.pipeline.recommend.part_figures import (
     NEEDIEST_SHOWN,
+    Bracket,
     need_samples,
     part_figures,
     used_figures,
     with_outcomes,
 )
 from kafka_quotas.pipeline.recommend.quota_file import default_reason
-from kafka_quotas.pipeline.recommend.ranking import Bracket
 from kafka_quotas.pipeline.usage.task import BUCKETS
 
 NO_OUTLIERS = Tolerance(clients_share=0.0, time_share=0.0, headroom=1.0)

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 from tests.unit.pipeline.recommend.test_advice import broker, demand, even, held, replayed_advice, table
 
-from kafka_quotas.cli.pipeline.recommend_view import advice_listing
-from kafka_quotas.cli.pipeline.report_sections import recommended_section
-from kafka_quotas.cli.pipeline.report_summary import limit_figure
+from kafka_quotas.cli.pipeline.recommend import advice_listing
+from kafka_quotas.cli.pipeline.report_sections import limit_figure, recommended_section
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.runner import RecordedEvents
