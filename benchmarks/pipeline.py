@@ -36,6 +36,7 @@ from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.change import Change
 from kafka_quotas.pipeline.ingest.ingested_tables import clients_of, days
+from kafka_quotas.pipeline.ingest.plan import ReadFile
 from kafka_quotas.pipeline.replay.job import replay_job, replay_tables
 from kafka_quotas.pipeline.replay.task import Model, ReplayPlan
 from kafka_quotas.pipeline.replay.unreached import highest_of_peak
@@ -289,7 +290,9 @@ def make_events(path: Path, count: int, clients: int, giant: float, *, hours: fl
             known.append(clients_of(events))
     lake.commit_files(EVENTS, files)
     lake.append(CLIENTS, pa.concat_tables(known))
-    Change(ingest=1, operation="ingest", at_ms=BASE_MS, events=int(counts.sum())).commit(FolderSnapshot.of(lake))
+    file = ReadFile(path="", form="", cluster="", broker_id=None, head_bytes=0, head_sha256="", size=0, read_to=0)
+    change = Change(ingest=1, operation="ingest", at_ms=BASE_MS, events=int(counts.sum()), files=[file])
+    change.commit(FolderSnapshot.of(lake))
 
 
 def names_of(client: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.job import Job, Tables, ignore_progress, run_tasks
 from kafka_quotas.pipeline.ingest.change import Change
 from kafka_quotas.pipeline.ingest.ingested_tables import clients_of
+from kafka_quotas.pipeline.ingest.plan import ReadFile
 from kafka_quotas.pipeline.tables.client_ranges import NAMES, EventTable
 from kafka_quotas.pipeline.tables.clients import client_number
 from kafka_quotas.pipeline.tables.event_files import sorted_by_client, write_events
@@ -76,6 +77,16 @@ def random_events(count: int, *, seed: int = 1, clients: int = 12, seconds: int 
     return rows
 
 
+NO_FILE: Final = ReadFile(path="", form="", cluster="", broker_id=None, head_bytes=0, head_sha256="", size=0, read_to=0)
+"""Stands for the file that rows of a test come from."""
+
+
+def added(before: FolderSnapshot, *, ingest: int, events: int) -> FolderSnapshot:
+    """The folder with one more change, whose rows are written."""
+    change = Change(ingest=ingest, operation="ingest", at_ms=BASE_MS, events=events, files=[NO_FILE])
+    return change.commit(before)
+
+
 def events_folder(path: Path, rows: Sequence[Mapping[str, Any]], *, ingests: int = 1) -> Path:
     """The folder, with the rows spread over N ingests."""
     lake = Lake(url=str(path))
@@ -87,7 +98,7 @@ def events_folder(path: Path, rows: Sequence[Mapping[str, Any]], *, ingests: int
             ordered = sorted_by_client(events)
             lake.commit_files(EVENTS, write_events(lake, ordered))
             lake.append(CLIENTS, clients_of(ordered))
-        snapshot = Change(ingest=ingest, operation="ingest", at_ms=BASE_MS, events=events.num_rows).commit(snapshot)
+        snapshot = added(snapshot, ingest=ingest, events=events.num_rows)
     return path
 
 

@@ -22,6 +22,7 @@ from deltalake import DeltaTable
 from pyspark.sql import functions
 from tests.support.pipeline.events import (
     BASE_MS,
+    added,
     events_folder,
     open_table,
     proposal,
@@ -42,7 +43,6 @@ from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, Op
 from kafka_quotas.pipeline.engine.spark import LeftTables, run_job, tables_by_task
 from kafka_quotas.pipeline.engine.spark_session import spark_errors, spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
-from kafka_quotas.pipeline.ingest.change import Change
 from kafka_quotas.pipeline.ingest.spark_engine import clients_on_spark
 from kafka_quotas.pipeline.recommend.advice import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.recommend.job import recommend
@@ -156,9 +156,9 @@ def require_equal_usage(session: "SparkSession", data: Path) -> int:
     parts = used.by_client(lambda buckets: buckets.select([*NAMES, *columns])).of_each(pa.Table.to_pylist)
     assert sorted(chain(*parts), key=repr) == sorted(rows, key=repr)
     names = known.all_buckets.select(NAMES)
-    cells = [each.bytes_of(names, window_s=1).to_pylist() for each in (known, used)]
+    cells = [each.amounts_of(names, window_s=1).to_pylist() for each in (known, used)]
     alone = names.group_by(["user"]).aggregate([])
-    users = [each.bytes_of(alone, window_s=60).to_pylist() for each in (known, used)]
+    users = [each.amounts_of(alone, window_s=60).to_pylist() for each in (known, used)]
     followers = [each.replication().to_pylist() for each in (known, used)]
     for local, on_spark in (cells, users):
         assert sorted(local, key=str) == sorted(on_spark, key=str)
@@ -303,7 +303,7 @@ def add_scrapes(data: Path) -> None:
     lake = Lake(url=str(data))
     before = FolderSnapshot.of(lake)
     lake.append(METRICS, pa.Table.from_pylist(rows, schema=METRICS.arrow_schema()))
-    Change(ingest=1, operation="ingest", at_ms=BASE_MS, events=0).commit(before)
+    added(before, ingest=1, events=0)
 
 
 @contextmanager

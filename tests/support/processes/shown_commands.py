@@ -34,7 +34,7 @@ NOT_RUN_HERE = {
     rf"{PROGRAM} load-test (report|compare) ": "asks about kept runs; test_result_output.py does",
     rf"{PROGRAM} (pipeline )?demo": "takes half a minute; test_demo.py and test_real_traffic.py",
     rf"{PROGRAM} pipeline stream ": "never ends; test_stream_kafka.py follows a broker",
-    r".*/var/lib/kafka-quotas/events": "wants a recording; test_folder.py has one",
+    r".*/var/lib/kafka-quotas/events": "wants a recording; test_job.py has one",
     rf"{PROGRAM} daemon calibrate ": "takes a minute; test_calibrate.py measures in fewer rounds",
     rf"{PROGRAM} daemon upgrade": "test_upgrade.py replaces running daemons",
     rf"{PROGRAM} help daemon run": "prints what --help prints; test_help_topics.py",

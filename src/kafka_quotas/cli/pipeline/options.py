@@ -1,4 +1,4 @@
-"""What the pipeline's commands share: their options, and a job's progress on standard error with notes on the engine."""
+"""What the pipeline's commands share: options, and the progress of a job on standard error."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -56,11 +56,7 @@ class EngineOptions:
     )
 
     def spark(self) -> SparkSettings:
-        """Return the session that the options describe.
-
-        Raises:
-            UsageError: A property is not KEY=VALUE.
-        """
+        """Return the session that the options describe."""
         properties = dict(map(_property, self.spark_conf or ()))
         jars, packages = (properties.pop(name, "").split(",") for name in ("spark.jars", "spark.jars.packages"))
         return SparkSettings(
@@ -73,11 +69,7 @@ class EngineOptions:
         )
 
     def events(self, data: str) -> EventsRequest:
-        """Return the events in a folder and the engine that the options name.
-
-        Raises:
-            UsageError: A property is not KEY=VALUE.
-        """
+        """Return the events in a folder and the engine that the options name."""
         return EventsRequest(data=data, spark=self.spark(), engine=self.engine, master=self.master, as_of=self.as_of)
 
 
@@ -103,10 +95,11 @@ class AdviceOptions:
         default=DefaultScope.USER,
         help="Whose default: of each user, each client-id, or each pair of both.",
     )
-    clients_share: float = option(
-        "--clients-share SHARE",
-        default=0.05,
-        help="The share of clients that may need more than the default, 0 to 1; they get quotas of their own.",
+    overrides: int | None = option(
+        "--overrides N",
+        min=0,
+        help="How many clients may need more than the default; they get quotas of their own. Default: those that need "
+        "far more than most.",
     )
     time_share: float = option(
         "--time-share SHARE",
@@ -118,14 +111,13 @@ class AdviceOptions:
     )
     capacity: Path | None = option(
         "--capacity FILE",
-        help="What brokers can take, in the format of Cruise Control's capacity file; limits that would add up to more "
-        "are cut to fair shares.",
+        help="What brokers can take, in the format of Cruise Control's capacity file; where clients would take more at "
+        "the same time, limits are cut to fair shares.",
     )
     capacity_share: float = option(
         "--capacity-share SHARE",
         default=0.8,
-        help="The share of a broker's capacity that limits and replication may add up to; above 1 if not all clients "
-        "use their limits at once.",
+        help="The share of a broker's capacity that clients and replication may take at the same time.",
     )
     priority: list[str] | None = option(
         "--priority NAME=FACTOR",
@@ -150,16 +142,12 @@ class AdviceOptions:
     )
 
     def plan(self, windows: WindowOptions, *, explained: str | None = None) -> RecommendPlan:
-        """Return what to recommend, and whom to explain.
-
-        Raises:
-            UsageError: A share, figure or window is out of range, or the file of capacities is invalid.
-        """
+        """Return what to recommend, and whom to explain."""
         settings = windows.settings()
         return RecommendPlan(
             scope=self.default_of,
             tolerance=Tolerance(
-                clients_share=self.clients_share,
+                overrides=self.overrides,
                 time_share=self.time_share,
                 headroom=self.headroom,
                 capacity_share=self.capacity_share,

@@ -29,11 +29,7 @@ _SECOND_MS: Final = 1000
 
 
 def proposal_of_file(path: str, *more: str) -> Proposal:
-    """Return the quotas of one file or several together, named after the first.
-
-    Raises:
-        UsageError: A file has problems.
-    """
+    """Return the quotas of one file or several together, named after the first."""
     entries = tuple(
         (each.entity, {key: value for key, value in each.quotas.items() if value is not None})
         for each in declared([path, *more]).entries
@@ -55,10 +51,6 @@ def proposal_of_journal(store: StoreOptions, events: EventsRequest) -> Proposal:
     """Return the quotas that a store had while events were recorded, by the journal of its changes.
 
     Times are cut to whole seconds.
-
-    Raises:
-        UsageError: No ingest made the folder of the events.
-        KafkaQuotasError: A table, the store or the journal can't be read.
     """
     with closing(store.choose().open_existing()) as opened:
         content = {entry.entity: entry.quotas for entry in opened.describe(EVERYTHING)}

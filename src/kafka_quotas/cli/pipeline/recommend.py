@@ -21,7 +21,7 @@ from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.engine.runner import open_events
 from kafka_quotas.pipeline.recommend.advice import Advice, RecommendPlan, is_nameable
 from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand
-from kafka_quotas.pipeline.recommend.findings import outcome, warnings
+from kafka_quotas.pipeline.recommend.findings import choice_text, outcome, warnings
 from kafka_quotas.pipeline.recommend.quota_file import override_reason, recommendation_rows
 from kafka_quotas.stores.files.atomic_write import save_text
 
@@ -56,7 +56,13 @@ def advice_listing(found: "Recommendation") -> Listing:
             caption=f"from {found.events.count:,} events in {found.events.seconds:,} s, {found.clients:,} clients, "
             f"cluster {found.cluster}; every value is per broker\n"
             "demand: with growth, and its interval over days where three or more were recorded; >=: a lower bound\n"
-            "held: share of active time held back; default: under the default alone\n" + "\n".join(outcome(found)),
+            "held: share of active time held back; default: under the default alone\n"
+            + "\n".join(
+                [
+                    *(f"{each.quota_type.key.name}: {text}" for each in found.advices if (text := choice_text(each))),
+                    *outcome(found),
+                ]
+            ),
         ),
     )
 
@@ -162,7 +168,7 @@ def _implied_text(advice: Advice, demand: Demand) -> str:
         text += f" ({format_typed_rate(kind, implied.low)} to {format_typed_rate(kind, implied.high)} over its days)"
     if implied.growth > 1:
         text += f", {implied.growth - 1:.0%} growth in it"
-    text += f"; {format_count(implied.days, 'day')} recorded"
+    text += f"; {format_count(implied.days, 'day')} recorded, {implied.confidence} confidence"
     return text
 
 

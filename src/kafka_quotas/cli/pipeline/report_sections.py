@@ -204,9 +204,9 @@ def recommended_section(found: Recommendation) -> ReportSection:
         title=title,
         paragraphs=(
             (
-                f"One default for {_EACH[found.plan.scope]}, by the need of all but {tolerance.clients_share:.0%} of "
-                "the clients (of fewer than twenty: all but one). Those get a limit of their own, with a headroom of "
-                f"{tolerance.headroom - 1:.0%} like the default. Every limit holds at each broker separately. A limit "
+                f"One default for {_EACH[found.plan.scope]}, by the largest need of the many. The few who need far "
+                "more get a limit of their own. Both have a headroom of "
+                f"{tolerance.headroom - 1:.0%}. Every limit holds at each broker separately. A limit "
                 "of broker time of 100 % lets a client keep one of a broker's threads busy."
             ),
             " ".join(outcome(found)),

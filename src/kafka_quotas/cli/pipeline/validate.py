@@ -130,10 +130,10 @@ def remarks(validation: "Validation") -> Iterator[str]:
 
 def _unknown_begin(validation: "Validation") -> Iterator[str]:
     window = validation.plan.window
-    if validation.missed and validation.seconds < 10 * _window_s(window):
+    if validation.missed and validation.events.seconds < 10 * _window_s(window):
         yield (
             f"note: what was charged in the {_window_s(window)} s before the recording began is not known; in one of "
-            f"{validation.seconds} s that matters"
+            f"{validation.events.seconds} s that matters"
         )
 
 

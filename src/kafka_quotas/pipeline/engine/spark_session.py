@@ -254,11 +254,7 @@ class LazySession:
         self._session: SparkSession | None = None
 
     def __call__(self) -> "SparkSession":
-        """Return the session.
-
-        Raises:
-            KafkaQuotasError: It does not start.
-        """
+        """Return the session."""
         if self._session is None:
             self._watch(JobProgress(stage="start Spark", done=0, total=0))
             self._session = self._stack.enter_context(spark_session(self.settings))

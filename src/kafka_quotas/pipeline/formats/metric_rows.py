@@ -238,11 +238,7 @@ def java_rows(
 
 
 def read_document(task: IngestTask, parsed: ParsedBatch) -> None:
-    """Add the rows of a file to the batch.
-
-    Raises:
-        OSError: The file can't be read.
-    """
+    """Add the rows of a file to the batch."""
     _DocumentReader(task, parsed).read_samples()
     parsed.counts.read_to = file_size(task.path)
 

@@ -60,9 +60,6 @@ class LocalClock:
 
         Args:
             minute: Minutes since 1970 as the log writes them.
-
-        Raises:
-            BadLineError: It needs a zone and none was given.
         """
         earlier_ms, later_ms = self._meanings.get(minute) or self._add(minute)
         found_ms = earlier_ms
@@ -73,11 +70,7 @@ class LocalClock:
         return found_ms
 
     def is_ambiguous(self, minute: int) -> bool:
-        """Check whether a local minute has two meanings.
-
-        Raises:
-            BadLineError: It needs a zone and none was given.
-        """
+        """Check whether a local minute has two meanings."""
         earlier_ms, later_ms = self._meanings.get(minute) or self._add(minute)
         return earlier_ms != later_ms
 

@@ -40,12 +40,7 @@ class Change:
     events: int = 0
 
     def commit(self, before: FolderSnapshot) -> FolderSnapshot:
-        """Add the change after another one and return the folder with it.
-
-        Raises:
-            ConflictError: There is a later change by now.
-            KafkaQuotasError: The change can't be stored.
-        """
+        """Add the change after another one and return the folder with it."""
         lake = before.lake
         versions = {f"{table.name}_version": lake.table(table).version() for table in DATA_TABLES}
         same = {
@@ -62,11 +57,7 @@ class Change:
         return FolderSnapshot(lake=lake, changes=pa.concat_tables([before.changes, table]))
 
     def commit_unless_read(self, before: FolderSnapshot) -> FolderSnapshot | None:
-        """Commit after all changes that came meanwhile, None where one of them read one of the files.
-
-        Raises:
-            KafkaQuotasError: The change can't be stored.
-        """
+        """Commit after all changes that came meanwhile, None where one of them read one of the files."""
         own = {file.head_sha256 for file in self.files}
         while True:
             try:
@@ -103,9 +94,6 @@ def remove_rows(before: FolderSnapshot, names: Iterable[str], *, ingest: int) ->
         before: The folder without the ingest.
         names: Names of the files in `src_file`.
         ingest: The ingest whose rows take the place of these.
-
-    Raises:
-        KafkaQuotasError: The tables can't be changed.
     """
     gone, lake = sorted(names), before.lake
     texts = ", ".join("'" + name.replace("'", "''") + "'" for name in gone)

@@ -81,11 +81,7 @@ def _batch(schema: pa.Schema, columns: Sequence[Sequence[object] | pa.Array]) ->
 
 
 def clients_of(events: pa.Table) -> pa.Table:
-    """Return the rows of `clients` for events of one ingest, sorted by client and time.
-
-    Raises:
-        KafkaQuotasError: Two clients have one number.
-    """
+    """Return the rows of `clients` for events of one ingest, sorted by client and time."""
     numbers, times_ms = events["client"].to_numpy(), events["ts_ms"].to_numpy()
     starts = np.flatnonzero(np.concatenate([np.ones(min(numbers.size, 1), dtype=bool), numbers[1:] != numbers[:-1]]))
     if not starts.size:

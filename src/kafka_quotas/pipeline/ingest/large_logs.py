@@ -77,11 +77,7 @@ def lines_of(session: "SparkSession", tasks: Sequence[IngestTask]) -> "DataFrame
 
 
 def with_first_splits(session: "SparkSession", tasks: Sequence[IngestTask], *, watch: Watch) -> list[IngestTask]:
-    """Return the tasks, those of large logs that have grown with the split in which their new lines begin.
-
-    Raises:
-        KafkaQuotasError: A log is shorter than it was.
-    """
+    """Return the tasks, those of large logs that have grown with the split in which their new lines begin."""
     grown = [task for task in tasks if task.start and task.large is not None and not task.large.is_in_order]
     if not grown:
         return list(tasks)
@@ -166,9 +162,6 @@ def lines_by_split(
     """Yield the lines of each split in one worker's rows: the task, the number of the split, and blocks.
 
     The blocks of one have to be read before the next is asked for.
-
-    Raises:
-        KafkaQuotasError: A log that is read in order has another size than when it was found.
     """
     for (described, start), runs in groupby(_runs(batches), itemgetter(0)):
         task: IngestTask = pickle.loads(described)  # noqa: S301 - made by this very program

@@ -1,8 +1,8 @@
 """An ingest on this machine without Spark: tasks in threads or processes, then one sort per range of clients.
 
 Each task leaves one Arrow file per table in a folder for temporary files (TMPDIR), events by client and time. Ranges of
-clients are gathered by memory-mapping their rows out of each file, and written in parallel, in bounded memory. The tables change by one commit each, at the end. Small ingests run in this process, which is
-quicker than starting others.
+clients are gathered by memory-mapping their rows out of each file, and written in parallel, in bounded memory. The
+tables change by one commit each, at the end. Small ingests run in this process, which is quicker than starting others.
 """
 
 import os
@@ -70,11 +70,7 @@ class Spill:
     folder: Path
 
     def write(self, table: TableSchema, number: int, rows: pa.Table) -> None:
-        """Write the rows of one task, numbered in the order of files and offsets.
-
-        Raises:
-            OSError: The file can't be written.
-        """
+        """Write the rows of one task, numbered in the order of files and offsets."""
         ordered = sorted_by_client(rows) if table is EVENTS else rows
         with (
             pa.OSFile(str(self.folder / f"{table.name}-{number:08}.arrow"), "wb") as sink,
@@ -208,11 +204,7 @@ def ingest_locally(
 
 
 def store_spilled(spill: Spill, lake: Lake, pool: Executor | None = None) -> None:
-    """Append all rows of a spill to the tables, each by one commit.
-
-    Raises:
-        KafkaQuotasError: The rows can't be stored.
-    """
+    """Append all rows of a spill to the tables, each by one commit."""
     files: list[AddAction] = []
     clients = [CLIENTS.arrow_schema().empty_table()]
     for added, found in _results(pool, partial(_write_range, spill=spill, lake=lake), spill.ranges()):

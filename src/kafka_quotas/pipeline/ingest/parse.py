@@ -114,9 +114,6 @@ def scan_request_lines(
         offset: Offset of the first line in its file.
         clock: Clock of timestamps without an offset, which follows the lines.
         origin: What the log does not record about itself.
-
-    Raises:
-        BadLineError: A timestamp needs a zone and none was given.
     """
     buf = np.frombuffer(content, np.uint8)
     buf.flags.writeable = False  # machine code is compiled for each kind of array, in some twenty seconds
@@ -205,9 +202,6 @@ def parse_task(task: IngestTask) -> Iterator[ParsedBatch]:
     """Yield the rows of a task in batches of about `BATCH_ROWS`, the last one with the counts of all.
 
     The generator reuses one batch object: read each batch before asking for the next.
-
-    Raises:
-        OSError: The file can't be read.
     """
     parsed = ParsedBatch(counts=TaskCounts(number=task.number, read_to=task.start))
     if task.input_format is InputFormat.LOAD_TEST:
@@ -266,11 +260,7 @@ def _followed(reader: "_LineReader", blocks: Iterable[Block], start: int) -> Ite
 
 
 def begins_in_repeated_hour(task: IngestTask, start: int) -> bool:
-    """Check whether the first line from an offset on has a time that is there twice, as clocks go back.
-
-    Raises:
-        OSError: The file can't be read.
-    """
+    """Check whether the first line from an offset on has a time that is there twice, as clocks go back."""
     if task.input_format is not InputFormat.REQUEST_LOG or task.zone is None:
         return False
     block = next(read_blocks(task.path, start=start), None)

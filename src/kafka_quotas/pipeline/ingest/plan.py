@@ -168,9 +168,6 @@ class IngestPlan:
         """Return the tasks by number, the largest files first, with large files cut into pieces.
 
         What is at URLs is left to Spark, which cuts it itself.
-
-        Raises:
-            KafkaQuotasError: A file can't be read.
         """
         logs = [each for each in self.files if each.task.input_format is InputFormat.REQUEST_LOG]
         is_compiled = sum(each.inspected.unpacked - each.task.start for each in logs) >= COMPILED_FROM_BYTES

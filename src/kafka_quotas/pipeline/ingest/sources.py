@@ -35,7 +35,6 @@ from kafka_quotas.pipeline.formats.lines import (
     modified_ms,
     read_beginning,
 )
-from kafka_quotas.pipeline.formats.request_log import needs_zone
 from kafka_quotas.pipeline.formats.task import SNIFFED_BYTES, InputFormat, detect_format
 from kafka_quotas.pipeline.tables.lake import hadoop_url, is_url, lake_errors, lake_url
 
@@ -239,9 +238,6 @@ def inspect_files(
     """Inspect files, in their order.
 
     `input_format` is the format of all, None to detect it. `remote` reads files at URLs, None for delta-rs.
-
-    Raises:
-        KafkaQuotasError: A file can't be read.
     """
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="inspect") as pool:
         return list(pool.map(lambda each: _inspect(each, input_format, remote), found))
@@ -272,7 +268,7 @@ def _inspect(found: FoundFile, input_format: InputFormat | None, remote: RemoteF
         is_packed=beginning.is_packed,
         modified_ms=changed_ms,
         input_format=form,
-        needs_zone=form is InputFormat.REQUEST_LOG and needs_zone(beginning.head),
+        needs_zone=form is InputFormat.REQUEST_LOG and _lacks_zone(beginning.head),
         head=head,
         head_bytes=beginning.size if is_document else len(head),
         head_sha256=sha256,
@@ -363,3 +359,9 @@ class _HadoopFile(io.RawIOBase):
 def digest(content: bytes) -> str:
     """Return what identifies the bytes."""
     return sha256(content).hexdigest()
+
+
+def _lacks_zone(head: bytes) -> bool:
+    from kafka_quotas.pipeline.formats.request_log import needs_zone  # noqa: PLC0415 - loads orjson
+
+    return needs_zone(head)

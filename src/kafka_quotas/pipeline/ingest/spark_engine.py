@@ -322,9 +322,6 @@ def remove_rows_on_spark(session: "SparkSession", before: FolderSnapshot, names:
         session: The session.
         before: The folder without the ingest.
         names: Names of the files in `src_file`.
-
-    Raises:
-        ConflictError: Another change of the tables came first.
     """
     gone = sorted(names)
     with delta_conflicts():

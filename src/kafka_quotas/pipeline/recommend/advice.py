@@ -54,24 +54,22 @@ def cut_limit(key: QuotaKey, value: float) -> float:
 class Tolerance:
     """The throttling and load that a recommendation may accept."""
 
-    clients_share: float = 0.05
-    """Share of clients that the default may throttle for longer, from 0 to below 1."""
+    overrides: int | None = None
+    """Clients that may need more than the default, None for those that need far more than most."""
     time_share: float = 0.01
     """Share of its active time for which a client may be throttled, from 0 to below 1."""
     headroom: float = 1.2
     """Factor of limits over the need, from 1."""
     capacity_share: float = 0.8
-    """Share of a broker's capacity that limits may add up to, above 0.
-
-    Above 1 it does not suffice for all clients at once.
-    """
+    """Share of a broker's capacity that clients may take at the same time, replication included, above 0."""
     fetch_floor: float = float(FETCH_BYTES)
     """Lower bound of the default for reading in bytes/s, by default one whole fetch per second, 0 for none."""
 
     def __post_init__(self) -> None:
-        for name in ("clients_share", "time_share"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UsageError(f"{name.replace('_', ' ')} must be from 0 to below 1, not {getattr(self, name)}")
+        if self.overrides is not None and self.overrides < 0:
+            raise UsageError(f"the number of overrides must be from 0, not {self.overrides}")
+        if not 0 <= self.time_share < 1:
+            raise UsageError(f"time share must be from 0 to below 1, not {self.time_share}")
         if not 1 <= self.headroom < math.inf:
             raise UsageError(f"headroom must be a factor from 1, not {self.headroom}")
         if not 0 < self.capacity_share < math.inf:
@@ -82,11 +80,6 @@ class Tolerance:
     def least(self, quota_type: QuotaType) -> float:
         """Return the lower bound of the default of a quota type, 0 for none."""
         return self.fetch_floor if quota_type is QuotaType.FETCH else 0.0
-
-    def outliers(self, clients: int) -> int:
-        """Return how many clients may need more than the default: one in a small cluster, never all."""
-        share = math.floor(self.clients_share * clients)
-        return min(max(share, 1 if self.clients_share > 0 else 0), clients - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,19 +161,23 @@ def is_nameable(override: Override, scope: DefaultScope) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLoad:
-    """The load that clients may put on one broker under the limits, and the broker's capacity."""
+    """The load that clients would put on one broker at the same time under the limits, and the broker's capacity."""
 
     broker_id: int
-    wanted: float
-    """Sum of the limits of the clients that used the broker, before they were cut."""
-    allowed: float
-    """Sum of the limits that are recommended."""
+    limits: float
+    """Sum of the limits of the clients that used the broker; more than the capacity is usual."""
     replication: float
     """What followers took of the capacity while it was recorded."""
     capacity: float | None
     """Capacity in the unit of the quota key, None where unknown."""
     capacity_share: float
-    """Share of the capacity that limits and replication may fill."""
+    """Share of the capacity that clients and replication may take."""
+    wanted: float = 0.0
+    """What clients would take in the busiest minute before limits were cut, 0 without a capacity."""
+    at_ms: int | None = None
+    """When that minute begins, in ms since 1970, None without a capacity."""
+    allowed: float = 0.0
+    """What they would take in their busiest minute under the recommended limits, 0 without a capacity."""
 
     @property
     def available(self) -> float:
@@ -189,7 +186,7 @@ class BrokerLoad:
 
     @property
     def fits(self) -> bool | None:
-        """Whether the clients' limits fitted before they were cut, None where the capacity is unknown."""
+        """Whether what clients would take at the same time fits uncut limits, None where the capacity is unknown."""
         return None if self.capacity is None else self.wanted <= self.available
 
 
@@ -215,6 +212,14 @@ class Advice:
     """Clients that were held back while they were recorded."""
     most_held: tuple[Demand, ...] = ()
     """Some of these by name: those of unknown demand first, then the neediest."""
+    partial: int = 0
+    """Clients with an incident, or a time before a decline, that is left out of their need."""
+    most_partial: tuple[Demand, ...] = ()
+    """Some of these by name, the neediest first."""
+    preferred: tuple[Demand, ...] = ()
+    """Clients with a priority."""
+    choices: tuple[tuple[int, float], ...] = ()
+    """Numbers of overrides, and the default that each would take."""
     neediest: tuple[Demand, ...] = ()
     """The neediest of all clients, with all that was tried on them, the neediest first."""
     explained: Demand | None = None

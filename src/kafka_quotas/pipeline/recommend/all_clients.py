@@ -1,8 +1,10 @@
 """The decisions of a recommendation over all clients, from figures of each part of them."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 import numpy as np
 
@@ -14,17 +16,17 @@ from kafka_quotas.pipeline.recommend.demand import ClientName, Demand, Trial
 from kafka_quotas.pipeline.recommend.demand_table import Limits, demands_of
 from kafka_quotas.pipeline.recommend.limits import KindClients, Supply, advise, default_of
 from kafka_quotas.pipeline.recommend.part_figures import (
+    CHOICES,
     EXCEEDING_SHOWN,
     RECOMMENDED,
     Bracket,
     KindFigures,
     OutcomeFigures,
-    OwnLimits,
+    largest_needs,
     narrowed,
     need_samples,
     outcome_figures,
     part_figures,
-    raised_clients,
     trials_of,
     used_figures,
 )
@@ -47,53 +49,92 @@ def used_by_clients(clients: ClientParts, plan: RecommendPlan) -> dict[QuotaType
     return {kind: (min(low for low, _ in own), max(high for _, high in own)) for kind, own in ranges.items() if own}
 
 
-def lowest_defaults(clients: ClientParts, kinds: Sequence[QuotaType], tolerance: Tolerance) -> dict[QuotaType, float]:
-    """Return for each quota type the limit that all but the tolerated clients need no more than."""
-    brackets = dict.fromkeys(kinds, Bracket())
-    ranks: dict[QuotaType, int] = {}
-    lowest = {}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiers:
+    """The need that parts the many clients of a quota type, who get the default, from the few."""
+
+    lowest: float
+    """The largest need of the many."""
+    needs: Mapping[int, float]
+    """The largest need but those of some numbers of clients."""
+
+
+def tiers(clients: ClientParts, kinds: Sequence[QuotaType], overrides: int | None) -> dict[QuotaType, Tiers]:
+    """Part the many clients of each quota type from the few, `overrides` of them or those far above most.
+
+    These need more than a fence above the upper quartile of the needs: one and a half times the quartiles' distance, on
+    a scale of ratios, and twice the quartile at least.
+    """
+    numbers = sorted({*CHOICES, *([] if overrides is None else [overrides])})
+    needs = _ranked_needs(clients, [(kind, label) for kind in kinds for label in (*_QUARTILES, *numbers)])
+    if overrides is None:
+        ends = {kind: [needs[kind, each] for each in _QUARTILES] for kind in kinds}
+        fences = {kind: high * max((high / max(low, 1e-9)) ** 1.5, 2.0) for kind, (low, high) in ends.items()}
+        within = clients.of_each(partial(largest_needs, fences=fences))
+        lowest = {kind: max(each[kind] for each in within) for kind in kinds}
+    else:
+        lowest = {kind: needs.get((kind, overrides), 0.0) for kind in kinds}
+    return {
+        kind: Tiers(lowest=lowest[kind], needs={each: needs[kind, each] for each in CHOICES if (kind, each) in needs})
+        for kind in kinds
+    }
+
+
+_QUARTILES: Final = (0.25, 0.75)
+_Label = tuple[QuotaType, float]
+
+
+def _ranked_needs(clients: ClientParts, labels: Sequence[_Label]) -> dict[_Label, float]:
+    """Return the need at a share below 1 of the clients, or the largest but so many, of which there are more."""
+    brackets: dict[_Label, Bracket] = dict.fromkeys(labels, Bracket())
+    ranks: dict[_Label, int] = {}
+    found = {}
     while brackets:
-        found = clients.of_each(partial(need_samples, brackets=brackets))
-        for kind, bracket in list(brackets.items()):
-            samples = [each[kind] for each in found]
+        parts = clients.of_each(partial(need_samples, brackets=brackets))
+        for label, bracket in list(brackets.items()):
+            samples, (_, place) = [each[label] for each in parts], label
             count = sum(each.up_to_high for each in samples)
-            rank = ranks.setdefault(kind, count - tolerance.outliers(count))
-            brackets[kind], is_found = narrowed(bracket, samples, rank)
+            rank = ranks.setdefault(label, math.ceil(place * count) if 0 < place < 1 else count - int(place))
+            if rank < 1:
+                del brackets[label]
+                continue
+            brackets[label], is_found = narrowed(bracket, samples, rank)
             if is_found:
-                lowest[kind] = brackets.pop(kind).high
-    return {kind: lowest[kind] for kind in kinds}
+                found[label] = brackets.pop(label).high
+    return found
 
 
 def advised(
     clients: ClientParts, tried: Sequence[Limits], plan: RecommendPlan, supply: Supply
-) -> tuple[int, tuple[Advice, ...]]:
-    """Return how many clients there are, and the advice for each quota type.
+) -> tuple[int, dict[QuotaType, KindClients], tuple[Advice, ...]]:
+    """Return how many clients there are, those of each quota type, and the advice for it, whatever the capacity.
 
     `tried` are the limits of each sweep.
     """
-    lowest = lowest_defaults(clients, list(tried[0]), plan.tolerance)
-    limits = {kind: sorted({limit for each in tried for limit in each[kind]}) for kind in lowest}
+    parted = tiers(clients, list(tried[0]), plan.tolerance.overrides)
+    limits = {kind: sorted({limit for each in tried for limit in each[kind]}) for kind in parted}
     names = {*plan.priorities, *([] if plan.explained is None else [plan.explained])}
-    wanted = {kind: default_of(kind, each, plan.tolerance) for kind, each in lowest.items()}
+    wanted = {kind: default_of(kind, each.lowest, plan.tolerance) for kind, each in parted.items()}
     found = clients.of_each(
         partial(part_figures, defaults=wanted, limits=limits, scope=plan.scope, names=frozenset(names))
     )
-    advices = []
-    for kind in lowest:
-        figures = [each.kinds[kind] for each in found]
-        own = _kind_clients(figures)
-        advice = advise(
-            kind,
-            own,
-            lowest=lowest[kind],
-            tolerance=plan.tolerance,
-            supply=supply,
-            raised=partial(_raised, clients, kind),
+    own, advices = {}, []
+    for kind, each in parted.items():
+        figures = [part.kinds[kind] for part in found]
+        own[kind] = _kind_clients(figures)
+        advice = advise(kind, own[kind], lowest=each.lowest, tolerance=plan.tolerance, supply=supply)
+        explained = next((named for named in own[kind].named if plan.name_of(named) == plan.explained), None)
+        counts = np.sum([part.curve for part in figures], axis=0).tolist()
+        choices = ((number, default_of(kind, need, plan.tolerance)) for number, need in each.needs.items())
+        advices.append(
+            replace(
+                advice,
+                explained=explained,
+                curve=tuple(zip(limits[kind], counts, strict=True)),
+                choices=tuple(choices),
+            )
         )
-        explained = next((each for each in own.named if plan.name_of(each) == plan.explained), None)
-        counts = np.sum([each.curve for each in figures], axis=0).tolist()
-        advices.append(replace(advice, explained=explained, curve=tuple(zip(limits[kind], counts, strict=True))))
-    return sum(each.clients for each in found), tuple(advices)
+    return sum(each.clients for each in found), own, tuple(advices)
 
 
 def _kind_clients(figures: Sequence[KindFigures]) -> KindClients:
@@ -101,14 +142,10 @@ def _kind_clients(figures: Sequence[KindFigures]) -> KindClients:
     return KindClients(
         clients=sum(each.clients for each in figures),
         held=sum(each.held for each in figures),
+        partial=sum(each.partial for each in figures),
         at_broker={each: sum(part.at_broker.get(each, 0) for part in figures) for each in sorted(brokers)},
         named=[demand for each in figures for demand in demands_of(each.named)],
     )
-
-
-def _raised(clients: ClientParts, kind: QuotaType, own: OwnLimits) -> list[Demand]:
-    found = clients.of_each(partial(raised_clients, own={kind: own}))
-    return [demand for each in found for demand in demands_of(each[kind])]
 
 
 def with_all_trials(advices: Sequence[Advice], sweeps: Sequence[tuple[Limits, ClientParts]]) -> tuple[Advice, ...]:
@@ -154,7 +191,9 @@ def _with_outcomes(advice: Advice, found: Sequence[OutcomeFigures], tolerance: T
     shares: Mapping[ClientName, tuple[float, float]] = {name: own for each in found for name, own in each.own.items()}
     overrides = tuple(_replayed(each, *shares[each.demand.name]) for each in advice.overrides)
     exceeding = [
-        (each.demand, each.throttled_share) for each in overrides if each.throttled_share > tolerance.time_share
+        (each.demand, each.throttled_share)
+        for each in overrides
+        if each.demand.left_out is None and each.throttled_share > tolerance.time_share
     ]
     under_default = sum(each.exceeding for each in found)
     count = len(exceeding) + under_default

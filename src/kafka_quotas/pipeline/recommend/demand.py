@@ -45,11 +45,29 @@ class ImpliedDemand:
     """Share of its time for which the client was held back while it was recorded, 0 to 1."""
     is_unknown: bool
     """Whether it was held back so long that the rate is only what it got."""
+    declined_from: float | None = None
+    """Usual level before it declined, None if it did not; the rate is the one since."""
+    incident_ms: int | None = None
+    """When its largest incident began, in ms since 1970, None for none; incidents are not in the rate."""
+    incident_s: int | None = None
+    """How long that lasted."""
+    incident_rate: float | None = None
+    """The rate that it reached."""
 
     @property
     def is_held(self) -> bool:
         """Whether the client was held back for so long that its demand is a lower bound."""
         return self.held_share > HELD_SHARE
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether some of what was recorded is left out of the rate: an incident, or the time before a decline."""
+        return self.declined_from is not None or self.incident_ms is not None
+
+    @property
+    def confidence(self) -> str:
+        """How far the recorded days show what the client needs: low below 3 of them, high from a week on."""
+        return "high" if self.days >= 7 else "medium" if self.days >= 3 else "low"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +149,12 @@ class Demand:
     def is_unknown(self) -> bool:
         """Whether it was held back for so long that what it wants is unknown."""
         return self.implied is not None and self.implied.is_held and self.implied.is_unknown
+
+    @property
+    def left_out(self) -> ImpliedDemand | None:
+        """The implied demand at the broker where most is left out of it, None where nothing is."""
+        found = [each.implied for each in self.brokers if each.implied is not None and each.implied.is_partial]
+        return max(found, key=lambda each: max(each.incident_rate or 0.0, each.declined_from or 0.0), default=None)
 
     @property
     def peak(self) -> float:

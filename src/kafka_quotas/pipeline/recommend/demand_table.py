@@ -6,7 +6,8 @@ count as one. All rows of a client are in the same table.
 A client needs at a broker the lowest limit that throttles it for no longer than tolerated, and above which no tried
 limit does: its peak where every one does, or none was tried, for at its peak rate a client is not throttled. Growth is
 in it, and the busiest hour of the week. Where the client was held back while it was recorded it is what its throttle
-times imply: what was replayed is what it was let through, and no limit would have held that back much.
+times imply: what was replayed is what it was let through, and no limit would have held that back much. Where an
+incident, or the time before a decline, is left out, the busiest hour of the rest counts alone, for all was replayed.
 """
 
 from collections import defaultdict
@@ -37,7 +38,8 @@ HELD_AT: Final = "held_at"
 """The column of the highest tried limit that throttles for longer than tolerated, below 0 for none."""
 SUFFICES: Final = "suffices"
 """The column of the next higher tried limit, infinity for none."""
-_IMPLIED: Final = ("low", "high", "growth", "busiest_hour", "days", "held_share", "is_unknown")
+_LEFT_OUT: Final = ("declined_from", "incident_ms", "incident_s", "incident_rate")
+_IMPLIED: Final = ("low", "high", "growth", "busiest_hour", "days", "held_share", "is_unknown", *_LEFT_OUT)
 
 
 def demand_rows(buckets: pa.Table, *, cluster: str, seconds: int) -> pa.Table:
@@ -113,6 +115,8 @@ class Clients:
     """Whether each was held back while it was recorded."""
     is_unknown: Mask
     """Whether each was held back for so long that its demand is unknown."""
+    is_partial: Mask
+    """Whether an incident or the time before a decline is left out of the need of each."""
 
     @classmethod
     def of(cls, rows: pa.Table, kind: QuotaType) -> "Clients":
@@ -124,7 +128,7 @@ class Clients:
         own = own.filter(pa.array(np.repeat(peaks > 0, lengths)))
         lengths = lengths[peaks > 0]
         starts = np.cumsum(lengths) - lengths
-        needed, replayed, is_held = _needs(own)
+        needed, replayed, is_held, is_partial = _needs(own)
 
         def largest(values: NDArray[Any]) -> NDArray[Any]:
             return np.maximum.reduceat(values, starts) if starts.size else values[:0]
@@ -137,6 +141,7 @@ class Clients:
             peak=peaks[peaks > 0],
             is_held=largest(is_held),
             is_unknown=_unknown(own, is_held, lengths),
+            is_partial=largest(is_partial),
         )
 
     def names(self) -> pa.Table:
@@ -181,14 +186,16 @@ def _implied(row: dict[str, Any]) -> ImpliedDemand | None:
     return ImpliedDemand(rate=row["demand"], **{name: row[name] for name in _IMPLIED})
 
 
-def _needs(rows: pa.Table) -> tuple[Floats, Floats, Mask]:
-    """Return what each row needs, what it needs by what was tried alone, and whether it was held back."""
+def _needs(rows: pa.Table) -> tuple[Floats, Floats, Mask, Mask]:
+    """Return what each row needs, what it needs by what was tried alone, whether it was held back, or is partial."""
     replayed = np.minimum(rows[SUFFICES].to_numpy(), rows["max"].to_numpy())
     is_known = pc.is_valid(rows["demand"]).to_numpy()
     implied, held_share = (pc.fill_null(rows[name], 0.0).to_numpy() for name in ("demand", "held_share"))
     is_held = is_known & (held_share > HELD_SHARE)
+    is_partial = pc.or_(pc.is_valid(rows["declined_from"]), pc.is_valid(rows["incident_ms"])).to_numpy()
     grown = np.maximum(replayed * pc.fill_null(rows["growth"], 1.0).to_numpy(), implied)
-    return np.where(is_held, implied, np.where(is_known, grown, replayed)), replayed, is_held
+    needed = np.where(is_held | is_partial, implied, np.where(is_known, grown, replayed))
+    return needed, replayed, is_held, is_partial
 
 
 def _unknown(rows: pa.Table, is_held: Mask, lengths: Int64s) -> Mask:

@@ -6,7 +6,8 @@ Invariant: every sentence comes from figures of the replay or of the recording. 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from kafka_quotas.core.model.value_format import format_count, format_typed_rate
+from kafka_quotas.core.clock import format_instant
+from kafka_quotas.core.model.value_format import format_count, format_duration_s, format_typed_rate
 from kafka_quotas.pipeline.recommend.advice import Advice, RecommendPlan, is_nameable
 from kafka_quotas.pipeline.recommend.demand import Demand
 
@@ -65,6 +66,18 @@ def default_outcome(advice: Advice, plan: RecommendPlan) -> str:
     return "; ".join(parts)
 
 
+def choice_text(advice: Advice) -> str:
+    """Return the default that other numbers of overrides would take, an empty text where all take the same."""
+    kind = advice.quota_type.value
+    parts = [
+        f"{format_typed_rate(kind, default)} with {number}"
+        for number, default in advice.choices
+        if number != len(advice.overrides)
+    ]
+    is_choice = len({default for _, default in advice.choices}) > 1
+    return f"the default would be {', '.join(parts)} overrides (--overrides)" if parts and is_choice else ""
+
+
 def _unknown(advice: Advice) -> Iterator[Demand]:
     """Yield the clients of unknown demand, under the default or with a limit of their own."""
     yield from advice.unknown
@@ -88,7 +101,8 @@ def warnings(found: "Recommendation") -> Iterator[str]:
     plan = found.plan
     for advice in found.advices:
         kind = advice.quota_type.value
-        yield from _short_capacities(advice, plan)
+        yield from _capacities(advice, plan)
+        yield from _partial(advice, plan)
         yield from _held_while_recorded(advice, plan)
         if advice.is_raised:
             yield (
@@ -116,6 +130,8 @@ def file_heading(found: "Recommendation") -> Iterable[str]:
     for advice in found.advices:
         name = advice.quota_type.key.name
         yield f"{name}: {len(advice.overrides)} of {format_count(advice.clients, 'client')} get a limit of their own."
+        if choices := choice_text(advice):
+            yield f"{name}: {choices}."
     yield "Every limit holds at each broker for itself."
     if found.plan.horizon_days:
         yield f"Growth until {found.plan.horizon_days:g} days after the recording is included, as far as it showed."
@@ -123,16 +139,20 @@ def file_heading(found: "Recommendation") -> Iterable[str]:
     yield "First in shadow: kafka-quotas daemon run --mode shadow with these quotas; then kafka-quotas apply."
 
 
-def _short_capacities(advice: Advice, plan: RecommendPlan) -> Iterator[str]:
-    """Yield for each broker that is short what it has, and who pays."""
+def _capacities(advice: Advice, plan: RecommendPlan) -> Iterator[str]:
+    """Yield for each broker of known capacity what clients would take at the same time, and who pays."""
     kind = advice.quota_type.value
     for load in advice.loads:
-        if load.fits is False:
-            yield (
-                f"warning: {kind}: the limits would add up to {format_typed_rate(kind, load.wanted)} at broker "
-                f"{load.broker_id}, which has {format_typed_rate(kind, load.available)} for clients "
-                f"({load.capacity_share:.0%} of its capacity, replication taken off); they are cut to fair shares"
+        if load.at_ms is not None:
+            taken = (
+                f"{kind}: at broker {load.broker_id} clients would take {format_typed_rate(kind, load.wanted)} in the "
+                f"busiest minute, {format_instant(load.at_ms)}, and it has {format_typed_rate(kind, load.available)} "
+                f"for them ({load.capacity_share:.0%} of its capacity, replication taken off)"
             )
+            if load.fits:
+                yield f"note: {taken}; the limits add up to {format_typed_rate(kind, load.limits)}"
+            else:
+                yield f"warning: {taken}; who wants more than a fair share in such a minute is cut to it"
     if advice.default < min(advice.wanted_default, advice.tolerance.least(advice.quota_type)):
         yield (
             f"warning: {kind}: that leaves the default below one whole fetch per second, and a consumer may get nothing"
@@ -150,6 +170,31 @@ def _short_capacities(advice: Advice, plan: RecommendPlan) -> Iterator[str]:
             )
 
 
+def _partial(advice: Advice, plan: RecommendPlan) -> Iterator[str]:
+    """Yield for each client of which not all that was recorded counts what is left out."""
+    kind = advice.quota_type.value
+    if advice.partial > len(advice.most_partial):
+        yield (
+            f"note: {kind}: {advice.partial} clients had an incident or have declined; the largest "
+            f"{len(advice.most_partial)}:"
+        )
+    for demand in advice.most_partial:
+        found = demand.left_out
+        assert found is not None
+        name = f"{plan.scope.value} {plan.shown_name(demand)}"
+        if found.incident_ms is not None and found.incident_rate is not None:
+            yield (
+                f"note: {kind}: {name} reached {format_typed_rate(kind, found.incident_rate)} from "
+                f"{format_instant(found.incident_ms)} on for {format_duration_s(found.incident_s or 0)}, far above its "
+                f"{format_typed_rate(kind, found.rate)} on other days: an incident, left out"
+            )
+        if found.declined_from is not None:
+            yield (
+                f"note: {kind}: {name} has declined from {format_typed_rate(kind, found.declined_from)} to "
+                f"{format_typed_rate(kind, found.rate)}: recommended by the second half of the days"
+            )
+
+
 def _exceeding(advice: Advice, plan: RecommendPlan) -> Iterator[str]:
     """Yield for each client that the quotas would throttle for longer than tolerated for how long."""
     kind = advice.quota_type.value
@@ -162,7 +207,7 @@ def _exceeding(advice: Advice, plan: RecommendPlan) -> Iterator[str]:
         way_out = (
             "a broker's capacity is short, and it pays for that"
             if advice.pays(demand)
-            else "a larger --headroom or a smaller --clients-share avoids it"
+            else "a larger --headroom or more --overrides avoid it"
         )
         yield (
             f"warning: {kind}: {plan.scope.value} {plan.shown_name(demand)} would be held back for {share:.1%} of its "

@@ -25,15 +25,15 @@ from kafka_quotas.pipeline.engine.runner import OpenEvents, RecordedEvents
 from kafka_quotas.pipeline.recommend.advice import Advice, RecommendPlan
 from kafka_quotas.pipeline.recommend.all_clients import (
     advised,
-    lowest_defaults,
     outcomes,
+    tiers,
     used_by_clients,
     with_all_trials,
 )
 from kafka_quotas.pipeline.recommend.capacity import replication_of
 from kafka_quotas.pipeline.recommend.demand_table import KEYS, NOT_LIMITED, TRIED, Limits, demand_rows, with_sweep
 from kafka_quotas.pipeline.recommend.findings import file_heading
-from kafka_quotas.pipeline.recommend.limits import Supply
+from kafka_quotas.pipeline.recommend.limits import Supply, coincident_loads, within_capacity
 from kafka_quotas.pipeline.recommend.part_figures import RECOMMENDED, with_outcomes
 from kafka_quotas.pipeline.recommend.quota_file import recommended_limits, recommended_text
 from kafka_quotas.pipeline.replay.job import BUCKETS, OUTCOMES, replay_job
@@ -206,10 +206,22 @@ def _recommend(events: OpenEvents, plan: RecommendPlan, step: Callable[[str], No
     sweeps = [(limits, _tried(events, plan, cluster, limits))]
     clients = _with_sweep(clients, sweeps[0], plan)
     step("a sweep around the default")
-    finer = finer_limits(limits, lowest_defaults(clients, list(limits), plan.tolerance))
+    parted = tiers(clients, list(limits), plan.tolerance.overrides)
+    finer = finer_limits(limits, {kind: each.lowest for kind, each in parted.items()})
     sweeps.append((finer, _tried(events, plan, cluster, finer)))
     clients = _with_sweep(clients, sweeps[1], plan)
-    count, advices = advised(clients, [each for each, _ in sweeps], plan, supply)
+    count, own, advices = advised(clients, [each for each, _ in sweeps], plan, supply)
+    if plan.capacities is not None:
+        advices = tuple(
+            within_capacity(
+                each,
+                coincident_loads(observed, each, own[each.quota_type].at_broker, cluster=cluster),
+                supply,
+            )
+            if any(load.capacity is not None for load in each.loads)
+            else each
+            for each in advices
+        )
     step("a replay of the recommendation")
     advices = with_all_trials(advices, sweeps)
     return _verified(events, clients, replace(found, clients=count, advices=advices))

@@ -1,24 +1,40 @@
 """Which default and overrides to advise for a quota type, from figures of its clients.
 
-The default is the lowest limit that throttles at most a tolerated share of the clients (of fewer than twenty: one) for
-more than a tolerated share of their active time, with headroom. A client that needs more than it gets an override: its
-need, with headroom. Both are rounded up to two digits. Where capacities are known, limits that would add up to more
-than a broker has are cut to fair shares.
+The default fits the many: it is the largest need within a fence above the clients' upper quartile, by their spread, or
+the largest need but those of a wished number of overrides. The few above it get an override: their need. Both have
+headroom, and are rounded up to two digits.
+
+A capacity is held against what clients would take at the same time under these limits, minute by minute: limits may add
+up to more. Nothing is cut that the record shows to fit. In a minute that doesn't fit, who wants more than a fair share
+is cut to it.
 """
 
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.recommend.advice import Advice, BrokerLoad, Override, Tolerance, cut_limit, neat_limit
 from kafka_quotas.pipeline.recommend.capacity import Capacities, Want, fair_level
 from kafka_quotas.pipeline.recommend.demand import ClientName, Demand
 from kafka_quotas.pipeline.recommend.part_figures import HELD_SHOWN, NEEDIEST_SHOWN, OwnLimits
+from kafka_quotas.pipeline.usage.job import UsageTables
 
-FindRaised = Callable[[OwnLimits], list[Demand]]
-"""Returns the clients that get a limit of their own only because theirs need not be cut."""
+Floats = NDArray[np.float64]
+
+_MINUTE_S: Final = 60
+_USED: Final = {
+    QuotaType.PRODUCE: ("bytes", 1.0),
+    QuotaType.FETCH: ("bytes", 1.0),
+    QuotaType.REQUEST: ("thread_ms", 0.1),
+}
+"""The column of `usage` with what counts for a capacity, and its factor to the unit of the quota key times seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +65,8 @@ class KindClients:
     clients: int
     held: int
     """Clients that were held back while they were recorded."""
+    partial: int
+    """Clients of which not all that was recorded counts."""
     at_broker: Mapping[int, int]
     """Clients that used each broker."""
     named: Sequence[Demand]
@@ -60,16 +78,8 @@ def default_of(quota_type: QuotaType, lowest: float, tolerance: Tolerance) -> fl
     return neat_limit(quota_type.key, max(lowest * tolerance.headroom, tolerance.least(quota_type)))
 
 
-def advise(
-    quota_type: QuotaType,
-    found: KindClients,
-    *,
-    lowest: float,
-    tolerance: Tolerance,
-    supply: Supply,
-    raised: FindRaised = lambda _: [],
-) -> Advice:
-    """Recommend the quotas of one quota type that was used.
+def advise(quota_type: QuotaType, found: KindClients, *, lowest: float, tolerance: Tolerance, supply: Supply) -> Advice:
+    """Recommend the quotas of one quota type that was used, whatever the brokers' capacity.
 
     Args:
         quota_type: The quota type.
@@ -77,7 +87,6 @@ def advise(
         lowest: The limit that enough clients need no more than.
         tolerance: The throttling and load to accept.
         supply: What the brokers have.
-        raised: Called where a capacity is short.
     """
     default = default_of(quota_type, lowest, tolerance)
     ranked = sorted(found.named, key=lambda each: each.rank, reverse=True)
@@ -85,112 +94,168 @@ def advise(
         (each for each in ranked if each.is_lower_bound),
         key=lambda each: (not each.is_unknown, -each.needed, each.name),
     )
-    wanted = {
-        each.name: neat_limit(quota_type.key, each.needed * tolerance.headroom)
-        for each in ranked
-        if each.needed > default
-    }
+    wanted = [
+        (each, neat_limit(quota_type.key, each.needed * tolerance.headroom)) for each in ranked if each.needed > default
+    ]
     advice = Advice(
         quota_type=quota_type,
         default=default,
-        overrides=(),
+        overrides=tuple(Override(demand=each, limit=limit, wanted=limit) for each, limit in wanted),
         clients=found.clients,
         tolerance=tolerance,
         lowest_default=lowest,
         wanted_default=default,
-        own=OwnLimits(above=default, default=default),
+        own=OwnLimits(above=default),
         held=found.held,
         most_held=tuple(held[:HELD_SHOWN]),
+        partial=found.partial,
+        most_partial=tuple(each for each in ranked if each.left_out is not None)[:HELD_SHOWN],
         neediest=tuple(ranked[:NEEDIEST_SHOWN]),
+        preferred=tuple(each for each in ranked if supply.priority(each) != 1),
     )
-    return _shared(advice, _FairShares(advice, found, supply, wanted), raised)
-
-
-class _FairShares:
-    """The limits that would suffice, and what brokers have of them.
-
-    `wanted` has the limits of clients that need one of their own.
-    """
-
-    def __init__(self, advice: Advice, found: KindClients, supply: Supply, wanted: Mapping[ClientName, float]) -> None:
-        self._key, self.at_broker = advice.quota_type.key, found.at_broker
-        self.wanted, self.priority = wanted, supply.priority
-        self._default = advice.default
-        self.known = [each for each in found.named if each.name in wanted or supply.priority(each) != 1]
-        """Clients that don't get what all others get, or may not."""
-        known = by_broker(self.known)
-        self.loads, self.levels, self.of_others = {}, {}, {}
-        for broker_id, clients in sorted(found.at_broker.items()):
-            own = known.get(broker_id, [])
-            limits, others = [self.limit(each) for each in own], clients - len(own)
-            load = self.loads[broker_id] = BrokerLoad(
-                broker_id=broker_id,
-                wanted=math.fsum([advice.default * others, *limits]),
-                allowed=0.0,
-                replication=supply.replicated(advice.quota_type, broker_id),
-                capacity=supply.capacity(advice.quota_type, broker_id),
-                capacity_share=advice.tolerance.capacity_share,
-            )
-            wants = [Want(limit, supply.priority(each)) for limit, each in zip(limits, own, strict=True)]
-            wants.append(Want(advice.default, clients=others))
-            level = self.levels[broker_id] = fair_level(wants, load.available)
-            if others:
-                self.of_others[broker_id] = self._cut(advice.default, level)
-
-    def limit(self, demand: Demand) -> float:
-        """Return what a client would be allowed where nothing is short."""
-        return self.wanted.get(demand.name, self._default)
-
-    def share(self, demand: Demand) -> float:
-        """Return what a client is allowed at all of its brokers."""
-        level = min(self.levels[each.broker_id] for each in demand.brokers)
-        return self._cut(self.limit(demand), level * self.priority(demand))
-
-    def _cut(self, limit: float, level: float) -> float:
-        return limit if level >= limit else cut_limit(self._key, level)
-
-
-def by_broker(demands: Iterable[Demand]) -> dict[int, list[Demand]]:
-    """Return the clients that used each broker."""
-    found: dict[int, list[Demand]] = defaultdict(list)
-    for each in demands:
-        for broker in each.brokers:
-            found[broker.broker_id].append(each)
-    return found
-
-
-def _shared(advice: Advice, fair: _FairShares, raised: FindRaised) -> Advice:
-    """Cut the limits to fair shares where they add up to more than a broker has."""
-    shares = {each.name: fair.share(each) for each in fair.known}
-    others = [each for each in fair.known if each.name not in fair.wanted]
-    plain = [shares[each.name] for each in others if fair.priority(each) <= 1]
-    default = min([*plain, *fair.of_others.values()], default=advice.default)
-    own = OwnLimits(
-        above=advice.default,
-        default=default,
-        shares=fair.of_others if any(each > default for each in fair.of_others.values()) else {},
-        known={each.name: shares[each.name] > default for each in others},
-    )
-    owners = [each for each in fair.known if own.known.get(each.name, True)]
-    if own.shares:
-        found = [each for each in raised(own) if each.name not in own.known]
-        shares |= {each.name: fair.share(each) for each in found}
-        owners += found
-    overrides = tuple(
-        Override(demand=each, limit=shares[each.name], wanted=fair.limit(each))
-        for each in sorted(owners, key=lambda each: each.rank, reverse=True)
-    )
-    limits = by_broker(owners)
-    loads = tuple(
-        replace(
-            load,
-            allowed=math.fsum(
-                [
-                    default * (fair.at_broker[broker_id] - len(limits.get(broker_id, ()))),
-                    *(shares[each.name] for each in limits.get(broker_id, ())),
-                ]
-            ),
+    loads = (
+        BrokerLoad(
+            broker_id=broker_id,
+            limits=_sum_of_limits(advice, broker_id, clients),
+            replication=supply.replicated(quota_type, broker_id),
+            capacity=supply.capacity(quota_type, broker_id),
+            capacity_share=tolerance.capacity_share,
         )
-        for broker_id, load in fair.loads.items()
+        for broker_id, clients in sorted(found.at_broker.items())
     )
-    return replace(advice, default=default, overrides=overrides, loads=loads, own=own)
+    return replace(advice, loads=tuple(loads))
+
+
+def _sum_of_limits(advice: Advice, broker_id: int, clients: int) -> float:
+    own = [each.limit for each in advice.overrides if broker_id in {at.broker_id for at in each.demand.brokers}]
+    return math.fsum([advice.default * (clients - len(own)), *own])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coincident:
+    """What clients would take of one broker in each minute of the recording, in the unit of the quota key."""
+
+    broker_id: int
+    starts_ms: NDArray[np.int64]
+    others: Floats
+    """Sums of the clients under the default of which all counts."""
+    clients: int
+    """How many of these there are."""
+    own: Sequence[tuple[Demand, Floats]]
+    """What each other client takes, and wants where it was held back."""
+
+    def under(self, limits: Mapping[ClientName, float], default: float) -> Floats:
+        """Return the sum of all clients under limits, those under the default alone as they were recorded."""
+        capped = [np.minimum(taken, limits.get(each.name, default)) for each, taken in self.own]
+        total: Floats = np.minimum(self.others, default * self.clients) + np.sum(capped or [0.0], axis=0)
+        return total
+
+    def cuts(
+        self, limits: Mapping[ClientName, float], default: float, *, available: float, supply: Supply
+    ) -> tuple[dict[ClientName, float], float]:
+        """Return fair shares of those who want more in some minute, and that of the clients under the default."""
+        found: dict[ClientName, float] = {}
+        for place in np.flatnonzero(self.under(limits, default) > available).tolist():
+            mean = self.others[place] / max(self.clients, 1)
+            taken = [
+                (each, min(own[place], limits.get(each.name, default)), supply.priority(each))
+                for each, own in self.own
+                if own[place] > 0
+            ]
+            wants = [Want(limit, priority) for _, limit, priority in taken]
+            level = fair_level([*wants, Want(mean, clients=self.clients)], available)
+            for each, limit, priority in taken:
+                if limit > level * priority:
+                    found[each.name] = min(found.get(each.name, math.inf), level * priority)
+            default = min(default, level) if mean > level else default
+        return found, default
+
+
+def coincident_loads(
+    tables: UsageTables, advice: Advice, found: Mapping[int, int], *, cluster: str
+) -> list[Coincident]:
+    """Return what the clients of an advice took at the same time at each broker, of which `found` has the clients."""
+    kind = advice.quota_type
+    column, factor = _USED[kind]
+    common = {"cluster": cluster, "quota_type": kind.value}
+    demands = {each.demand.name: each.demand for each in advice.overrides}
+    demands |= {each.name: each for each in (*advice.most_partial, *advice.preferred)}
+    names = [{**common, "broker_id": each} for each in found]
+    own_names = [
+        {**common, "broker_id": at.broker_id, "user": each.user, "client_id": each.client_id}
+        for each in demands.values()
+        for at in each.brokers
+    ]
+
+    def rates(rows: Iterable[Mapping[str, object]], keys: Sequence[str]) -> dict[tuple[object, ...], dict[int, float]]:
+        kinds = {"broker_id": pa.int32()}
+        wanted = pa.Table.from_pylist(
+            list(rows), pa.schema([(name, kinds.get(name, pa.string())) for name in ("cluster", "quota_type", *keys)])
+        )
+        if not wanted.num_rows:
+            return {}
+        by_key: dict[tuple[object, ...], dict[int, float]] = defaultdict(dict)
+        for row in tables.amounts_of(wanted, window_s=_MINUTE_S, column=column).to_pylist():
+            by_key[tuple(row[name] for name in keys)][row["window_start_ms"]] = row[column] * factor / _MINUTE_S
+        return by_key
+
+    total = rates(names, ("broker_id",))
+    of_client = rates(own_names, ("broker_id", "user", "client_id"))
+    loads = []
+    for broker_id, clients in sorted(found.items()):
+        by_minute = total.get((broker_id,), {})
+        starts_ms = np.array(sorted(by_minute), np.int64)
+        others = np.array([by_minute[each] for each in starts_ms.tolist()])
+        own = []
+        for each in demands.values():
+            used = of_client.get((broker_id, each.user, each.client_id))
+            if used is not None:
+                taken = np.array([used.get(at_ms, 0.0) for at_ms in starts_ms.tolist()])
+                others = others - taken
+                own.append((each, np.where((taken > 0) & each.is_lower_bound, np.maximum(taken, each.needed), taken)))
+        others = np.maximum(others, 0.0)
+        loads.append(
+            Coincident(broker_id=broker_id, starts_ms=starts_ms, others=others, clients=clients - len(own), own=own)
+        )
+    return loads
+
+
+def within_capacity(advice: Advice, loads: Sequence[Coincident], supply: Supply) -> Advice:
+    """Cut the limits of an advice where brokers have less than clients would take at the same time."""
+    key = advice.quota_type.key
+    limits = {each.demand.name: each.limit for each in advice.overrides}
+    known, default, fair = {each.broker_id: each for each in advice.loads}, advice.default, dict[ClientName, float]()
+    for load in loads:
+        available = known[load.broker_id].available
+        shares, least = load.cuts(limits, advice.default, available=available, supply=supply)
+        fair |= {name: min(share, fair.get(name, math.inf)) for name, share in shares.items()}
+        default = min(default, least)
+    default = advice.default if default == advice.default else cut_limit(key, default)
+    own = {each.name: each for load in loads for each, _ in load.own}
+    shares = {name: cut_limit(key, fair[name]) if name in fair else limits.get(name, advice.default) for name in own}
+    changed = {name for name, share in shares.items() if name in limits or share != default}
+    overrides = tuple(
+        Override(demand=own[name], limit=shares[name], wanted=limits.get(name, advice.default))
+        for name in sorted(changed, key=lambda name: own[name].rank, reverse=True)
+    )
+    found = replace(
+        advice,
+        default=default,
+        overrides=overrides,
+        own=OwnLimits(above=advice.own.above, more=frozenset(changed - limits.keys())),
+    )
+    figures = {}
+    for load in loads:
+        before, after = load.under(limits, advice.default), load.under(shares, default)
+        if before.size:
+            peak = int(before.argmax())
+            figures[load.broker_id] = (float(before[peak]), int(load.starts_ms[peak]), float(after.max()))
+    return replace(
+        found,
+        loads=tuple(
+            replace(each, **dict(zip(("wanted", "at_ms", "allowed"), figures[each.broker_id], strict=True)))
+            if each.broker_id in figures
+            else each
+            for each in advice.loads
+        ),
+    )

@@ -10,7 +10,7 @@ which narrows the bracket by a factor of about half a sample: a million values t
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -96,6 +96,8 @@ def narrowed(bracket: Bracket, samples: Sequence[ValueSample], rank: int) -> tup
     return found, all(each.is_whole for each in samples)
 
 
+CHOICES: Final = (0, 1, 2, 5, 10, 20, 50)
+"""Numbers of overrides of which the default is shown."""
 NEEDIEST_SHOWN: Final = 4
 """Clients of each quota type that a report shows with all that was tried."""
 HELD_SHOWN: Final = 20
@@ -131,9 +133,18 @@ def used_figures(rows: pa.Table, *, scope: DefaultScope, names: Collection[str])
     return UsedFigures(ranges=ranges, names=found)
 
 
-def need_samples(rows: pa.Table, *, brackets: Mapping[QuotaType, Bracket]) -> dict[QuotaType, ValueSample]:
-    """Return samples of what a part's clients need, for ranks among all of them."""
-    return {kind: sample_of(Clients.of(rows, kind).needed, bracket) for kind, bracket in brackets.items()}
+def need_samples(
+    rows: pa.Table, *, brackets: Mapping[tuple[QuotaType, float], Bracket]
+) -> dict[tuple[QuotaType, float], ValueSample]:
+    """Return samples of what a part's clients of some quota types need, for several ranks among all of them."""
+    needs = {kind: Clients.of(rows, kind).needed for kind in {kind for kind, _ in brackets}}
+    return {label: sample_of(needs[label[0]], bracket) for label, bracket in brackets.items()}
+
+
+def largest_needs(rows: pa.Table, *, fences: Mapping[QuotaType, float]) -> dict[QuotaType, float]:
+    """Return the largest need of a part's clients up to a fence, 0 for none."""
+    needs = {kind: Clients.of(rows, kind).needed for kind in fences}
+    return {kind: float(needs[kind][needs[kind] <= fence].max(initial=0.0)) for kind, fence in fences.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +154,8 @@ class KindFigures:
     clients: int
     held: int
     """Clients that were held back while they were recorded."""
+    partial: int
+    """Clients with an incident, or a time before a decline, that is left out of their need."""
     at_broker: Mapping[int, int]
     """Clients that used each broker."""
     curve: NDArray[np.int64]
@@ -185,12 +198,15 @@ def part_figures(
         held = np.flatnonzero(clients.is_held)
         shown_first = np.lexsort((-clients.needed[held], ~clients.is_unknown[held]))
         is_named[held[shown_first[:HELD_SHOWN]]] = True
+        partial = np.flatnonzero(clients.is_partial)
+        is_named[partial[np.argsort(-clients.peak[partial], kind="stable")[:HELD_SHOWN]]] = True
         is_named |= _are_named(clients.names(), scope, names)
         brokers, counts = np.unique(clients.rows["broker_id"].to_numpy(), return_counts=True)
         replayed = np.sort(clients.replayed)
         kinds[kind] = KindFigures(
             clients=clients.needed.size,
             held=held.size,
+            partial=partial.size,
             at_broker=dict(zip(brokers.tolist(), counts.tolist(), strict=True)),
             curve=replayed.size - np.searchsorted(replayed, limits[kind], side="right"),
             named=clients.chosen(is_named),
@@ -206,34 +222,17 @@ class OwnLimits:
 
     above: float
     """Need above which a client does."""
-    default: float
-    """The limit of all others."""
-    shares: Mapping[int, float] = field(default_factory=dict)
-    """What others could get at each broker, empty where no capacity is short: who could get more at all of its."""
-    known: Mapping[ClientName, bool] = field(default_factory=dict)
-    """Whether those whose priority says so do."""
+    more: frozenset[ClientName] = frozenset()
+    """Others that do, for what all others get was cut, and theirs was not."""
 
     def are_own(self, clients: Clients) -> NDArray[np.bool_]:
         """Return whether each client does."""
         found = clients.needed > self.above
-        if self.shares:
-            share = [self.shares.get(each, self.default) for each in clients.rows["broker_id"].to_pylist()]
-            found |= clients.at_brokers(np.minimum, np.array(share)) > self.default
-        if self.known:
+        if self.more:
             names = clients.names()
-            for place in np.flatnonzero(pc.is_in(names["user"], pa.array({user for user, _ in self.known})).to_numpy()):
-                name = names["user"][place].as_py(), names["client_id"][place].as_py()
-                found[place] = self.known.get(name, found[place])
+            for place in np.flatnonzero(pc.is_in(names["user"], pa.array({user for user, _ in self.more})).to_numpy()):
+                found[place] |= (names["user"][place].as_py(), names["client_id"][place].as_py()) in self.more
         return found
-
-
-def raised_clients(rows: pa.Table, *, own: Mapping[QuotaType, OwnLimits]) -> dict[QuotaType, pa.Table]:
-    """Return the demands of clients that get a limit of their own only because theirs need not be cut."""
-    found = {}
-    for kind, each in own.items():
-        clients = Clients.of(rows, kind)
-        found[kind] = clients.chosen(each.are_own(clients) & (clients.needed <= each.above))
-    return found
 
 
 def with_outcomes(rows: pa.Table, tried: pa.Table) -> pa.Table:
@@ -252,7 +251,7 @@ class OutcomeFigures:
     """What the recommended quotas would do to the clients of one quota type, in a part."""
 
     largest_share: float
-    """Largest share of active time that they throttle, over clients under the default."""
+    """Largest share of active time that they throttle, over clients under the default of which all counts."""
     peak: float | None
     """Largest rate of these, None where there is none."""
     exceeding: int
@@ -276,14 +275,15 @@ def outcome_figures(
         clients = Clients.of(rows, kind)
         is_own = each.are_own(clients)
         shares = [clients.at_brokers(np.maximum, clients.rows[name].to_numpy()) for name in _OUTCOME_SHARES]
-        is_exceeding = ~is_own & (shares[0] > tolerated_share)
+        is_exceeding = ~is_own & ~clients.is_partial & (shares[0] > tolerated_share)
+        is_usual = ~is_own & ~clients.is_partial
         exceeding, is_named = np.flatnonzero(is_exceeding), np.zeros(is_own.size, bool)
         longest = np.lexsort((clients.needed[exceeding], shares[0][exceeding]))[-EXCEEDING_SHOWN:]
         is_named[exceeding[longest]] = True
         names = clients.names().filter(pa.array(is_own)).to_pydict()
         found[kind] = OutcomeFigures(
-            largest_share=float(shares[0][~is_own].max(initial=0.0)),
-            peak=float(clients.peak[~is_own].max()) if not is_own.all() else None,
+            largest_share=float(shares[0][is_usual].max(initial=0.0)),
+            peak=float(clients.peak[is_usual].max()) if is_usual.any() else None,
             exceeding=exceeding.size,
             unknown=int((~is_own & ~is_exceeding & clients.is_unknown).sum()),
             named=clients.chosen(is_named),

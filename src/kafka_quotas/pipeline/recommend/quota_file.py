@@ -148,7 +148,7 @@ def _default_evidence(advice: Advice) -> dict[str, Any]:
     return {
         "clients": advice.clients,
         "clients_with_overrides": len(advice.overrides),
-        "tolerated_clients_share": tolerance.clients_share,
+        "choices": [{"overrides": number, "default": default} for number, default in advice.choices],
         "tolerated_time_share": tolerance.time_share,
         "headroom": tolerance.headroom,
         "wanted": advice.wanted_default,
@@ -161,7 +161,9 @@ def _default_evidence(advice: Advice) -> dict[str, Any]:
         "brokers": [
             {
                 "broker_id": each.broker_id,
+                "limits": each.limits,
                 "wanted": each.wanted,
+                "at_ms": each.at_ms,
                 "allowed": each.allowed,
                 "replication": each.replication,
                 "capacity": each.capacity,
@@ -179,6 +181,7 @@ def _override_evidence(advice: Advice, override: Override) -> dict[str, Any]:
         "needed": demand.needed,
         "wanted": override.wanted,
         "is_lower_bound": demand.is_lower_bound,
+        "confidence": None if demand.implied is None else demand.implied.confidence,
         "implied": None if demand.implied is None else asdict(demand.implied),
         "p99": demand.p99,
         "peak": demand.peak,

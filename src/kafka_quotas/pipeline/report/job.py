@@ -151,7 +151,7 @@ def heat_map(tables: UsageTables, slots: Slots, clients: Sequence[Name], *, clus
         ],
         _NAMES,
     )
-    usage = tables.bytes_of(wanted, window_s=slots.cell_s)
+    usage = tables.amounts_of(wanted, window_s=slots.cell_s)
     sums = np.zeros((len(clients), len(slots.names)))
     own = zip(usage["user"].to_pylist(), usage["client_id"].to_pylist(), strict=True)
     places = np.array([rows[name] for name in own], dtype=np.int64)

@@ -175,11 +175,7 @@ class LiveLimiters(Limiters):
         return {name: getattr(self, name) for name in _SAVED}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], bounds: list[float | None]) -> None:
-        """Restore saved state under new limits.
-
-        Raises:
-            ValueError: The state was saved under another rule or for other buckets.
-        """
+        """Restore saved state under new limits."""
         self.limit(bounds)
         for name in _SAVED:
             setattr(self, name, arrays[name])

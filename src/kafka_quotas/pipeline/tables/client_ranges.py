@@ -158,11 +158,7 @@ class EventTable:
                     yield with_names(sorted_by_client(rows.combine_chunks()), self._by_client)
 
     def time_spread(self) -> "TimeSpread":
-        """Return how the events spread over time.
-
-        Raises:
-            KafkaQuotasError: The table can't be read.
-        """
+        """Return how the events spread over time."""
         files = self.snapshot.files(EVENTS)
         return TimeSpread(
             begins_ms=_figures(files, "min.ts_ms", self.first_ms or 0),
@@ -234,11 +230,7 @@ def _clients(snapshot: FolderSnapshot) -> pa.Table:
 
 
 def merged_clients(rows: pa.Table) -> pa.Table:
-    """Return each client once, by number, from the rows of all its ingests.
-
-    Raises:
-        KafkaQuotasError: Two clients have one number.
-    """
+    """Return each client once, by number, from the rows of all its ingests."""
     found = rows.group_by(["client", *NAMES]).aggregate(list(_MERGED)).sort_by("client").combine_chunks()
     require_one_name_each(found)
     return found

@@ -69,11 +69,7 @@ _MERGED: Final = {"events": "sum", "amount": "sum", "first_ms": "min", "last_ms"
 
 
 def client_figures(snapshot: FolderSnapshot) -> pa.Table:
-    """Return the figures of all clients, by number, over all ingests.
-
-    Raises:
-        KafkaQuotasError: The table can't be read.
-    """
+    """Return the figures of all clients, by number, over all ingests."""
     return merged_figures(snapshot.read(CLIENTS, columns=STORED))
 
 

@@ -193,11 +193,7 @@ class Lake:
 
     @classmethod
     def of(cls, text: str) -> "Lake":
-        """Return the tables of a folder that the user names by a path or URL.
-
-        Raises:
-            UsageError: The URL names no folder, or delta-rs can't take the path.
-        """
+        """Return the tables of a folder that the user names by a path or URL."""
         return cls(url=lake_url(text), named=text.rstrip("/") if is_url(text) else None)
 
     @property
@@ -353,11 +349,7 @@ class Lake:
 
 
 def create_table(place: str, table: TableSchema) -> None:
-    """Create a table, partitioned by day where it has days, unless it is there.
-
-    Raises:
-        OSError: The place can't be written.
-    """
+    """Create a table, partitioned by day where it has days, unless it is there."""
     from deltalake import DeltaTable  # noqa: PLC0415 - the command's help must not load it
 
     if not _SCHEME.match(place):

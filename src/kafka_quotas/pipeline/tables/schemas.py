@@ -328,6 +328,10 @@ USAGE_DEMAND = TableSchema(
         _int("days", "days with traffic"),
         _float("held_share", "share of its time for which its connections were held back, 0 to 1"),
         _flag("is_unknown", "it was held back so long that its throttle times imply no demand; what it got counts"),
+        _float("declined_from", "its usual level before it declined; null if it did not", nullable=True),
+        _long("incident_ms", "begin of its largest incident; null for none", unit="ms since 1970 UTC", nullable=True),
+        _long("incident_s", "how long that lasted", unit="s", nullable=True),
+        _float("incident_rate", "the rate that it reached", nullable=True),
     ),
 )
 

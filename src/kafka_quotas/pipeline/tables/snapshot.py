@@ -73,11 +73,7 @@ class FolderSnapshot:
         return self.lake.rearranged(table, int(pc.max(self.changes[f"{table.name}_version"]).as_py() or 0))
 
     def delta(self, table: TableSchema) -> "DeltaTable":
-        """Open a table as it was after the latest change.
-
-        Raises:
-            KafkaQuotasError: The table can't be read.
-        """
+        """Open a table as it was after the latest change."""
         return self.lake.table(table, self.version(table))
 
     def dataset(self, table: TableSchema, *, dictionaries: Sequence[str] = ()) -> ds.Dataset:
@@ -136,11 +132,7 @@ class FolderSnapshot:
             yield from self.dataset(table).to_batches(columns=list(columns), filter=only, batch_size=_BATCH_ROWS)
 
     def rows_stored(self, table: TableSchema) -> int:
-        """Return how many rows Delta counts in the files of a table, all ingests' included.
-
-        Raises:
-            KafkaQuotasError: The table can't be read.
-        """
+        """Return how many rows Delta counts in the files of a table, all ingests' included."""
         return int(pc.sum(self.files(table)["num_records"]).as_py() or 0)
 
     def files(self, table: TableSchema) -> pa.Table:
@@ -148,18 +140,11 @@ class FolderSnapshot:
 
         `path` is relative to the table, `num_records` the number of rows; `min.NAME` and `max.NAME` are bounds of
         columns, which need not be there.
-
-        Raises:
-            KafkaQuotasError: The table can't be read.
         """
         return pa.table(self.delta(table).get_add_actions(flatten=True))
 
     def needed(self, table: TableSchema) -> list[int] | None:
-        """Return the ingests whose rows of a table count, None where all its rows do.
-
-        Raises:
-            KafkaQuotasError: The table can't be read.
-        """
+        """Return the ingests whose rows of a table count, None where all its rows do."""
         files, known = self.files(table), self.ingests
         if files.num_rows and {"min.ingest", "max.ingest"} <= set(files.column_names):
             lowest, highest = files["min.ingest"], files["max.ingest"]

@@ -7,6 +7,10 @@ demand is unknown, and counts as what it got.
 
 The demand is the 99th percentile of the rate in the busiest hour of the week: for each of its hours the weekly values
 are weighted by their age. Times are UTC.
+
+Hours of an incident are left out: those that reach ten times the bucket's usual day, on at most a fifth of its days. A
+bucket that reached at least twice as much in the first half of the days as ever since has declined, and its demand is
+that of the second half, which has a working day in it.
 """
 
 from dataclasses import dataclass
@@ -26,6 +30,15 @@ UNKNOWN_SHARE: Final = 0.8
 _PERCENTILE: Final = 0.99
 _OVER_WEEKS: Final = 0.95
 _GROWTH_DAYS: Final = 14
+_INCIDENT_FACTOR: Final = 10.0
+"""Level of a day by the median day's from which on it may be an incident."""
+_INCIDENT_SHARE: Final = 0.2
+"""Share of the days up to which such days are incidents; on more of them they are the bucket's way."""
+_INCIDENT_DAYS: Final = 4
+"""Fewest days with traffic that show what is usual."""
+_DECLINE_FACTOR: Final = 2.0
+_DECLINE_DAYS: Final = 4
+"""Fewest recent days that show a decline: any four have a working day among them."""
 _INTERVAL_DAYS: Final = 3
 _SAMPLES: Final = 100
 _MINUTE_MS: Final = 60_000
@@ -168,10 +181,26 @@ def demand_columns(
     slots = np.flatnonzero(_changes(rows, hours))
     slot_rows, slot_hours = rows[slots], hours[slots]
     values = _percentile(rates, rows * _GROUP + hours, slots, _PERCENTILE)
+    places = np.cumsum(_changes(slot_rows)) - 1
+    incidents = _incidents(rows, seconds, rates, (slots, places, slot_hours // 24, values))
+    calendar = _calendar(slot_hours // 24)
+    before = _level_before_decline(
+        _daily(
+            places[~incidents.slots],
+            slot_hours[~incidents.slots] // 24,
+            values[~incidents.slots],
+            calendar,
+            count=starts.size,
+        )
+    )
+    is_usual = ~incidents.slots & (
+        np.isnan(before)[places] | (slot_hours // 24 >= calendar[-(calendar.size // 2) :][0])
+    )
+    slot_rows, slot_hours, values, places = (each[is_usual] for each in (slot_rows, slot_hours, values, places))
     last_day = int(seconds.max()) // _DAY_S
     weights = 0.5 ** ((last_day - slot_hours // 24) / HALF_LIFE_DAYS)
     need, hour = _busiest_hour(slot_rows, slot_hours, values, weights)
-    daily = _daily(slot_rows, slot_hours // 24, values, count=starts.size)
+    daily = _daily(places, slot_hours // 24, values, calendar, count=starts.size)
     growth = _growth(daily, horizon_days)
     low, high = _interval(daily, need)
     held_s = np.add.reduceat(is_held.astype(np.int64), starts)
@@ -186,7 +215,60 @@ def demand_columns(
         pa.array(np.isfinite(daily).sum(axis=1).astype(np.int32)),
         pa.array([held_shares.get(row, 0.0) for row in rows[starts].tolist()], pa.float64()),
         pa.array((unknown_s > 0) & (2 * unknown_s > held_s)),
+        pa.array(before, mask=np.isnan(before)),
+        *incidents.columns,
     ]
+
+
+class _Incidents(NamedTuple):
+    """Hours that were no usual traffic, and the largest incident of each row."""
+
+    slots: NDArray[np.bool_]
+    """Which of the hours."""
+    columns: list[pa.Array]
+    """When it began, for how long it lasted, and the rate that it reached, null for none."""
+
+
+def _incidents(
+    rows: Int64s, seconds: Int64s, rates: Floats, hours: tuple[Int64s, Int64s, Int64s, Floats]
+) -> _Incidents:
+    """Find incidents in the cells of rows, given the start, row, day and level of each hour."""
+    slots, places, days, values = hours
+    daily = _daily(places, days, values, _calendar(days), count=int(places[-1]) + 1)
+    count = np.isfinite(daily).sum(axis=1)
+    usual = np.nanmedian(daily, axis=1)
+    bounds = np.where((count >= _INCIDENT_DAYS) & (usual > 0), usual * _INCIDENT_FACTOR, np.inf)
+    with np.errstate(invalid="ignore"):
+        high = (daily > bounds[:, None]).sum(axis=1)
+    bounds[high > _INCIDENT_SHARE * count] = np.inf
+    found = values > bounds[places]
+    begin, length, rate = np.zeros(usual.size, np.int64), np.zeros(usual.size, np.int64), np.zeros(usual.size)
+    for slot in np.flatnonzero(found)[np.argsort(values[found], kind="stable")].tolist():  # the largest comes last
+        own = slice(slots[slot], slots[slot + 1] if slot + 1 < slots.size else rows.size)
+        above = seconds[own][rates[own] > bounds[places[slot]]]
+        begin[places[slot]], length[places[slot]] = above[0] * 1000, above[-1] - above[0] + 1
+        rate[places[slot]] = values[slot]
+    is_none = rate == 0
+    return _Incidents(found, [pa.array(each, mask=is_none) for each in (begin, length, rate)])
+
+
+def _level_before_decline(daily: Floats) -> Floats:
+    """Return the usual level of each row before it declined, NaN of one that did not."""
+    recent = daily.shape[1] // 2
+    if recent < _DECLINE_DAYS:
+        return np.full(daily.shape[0], np.nan)
+    known = np.isfinite(daily[:, :-recent]).any(axis=1) & np.isfinite(daily[:, -recent:]).any(axis=1)
+    found = np.full(daily.shape[0], np.nan)
+    before = np.nanmedian(daily[known, :-recent], axis=1)
+    has_declined = before >= _DECLINE_FACTOR * np.nanmax(daily[known, -recent:], axis=1)
+    found[known] = np.where(has_declined, before, np.nan)
+    return found
+
+
+def _calendar(days: Int64s) -> Int64s:
+    """Return all days from the first to the last, or those alone that were recorded if they are few of these."""
+    known = np.unique(days)
+    return np.arange(known[0], known[-1] + 1) if known[-1] - known[0] < 4 * known.size + 7 else known
 
 
 def _implied(
@@ -228,11 +310,8 @@ def _busiest_hour(rows: Int64s, hours: Int64s, values: Floats, weights: Floats) 
     return found[order][lasts], of_week[starts][order][lasts]
 
 
-def _daily(rows: Int64s, days: Int64s, values: Floats, *, count: int) -> Floats:
-    """Return the demand of each row's busiest hour by recorded day, NaN where it had no traffic."""
-    places = np.cumsum(_changes(rows)) - 1
-    known = np.unique(days)
-    calendar = np.arange(known[0], known[-1] + 1) if known[-1] - known[0] < 4 * known.size + 7 else known
+def _daily(places: Int64s, days: Int64s, values: Floats, calendar: Int64s, *, count: int) -> Floats:
+    """Return the demand of each row's busiest hour by day, NaN where it had no traffic."""
     found = np.full((count, calendar.size), -np.inf)
     np.maximum.at(found, (places, np.searchsorted(calendar, days)), values)
     found[np.isneginf(found)] = np.nan

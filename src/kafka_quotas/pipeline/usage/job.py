@@ -60,16 +60,17 @@ class UsageTables(Protocol):
     def ranked(self, limit: int | None) -> pa.Table:
         """Return the first buckets: by nearness to their limits, then the largest without one."""
 
-    def bytes_of(self, names: pa.Table, *, window_s: int) -> pa.Table:
-        """Sum up the bytes of some buckets in windows of one length.
+    def amounts_of(self, names: pa.Table, *, window_s: int, column: str = "bytes") -> pa.Table:
+        """Sum up a column of `usage` of some buckets in windows of one length.
 
         Args:
             names: Some of the columns `NAMES`, null where buckets are shared, no row twice. Buckets that are equal in
                 these columns are added up.
             window_s: Length of the windows in s: 1, 60 or 3600.
+            column: The column to sum up.
 
         Returns:
-            These columns, `window_start_ms` and `bytes`, in any order.
+            These columns, `window_start_ms` and the sums, in any order.
         """
 
     def seconds_of(self, names: pa.Table) -> ClientParts:
@@ -120,17 +121,17 @@ class LocalUsage:
         keys = [(name, "descending" if name == "size" else "ascending") for name in ranks.column_names]
         return found.take(pc.sort_indices(ranks, sort_keys=keys).slice(0, limit))
 
-    def bytes_of(self, names: pa.Table, *, window_s: int) -> pa.Table:
+    def amounts_of(self, names: pa.Table, *, window_s: int, column: str = "bytes") -> pa.Table:
         """Join the rows."""
         by = [*names.column_names, "window_start_ms"]
-        found = self._cells(without_nulls(names), window_s).group_by(by).aggregate([("bytes", "sum")])
-        return with_nulls(found.rename_columns([*by, "bytes"]))
+        found = self._cells(without_nulls(names), window_s, column).group_by(by).aggregate([(column, "sum")])
+        return with_nulls(found.rename_columns([*by, column]))
 
-    def _cells(self, names: pa.Table, window_s: int) -> pa.Table:
+    def _cells(self, names: pa.Table, window_s: int, column: str = "bytes") -> pa.Table:
         keys = names.column_names
         own = without_nulls(self.all_buckets.select(["entity_id", *keys])).join(names, keys, None, "inner")
         rows = self.usage.filter(pc.equal(self.usage["window_s"], window_s)).select(
-            ["entity_id", "window_start_ms", "bytes"]
+            ["entity_id", "window_start_ms", column]
         )
         return rows.join(own, "entity_id", None, "inner")
 
@@ -178,19 +179,19 @@ class SparkUsage:
         rows = self._left.rows("buckets").orderBy(~is_limited, kind, functions.desc(size), *NAMES)
         return with_nulls((rows if limit is None else rows.limit(limit)).select(*BUCKETS.names[:-1]).toArrow())
 
-    def bytes_of(self, names: pa.Table, *, window_s: int) -> pa.Table:
+    def amounts_of(self, names: pa.Table, *, window_s: int, column: str = "bytes") -> pa.Table:
         """Join the rows on the executors."""
         from pyspark.sql import functions  # noqa: PLC0415 - as above
 
-        rows, by = self._cells(without_nulls(names), window_s), [*names.column_names, "window_start_ms"]
-        return with_nulls(rows.groupBy(*by).agg(functions.sum("bytes").alias("bytes")).toArrow())
+        rows, by = self._cells(without_nulls(names), window_s, column), [*names.column_names, "window_start_ms"]
+        return with_nulls(rows.groupBy(*by).agg(functions.sum(column).alias(column)).toArrow())
 
-    def _cells(self, names: pa.Table, window_s: int) -> "DataFrame":
+    def _cells(self, names: pa.Table, window_s: int, column: str = "bytes") -> "DataFrame":
         from pyspark.sql import functions  # noqa: PLC0415 - as above
 
         keys, buckets = names.column_names, self._left.rows("buckets")
         own = buckets.join(functions.broadcast(arrow_frame(buckets.sparkSession, names)), keys)
-        columns = [*keys, "window_start_ms", "bytes"]
+        columns = [*keys, "window_start_ms", column]
         return self._left.with_buckets("usage", own, columns, only=pc.field("window_s") == window_s)
 
     def seconds_of(self, names: pa.Table) -> ClientParts:

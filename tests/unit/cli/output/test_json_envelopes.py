@@ -99,7 +99,7 @@ BUILT = {
     "daemon unmute": ("cli.daemon.status_view:unmuted_listing", "enforcement.session.unmute:Unmuted"),
     "daemon decide": ("cli.daemon.decide:decision_listing", "enforcement.decisions:Decision"),
     "daemon calibrate": ("cli.daemon.calibrate:_listing", "core.quotas.cost_model:CostModel"),
-    "pipeline validate": ("cli.pipeline.validate_view:validation_listing", "pipeline.validate.job:Validation"),
+    "pipeline validate": ("cli.pipeline.validate:validation_listing", "pipeline.validate.job:Validation"),
     "pipeline ingest": ("cli.pipeline.ingest:_listing", "pipeline.ingest.job:IngestResult"),
 }
 """Where it takes a server to have one: what makes the listing, and of what. The result is filled in."""

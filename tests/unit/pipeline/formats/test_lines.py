@@ -15,6 +15,7 @@ from kafka_quotas.pipeline.formats.lines import (
     RemoteFile,
     SourceFile,
     count_lines_before,
+    open_file,
     read_beginning,
     read_blocks,
 )
@@ -44,11 +45,11 @@ def test_a_piece_of_a_file_is_read_to_its_end_and_not_far_beyond(
     path, opened = tmp_path / "log", []
     path.write_bytes(log_text(9_000).encode())
 
-    def open_file(*arguments: Any) -> io.BufferedReader:
-        opened.append(lines.open_file(*arguments))
+    def open_and_keep(*arguments: Any) -> io.BufferedReader:
+        opened.append(open_file(*arguments))
         return opened[-1]
 
-    monkeypatch.setattr(lines, "open_file", open_file)
+    monkeypatch.setattr(lines, "open_file", open_and_keep)
     for block in read_blocks(path, start=100_000, end=2_000_000, block_bytes=LARGE_BLOCK):
         assert 2_000_000 <= block.end < opened[0].tell() < 2_000_000 + 2 * BUFFER_BYTES
 

@@ -18,7 +18,7 @@ from kafka_quotas.pipeline.recommend.all_clients import advised, outcomes, used_
 from kafka_quotas.pipeline.recommend.capacity import parse_capacities
 from kafka_quotas.pipeline.recommend.demand import Demand
 from kafka_quotas.pipeline.recommend.demand_table import KEYS, TRIED, demand_rows, demands_of, with_sweep
-from kafka_quotas.pipeline.recommend.limits import Supply
+from kafka_quotas.pipeline.recommend.limits import Coincident, Supply, within_capacity
 from kafka_quotas.pipeline.recommend.part_figures import (
     NEEDIEST_SHOWN,
     Bracket,
@@ -30,7 +30,7 @@ from kafka_quotas.pipeline.recommend.part_figures import (
 from kafka_quotas.pipeline.recommend.quota_file import default_reason
 from kafka_quotas.pipeline.usage.task import BUCKETS
 
-NO_OUTLIERS = Tolerance(clients_share=0.0, time_share=0.0, headroom=1.0)
+NO_OUTLIERS = Tolerance(overrides=0, time_share=0.0, headroom=1.0)
 BY_USER = RecommendPlan(scope=DefaultScope.USER, tolerance=NO_OUTLIERS)
 ACTIVE_S = 100
 Row = dict[str, Any]
@@ -83,7 +83,7 @@ def advise(
 ) -> Advice:
     plan = RecommendPlan(scope=DefaultScope.USER, tolerance=tolerance, explained=explained)
     parts = LocalParts(table(rows, tolerance.time_share))
-    _, (found,) = advised(parts, [{kind: [1000.0]}], plan, supply or Supply())
+    _, _, (found,) = advised(parts, [{kind: [1000.0]}], plan, supply or Supply())
     return found
 
 
@@ -119,18 +119,14 @@ class TestNeeded:
 
 class TestDefault:
     def test_it_suffices_for_all_but_the_tolerated_share(self) -> None:
-        advice = advise(
-            QuotaType.PRODUCE, even(100), tolerance=Tolerance(clients_share=0.05, time_share=0.0, headroom=1.0)
-        )
+        advice = advise(QuotaType.PRODUCE, even(100), tolerance=Tolerance(overrides=5, time_share=0.0, headroom=1.0))
 
         assert advice.default == 95_000.0
         assert [each.demand.user for each in advice.overrides] == [f"user-{n:03}" for n in (100, 99, 98, 97, 96)]
 
     def test_a_smaller_one_would_not_suffice(self) -> None:
         demands = even(100)
-        advice = advise(
-            QuotaType.PRODUCE, demands, tolerance=Tolerance(clients_share=0.05, time_share=0.0, headroom=1.0)
-        )
+        advice = advise(QuotaType.PRODUCE, demands, tolerance=Tolerance(overrides=5, time_share=0.0, headroom=1.0))
 
         assert sum(each["max"] > advice.default - 1 for each in demands) > 5
 
@@ -146,10 +142,18 @@ class TestDefault:
         assert used_by_clients(LocalParts(table(demand("idle", broker(0.0)))), plan) == {}
 
 
-@pytest.mark.parametrize(("clients", "outliers"), [(1, 0), (2, 1), (5, 1), (19, 1), (20, 1), (39, 1), (40, 2)])
-def test_one_client_of_a_small_cluster_may_need_more_than_the_default(clients: int, outliers: int) -> None:
-    assert Tolerance(clients_share=0.05).outliers(clients) == outliers
-    assert Tolerance(clients_share=0.0).outliers(clients) == 0
+def test_the_few_need_more_than_a_fence_above_the_many_and_the_choice_is_shown() -> None:
+    many = [row for number in range(40) for row in demand(f"svc-{number:02}", broker(100_000.0 * 1.07**number))]
+    few = [
+        row for user, need in (("batch", 20e6), ("held", 5e6), ("reader", 9e6)) for row in demand(user, broker(need))
+    ]
+    tolerance = Tolerance(time_share=0.0, headroom=1.0)
+    advice = advise(QuotaType.PRODUCE, [*many, *few], tolerance=tolerance)
+    assert [each.demand.user for each in advice.overrides] == ["batch", "reader", "held"]
+    assert advice.default == neat_limit(QuotaType.PRODUCE.key, 100_000.0 * 1.07**39)
+    assert dict(advice.choices) == {0: 20e6, 1: 9e6, 2: 5e6, 5: 1.3e6, 10: 920_000.0, 20: 470_000.0}
+    alike = advise(QuotaType.PRODUCE, [*many[:1], *demand("other", broker(150_000.0))], tolerance=tolerance)
+    assert (alike.default, alike.overrides) == (150_000.0, ())
 
 
 def held(rate: float, *, growth: float = 1.0, held_share: float = 0.5, is_unknown: bool = False) -> Row:
@@ -172,7 +176,7 @@ def test_growth_raises_what_is_needed_and_the_busiest_hour_counts() -> None:
 
 def test_default_and_override_have_headroom_and_say_what_the_default_would_do() -> None:
     whale = demand("whale", broker(1_000_000.0, (10_000.0, 0.9), (500_000.0, 0.2)))
-    tolerance = Tolerance(clients_share=0.05, headroom=1.25)
+    tolerance = Tolerance(overrides=1, headroom=1.25)
     rows = [*even(19), *whale]
     advice = advise(QuotaType.PRODUCE, rows, tolerance=tolerance)
     demands = table(rows, tolerance.time_share)
@@ -211,7 +215,7 @@ def test_what_comes_of_many_clients_does_not_grow_with_them() -> None:
         limits = {QuotaType.PRODUCE: [1000.0, 1500.0]}
         found = (
             used_figures(rows, scope=DefaultScope.USER, names=()),
-            need_samples(rows, brackets={QuotaType.PRODUCE: Bracket()}),
+            need_samples(rows, brackets={(QuotaType.PRODUCE, 0.25): Bracket()}),
             part_figures(
                 rows,
                 defaults={QuotaType.PRODUCE: 2000.0},
@@ -247,55 +251,52 @@ class TestCapacity:
         assert [other.of(kind) for kind in QuotaType][:4] == [10_240.0, 20_480.0, 400.0, None]
         assert [second.of(kind) for kind in QuotaType][:4] == [1_024_000.0, None, None, None]
 
-    def test_the_sum_at_each_broker_is_held_against_it(self) -> None:
-        demands = [
-            *demand("a", broker(8000.0, broker_id=1), broker(1000.0, broker_id=2)),
-            *demand("b", broker(1000.0, broker_id=1)),
-        ]
-        advice = advise(
-            QuotaType.PRODUCE,
-            demands,
-            tolerance=Tolerance(clients_share=0.0, time_share=0.0, headroom=1.0),
-            supply=Supply(capacities=parse_capacities(self.FILE, "capacity.json")),
-        )
+    def cut(
+        self, rows: Sequence[Row], taken: dict[str, list[float]], others: list[float], *, clients: int, **supply: Any
+    ) -> Advice:
+        """The advice of one override for each client in `taken`, held against what they take in each minute."""
+        found = Supply(capacities=parse_capacities(self.FILE, "capacity.json"), **supply)
+        tolerance = replace(NO_OUTLIERS, overrides=len(taken))
+        advice = advise(QuotaType.PRODUCE, rows, tolerance=tolerance, supply=found)
+        own = [(each.demand, np.array(taken[str(each.demand.user)])) for each in advice.overrides]
+        starts_ms = 60_000 * np.arange(len(others))
+        load = Coincident(broker_id=1, starts_ms=starts_ms, others=np.array(others), clients=clients, own=own)
+        return within_capacity(advice, [load], found)
 
-        assert [(each.broker_id, each.wanted, each.allowed, each.fits) for each in advice.loads] == [
-            (1, 16_000.0, 8_200.0 - 200.0, False),
-            (2, 8000.0, 4000.0, True),
+    def test_what_clients_take_at_the_same_time_is_held_against_it(self) -> None:
+        rows = [*demand("a", broker(8000.0)), *demand("b", broker(1000.0))]
+        apart = self.cut(rows, {"a": [8000.0, 0.0]}, [100.0, 1000.0], clients=1)
+        assert [(each.limits, each.wanted, each.allowed, each.fits) for each in apart.loads] == [
+            (9000.0, 8100.0, 8100.0, True)
         ]
-        assert (advice.default, advice.wanted_default) == (4000.0, 8000.0)
-        assert advice.overrides == ()
+        assert [(each.limit, each.pays) for each in apart.overrides] == [(8000.0, False)]
+        together = self.cut(rows, {"a": [0.0, 8000.0]}, [1000.0, 1000.0], clients=1)
+        assert [(each.wanted, each.at_ms, each.allowed, each.fits) for each in together.loads] == [
+            (9000.0, 60_000, 8100.0, False)
+        ]
+        assert [(each.limit, each.pays) for each in together.overrides] == [(7100.0, True)]
+        assert (together.default, together.pays(together.overrides[0].demand)) == (1000.0, True)
 
     def test_who_has_priority_pays_less(self) -> None:
-        capacities = parse_capacities(self.FILE, "capacity.json")
-        supply = Supply(capacities=capacities, priority=lambda each: 3.0 if each.user == "b" else 1.0)
-        demands = [
-            row for user, peak in (("a", 8000.0), ("b", 8000.0), ("c", 1000.0)) for row in demand(user, broker(peak))
-        ]
-        advice = advise(QuotaType.PRODUCE, demands, tolerance=replace(NO_OUTLIERS, clients_share=0.7), supply=supply)
-
-        assert advice.default == 1000.0
+        rows = [*demand("a", broker(8000.0)), *demand("b", broker(8000.0)), *demand("c", broker(1000.0))]
+        advice = self.cut(
+            rows,
+            {"a": [8000.0], "b": [8000.0]},
+            [1000.0],
+            clients=1,
+            priority=lambda each: 3.0 if each.user == "b" else 1.0,
+        )
         assert {each.demand.user: each.limit for each in advice.overrides} == {"a": 1700.0, "b": 5300.0}
-        assert all(each.pays for each in advice.overrides)
-        assert advice.default == advice.wanted_default
+        assert advice.default == advice.wanted_default == 1000.0
 
-    def test_who_is_at_no_short_broker_keeps_its_limit(self) -> None:
-        capacities = parse_capacities(self.FILE, "capacity.json")
-        demands = [
-            *demand("a", broker(8000.0)),
-            *demand("b", broker(8000.0)),
-            *demand("c", broker(8000.0, broker_id=2)),
-        ]
-        advice = advise(QuotaType.PRODUCE, demands, tolerance=NO_OUTLIERS, supply=Supply(capacities=capacities))
-
-        assert (advice.default, advice.wanted_default) == (4000.0, 8000.0)
-        assert [(each.demand.user, each.limit, each.pays) for each in advice.overrides] == [("c", 8000.0, False)]
-        assert [(each.broker_id, each.allowed) for each in advice.loads] == [(1, 8000.0), (2, 8000.0)]
+    def test_the_default_is_cut_where_the_many_alone_are_too_much(self) -> None:
+        rows = [*demand("a", broker(8000.0)), *demand("b", broker(8000.0))]
+        advice = self.cut(rows, {}, [9000.0], clients=2)
+        assert (advice.default, advice.wanted_default, advice.overrides) == (4000.0, 8000.0, ())
+        assert [(each.allowed, each.fits) for each in advice.loads] == [(8000.0, False)]
 
     def test_replication_is_taken_off_first(self) -> None:
-        supply = Supply(capacities=parse_capacities(self.FILE, "capacity.json"), replication={1: (9000.0, 4192.0)})
-        advice = advise(QuotaType.PRODUCE, demand("a", broker(8000.0)), tolerance=NO_OUTLIERS, supply=supply)
-
+        advice = self.cut(demand("a", broker(8000.0)), {}, [8000.0], clients=1, replication={1: (9000.0, 4192.0)})
         assert (advice.loads[0].available, advice.default) == (4000.0, 4000.0)
 
     def test_a_load_without_a_capacity_is_not_judged(self) -> None:
@@ -340,7 +341,7 @@ def test_limits_are_rounded_up_to_two_digits(quota_type: QuotaType, value: float
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"clients_share": 1.0}, {"time_share": -0.1}, {"headroom": 0.9}, {"capacity_share": 0.0}],
+    [{"overrides": -1}, {"time_share": -0.1}, {"headroom": 0.9}, {"capacity_share": 0.0}],
 )
 def test_a_tolerance_out_of_range_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UsageError):

@@ -17,7 +17,7 @@ from kafka_quotas.pipeline.recommend.job import Recommendation, recommended_file
 from kafka_quotas.pipeline.recommend.quota_file import recommendation_rows
 
 EVENTS = RecordedEvents(count=1000, first_ms=0, last_ms=86_400_000)
-TOLERANCE = Tolerance(clients_share=0.0, headroom=1.0)
+TOLERANCE = Tolerance(overrides=0, headroom=1.0)
 PLAN = RecommendPlan(scope=DefaultScope.USER, tolerance=TOLERANCE)
 UNKNOWN = demand("starved", broker(50.0, **held(50.0, held_share=0.97, is_unknown=True)))
 
@@ -77,7 +77,7 @@ def test_a_client_of_unknown_demand_counts_for_nothing_and_is_named_everywhere()
 
 def test_an_unknown_demand_with_a_limit_of_its_own_is_unknown_too() -> None:
     greedy = demand("greedy", broker(90_000.0, **held(90_000.0, held_share=0.9, is_unknown=True)))
-    tolerance = replace(TOLERANCE, clients_share=0.3)
+    tolerance = replace(TOLERANCE, overrides=1)
     found = recommendation(replayed_advice([*even(3), *greedy], tolerance, shares=[0.0] * 4))
     assert [each.demand.user for each in found.advices[0].overrides] == ["greedy"]
     for place, text in texts(found).items():

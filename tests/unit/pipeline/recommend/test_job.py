@@ -1,77 +1,28 @@
 """Recommendations from events: exact replay decides, every value has its reason, and the file is what `apply` reads."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pytest
+from tests.support.pipeline.memory_events import MemoryEvents, Row, produced
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quota_files.declarations import SECTIONS, declarations, document_of
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
-from kafka_quotas.pipeline.engine.job import Job, Tables
-from kafka_quotas.pipeline.engine.runner import OpenEvents, RecordedEvents
 from kafka_quotas.pipeline.recommend.advice import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.recommend.job import Recommendation, recommend
 from kafka_quotas.pipeline.recommend.quota_file import recommendation_rows, recommended_limits, recommended_text
-from kafka_quotas.pipeline.tables.schemas import EVENTS, RECOMMENDATION
+from kafka_quotas.pipeline.tables.schemas import RECOMMENDATION
 from kafka_quotas.stores.files.yaml_reader import yaml_node
-
-SECONDS = 120
-START_MS = 1_700_000_000_000
-Row = dict[str, object]
-
-
-class MemoryEvents(OpenEvents):
-    """Open events in memory, over which each job is one task."""
-
-    def __init__(self, rows: Iterable[Row]) -> None:
-        left_out = ("dt", "client", "ingest")
-        schema = pa.schema([field for field in EVENTS.arrow_schema() if field.name not in left_out])
-        self._events = pa.Table.from_pylist(list(rows), schema=schema).sort_by("ts_ms")
-        last_ms = START_MS + SECONDS * 1000 - 1
-        self.recorded = RecordedEvents(count=self._events.num_rows, first_ms=START_MS, last_ms=last_ms)
-
-    def run_leaving(self, job: Job, tables: Sequence[str]) -> tuple[list[Tables], None]:
-        return [job.task([self._events])], None
-
-
-def produced(
-    user: str, bytes_per_second: float, *, broker_id: int = 1, cluster: str = "c", burst: int = 1
-) -> list[Row]:
-    """Ten requests in every second, `burst` times as large in every tenth second."""
-    return [
-        {
-            "cluster": cluster,
-            "broker_id": broker_id,
-            "ts_ms": START_MS + second * 1000 + tenth * 100,
-            "user": user,
-            "client_id": f"{user}-app",
-            "ip": "",
-            "quota_type": "produce",
-            "bytes": int(bytes_per_second * (burst if second % 10 == 9 else 1) / 10),
-            "thread_ms": None,
-            "mutations": 0,
-            "throttle_ms": 0,
-            "api_key": 0,
-            "is_exempt": False,
-            "is_estimated": False,
-            "is_thread_estimated": False,
-            "connection": user,
-            "src_file": "",
-            "src_offset": 0,
-        }
-        for second in range(SECONDS)
-        for tenth in range(10)
-    ]
 
 
 def advised(
     rows: Iterable[Row], *, scope: DefaultScope = DefaultScope.USER, tolerance: Tolerance | None = None
 ) -> Recommendation:
-    plan = RecommendPlan(cluster="c", scope=scope, tolerance=tolerance or Tolerance(clients_share=0.2, time_share=0.01))
+    plan = RecommendPlan(cluster="c", scope=scope, tolerance=tolerance or Tolerance(time_share=0.01))
     return recommend(MemoryEvents(rows), plan, step=lambda _: None)
 
 
@@ -132,7 +83,7 @@ def test_every_row_of_the_table_carries_its_evidence(five: Recommendation) -> No
 
 
 def test_a_burst_that_the_window_takes_in_needs_no_limit_of_its_size() -> None:
-    bursty = advised(produced("bursty", 10_000, burst=5), tolerance=Tolerance(clients_share=0.0, time_share=0.0))
+    bursty = advised(produced("bursty", 10_000, burst=5), tolerance=Tolerance(overrides=0, time_share=0.0))
 
     (advice,) = bursty.advices
     assert advice.default < 50_000

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from tests.support.pipeline.events import (
     BASE_MS,
+    added,
     events_folder,
     events_table,
     open_table,
@@ -21,14 +22,13 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.job import Job, without_events
-from kafka_quotas.pipeline.ingest.change import Change
 from kafka_quotas.pipeline.ingest.ingested_tables import clients_of
 from kafka_quotas.pipeline.replay.job import replay_job, replay_tables
 from kafka_quotas.pipeline.replay.task import ReplayPlan
 from kafka_quotas.pipeline.replay.unreached import are_unreached
 from kafka_quotas.pipeline.tables.clients import client_figures
 from kafka_quotas.pipeline.tables.event_files import sorted_by_client, write_events
-from kafka_quotas.pipeline.tables.lake import Lake, create_table
+from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS
 from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 
@@ -113,33 +113,12 @@ def test_a_second_that_two_ingests_share_counts_as_a_whole(tmp_path: Path) -> No
     assert sorted(each["produce_peak"] for each in client_figures(snapshot).to_pylist()) == [6_000, 12_000]
 
 
-def add(lake: Lake, before: FolderSnapshot, rows: list[dict[str, Any]], ingest: int, *, old: bool = False) -> Any:
-    """An ingest of rows, or one of a version that did not count charges by type."""
+def add(lake: Lake, before: FolderSnapshot, rows: list[dict[str, Any]], ingest: int) -> FolderSnapshot:
+    """An ingest of rows."""
     events = sorted_by_client(events_table(rows, ingest=ingest))
     lake.commit_files(EVENTS, write_events(lake, events))
-    known = clients_of(events)
-    lake.append(CLIENTS, known.select(OLD.column_names) if old else known)
-    return Change(ingest=ingest, operation="ingest", at_ms=BASE_MS, events=len(rows)).commit(before)
-
-
-OLD = replace(CLIENTS, columns=tuple(each for each in CLIENTS.columns if not each.nullable))
-
-
-def test_clients_of_an_older_table_are_replayed_and_new_ones_are_counted(tmp_path: Path) -> None:
-    lake = Lake(url=str(tmp_path / "data"))
-    create_table(lake.place(CLIENTS), OLD)
-    lake.create()
-    plan = ReplayPlan(proposals=LIMITS["produce"])
-    job = replay_job(plan)
-    rows = random_events(400, seed=6)
-    snapshot = add(lake, FolderSnapshot.of(lake), rows, 1, old=True)
-    assert not are_unreached(client_figures(snapshot), plan).any()
-    assert both_ways(job, plan, tmp_path / "data")[1] == 0
-    snapshot = add(lake, snapshot, [*rows[:50], {"user": "new", "bytes": 9}], 2)
-    figures = client_figures(snapshot)
-    unreached = figures.filter(pa.array(are_unreached(figures, plan)))
-    assert unreached["user"].to_pylist() == ["new"]
-    assert both_ways(job, plan, tmp_path / "data")[1] == 1
+    lake.append(CLIENTS, clients_of(events))
+    return added(before, ingest=ingest, events=len(rows))
 
 
 def test_tasks_of_counts_keep_clients_together_that_may_share_a_quota(

@@ -50,8 +50,10 @@ def of_tables(*tables: TableSchema, without: tuple[str, ...] = ("entity_id",)) -
 _LOAD: Final = record(
     {
         "broker_id": INTEGER,
-        "wanted": NUMBER,
-        "allowed": NUMBER,
+        "limits": described(NUMBER, "sum of the limits of its clients"),
+        "wanted": described(NUMBER, "what clients would take in the busiest minute before limits are cut"),
+        "at_ms": nullable(INTEGER),
+        "allowed": described(NUMBER, "what they would take under the limits"),
         "replication": NUMBER,
         "capacity": nullable(NUMBER),
         "fits": nullable(FLAG),
@@ -61,7 +63,7 @@ _DEFAULT_EVIDENCE: Final = record(
     {
         "clients": INTEGER,
         "clients_with_overrides": INTEGER,
-        "tolerated_clients_share": NUMBER,
+        "choices": rows(record({"overrides": INTEGER, "default": NUMBER})),
         "tolerated_time_share": NUMBER,
         "headroom": NUMBER,
         "wanted": NUMBER,
@@ -80,6 +82,10 @@ _IMPLIED: Final = record(
         "days": INTEGER,
         "held_share": NUMBER,
         "is_unknown": FLAG,
+        "declined_from": nullable(NUMBER),
+        "incident_ms": nullable(INTEGER),
+        "incident_s": nullable(INTEGER),
+        "incident_rate": nullable(NUMBER),
     }
 )
 _OVERRIDE_EVIDENCE: Final = record(
@@ -88,6 +94,7 @@ _OVERRIDE_EVIDENCE: Final = record(
         "needed": NUMBER,
         "wanted": NUMBER,
         "is_lower_bound": FLAG,
+        "confidence": nullable(TEXT),
         "implied": nullable(_IMPLIED),
         "p99": NUMBER,
         "peak": NUMBER,

@@ -1,0 +1,75 @@
+"""Open events in memory, and rows of clients of known rates."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import pyarrow as pa
+
+from kafka_quotas.pipeline.engine.job import Job, Tables
+from kafka_quotas.pipeline.engine.runner import OpenEvents, RecordedEvents
+from kafka_quotas.pipeline.tables.schemas import EVENTS
+
+SECONDS = 120
+START_MS = 1_700_000_000_000
+Row = dict[str, Any]
+
+
+class MemoryEvents(OpenEvents):
+    """Open events in memory, over which each job is one task."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        left_out = ("dt", "client", "ingest")
+        schema = pa.schema([field for field in EVENTS.arrow_schema() if field.name not in left_out])
+        self._events = pa.Table.from_pylist(list(rows), schema=schema).sort_by("ts_ms")
+        times_ms = self._events["ts_ms"].to_pylist()
+        self.recorded = RecordedEvents(
+            count=len(times_ms),
+            first_ms=min(times_ms, default=None),
+            last_ms=max(times_ms, default=None),
+            recorded_s=len({at_ms // 1000 for at_ms in times_ms}),
+        )
+
+    def errors(self, doing: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def run_leaving(self, job: Job, tables: Sequence[str]) -> tuple[list[Tables], None]:
+        return [job.task([self._events])], None
+
+
+def produced(
+    user: str,
+    bytes_per_second: float,
+    *,
+    broker_id: int = 1,
+    cluster: str = "c",
+    burst: int = 1,
+    requests: int = 10,
+    seconds: int = SECONDS,
+    start_ms: int = START_MS,
+) -> list[Row]:
+    """Some requests in every second, `burst` times as large in every tenth second."""
+    return [
+        {
+            "cluster": cluster,
+            "broker_id": broker_id,
+            "ts_ms": start_ms + second * 1000 + number * 1000 // requests,
+            "user": user,
+            "client_id": f"{user}-app",
+            "ip": "",
+            "quota_type": "produce",
+            "bytes": int(bytes_per_second * (burst if second % 10 == 9 else 1) / requests),
+            "thread_ms": None,
+            "mutations": 0,
+            "throttle_ms": 0,
+            "api_key": 0,
+            "is_exempt": False,
+            "is_estimated": False,
+            "is_thread_estimated": False,
+            "connection": user,
+            "src_file": "",
+            "src_offset": 0,
+        }
+        for second in range(seconds)
+        for number in range(requests)
+    ]
