@@ -85,7 +85,7 @@ def limit_of(advice: Advice, number: int) -> float:
     return advice.limits().get((f"client-{number:02}", None), advice.default)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(workload=clients, overrides=st.none() | st.integers(0, 3))
 def test_nobody_whose_demand_is_known_is_held_and_nobody_gets_far_more(
     workload: list[Client], overrides: int | None
@@ -103,7 +103,7 @@ def test_nobody_whose_demand_is_known_is_held_and_nobody_gets_far_more(
     }
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(workload=clients, share=st.floats(0.3, 3.0))
 def test_a_capacity_is_kept_and_nothing_is_cut_that_fits(workload: list[Client], share: float) -> None:
     free = advice_of(workload)
