@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.pipeline.logs import request_line, sample_lines
 
-from kafka_quotas.pipeline.formats.request_log import LocalClock, LogOrigin, TimestampReader, parse_request_line
+from kafka_quotas.pipeline.formats.request_log import LogOrigin, parse_request_line
 from kafka_quotas.pipeline.formats.task import BadLineError, EventRow
+from kafka_quotas.pipeline.formats.timestamp import LocalClock, TimestampReader
 from kafka_quotas.pipeline.ingest.parse import ScannedLines, scan_request_lines
 from kafka_quotas.pipeline.ingest.request_scan import scan_lines
 

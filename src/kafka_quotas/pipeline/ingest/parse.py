@@ -29,15 +29,7 @@ from kafka_quotas.pipeline.formats.lines import (
     read_blocks,
 )
 from kafka_quotas.pipeline.formats.metric_rows import librdkafka_rows, read_document
-from kafka_quotas.pipeline.formats.request_log import (
-    LocalClock,
-    LogOrigin,
-    TimestampReader,
-    client_ip,
-    local_minute,
-    parse_request_line,
-    user_name,
-)
+from kafka_quotas.pipeline.formats.request_log import LogOrigin, client_ip, parse_request_line, user_name
 from kafka_quotas.pipeline.formats.task import (
     BadLineError,
     ClientThrottleRow,
@@ -47,6 +39,7 @@ from kafka_quotas.pipeline.formats.task import (
     ParsedBatch,
     TaskCounts,
 )
+from kafka_quotas.pipeline.formats.timestamp import LocalClock, TimestampReader, local_minute
 from kafka_quotas.pipeline.ingest.ingested_tables import PARSED_EVENTS
 from kafka_quotas.pipeline.ingest.request_scan import (
     API_KEY,

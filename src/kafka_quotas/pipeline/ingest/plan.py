@@ -17,8 +17,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames
 from kafka_quotas.pipeline.formats.lines import RemoteFile
-from kafka_quotas.pipeline.formats.request_log import clocks_go_back, local_minute
 from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat, LargeLog
+from kafka_quotas.pipeline.formats.timestamp import clocks_go_back, local_minute
 from kafka_quotas.pipeline.ingest.sources import InspectedFile, digest, unreadable
 
 if TYPE_CHECKING:

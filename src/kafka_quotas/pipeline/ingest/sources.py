@@ -36,6 +36,7 @@ from kafka_quotas.pipeline.formats.lines import (
     read_beginning,
 )
 from kafka_quotas.pipeline.formats.task import SNIFFED_BYTES, InputFormat, detect_format
+from kafka_quotas.pipeline.formats.timestamp import needs_zone
 from kafka_quotas.pipeline.tables.lake import hadoop_url, is_url, lake_errors, lake_url
 
 if TYPE_CHECKING:
@@ -268,7 +269,7 @@ def _inspect(found: FoundFile, input_format: InputFormat | None, remote: RemoteF
         is_packed=beginning.is_packed,
         modified_ms=changed_ms,
         input_format=form,
-        needs_zone=form is InputFormat.REQUEST_LOG and _lacks_zone(beginning.head),
+        needs_zone=form is InputFormat.REQUEST_LOG and needs_zone(beginning.head),
         head=head,
         head_bytes=beginning.size if is_document else len(head),
         head_sha256=sha256,
@@ -359,9 +360,3 @@ class _HadoopFile(io.RawIOBase):
 def digest(content: bytes) -> str:
     """Return what identifies the bytes."""
     return sha256(content).hexdigest()
-
-
-def _lacks_zone(head: bytes) -> bool:
-    from kafka_quotas.pipeline.formats.request_log import needs_zone  # noqa: PLC0415 - loads orjson
-
-    return needs_zone(head)

@@ -62,14 +62,14 @@ class Tiers:
 def tiers(clients: ClientParts, kinds: Sequence[QuotaType], overrides: int | None) -> dict[QuotaType, Tiers]:
     """Part the many clients of each quota type from the few, `overrides` of them or those far above most.
 
-    These need more than a fence above the upper quartile of the needs: one and a half times the quartiles' distance, on
-    a scale of ratios, and twice the quartile at least.
+    These need more than a fence above the upper quartile of the needs: twice its distance from the median, on a
+    scale of ratios, and twice the quartile at least.
     """
     numbers = sorted({*CHOICES, *([] if overrides is None else [overrides])})
     needs = _ranked_needs(clients, [(kind, label) for kind in kinds for label in (*_QUARTILES, *numbers)])
     if overrides is None:
         ends = {kind: [needs[kind, each] for each in _QUARTILES] for kind in kinds}
-        fences = {kind: high * max((high / max(low, 1e-9)) ** 1.5, 2.0) for kind, (low, high) in ends.items()}
+        fences = {kind: high * max((high / max(median, 1e-9)) ** 2, 2.0) for kind, (median, high) in ends.items()}
         within = clients.of_each(partial(largest_needs, fences=fences))
         lowest = {kind: max(each[kind] for each in within) for kind in kinds}
     else:
@@ -80,7 +80,7 @@ def tiers(clients: ClientParts, kinds: Sequence[QuotaType], overrides: int | Non
     }
 
 
-_QUARTILES: Final = (0.25, 0.75)
+_QUARTILES: Final = (0.5, 0.75)
 _Label = tuple[QuotaType, float]
 
 

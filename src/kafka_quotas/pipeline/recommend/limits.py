@@ -146,8 +146,9 @@ class Coincident:
 
     def under(self, limits: Mapping[ClientName, float], default: float) -> Floats:
         """Return the sum of all clients under limits, those under the default alone as they were recorded."""
-        capped = [np.minimum(taken, limits.get(each.name, default)) for each, taken in self.own]
-        total: Floats = np.minimum(self.others, default * self.clients) + np.sum(capped or [0.0], axis=0)
+        total: Floats = np.minimum(self.others, default * self.clients)
+        for each, taken in self.own:
+            total += np.minimum(taken, limits.get(each.name, default))
         return total
 
     def cuts(
@@ -244,18 +245,22 @@ def within_capacity(advice: Advice, loads: Sequence[Coincident], supply: Supply)
         overrides=overrides,
         own=OwnLimits(above=advice.own.above, more=frozenset(changed - limits.keys())),
     )
-    figures = {}
-    for load in loads:
-        before, after = load.under(limits, advice.default), load.under(shares, default)
-        if before.size:
-            peak = int(before.argmax())
-            figures[load.broker_id] = (float(before[peak]), int(load.starts_ms[peak]), float(after.max()))
-    return replace(
-        found,
-        loads=tuple(
-            replace(each, **dict(zip(("wanted", "at_ms", "allowed"), figures[each.broker_id], strict=True)))
-            if each.broker_id in figures
-            else each
-            for each in advice.loads
-        ),
-    )
+    known |= {
+        each.broker_id: _with_figures(known[each.broker_id], each, (limits, advice.default), (shares, default))
+        for each in loads
+    }
+    return replace(found, loads=tuple(known[each.broker_id] for each in advice.loads))
+
+
+_Limits = tuple[Mapping[ClientName, float], float]
+"""The limits of some clients, and that of all others."""
+
+
+def _with_figures(load: BrokerLoad, taken: Coincident, before: _Limits, after: _Limits) -> BrokerLoad:
+    """Return the load of a broker with what clients would take at the same time before and after limits were cut."""
+    wanted = taken.under(*before)
+    if not wanted.size:
+        return load
+    peak = int(wanted.argmax())
+    allowed = float(taken.under(*after).max())
+    return replace(load, wanted=float(wanted[peak]), at_ms=int(taken.starts_ms[peak]), allowed=allowed)

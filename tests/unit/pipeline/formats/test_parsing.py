@@ -16,8 +16,9 @@ from kafka_quotas.enforcement.event_log.charges import ChargeSource
 from kafka_quotas.enforcement.event_log.writer import charge_line
 from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.pipeline.formats.event_log import parse_daemon_line
-from kafka_quotas.pipeline.formats.request_log import LocalClock, LogOrigin, TimestampReader, parse_request_line
+from kafka_quotas.pipeline.formats.request_log import LogOrigin, parse_request_line
 from kafka_quotas.pipeline.formats.task import BadLineError, EventRow
+from kafka_quotas.pipeline.formats.timestamp import LocalClock, TimestampReader
 
 NOON_MS = 1_795_262_400_000  # 2026-11-21 12:00 UTC
 

@@ -145,13 +145,13 @@ class TestDefault:
 def test_the_few_need_more_than_a_fence_above_the_many_and_the_choice_is_shown() -> None:
     many = [row for number in range(40) for row in demand(f"svc-{number:02}", broker(100_000.0 * 1.07**number))]
     few = [
-        row for user, need in (("batch", 20e6), ("held", 5e6), ("reader", 9e6)) for row in demand(user, broker(need))
+        row for user, need in (("batch", 20e6), ("held", 12e6), ("reader", 15e6)) for row in demand(user, broker(need))
     ]
     tolerance = Tolerance(time_share=0.0, headroom=1.0)
     advice = advise(QuotaType.PRODUCE, [*many, *few], tolerance=tolerance)
     assert [each.demand.user for each in advice.overrides] == ["batch", "reader", "held"]
     assert advice.default == neat_limit(QuotaType.PRODUCE.key, 100_000.0 * 1.07**39)
-    assert dict(advice.choices) == {0: 20e6, 1: 9e6, 2: 5e6, 5: 1.3e6, 10: 920_000.0, 20: 470_000.0}
+    assert dict(advice.choices) == {0: 20e6, 1: 15e6, 2: 12e6, 5: 1.3e6, 10: 880_000.0, 20: 450_000.0}
     alike = advise(QuotaType.PRODUCE, [*many[:1], *demand("other", broker(150_000.0))], tolerance=tolerance)
     assert (alike.default, alike.overrides) == (150_000.0, ())
 

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from kafka_quotas.pipeline.formats.request_log import LocalClock, TimestampReader, clocks_go_back
+from kafka_quotas.pipeline.formats.timestamp import LocalClock, TimestampReader, clocks_go_back
 
 HOUR_MS = 3_600_000
 FIRST_MS = 1_792_886_400_000  # 2026-10-25 02:00 in Berlin, for the first time; it is there again an hour later
