@@ -28,7 +28,7 @@ from kafka_quotas.stores.files.atomic_write import save_text
 if TYPE_CHECKING:
     from kafka_quotas.pipeline.recommend.job import Recommendation
 
-_COLUMNS = columns("entity, quota!, value>!, peak>!, demand>!, broker>!, skew>!, held>!, default>!")
+_COLUMNS = columns("entity, quota!, value>!, peak>!, demand>!, days>!, broker>!, skew>!, held>!, default>!")
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _TRIED_COLUMNS = columns("broker>!, quota!, limit>!, held back>!, note")
 
@@ -56,6 +56,7 @@ def advice_listing(found: "Recommendation") -> Listing:
             caption=f"from {found.events.count:,} events in {found.events.seconds:,} s, {found.clients:,} clients, "
             f"cluster {found.cluster}; every value is per broker\n"
             "demand: with growth, and its interval over days where three or more were recorded; >=: a lower bound\n"
+            "days: with traffic, and how far they show the demand\n"
             "held: share of active time held back; default: under the default alone\n"
             + "\n".join(
                 [
@@ -77,11 +78,13 @@ def _advice_rows(advice: Advice, plan: RecommendPlan) -> Iterator[list[Cell]]:
         "",
         "",
         "",
+        "",
         f"{advice.largest_tolerated_share:.1%}",
         f"{advice.fitting} of {advice.clients} fit",
     ]
     for demand in advice.unknown:
-        shown = [format_typed_rate(kind, demand.peak), _demand_text(demand), str(demand.busiest.broker_id)]
+        shown = [format_typed_rate(kind, demand.peak), _demand_text(demand), _days_text(demand)]
+        shown.append(str(demand.busiest.broker_id))
         yield [f"  {plan.shown_name(demand)}", kind, "the default", *shown, "", "unknown", ""]
     for each in advice.overrides:
         name = str(per.entity(each.demand.user, each.demand.client_id)) if is_nameable(each, per) else "(no name)"
@@ -91,11 +94,16 @@ def _advice_rows(advice: Advice, plan: RecommendPlan) -> Iterator[list[Cell]]:
             format_typed_rate(kind, each.limit),
             format_typed_rate(kind, each.demand.peak),
             _demand_text(each.demand),
+            _days_text(each.demand),
             str(each.demand.busiest.broker_id),
             f"{each.demand.skew(len(advice.loads)):.2f}",
             "unknown" if each.demand.is_unknown else f"{each.throttled_share:.1%}",
             f"{each.throttled_share_at_default:.1%}",
         ]
+
+
+def _days_text(demand: Demand) -> str:
+    return "" if demand.implied is None else f"{demand.implied.days} ({demand.implied.confidence})"
 
 
 def _demand_text(demand: Demand) -> str:

@@ -233,7 +233,10 @@ def within_capacity(advice: Advice, loads: Sequence[Coincident], supply: Supply)
         default = min(default, least)
     default = advice.default if default == advice.default else cut_limit(key, default)
     own = {each.name: each for load in loads for each, _ in load.own}
-    shares = {name: cut_limit(key, fair[name]) if name in fair else limits.get(name, advice.default) for name in own}
+    shares = {}
+    for name, each in own.items():
+        kept = limits.get(name, advice.default if supply.priority(each) > 1 else default)
+        shares[name] = cut_limit(key, fair[name]) if name in fair else kept
     changed = {name for name, share in shares.items() if name in limits or share != default}
     overrides = tuple(
         Override(demand=own[name], limit=shares[name], wanted=limits.get(name, advice.default))

@@ -260,7 +260,7 @@ def _level_before_decline(daily: Floats) -> Floats:
     known = np.isfinite(daily[:, :-recent]).any(axis=1) & np.isfinite(daily[:, -recent:]).any(axis=1)
     found = np.full(daily.shape[0], np.nan)
     before = np.nanmedian(daily[known, :-recent], axis=1)
-    has_declined = before >= _DECLINE_FACTOR * np.nanmax(daily[known, -recent:], axis=1)
+    has_declined = before > np.maximum(_DECLINE_FACTOR * np.nanmax(daily[known, -recent:], axis=1), 0.0)
     found[known] = np.where(has_declined, before, np.nan)
     return found
 

@@ -106,3 +106,25 @@ def test_the_interval_is_as_wide_as_days_differ_and_missing_for_two_of_them() ->
     same, varied = row(**days([500.0] * 7)), row(**days([100.0, 900.0, 200.0, 300.0, 150.0, 250.0, 120.0]))
     assert (same["low"], same["high"]) == (500.0, 500.0)
     assert varied["low"] < 500.0 < varied["high"] == varied["demand"] == 900.0
+
+
+@pytest.mark.parametrize(("number", "is_incident"), [(8, True), (5, True), (4, False), (3, False)])
+def test_one_day_at_ten_times_the_usual_level_is_an_incident_and_no_demand(number: int, is_incident: bool) -> None:
+    found = row(**days([100.0] * (number - 1) + [2000.0]))
+    assert found["demand"] == (100.0 if is_incident else 2000.0)
+    begin_ms = (MONDAY_S + (number - 1) * DAY_S) * 1000
+    expected = (begin_ms, 600, 2000.0) if is_incident else (None, None, None)
+    assert (found["incident_ms"], found["incident_s"], found["incident_rate"]) == expected
+
+
+def test_what_comes_again_or_is_less_than_ten_times_as_much_is_no_incident() -> None:
+    assert row(**days([100.0, 2000.0] + [100.0] * 5 + [2000.0]))["demand"] == 2000.0
+    assert row(**days([100.0] * 7 + [900.0]))["demand"] == 900.0
+
+
+def test_a_decline_leaves_the_recent_half_of_the_days_and_a_weekend_is_none() -> None:
+    found = row(**days([3000.0] * 4 + [100.0, 120.0, 100.0, 100.0]))
+    assert (found["demand"], found["declined_from"], found["days"]) == (120.0, 3000.0, 4)
+    for levels in ([3000.0] * 3 + [100.0] * 4, [1000.0] * 5 + [10.0] * 2 + [1000.0], [3000.0] * 4 + [1600.0] * 4):
+        found = row(**days(levels))
+        assert (found["demand"], found["declined_from"]) == (max(levels), None)
