@@ -75,32 +75,88 @@ class Plain(str):
     __slots__ = ()
 
 
-class Node:
-    """A part of a file: a scalar, nodes by name, or a list of nodes."""
+class LinedDict(dict[str, Any]):
+    """A mapping of YAML with its line, and the lines of its scalars that begin on others."""
 
-    __slots__ = ("line", "name", "parent", "source", "value")
+    __slots__ = ("line", "lines")
+
+    def __init__(self, line: int) -> None:
+        super().__init__()
+        self.line = line
+        self.lines: dict[str | int, int] | None = None
+
+
+class LinedList(list[Any]):
+    """A list of YAML with its line, and the lines of its scalars that begin on others."""
+
+    __slots__ = ("line", "lines")
+
+    def __init__(self, line: int) -> None:
+        super().__init__()
+        self.line = line
+        self.lines: dict[str | int, int] | None = None
+
+
+class Node:
+    """A part of a file: a scalar, a mapping or a list, with its place among the others.
+
+    Only parts that are looked at become nodes, as a file may have a million.
+    """
+
+    __slots__ = ("lines", "name", "parent", "source", "value")
 
     def __init__(
-        self, value: Any, source: str, *, line: int | None = None, parent: "Node | None" = None, name: str = ""
+        self,
+        value: Any,
+        source: str,
+        parent: "Node | None" = None,
+        name: str | int = "",
+        *,
+        lines: Mapping[str, int] | None = None,
     ) -> None:
+        """Make the node of a file, with the lines of its parts by their paths, or of a part of another node."""
         self.value = value
-        self.line = line
         self.name = name
         self.parent = parent
         self.source = source
+        self.lines = lines
+
+    @property
+    def parts(self) -> "dict[str, Node]":
+        """The parts of a mapping by name."""
+        return {name: self.at(name) for name in self.value}
+
+    @property
+    def items(self) -> "Iterator[Node]":
+        """The items of a list."""
+        return map(self.at, range(len(self.value)))
+
+    def at(self, name: str | int) -> "Node":
+        """Return the part of this name, or the item at this index."""
+        return Node(self.value[name], self.source, self, name, lines=self.lines)
 
     @property
     def location(self) -> SourceLocation:
         """The location of the value, whose line is that of the nearest part around it that has one."""
-        names: list[str] = []
-        node, line = self, self.line
+        path, line, node = "", None, self
         while True:
-            line = node.line if line is None else line
+            if line is None and isinstance(node.value, LinedDict | LinedList):
+                line = node.value.line
             if node.parent is None:
                 break
-            names.append(node.name)
+            holder = node.parent.value
+            if line is None and isinstance(holder, LinedDict | LinedList) and holder.lines is not None:
+                line = holder.lines.get(node.name)
+            name = node.name if isinstance(node.name, str) else str(node.name + 1)
+            path = f"{name}.{path}" if path else name
             node = node.parent
-        return SourceLocation(source=self.source, line=line, path=".".join(reversed(names)))
+        return SourceLocation(source=self.source, line=self._line_at(path) if line is None else line, path=path)
+
+    def _line_at(self, path: str) -> int | None:
+        lines = self.lines or {}
+        while path and path not in lines:
+            path = path.rpartition(".")[0]
+        return lines.get(path)
 
     def problem(self, message: str, hint: str | None = None) -> Diagnostic:
         """Return a problem with this part."""
@@ -110,19 +166,24 @@ class Node:
         """Return the node at a path of names below this one, such as `listener.internal`, or None."""
         node: Node | None = self
         for name in path.split("."):
-            node = node.value.get(name) if node is not None and isinstance(node.value, dict) else None
+            node = node.parts.get(name) if node is not None and isinstance(node.value, dict) else None
         return node
 
     def plain(self) -> Any:
         """Return the value with everything below it as plain lists, mappings, texts, numbers and truths."""
-        value = self.value
-        if isinstance(value, dict):
-            return {name: part.plain() for name, part in value.items()}
-        if isinstance(value, list):
-            return [part.plain() for part in value]
-        return word_value(value) if isinstance(value, Plain) else value
+        return _plain(self.value)
 
 
+def _plain(value: Any) -> Any:
+    if isinstance(value, Plain):
+        return word_value(value)
+    if isinstance(value, LinedDict):
+        return {name: _plain(part) for name, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, LinedList) else value
+
+
+_BEGINNINGS: Final = frozenset("nN~tTfF+-.0123456789")
+"""The first letters of words that are not texts."""
 _NULLS: Final = {"null", "Null", "NULL", "~"}
 _TRUTHS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _WHOLE: Final = re.compile(r"[-+]?[0-9]{1,400}")
@@ -132,6 +193,8 @@ _NOT_FINITE: Final = {".nan": math.nan, ".inf": math.inf, "+.inf": math.inf, "-.
 
 def word_value(word: str) -> object:
     """Return the value of a word without quotes by the core schema of YAML 1.2, in which `no` is a text."""
+    if word[:1] not in _BEGINNINGS:
+        return str(word)
     if word in _NULLS:
         return None
     if word in _TRUTHS:
@@ -168,33 +231,12 @@ def shown_kind(node: Node) -> str:
     return shown(value) if isinstance(value, str | int | float) else kind_of(value)
 
 
-def node_of(value: object, source: str, *, lines: Mapping[str, int] | None = None) -> Node:
-    """Return the node of a plain value, with the lines of parts by their paths if these are known."""
-    root = Node(value, source)
-    _divide(root, "", lines or {})
-    return root
-
-
-def _divide(node: Node, prefix: str, lines: Mapping[str, int]) -> None:
-    """Turn the plain parts of a node into nodes."""
-
-    def part(name: str, value: object) -> Node:
-        found = Node(value, node.source, line=lines.get(prefix + name), parent=node, name=name)
-        _divide(found, f"{prefix}{name}.", lines)
-        return found
-
-    if isinstance(node.value, dict):
-        node.value = {name: part(name, value) for name, value in node.value.items()}
-    elif isinstance(node.value, list):
-        node.value = [part(str(number), value) for number, value in enumerate(node.value, start=1)]
-
-
 def json_node(text: str, source: str) -> Node:
     """Return the node of a JSON text, in which a name occurs once in an object."""
     import json  # noqa: PLC0415 - one format of several
 
     try:
-        return node_of(load_json(text, object_pairs_hook=_once), source)
+        return Node(load_json(text, object_pairs_hook=_once), source)
     except json.JSONDecodeError as error:
         raise _unreadable(source, f"not JSON: {error.msg}", line=error.lineno) from error
     except ValueError as error:
@@ -219,7 +261,7 @@ def toml_node(text: str, source: str, *, hint: str | None = None) -> Node:
     import tomllib  # noqa: PLC0415 - one format of several
 
     try:
-        return node_of(load_toml(text), source, lines=_toml_lines(text))
+        return Node(load_toml(text), source, lines=_toml_lines(text))
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"\(at line (\d+)", str(error))
         raise _unreadable(source, f"not TOML: {error}", line=int(place[1]) if place else None, hint=hint) from error

@@ -154,22 +154,25 @@ def _converting(take: _Taker, form: FieldSpec) -> _Taker:
 
 
 def _record(kind: Any, node: Node, faults: list[Diagnostic]) -> Any:
-    parts: dict[str, Node] = dict(node.value)
-    known, values, is_faulty = _fields_of(kind), {}, False
+    given, known = node.value, _fields_of(kind)
+    values: dict[str, Any] = {}
+    is_faulty = False
     for name, (field, of, required) in known.items():
         if of is SourceLocation:
             values[field] = node.location
-        elif (part := parts.pop(name, None)) is not None:
-            values[field] = _value(of, part, faults)
+        elif name in given:
+            values[field] = _value(of, node.at(name), faults)
             is_faulty = is_faulty or values[field] is _FAULTY
         elif required:
             faults.append(node.problem(f"{name} is missing", _example(_form_of(of)[1])))
             is_faulty = True
-    for name, part in parts.items():
-        names = [each for each, (_, of, _) in known.items() if of is not SourceLocation]
-        hint = near_hint(name, names, otherwise=f"known are {', '.join(names)}")
-        faults.append(part.problem(f"unknown name {shown(name)}", hint))
-    if is_faulty or parts:
+    for name in given:
+        if name not in known:
+            names = [each for each, (_, of, _) in known.items() if of is not SourceLocation]
+            hint = near_hint(name, names, otherwise=f"known are {', '.join(names)}")
+            faults.append(node.at(name).problem(f"unknown name {shown(name)}", hint))
+            is_faulty = True
+    if is_faulty:
         return _FAULTY
     try:
         return kind(**values)
@@ -181,7 +184,7 @@ def _record(kind: Any, node: Node, faults: list[Diagnostic]) -> Any:
 def _items(kind: Any, node: Node, faults: list[Diagnostic]) -> tuple[Any, ...]:
     """Return the items without faulty ones, of which `MOST_PROBLEMS` end the list."""
     found = []
-    for item in node.value:
+    for item in node.items:
         value = _value(kind, item, faults)
         if value is not _FAULTY:
             found.append(value)
@@ -191,7 +194,9 @@ def _items(kind: Any, node: Node, faults: list[Diagnostic]) -> tuple[Any, ...]:
 
 
 def _mapping(kind: Any, node: Node, faults: list[Diagnostic]) -> Any:
-    values = {name: _value(kind, part, faults) for name, part in node.value.items()}
+    if kind is object:
+        return node.plain()
+    values = {name: _value(kind, part, faults) for name, part in node.parts.items()}
     return _FAULTY if any(value is _FAULTY for value in values.values()) else values
 
 

@@ -67,10 +67,7 @@ def document_of(node: Node) -> tuple[QuotaDocument | None, tuple[Diagnostic, ...
 
     The document is None if the file as a whole has another shape.
     """
-    if not isinstance(node.value, list | None):
-        return filled(QuotaDocument, node)
-    whole = Node({"entries": node}, node.source)
-    node.parent, node.name = whole, "entries"
+    whole = Node({"entries": node.value}, node.source) if isinstance(node.value, list | None) else node
     return filled(QuotaDocument, whole)
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError, near_hint
 from kafka_quotas.core.formats.documents import read_text
-from kafka_quotas.core.formats.nodes import json_node, node_of
+from kafka_quotas.core.formats.nodes import Node, json_node
 from kafka_quotas.core.formats.typed_document import FieldSpec, read_record
 from kafka_quotas.core.quotas.cost_model import ApiCost, CostModel
 from kafka_quotas.wire.protocol.api_table import API_TABLE
@@ -73,7 +73,7 @@ def cost_model_from_json(data: object) -> CostModel:
     Raises:
         UsageError: The values are no cost model.
     """
-    return read_record(_Model, node_of(data, "cost model")).model()
+    return read_record(_Model, Node(data, "cost model")).model()
 
 
 def _cost_to_json(cost: ApiCost) -> dict[str, float]:

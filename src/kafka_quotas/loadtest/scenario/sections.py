@@ -168,16 +168,16 @@ def read_tree(text: str, source: str) -> YamlNode:
         fault = ScenarioError(error.message, hint=error.hint)
         fault.line = error.problems[0].location.line
         raise fault from error
-    if node.line is None:
+    if node.value is None:
         raise ScenarioError(f"{source} is empty", hint="kafka-quotas load-test list shows those that are shipped")
     return _tree(node)
 
 
 def _tree(node: Node) -> YamlNode:
     value = node.value
-    location = SourceLocation(source=node.source, line=node.line)
+    location = SourceLocation(source=node.source, line=node.location.line)
     if isinstance(value, list):
-        return YamlNode(location, tuple(map(_tree, value)))
+        return YamlNode(location, tuple(map(_tree, node.items)))
     if isinstance(value, dict):
-        return YamlNode(location, {name: _tree(part) for name, part in value.items()})
+        return YamlNode(location, {name: _tree(part) for name, part in node.parts.items()})
     return YamlNode(location, None if isinstance(value, Plain) and value in _NULLS else value)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, Node, Plain, SourceLocation
+from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, LinedDict, LinedList, Node, Plain, SourceLocation
 
 MAX_DEPTH: Final = 6
 MAX_NAMES: Final = 10_000
@@ -35,7 +35,7 @@ def yaml_node(text: str, source: str, *, sections: Sequence[str] = ()) -> Node:
     """
     reader = _Reader(text, source, sections)
     try:
-        return reader.document()
+        return Node(reader.document(), source)
     except RecursionError as error:
         location = SourceLocation(source=source)
         raise DocumentError(Diagnostic(location=location, message="nested too deep")) from error
@@ -56,61 +56,65 @@ class _Reader:
         self._sections = sections
         self.dispose: Callable[[], None] = self._parser.dispose
 
-    def document(self) -> Node:
+    def document(self) -> Any:
         self._next()
         if isinstance(self._parser.peek_event(), yaml.StreamEndEvent):
-            return Node(None, self._source)
+            return None
         self._next()
-        node = self._node(self._next(), None, "", 0)
+        value = self._value(self._next(), "", 0)
         self._next()
         last = self._next()
         if not isinstance(last, yaml.StreamEndEvent):
             raise self._problem(last, "a second document begins", "put every document into a file of its own")
-        return node
+        return value
 
-    def _node(self, event: Any, parent: Node | None, name: str, depth: int) -> Node:
-        """Return the node that begins with an event, `depth` collections deep."""
+    def _value(self, event: Any, name: str, depth: int) -> Any:
+        """Return the value that begins with an event, `depth` collections deep."""
         if event.anchor is not None:  # an alias has one too
             hint = "use `values:` and $name instead" if self._sections else "write it out"
             raise self._problem(event, "anchors and aliases are not taken", hint)
-        if event.tag is not None and event.tag != "!":
-            raise self._problem(event, f"tags are not taken: {str(event.tag)[:40]}", "leave it out")
-        node = Node(None, self._source, line=event.start_mark.line + 1, parent=parent, name=name)
+        tag = event.tag
+        if tag is not None and tag != "!":
+            raise self._problem(event, f"tags are not taken: {str(tag)[:40]}", "leave it out")
         if isinstance(event, yaml.ScalarEvent):
-            is_plain = not event.style and event.tag is None  # "" or None is a word without quotes
-            node.value = Plain(event.value) if is_plain and event.value else None if is_plain else event.value
-            if node.value is None and self._sections and depth:
-                raise self._problem(
-                    event, "a value is left empty", "write null if that is intended; is a variable unset?"
-                )
-        elif depth >= MAX_DEPTH:
+            text: str = event.value
+            if event.style or tag:  # "" or None is a word without quotes
+                return text
+            if not text and self._sections and depth:
+                hint = "write null if that is intended; is a variable unset?"
+                raise self._problem(event, "a value is left empty", hint)
+            return Plain(text) if text else None
+        if depth >= MAX_DEPTH:
             raise self._problem(event, "nested too deep", _ENTRY_HINT if self._sections else None)
-        elif isinstance(event, yaml.SequenceStartEvent):
+        if isinstance(event, yaml.SequenceStartEvent):
             is_entries = bool(self._sections) and (depth == 0 or (depth == 1 and name == "entries"))
-            node.value = self._items(node, depth, is_entries=is_entries)
-        else:
-            node.value = self._parts(event, node, depth)
-        return node
+            return self._items(event, depth, is_entries=is_entries)
+        return self._parts(event, depth)
 
-    def _items(self, node: Node, depth: int, *, is_entries: bool) -> list[Node]:
-        items: list[Node] = []
+    def _items(self, start: Any, depth: int, *, is_entries: bool) -> LinedList:
+        items = LinedList(start.start_mark.line + 1)
         event = self._next()
         while not isinstance(event, yaml.SequenceEndEvent):
             if is_entries and isinstance(event, yaml.SequenceStartEvent):
                 raise self._problem(event, "an entry is not a mapping", _ENTRY_HINT)
             if len(items) >= (MAX_ITEMS if is_entries else MAX_NAMES):
                 raise self._problem(event, "too many items", "split the file")
-            items.append(self._node(event, node, str(len(items) + 1), depth + 1))
+            value = self._value(event, "", depth + 1)
+            if not isinstance(value, list | dict) and (line := event.start_mark.line + 1) != items.line:
+                if items.lines is None:
+                    items.lines = {}
+                items.lines[len(items)] = line
+            items.append(value)
             event = self._next()
         return items
 
-    def _parts(self, start: Any, node: Node, depth: int) -> dict[str, Node]:
-        parts: dict[str, Node] = {}
+    def _parts(self, start: Any, depth: int) -> LinedDict:
+        parts = LinedDict(start.start_mark.line + 1)
         event = self._next()
         while not isinstance(event, yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent) or event.anchor is not None:
                 raise self._problem(event, "a name is not a plain text")
-            name = str(event.value)
+            name: str = event.value
             if name == "<<" and not event.style:
                 raise self._problem(event, "merge keys (<<) are not taken", "use `defaults:` and `values:` instead")
             if name in parts:
@@ -120,7 +124,13 @@ class _Reader:
                 raise self._problem(event, f"unknown section: {name[:40]!r}", hint)
             if len(parts) >= MAX_NAMES:
                 raise self._problem(start, "too many names in one mapping")
-            parts[name] = self._node(self._next(), node, name, depth + 1)
+            event = self._next()
+            value = self._value(event, name, depth + 1)
+            if not isinstance(value, list | dict) and (line := event.start_mark.line + 1) != parts.line:
+                if parts.lines is None:
+                    parts.lines = {}
+                parts.lines[name] = line
+            parts[name] = value
             event = self._next()
         return parts
 

@@ -155,7 +155,7 @@ ENTRY = "- {entity: {user: a}, quotas: {producer_byte_rate: 1}}\n"
         ("entires: []", "unknown section: 'entires'"),
         ("entries: 7", "q.yaml:1: entries: 7 is not a list"),
         ("schema: kafka-quotas.quotas/9\nentries: []", "this is 'kafka-quotas.quotas/9', not kafka-quotas.quotas/1"),
-        ("just words", "q.yaml:1: 'just words' is not a mapping"),
+        ("just words", "q.yaml: 'just words' is not a mapping"),
         ("entries: b: c", "q.yaml:1: not YAML: mapping values are not allowed in this context"),
         ("- {entity: {user: a}, quotas: {producer_byte_rate: !!python/name:os.system 1}}", "tags are not taken"),
         (f"{ENTRY}---\n{ENTRY}", "q.yaml:2: a second document begins"),
