@@ -92,7 +92,7 @@ class ConfigFile:
             UsageError: The file can't be read, or is not TOML.
         """
         self._sections = sections(self.options)
-        for section, table in toml_part(self.path, "the configuration of the daemon").value.items():
+        for section, table in toml_part(self.path, "the configuration of the daemon").parts.items():
             self._take(section, table)
 
     def _take(self, section: str, table: Node) -> None:
@@ -108,10 +108,10 @@ class ConfigFile:
             self.problems += policy_problems(table)
         elif section == "listener":
             self._use("listener", [self._table(f"listener.{name}") for name in table.value], table)
-            for name, properties in table.value.items():
+            for name, properties in table.parts.items():
                 self._take_listener(f"listener.{name}", properties)
         else:
-            for name, value in table.value.items():
+            for name, value in table.parts.items():
                 self._take_setting(section, name, value)
 
     def _take_listener(self, name: str, table: Node, *, needed: tuple[str, ...] = ("listen", "upstream")) -> None:

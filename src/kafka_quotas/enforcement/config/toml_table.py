@@ -68,7 +68,7 @@ def properties_in(path: Path) -> dict[str, str]:
 
 def flat(table: Node, prefix: str = "") -> Iterator[tuple[str, Node]]:
     """Yield the entries by their whole names: TOML reads a bare `port.range` as a table `port`."""
-    for name, part in table.value.items():
+    for name, part in table.parts.items():
         if isinstance(part.value, dict):
             yield from flat(part, f"{prefix}{name}.")
         else:
