@@ -2,7 +2,7 @@
 
 Option, section of the configuration file, environment variable, JSON schema, reference and manual page derive from it:
 
-    connect_timeout_s: Annotated[float, SettingSpec("--connect-timeout SECONDS", "upstream", "How long ...")] = 10.0
+    connect_timeout_s: Annotated[float, SettingSpec("upstream", "--connect-timeout SECONDS", "How long ...")] = 10.0
 """
 
 from collections.abc import Callable, Sequence
@@ -32,10 +32,10 @@ class TextForm:
 class SettingSpec:
     """The declaration of a setting."""
 
-    option: str
-    """Spelling on the command line with the name or unit of the value, e.g. `--drain-timeout SECONDS`."""
     section: str
     """Table of the configuration file, in which the setting has its option's name with `_` for `-`."""
+    option: str
+    """Spelling on the command line with the name or unit of the value, e.g. `--drain-timeout SECONDS`."""
     help: str
     form: TextForm | None = None
     """Form of a value that is neither a number, a flag, a choice nor a path."""

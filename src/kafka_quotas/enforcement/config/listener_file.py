@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final, get_args
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_properties
-from kafka_quotas.core.model.setting import SettingSpec, TextForm
-from kafka_quotas.enforcement.config.listener_settings import ListenerProperty, ListenerSettings, ports_of
+from kafka_quotas.core.model.setting import TextForm
+from kafka_quotas.enforcement.config.listener_settings import LISTENERS, ListenerProperty, ListenerSettings, ports_of
 from kafka_quotas.enforcement.config.rules import ALLOW, DENY, parse_api_access
 from kafka_quotas.enforcement.config.toml_table import names_table, properties_in, table_name
 
@@ -139,17 +139,15 @@ class ListenerFiles:
     """Main listener, as options describe it."""
     more_of_main: Annotated[
         Path | None,
-        SettingSpec(
+        LISTENERS(
             "--listener-config FILE",
-            "listeners",
             "Further settings of the listener of --listen: TLS on either side, PROXY protocol, host names, limits.",
         ),
     ] = None
     others: Annotated[
         tuple[Path, ...],
-        SettingSpec(
+        LISTENERS(
             "--listener FILE",
-            "listeners",
             "One more listener, whose file sets `listen` and `upstream` too; may be repeated. Listeners share the "
             "quotas.",
         ),

@@ -9,6 +9,7 @@ an address that is given for a node id beats that. Two listeners never share a p
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from itertools import combinations
 from typing import Annotated, Any, Final, TypeAlias
@@ -31,6 +32,8 @@ from kafka_quotas.enforcement.config.address import (
 from kafka_quotas.enforcement.config.principal_mapping import DEFAULT_RULES, PROPERTY, PrincipalMapping
 from kafka_quotas.enforcement.config.rules import ALL_APIS, MAX_IN_FLIGHT, NAME, ApiAccess
 
+UPSTREAM: Final = partial(SettingSpec, "upstream")
+LISTENERS: Final = partial(SettingSpec, "listeners")
 Network: TypeAlias = IPv4Network | IPv6Network
 NODE_ID_MARK: Final = "$(nodeId)"
 """Placeholder of a broker's node id in a pattern for host names."""
@@ -106,9 +109,8 @@ class ListenerSettings:
 
     upstreams: Annotated[
         tuple[Address, ...],
-        SettingSpec(
+        UPSTREAM(
             "--upstream HOST:PORT,...",
-            "upstream",
             "Brokers of the cluster to enforce in front of, tried in turn for clients that bootstrap; may be repeated.",
             ADDRESSES,
         ),
@@ -116,9 +118,8 @@ class ListenerSettings:
     ]
     listen: Annotated[
         Address,
-        SettingSpec(
+        LISTENERS(
             "--listen HOST:PORT",
-            "listeners",
             "Where clients bootstrap; port 0 takes free ones. Brokers get listeners of their own on this host.",
             LISTEN,
         ),
@@ -131,9 +132,8 @@ class ListenerSettings:
     """Node id of the only upstream, if its address does not show it."""
     port_range: Annotated[
         tuple[int, int] | None,
-        SettingSpec(
+        LISTENERS(
             "--port-range FIRST-LAST",
-            "listeners",
             "Ports for the brokers' listeners: FIRST + node id. Default: from the port after that of --listen on.",
             PORT_RANGE,
         ),
@@ -141,9 +141,8 @@ class ListenerSettings:
     ] = None
     broker_addresses: Annotated[
         tuple[BrokerAddress, ...],
-        SettingSpec(
+        LISTENERS(
             "--broker-address ID=[HOST:]PORT",
-            "listeners",
             "The port (and host) of a broker's listener, FIRST-LAST=PORT for many node ids; may be repeated.",
             BROKER_ADDRESSES,
         ),
@@ -151,9 +150,8 @@ class ListenerSettings:
     ] = ()
     advertised_host: Annotated[
         str | None,
-        SettingSpec(
+        LISTENERS(
             "--advertised-host HOST",
-            "listeners",
             "The host that clients are sent to. Default: the one that they connected to.",
             NAME,
         ),

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Final
 
 from kafka_quotas.core.errors import UsageError
@@ -31,6 +32,9 @@ from kafka_quotas.wire.codec.encoding import MAX_REQUEST_BYTES
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.error_code import ErrorCode
 
+ENFORCEMENT: Final = partial(SettingSpec, "enforcement")
+IDENTITY: Final = partial(SettingSpec, "identity")
+LIMITS: Final = partial(SettingSpec, "limits")
 _SIZE: Final = re.compile(r"\+?[0-9.]+\s*(?:[kMGT]i?|Ki)?B?")
 _AMOUNT: Final = r"\+?(?=[0-9.]*[1-9])(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
 
@@ -95,18 +99,16 @@ class MutationRules:
 
     mode: Annotated[
         MutationMode,
-        SettingSpec(
+        ENFORCEMENT(
             "--mutations",
-            "enforcement",
             "What happens to topics over controller_mutation_rate. strict: error 89. permissive: admitted, and the "
             "client is throttled. auto: strict in versions whose clients know the error, as a broker does.",
         ),
     ] = MutationMode.AUTO
     auto_create: Annotated[
         AutoCreate,
-        SettingSpec(
+        ENFORCEMENT(
             "--auto-create",
-            "enforcement",
             "What happens to topics that would be created because a Metadata request names them. count: charged to "
             "controller_mutation_rate. forbid: not created. pass: created without a charge.",
         ),
@@ -229,52 +231,43 @@ class EnforcementRules:
     mutation_window: QuotaWindow = DEFAULT_WINDOW
     mode: Annotated[
         Mode,
-        SettingSpec(
+        ENFORCEMENT(
             "--mode",
-            "enforcement",
             "kafka: Kafka's window. smooth: a bucket of one second, without bursts and rests. "
             "shadow: count what would be done, and enforce nothing.",
         ),
     ] = Mode.KAFKA
     scope: Annotated[
         Scope,
-        SettingSpec(
-            "--scope",
-            "enforcement",
-            "broker: each broker has the whole limit, as in Kafka. cluster: one limit over all brokers.",
+        ENFORCEMENT(
+            "--scope", "broker: each broker has the whole limit, as in Kafka. cluster: one limit over all brokers."
         ),
     ] = Scope.BROKER
     throttle_style: Annotated[
         ThrottleStyle,
-        SettingSpec(
+        ENFORCEMENT(
             "--throttle-style",
-            "enforcement",
             "mute: answer at once, then don't read (Kafka since 2.0). delay: hold the response back (before).",
         ),
     ] = ThrottleStyle.MUTE
     max_throttle_ms: Annotated[
         int | None,
-        SettingSpec(
-            "--max-throttle-ms MS",
-            "enforcement",
-            "The longest throttle time. Default: as long as Kafka makes them.",
-            least=1,
+        ENFORCEMENT(
+            "--max-throttle-ms MS", "The longest throttle time. Default: as long as Kafka makes them.", least=1
         ),
     ] = None
     on_violation: Annotated[
         OnViolation,
-        SettingSpec(
+        ENFORCEMENT(
             "--on-violation",
-            "enforcement",
             "What a client over its byte rates gets. error: its Produce and Fetch requests are refused with error 89. "
             "delay-then-error: as delay up to --max-throttle-ms, then error.",
         ),
     ] = OnViolation.DELAY
     fetch_over_quota: Annotated[
         FetchOverQuota,
-        SettingSpec(
+        ENFORCEMENT(
             "--fetch-over-quota",
-            "enforcement",
             "deliver: hold a Fetch until its client may have data, and deliver it. kafka: answer with no data and "
             "count nothing, as a broker does.",
         ),
@@ -282,28 +275,23 @@ class EnforcementRules:
     mutations: MutationRules = field(default_factory=MutationRules)
     threshold_error: Annotated[
         ThresholdError,
-        SettingSpec(
+        ENFORCEMENT(
             "--threshold-error",
-            "enforcement",
             "The error for data of topics over a threshold: 44, on which clients give up, or 89, which some retry.",
         ),
     ] = ThresholdError.POLICY_VIOLATION
     max_request_bytes: Annotated[
         int,
-        SettingSpec(
+        LIMITS(
             "--max-request-bytes SIZE",
-            "limits",
             "A longer request closes its connection, as socket.request.max.bytes does at a broker.",
             SIZE,
         ),
     ] = MAX_REQUEST_BYTES
     principal: Annotated[
         str | None,
-        SettingSpec(
-            "--principal NAME",
-            "identity",
-            "Count every client as this user. Default: the name from SASL, ANONYMOUS without.",
-            NAME,
+        IDENTITY(
+            "--principal NAME", "Count every client as this user. Default: the name from SASL, ANONYMOUS without.", NAME
         ),
     ] = None
     requires_authentication: bool = False
@@ -312,26 +300,23 @@ class EnforcementRules:
     """Claim of a bearer's token that names the principal."""
     unknown_apis: Annotated[
         UnknownApi,
-        SettingSpec(
+        LIMITS(
             "--unknown-apis",
-            "limits",
             "What happens to requests of APIs that the daemon doesn't know: pass (untouched) or refuse (close).",
         ),
     ] = UnknownApi.PASS
     unknown_principal: Annotated[
         str,
-        SettingSpec(
+        IDENTITY(
             "--unknown-principal NAME",
-            "identity",
             "The user of clients that authenticate in a way that can't be read (GSSAPI, delegation tokens).",
             NAME,
         ),
     ] = UNKNOWN_PRINCIPAL
     internal_principals: Annotated[
         frozenset[str],
-        SettingSpec(
+        IDENTITY(
             "--internal-principal NAME",
-            "identity",
             "A user whose fetches as a replica are exempt; may be repeated. No other user's fetches are.",
             NAME,
         ),

@@ -7,6 +7,7 @@ import pwd
 import re
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, TypeVar
 
@@ -24,11 +25,22 @@ from kafka_quotas.enforcement.config.address import (
 )
 from kafka_quotas.enforcement.config.client_policy import OnViolation
 from kafka_quotas.enforcement.config.listener_file import ListenerFiles, all_listeners
-from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
-from kafka_quotas.enforcement.config.rules import MAX_QUEUED_REQUEST_BYTES, NAME, SIZE, EnforcementRules
+from kafka_quotas.enforcement.config.listener_settings import UPSTREAM, ListenerSettings
+from kafka_quotas.enforcement.config.rules import (
+    ENFORCEMENT,
+    LIMITS,
+    MAX_QUEUED_REQUEST_BYTES,
+    NAME,
+    SIZE,
+    EnforcementRules,
+)
 from kafka_quotas.enforcement.telemetry.log import LogFormat
 
 T = TypeVar("T", bound=Path | TopicTarget)
+_STORE: Final = partial(SettingSpec, "store")
+_TELEMETRY: Final = partial(SettingSpec, "telemetry")
+_FLEET: Final = partial(SettingSpec, "fleet")
+_OPERATION: Final = partial(SettingSpec, "operation")
 FLEET: Final = "default"
 """Name of the fleet of daemons that give none."""
 MIN_SECRET_BYTES: Final = 16
@@ -69,18 +81,16 @@ class EventLogSettings:
 
     target: Annotated[
         Path | TopicTarget,
-        SettingSpec(
+        _TELEMETRY(
             "--event-log DIR|kafka://HOST:PORT/TOPIC",
-            "telemetry",
             "Write a line of JSON per charge: who, how much, which throttle time. To rotated files, or to a topic.",
             EVENT_TARGET,
         ),
     ]
     rotate_s: Annotated[
         float,
-        SettingSpec(
+        _TELEMETRY(
             "--event-log-rotate SECONDS",
-            "telemetry",
             "How long the event log writes to one file; a file ends at 64 MiB in any case.",
             least=0.1,
         ),
@@ -89,28 +99,23 @@ class EventLogSettings:
     """Size at which a file is closed."""
     keep_bytes: Annotated[
         int,
-        SettingSpec(
+        _TELEMETRY(
             "--event-log-keep SIZE",
-            "telemetry",
             "How much the event log's folder may hold before the oldest files are removed.",
             SIZE,
         ),
     ] = 10 * 1024**3
     properties_file: Annotated[
         Path | None,
-        SettingSpec(
+        _TELEMETRY(
             "--event-log-config FILE",
-            "telemetry",
             "librdkafka properties for the topic of the event log, such as security.protocol.",
         ),
     ] = None
     cluster: Annotated[
         str,
-        SettingSpec(
-            "--cluster NAME",
-            "telemetry",
-            "The name of the cluster in the event log. Default: the address of --upstream.",
-            NAME,
+        _TELEMETRY(
+            "--cluster NAME", "The name of the cluster in the event log. Default: the address of --upstream.", NAME
         ),
     ] = ""
 
@@ -124,9 +129,8 @@ class MetricsChoice:
 
     top: Annotated[
         int,
-        SettingSpec(
+        _TELEMETRY(
             "--metrics-top N",
-            "telemetry",
             "How many buckets have series of their own: those that use most of their limit.",
             least=0,
             most=1000,
@@ -134,32 +138,27 @@ class MetricsChoice:
     ] = 50
     users: Annotated[
         frozenset[str],
-        SettingSpec(
-            "--metrics-user NAME",
-            "telemetry",
-            "A user whose buckets have series of their own in any case; may be repeated.",
-            NAME,
+        _TELEMETRY(
+            "--metrics-user NAME", "A user whose buckets have series of their own in any case; may be repeated.", NAME
         ),
     ] = frozenset()
     """Raw names."""
-    client_ids: Annotated[
-        frozenset[str], SettingSpec("--metrics-client ID", "telemetry", "The same for a client-id.", NAME)
-    ] = frozenset()
+    client_ids: Annotated[frozenset[str], _TELEMETRY("--metrics-client ID", "The same for a client-id.", NAME)] = (
+        frozenset()
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlAccess:
     """The rights on the control socket."""
 
-    mode: Annotated[
-        int,
-        SettingSpec("--control-mode OCTAL", "operation", "The mode of the control socket's file.", CONTROL_MODE),
-    ] = 0o600
+    mode: Annotated[int, _OPERATION("--control-mode OCTAL", "The mode of the control socket's file.", CONTROL_MODE)] = (
+        0o600
+    )
     users: Annotated[
         frozenset[int],
-        SettingSpec(
+        _OPERATION(
             "--control-user NAME|UID",
-            "operation",
             "Another user of this machine who may ask on the control socket; may be repeated. Needs a --control-mode "
             "that lets other users connect.",
             TextForm(read=_user_id, pattern=NAME.pattern, integers=NAME.integers),
@@ -187,38 +186,30 @@ class FleetSettings:
 
     target: Annotated[
         TopicTarget,
-        SettingSpec(
+        _FLEET(
             "--fleet kafka://HOST:PORT/TOPIC",
-            "fleet",
             "Hold every limit together with all daemons that share this topic, which is created if it is missing.",
             TOPIC,
         ),
     ]
     name: Annotated[
-        str,
-        SettingSpec("--fleet-name NAME", "fleet", "Which daemons on that topic share: those with the same name.", NAME),
+        str, _FLEET("--fleet-name NAME", "Which daemons on that topic share: those with the same name.", NAME)
     ] = FLEET
     fallback: Annotated[
         Fallback,
-        SettingSpec(
+        _FLEET(
             "--fleet-fallback",
-            "fleet",
             "What to allow while the others can't be heard: the last share of each limit, all of it, or nothing.",
         ),
     ] = Fallback.SHARE
     properties_file: Annotated[
         Path | None,
-        SettingSpec(
-            "--fleet-config FILE",
-            "fleet",
-            "librdkafka properties for the topic of the fleet, such as security.protocol.",
-        ),
+        _FLEET("--fleet-config FILE", "librdkafka properties for the topic of the fleet, such as security.protocol."),
     ] = None
     secret_file: Annotated[
         Path | None,
-        SettingSpec(
+        _FLEET(
             "--fleet-secret-file FILE",
-            "fleet",
             "The secret that all members share: it signs their reports, and no others count. A second line is for a "
             "change of secrets.",
         ),
@@ -234,14 +225,12 @@ class DaemonSettings:
     listeners: tuple[ListenerSettings, ...] = ()
     """All listeners, the main one first, each with a name of its own."""
     connect_timeout_s: Annotated[
-        float,
-        SettingSpec("--connect-timeout SECONDS", "upstream", "How long to try to connect to a broker.", least=0.1),
+        float, UPSTREAM("--connect-timeout SECONDS", "How long to try to connect to a broker.", least=0.1)
     ] = 10.0
     static_quotas: Annotated[
         Path | None,
-        SettingSpec(
+        _STORE(
             "--static-quotas FILE",
-            "store",
             "Properties quota.producer.default, quota.consumer.override and so on; they apply below the store's "
             "quotas.",
         ),
@@ -249,43 +238,38 @@ class DaemonSettings:
     rules: EnforcementRules = field(default_factory=EnforcementRules)
     policy_file: Annotated[
         Path | None,
-        SettingSpec(
+        ENFORCEMENT(
             "--policy FILE",
-            "enforcement",
             "A TOML file with modes for some users and client-ids, request rates, exemptions and topic thresholds.",
         ),
     ] = None
     cost_model: Annotated[
         Path | None,
-        SettingSpec(
+        ENFORCEMENT(
             "--cost-model FILE",
-            "enforcement",
             "The thread time of requests as measured by `daemon calibrate`; request_percentage is estimated by it.",
         ),
     ] = None
     connection_rate: Annotated[
         int | None,
-        SettingSpec(
+        LIMITS(
             "--connection-rate N",
-            "limits",
             "Connections per second to each broker in all, as max.connection.creation.rate; those beyond it wait.",
             least=1,
         ),
     ] = None
     max_connections: Annotated[
         int | None,
-        SettingSpec(
+        LIMITS(
             "--max-connections N",
-            "limits",
             "Clients' connections in all; more wait to be accepted. Default: what the limit of open files allows.",
             least=1,
         ),
     ] = None
     queued_max_request_bytes: Annotated[
         int,
-        SettingSpec(
+        LIMITS(
             "--queued-max-request-bytes SIZE",
-            "limits",
             "How many bytes of requests and responses that have to be read as a whole may be buffered at a time, "
             "over all connections.",
             SIZE,
@@ -293,9 +277,8 @@ class DaemonSettings:
     ] = MAX_QUEUED_REQUEST_BYTES
     max_bucket_bytes: Annotated[
         int,
-        SettingSpec(
+        LIMITS(
             "--max-bucket-memory SIZE",
-            "limits",
             "How much memory the buckets of all clients may take together, at about 1300 bytes each; those idle "
             "longest are forgotten first, never one whose client is held back by a limit of its own.",
             SIZE,
@@ -303,9 +286,8 @@ class DaemonSettings:
     ] = 256 * 1024**2
     metrics: Annotated[
         Address | None,
-        SettingSpec(
+        _TELEMETRY(
             "--metrics-port [HOST:]PORT",
-            "telemetry",
             "Serve Prometheus metrics, /healthz and /readyz there, and at / a page for browsers, on 127.0.0.1 without "
             "a host.",
             LOCAL_ADDRESS,
@@ -313,40 +295,33 @@ class DaemonSettings:
     ] = None
     metrics_choice: MetricsChoice = field(default_factory=MetricsChoice)
     log_format: Annotated[
-        LogFormat,
-        SettingSpec("--log-format", "telemetry", "The form of a log line: key=value pairs, or one JSON object."),
+        LogFormat, _TELEMETRY("--log-format", "The form of a log line: key=value pairs, or one JSON object.")
     ] = LogFormat.TEXT
     event_log: EventLogSettings | None = None
     fleet: FleetSettings | None = None
     control: Annotated[
         Path | None,
-        SettingSpec(
+        _OPERATION(
             "--control PATH",
-            "operation",
             "The Unix socket for status, reload and other programs. Default: daemon-PORT.sock in your runtime folder.",
         ),
     ] = None
     control_access: ControlAccess = field(default_factory=ControlAccess)
     state_file: Annotated[
         Path | None,
-        SettingSpec(
+        _OPERATION(
             "--state-file FILE",
-            "operation",
             "Save usage to this file, so that clients don't start with a clean slate after a restart. Saved every "
             "5 seconds and at the end.",
         ),
     ] = None
     drain_timeout_s: Annotated[
-        float,
-        SettingSpec(
-            "--drain-timeout SECONDS", "operation", "How long requests under way may take after SIGTERM.", least=0.0
-        ),
+        float, _OPERATION("--drain-timeout SECONDS", "How long requests under way may take after SIGTERM.", least=0.0)
     ] = 10.0
     workers: Annotated[
         int,
-        SettingSpec(
+        _OPERATION(
             "--workers N",
-            "operation",
             "How many processes serve connections. They hold every limit together, for machines with many cores.",
             least=1,
             most=64,

@@ -180,8 +180,7 @@ class QuotaTotals:
 
     quota: Key
     waiting: Annotated[
-        int,
-        Figure(text="Connections that wait for the end of a throttle time.", metric="queue_size", merge=Merge.SUM),
+        int, Figure(text="Connections that wait for the end of a throttle time.", metric="queue_size", merge=Merge.SUM)
     ] = 0
     times: Annotated[int, _total("throttles", "Throttle times set.")] = 0
     total_ms: Annotated[int, _total("throttle_time_ms", "Throttle time set, in milliseconds.")] = 0
@@ -281,8 +280,7 @@ class FleetRow:
     wrong_clocks: Annotated[
         int,
         Figure(
-            text="Members whose clock differs from this one's by more than a report takes.",
-            metric="fleet_wrong_clocks",
+            text="Members whose clock differs from this one's by more than a report takes.", metric="fleet_wrong_clocks"
         ),
     ]
     cut_off: Annotated[bool, Figure(text="Whether the other members can't be heard.", metric="fleet_cut_off")]

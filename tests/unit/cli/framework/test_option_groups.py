@@ -196,16 +196,16 @@ class Inner:
     """Settings that are there if the first one is given."""
 
     refused_alone = ("size",)
-    first: Annotated[str, SettingSpec("--first NAME", "inner", "The first.")]
-    size: Annotated[int, SettingSpec("--size HALVES", "inner", "How large.", HALVES)] = 4
+    first: Annotated[str, SettingSpec("inner", "--first NAME", "The first.")]
+    size: Annotated[int, SettingSpec("inner", "--size HALVES", "How large.", HALVES)] = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """A record of settings that holds another one."""
 
-    names: Annotated[frozenset[str], SettingSpec("--name NAME", "outer", "Which.")] = frozenset()
-    limit: Annotated[int | None, SettingSpec("--limit N", "outer", "At most.", least=1)] = None
+    names: Annotated[frozenset[str], SettingSpec("outer", "--name NAME", "Which.")] = frozenset()
+    limit: Annotated[int | None, SettingSpec("outer", "--limit N", "At most.", least=1)] = None
     plain: str = "as it is"
     inner: Inner | None = None
     also: tuple[int, ...] = field(default_factory=tuple)
