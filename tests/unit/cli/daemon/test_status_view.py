@@ -1,33 +1,20 @@
 """The status of a daemon as a person reads it: limits in their own units, and estimates called so."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
+
+from tests.support.daemon.statuses import daemon_status, fleet_row, waiting_client
 
 from kafka_quotas.cli.daemon.status_view import status_listing
-from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.status import (
     BucketRow,
     DaemonStatus,
-    FleetRow,
     QuotaTotals,
-    StoreRow,
     ThrottledClient,
 )
 
 
 def waiting(quota: str, limit: float, observed: float, *, estimated: bool = False) -> ThrottledClient:
-    return ThrottledClient(
-        broker="1",
-        user="u",
-        client_id="a",
-        quota=quota,
-        entity="client-id a",
-        limit=limit,
-        observed=observed,
-        connections=1,
-        throttle_ms=500,
-        remaining_ms=400,
-        estimated=estimated,
-    )
+    return waiting_client(quota=quota, limit=limit, observed=observed, estimated=estimated)
 
 
 def status(*throttled: ThrottledClient, refused: int = 0, shadow_times: int = 0) -> DaemonStatus:
@@ -35,26 +22,13 @@ def status(*throttled: ThrottledClient, refused: int = 0, shadow_times: int = 0)
         BucketRow(broker="1", quota=row.quota, user="u", client_id="a", limit=1, observed=2, estimated=row.estimated)
         for row in throttled
     ]
-    totals = QuotaTotals(quota="producer_byte_rate", shadow_times=shadow_times)
-    return DaemonStatus(
-        pid=1,
-        uptime_ms=5000,
-        event_loop="uvloop",
-        upstream="h:1",
-        throttle_style="mute",
-        fetch_over_quota="kafka",
-        window_num=11,
-        window_size_seconds=1,
-        max_throttle_ms=None,
-        draining=False,
-        connections=0,
-        store=StoreRow(url="local:x", revision="1", age_ms=250, trouble=None, limits=2),
-        listeners=(),
+    empty = daemon_status()
+    return replace(
+        empty,
         throttled=throttled,
         buckets=tuple(rows),
-        throttles=(),
-        quota_totals=(totals,),
-        counters={field.name: 0 for field in fields(Counters)} | {"refused_requests": refused},
+        quota_totals=(QuotaTotals(quota="producer_byte_rate", shadow_times=shadow_times),),
+        counters=empty.counters | {"refused_requests": refused},
         mode="smooth",
         scope="cluster",
         on_violation="error",
@@ -110,21 +84,7 @@ def test_the_terms_are_said_and_what_came_of_them_only_if_something_did() -> Non
     assert "throttle times that shadows would have got: 2" in told
 
 
-FLEET = FleetRow(
-    name="default",
-    topic="kafka://127.0.0.1:9092/fleet",
-    member="one:9192",
-    members=2,
-    others=("two:9192",),
-    not_trusted=0,
-    wrong_clocks=0,
-    cut_off=False,
-    fallback="share",
-    trouble=None,
-    shared_buckets=0,
-    published_bytes=0,
-    received_bytes=0,
-)
+FLEET = fleet_row()
 
 
 def test_a_fleet_without_a_secret_is_shown_with_the_acls_that_it_needs() -> None:

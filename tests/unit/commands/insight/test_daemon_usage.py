@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.daemon.statuses import daemon_status
 from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.commands.insight.top import top
@@ -13,7 +14,7 @@ from kafka_quotas.commands.insight.why import why
 from kafka_quotas.core.formats.metric_names import BUILT_IN, parse_metrics, usages_of
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import RecentThrottling
-from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, StoreRow
+from kafka_quotas.enforcement.telemetry.status import BucketRow
 from kafka_quotas.stores import open_store
 
 PRODUCE = "producer_byte_rate"
@@ -36,12 +37,12 @@ def mutations(tokens: float, *, rate: float, throttle_ms: float = 0.0, broker: s
 
 def test_what_is_used_of_a_mutation_quota_is_the_rate_and_not_the_tokens_that_are_left(tmp_path: Path) -> None:
     url = new_store(tmp_path, {Entity.of(client_id="app"): {MUTATIONS: 1.0}})
-    idle = usage_of_daemon(daemon_status(mutations(11.0, rate=0.0)))
+    idle = usage_of_daemon(daemon_status(buckets=(mutations(11.0, rate=0.0),)))
     assert [(usage.observed, usage.throttle_ms) for usage in idle.usages] == [(0.0, 0.0)]
     with closing(open_store(url)) as store:
         (row,) = top(store, idle).rows
         assert (row.share, row.held_back) == (0.0, False)
-        indebted = usage_of_daemon(daemon_status(mutations(-14.2, rate=0.5)))
+        indebted = usage_of_daemon(daemon_status(buckets=(mutations(-14.2, rate=0.5),)))
         (row,) = top(store, indebted).rows
         assert (row.share, row.held_back) == (0.5, True)
         assert row.usage.throttle_ms == pytest.approx(14_200.0)
@@ -54,7 +55,7 @@ def test_a_client_is_held_back_between_two_short_throttle_times_as_well(tmp_path
     url = new_store(tmp_path, {Entity.of(client_id="held"): {PRODUCE: 5e6}})
     bucket = BucketRow(broker="1", quota=PRODUCE, user="", client_id="held", limit=5e6, observed=5e6, throttle_ms=35.5)
     minute = {"last_minute_times": 2, "last_minute_total_ms": 71, "last_minute_held_ms": 70}
-    reading = usage_of_daemon(daemon_status(replace(bucket, **minute)))
+    reading = usage_of_daemon(daemon_status(buckets=(replace(bucket, **minute),)))
     assert [(usage.last_minute, usage.is_waiting) for usage in reading.usages] == [
         (RecentThrottling(times=2, total_ms=71, held_ms=70), False)
     ]
@@ -81,25 +82,3 @@ def test_the_limits_that_a_daemons_metrics_tell_are_read() -> None:
         (MUTATIONS, 0.5, 1.0, 250.0),
         (PRODUCE, 5.0, 7.0, None),
     ]
-
-
-def daemon_status(*buckets: BucketRow) -> DaemonStatus:
-    return DaemonStatus(
-        pid=1,
-        uptime_ms=1,
-        event_loop="asyncio",
-        upstream="127.0.0.1:1",
-        throttle_style="mute",
-        fetch_over_quota="deliver",
-        window_num=11,
-        window_size_seconds=1,
-        max_throttle_ms=None,
-        draining=False,
-        connections=1,
-        store=StoreRow(url="local:/q.db", revision="1", age_ms=0, trouble=None, limits=1),
-        listeners=(),
-        throttled=(),
-        buckets=buckets,
-        throttles=(),
-        counters={},
-    )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.daemon.statuses import daemon_status, waiting_client
 from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import new_store
 
@@ -17,7 +18,7 @@ from kafka_quotas.commands.insight.usage_source import UsageReading, UsageSource
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import NOT_THROTTLED, QuotaWindow, RecentThrottling
 from kafka_quotas.core.resolution.usage import Usage
-from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, StoreRow, ThrottledClient
+from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus
 
 MINUTE = ("throttled_times", "throttled_total_ms", "throttled_share")
 PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"
@@ -307,7 +308,7 @@ def test_usage_goes_with_effective_only(store: str) -> None:
 
 
 def test_a_daemons_throttle_times_are_those_of_the_clients_that_wait() -> None:
-    status = daemon_status(
+    status = status_of(
         BucketRow(broker="1", quota=PRODUCE, user="al%20ice", client_id="", limit=5e6, observed=6e6),
         BucketRow(broker="2", quota=PRODUCE, user="al%20ice", client_id="", limit=5e6, observed=1e6),
         BucketRow(broker="1", quota=PRODUCE, user="", client_id="app", limit=5e6, observed=1e6),
@@ -321,38 +322,9 @@ def test_a_daemons_throttle_times_are_those_of_the_clients_that_wait() -> None:
     ]
 
 
-def daemon_status(*buckets: BucketRow) -> DaemonStatus:
-    waiting = ThrottledClient(
-        broker="1",
-        user="al ice",
-        client_id="app",
-        quota=PRODUCE,
-        entity="user 'al ice'",
-        limit=5e6,
-        observed=6e6,
-        connections=1,
-        throttle_ms=700,
-        remaining_ms=300,
-    )
-    return DaemonStatus(
-        pid=7,
-        uptime_ms=1,
-        event_loop="asyncio",
-        upstream="127.0.0.1:1",
-        throttle_style="mute",
-        fetch_over_quota="deliver",
-        window_num=3,
-        window_size_seconds=2,
-        max_throttle_ms=None,
-        draining=False,
-        connections=1,
-        store=StoreRow(url="local:/q.db", revision="1", age_ms=0, trouble=None, limits=1),
-        listeners=(),
-        throttled=(waiting,),
-        buckets=buckets,
-        throttles=(),
-        counters={},
-    )
+def status_of(*buckets: BucketRow) -> DaemonStatus:
+    waiting = waiting_client(user="al ice", client_id="app", limit=5e6, observed=6e6, throttle_ms=700, remaining_ms=300)
+    return daemon_status(pid=7, window_num=3, window_size_seconds=2, throttled=(waiting,), buckets=buckets)
 
 
 def test_describing_loads_nothing_of_the_daemon(store: str) -> None:

@@ -4,10 +4,11 @@ import asyncio
 import io
 import json
 import re
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from tests.support.daemon.statuses import daemon_status, fleet_row, waiting_client
 from tests.support.daemon.whole_run import run_whole
 
 from kafka_quotas.core.clock import VirtualClock
@@ -21,16 +22,12 @@ from kafka_quotas.enforcement.monitoring.daemon_view import readiness as readine
 from kafka_quotas.enforcement.monitoring.metrics import QUOTA_FAMILIES, exposition, families
 from kafka_quotas.enforcement.proxy.upstream_health import UpstreamHealth
 from kafka_quotas.enforcement.telemetry import throttle_stats as ledger_module
-from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LINES_PER_SECOND, Log, LogEvent, LogFormat, LogLevel
 from kafka_quotas.enforcement.telemetry.status import (
     BucketRow,
     DaemonStatus,
-    FleetRow,
     ListenerRow,
     QuotaTotals,
-    StoreRow,
-    ThrottledClient,
     ThrottleRow,
     WorkerRow,
     answer_from_json,
@@ -109,34 +106,10 @@ def test_the_ledger_counts_each_bucket_and_says_the_first_time(monkeypatch: pyte
 
 
 def status() -> DaemonStatus:
-    return DaemonStatus(
-        pid=1,
-        uptime_ms=5000,
-        event_loop="uvloop",
-        upstream="h:1",
-        throttle_style="mute",
-        fetch_over_quota="deliver",
-        window_num=11,
-        window_size_seconds=1,
-        max_throttle_ms=None,
-        draining=False,
+    return daemon_status(
         connections=3,
-        store=StoreRow(url="local:x", revision="1", age_ms=250, trouble=None, limits=2),
         listeners=(ListenerRow(broker="1", listen="127.0.0.1:1", upstream="h:1", connections=3),),
-        throttled=(
-            ThrottledClient(
-                broker="1",
-                user="u",
-                client_id="a",
-                quota="producer_byte_rate",
-                entity="client-id a",
-                limit=100.0,
-                observed=150.0,
-                connections=2,
-                throttle_ms=500,
-                remaining_ms=400,
-            ),
-        ),
+        throttled=(waiting_client(connections=2),),
         buckets=(
             BucketRow(broker="1", quota="producer_byte_rate", user="", client_id='a"\n', limit=100.0, observed=150.0),
         ),
@@ -151,7 +124,6 @@ def status() -> DaemonStatus:
                 upstream_total_ms=7,
             ),
         ),
-        counters={field.name: 0 for field in fields(Counters)},
         quota_totals=(
             QuotaTotals(quota="producer_byte_rate", waiting=2, times=4, total_ms=2000, upstream_times=1),
             QuotaTotals(quota="consumer_byte_rate"),
@@ -193,20 +165,13 @@ def test_the_metrics_have_kafkas_names_and_escape_labels() -> None:
 PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
 
 
-FLEET = FleetRow(
-    name="default",
-    topic="kafka://127.0.0.1:9092/fleet",
-    member="one:9192",
-    members=2,
-    others=("two:9192",),
+FLEET = fleet_row(
     not_trusted=1,
     strangers=("three:9192: its reports are not signed",),
     signs=True,
     signing=("two:9192",),
     refused={"unsigned": 4},
-    wrong_clocks=0,
     cut_off=True,
-    fallback="share",
     trouble="no broker",
     shared_buckets=3,
     published_bytes=100,

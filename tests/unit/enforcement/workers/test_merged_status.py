@@ -2,40 +2,31 @@
 
 from dataclasses import replace
 
+from tests.support.daemon.statuses import daemon_status, waiting_client
+
 from kafka_quotas.enforcement.telemetry.status import (
     BucketRow,
     DaemonStatus,
     HourRow,
     ListenerRow,
     QuotaTotals,
-    StoreRow,
     ThresholdRow,
-    ThrottledClient,
     ThrottleRow,
     WorkerRow,
 )
 from kafka_quotas.enforcement.workers.merged_status import merged, sum_of
 from kafka_quotas.enforcement.workers.protocol import WorkerTotals
 
-STORE = StoreRow(url="local:", revision="1", age_ms=0, trouble=None, limits=1)
 BUCKET = BucketRow(broker="1", quota="producer_byte_rate", user="", client_id="app", limit=10.0, observed=12.0)
-CLIENT = ThrottledClient(
-    broker="1", user="u", client_id="app", quota="producer_byte_rate", entity="e", limit=10.0, observed=12.0,
-    connections=1, throttle_ms=100, remaining_ms=50,
-)  # fmt: skip
+CLIENT = waiting_client(client_id="app", throttle_ms=100, remaining_ms=50)
 THROTTLE = ThrottleRow(
     quota="producer_byte_rate", user="", client_id="app", times=2, total_ms=200, upstream_times=1, upstream_total_ms=5
 )
 LISTENER = ListenerRow(broker="1", listen="127.0.0.1:9093", upstream="b:9092", connections=0)
 
 
-def status(**fields: object) -> DaemonStatus:
-    empty = DaemonStatus(
-        pid=1, uptime_ms=1, event_loop="asyncio", upstream="b:9092", throttle_style="mute", fetch_over_quota="deliver",
-        window_num=11, window_size_seconds=1, max_throttle_ms=None, draining=False, connections=0, store=STORE,
-        listeners=(LISTENER,), throttled=(), buckets=(), throttles=(), counters={"requests": 1},
-    )  # fmt: skip
-    return replace(empty, **fields)  # type: ignore[arg-type]
+def status(**changes: object) -> DaemonStatus:
+    return daemon_status(**{"listeners": (LISTENER,), "counters": {"requests": 1}, **changes})
 
 
 def test_rows_of_one_client_become_one_row() -> None:
