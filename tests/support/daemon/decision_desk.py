@@ -47,9 +47,7 @@ class Desk:
             bootstrap=lambda: None,
             on_charged=lambda *told: self.charged.append(told),
         )
-        self.desk = ControlHandler(
-            status=_never, decide=self.decider.decide, reload=_never, unmute=_never, upgrade=_never
-        )
+        self.desk = ControlHandler(status=_never, decide=self.decider.decide, reload=_never, unmute=_never)
 
     def decide(
         self, op: Operation, amount: float, quota_type: QuotaType = QuotaType.PRODUCE, **who: object

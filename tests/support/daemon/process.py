@@ -35,12 +35,11 @@ class DaemonProcess:
         *,
         environment: Mapping[str, str] | None = None,
         program: Sequence[str] = ("-m", "kafka_quotas"),
-        command: str = "run",
     ) -> None:
         self._lines: list[str] = []
         self._changed = threading.Condition()
         self._process = subprocess.Popen(
-            [sys.executable, *program, "daemon", command, *arguments],
+            [sys.executable, *program, "daemon", "run", *arguments],
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
             text=True,
@@ -161,7 +160,6 @@ def running_daemon(
     options: Sequence[str] = (),
     store: str | None = None,
     environment: Mapping[str, str] | None = None,
-    command: str = "run",
 ) -> Iterator[DaemonProcess]:
     """A daemon in front of `upstream`, with a local store in `folder` unless `store` names another.
 
@@ -180,7 +178,6 @@ def running_daemon(
             *options,
         ],
         environment=environment,
-        command=command,
     )
     try:
         yield daemon

@@ -36,7 +36,6 @@ NOT_RUN_HERE = {
     rf"{PROGRAM} pipeline stream ": "never ends; test_stream_kafka.py follows a broker",
     r".*/var/lib/kafka-quotas/events": "wants a recording; test_job.py has one",
     rf"{PROGRAM} daemon calibrate ": "takes a minute; test_calibrate.py measures in fewer rounds",
-    rf"{PROGRAM} daemon upgrade": "test_upgrade.py replaces running daemons",
     rf"{PROGRAM} help daemon run": "prints what --help prints; test_help_topics.py",
 }
 """What lines begin with or hold, as regular expressions, and where else they are run, or why they can't be."""

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.completion.values import complete_contexts
-from kafka_quotas.cli.daemon.run import OVERRIDES, check, run, upgrade
+from kafka_quotas.cli.daemon.run import OVERRIDES, check, run
 from kafka_quotas.cli.daemon.status_view import decision_listing, reload_listing, status_listing, unmuted_listing
 from kafka_quotas.cli.framework.help_page import PagedGroup
 from kafka_quotas.cli.framework.option_groups import option, option_group
@@ -97,7 +97,6 @@ class AskedDaemon:
 
 
 app.command()(run)
-app.command()(upgrade)
 app.command(context_settings=OVERRIDES)(check)
 
 

@@ -55,11 +55,8 @@ class DaemonOptions:
     store: Annotated[StoreOptions, Without("context", "bootstrap_server", "zookeeper")]
     windows: UpstreamWindowOptions
 
-    def checked(self, *, takes_over: bool = False) -> tuple[DaemonSettings, StoreChoice]:
+    def checked(self) -> tuple[DaemonSettings, StoreChoice]:
         """Return the settings and the store that the options make.
-
-        Args:
-            takes_over: Whether to take the place of the daemon that runs.
 
         Raises:
             UsageError: Two options contradict each other, or a file can't be used.
@@ -68,7 +65,7 @@ class DaemonOptions:
         servers = ",".join(map(str, self.settings.upstreams)) if self.windows.upstream_windows else None
         windows = self.windows.settings(servers=servers, command_config=self.store.command_config)
         rules = replace(self.settings.rules, window=windows.client, mutation_window=windows.controller)
-        settings = replace(self.settings, rules=rules, takes_over=takes_over).completed()
+        settings = replace(self.settings, rules=rules).completed()
         choice = self.store.choose()
         if settings.static_quotas is not None and choice.address.kind.is_static:
             raise UsageError("--static-quotas goes below another store", hint="leave it out: --store names such a file")
@@ -82,23 +79,7 @@ def run(*, asked: DaemonOptions) -> int:
 
     It stays in the foreground and writes its log to standard error.
     """
-    return _run(asked, takes_over=False)
-
-
-@service("DAEMON")
-def upgrade(*, asked: DaemonOptions) -> int:
-    """Replace the running daemon without refusing a client.
-
-    The new process takes over the listening sockets and all that was measured through the control socket of the
-    running daemon: --control names it. The old daemon answers what it has begun, keeps the clients it throttles
-    until their throttle times are over, and ends. If the new process can't start, the old one continues. All
-    options of run may be given, the same ones or others.
-    """
-    return _run(asked, takes_over=True)
-
-
-def _run(asked: DaemonOptions, *, takes_over: bool) -> int:
-    settings, choice = asked.checked(takes_over=takes_over)
+    settings, choice = asked.checked()
     pages = daemon_pages(open_journal(), SystemClock())
     result = run_daemon(settings, choice.open, log=sys.stderr, pages=pages)
     return INTERRUPTED if result.signal_name == "SIGINT" else int(result.cut_connections > 0)

@@ -191,12 +191,6 @@ kafka-quotas daemon run --upstream broker-1:9092 --listen 0.0.0.0:19092 \
 # Count what would be throttled, and throttle nobody.
 kafka-quotas daemon run --upstream broker-1:9092 --mode shadow
 
-## kafka-quotas daemon upgrade
-# Replace the running daemon by this version, without a refused client.
-kafka-quotas daemon upgrade --config daemon.toml
-# Replace it by one with two processes for connections.
-kafka-quotas daemon upgrade --config daemon.toml --workers 2
-
 ## kafka-quotas daemon check
 # Check a file of settings and every file that it names, and show what is in force.
 kafka-quotas daemon check --config daemon.toml

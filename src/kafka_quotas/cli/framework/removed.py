@@ -27,6 +27,7 @@ REMOVED: Final = {
     "--exempt": "alter --user NAME --add-config KEY=unlimited, for each key as in the how-to page on rollout",
     "--jars": "--spark-conf spark.jars=FILE,FILE",
     "--packages": "--spark-conf spark.jars.packages=COORDINATES,COORDINATES",
+    "kafka-quotas daemon upgrade": "restart the daemon, with --state-file; members of a --fleet one by one",
     "kafka-quotas --alter": "kafka-quotas alter, or kafka-quotas kafka-configs with your options as they are",
     "kafka-quotas --describe": "kafka-quotas describe, or kafka-quotas kafka-configs with your options as they are",
     "--find-rate": "run a scenario with stages, and read in its report from which rate on latencies grow",

@@ -327,8 +327,6 @@ class DaemonSettings:
             most=64,
         ),
     ] = 1
-    takes_over: bool = False
-    """Whether to take the place of the daemon that runs."""
 
     @property
     def upstreams(self) -> tuple[Address, ...]:

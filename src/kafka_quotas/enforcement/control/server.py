@@ -6,7 +6,7 @@ daemon's own user and root can put another socket in its place: its folder, and 
 
 `{"op": "status"}` is answered with `{"ok": true, "status": {...}}`, `{"op": "reload"}` with its result once that is
 known, `{"op": "unmute", "client_id": "app"}` (or `user`, or both) with the clients that were let go,
-`{"op": "upgrade"}` leaves the connection to the upgrade, requests about quotas as `docs/reference/decision-api.md`
+requests about quotas as `docs/reference/decision-api.md`
 describes, anything else with `{"ok": false, "error": "..."}`. An `id` in a request is in its response.
 Invariants: responses come in the order of the requests; a peer that does not read its responses is not read either.
 """
@@ -88,12 +88,9 @@ def check_folder(folder: Path) -> None:
         )
 
 
-_OPS: Final = "status, reload, unmute, upgrade (version 1), record, check, unrecord, batch"
-_OWNERS_OPS: Final = {"reload": "reload it", "unmute": "end throttle times", "upgrade": "take its place"}
+_OPS: Final = "status, reload, unmute, record, check, unrecord, batch"
+_OWNERS_OPS: Final = {"reload": "reload it", "unmute": "end throttle times"}
 """Operations that only the daemon's own user and root may request."""
-
-UPGRADE_REQUEST: Final = b'{"op": "upgrade", "v": 1}\n'
-"""What a successor sends first; the version is that of all that follows."""
 
 Answer: TypeAlias = dict[str, Any]
 
@@ -106,12 +103,6 @@ class ControlHandler:
     decide: Callable[[DecisionRequest], Decision | DecisionError]
     reload: Callable[[], Awaitable[Reloaded]]
     unmute: Callable[[ClientChoice], Awaitable[Unmuted]]
-    upgrade: Callable[[socket.socket], None]
-    """Takes over a connection whose peer wants to take the daemon's place."""
-
-    def is_upgrade(self, line: bytes) -> bool:
-        """Return whether a line requests an upgrade, which no response in a line can answer."""
-        return line.strip() == UPGRADE_REQUEST.strip()
 
     def answer_line(self, line: bytes, *, may_reload: bool) -> bytes | Awaitable[bytes]:
         """Return the response to one line, with its line break.
@@ -286,24 +277,12 @@ class ControlConnection(asyncio.Protocol):
                 break
             line = bytes(self._buffer[start:end])
             start = end + 1
-            if self._may_reload and self._handler.is_upgrade(line):
-                self._hand_over()
-                start = len(self._buffer)
-                break
             answer = self._handler.answer_line(line, may_reload=self._may_reload)
             if isinstance(answer, bytes):
                 self._transport.write(answer)
             else:
                 self._waiting = asyncio.get_running_loop().create_task(self._answer_later(answer))
         del self._buffer[:start]
-
-    def _hand_over(self) -> None:
-        """Leave the connection to the upgrade that its peer requested."""
-        transport = cast("asyncio.Transport", self._transport)
-        # The transport closes its own descriptor; the connection lives on by the copy.
-        sock = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
-        transport.close()
-        self._handler.upgrade(sock)
 
     async def _answer_later(self, answer: Awaitable[bytes]) -> None:
         content = await answer
@@ -333,11 +312,8 @@ class ControlServer:
         self._server: asyncio.Server | None = None
         self._connections: set[ControlConnection] = set()
 
-    async def start(self, *, replaces: bool = False) -> None:
+    async def start(self) -> None:
         """Serve the socket.
-
-        Args:
-            replaces: Whether to put the socket in the place of one that answers, so that the path always has one.
 
         Raises:
             UsageError: The path can't be one of a socket.
@@ -348,9 +324,9 @@ class ControlServer:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             check_folder(self.path.parent)
-            if self.path.is_socket() and not replaces:
+            if self.path.is_socket():
                 self._take_over()
-            sock = self._bound_in_place() if replaces else self._bound(self.path)
+            sock = self._bound(self.path)
             self._inode = self.path.stat().st_ino
             self._server = await asyncio.get_running_loop().create_unix_server(self._accept, sock=sock)
         except OSError as error:
@@ -374,19 +350,11 @@ class ControlServer:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the path leads to this socket, and not to a successor's."""
+        """Whether the path leads to this socket, and not to another daemon's."""
         try:
             return self.path.stat().st_ino == self._inode
         except OSError:
             return False
-
-    def _bound_in_place(self) -> socket.socket:
-        """Return a listening socket that was moved to the path, so that at no time there is none."""
-        new = self.path.with_name(f".{os.getpid()}.new")
-        sock = self._bound(new)
-        sock.listen()
-        new.rename(self.path)
-        return sock
 
     def _bound(self, path: Path) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -1,7 +1,7 @@
 """The parts of a daemon put together: its start, its signals, and an end that cuts off no request under way.
 
 SIGTERM and SIGINT drain: no new connection, no new request, every request under way is answered; a second one ends at
-once. SIGHUP reads the store and the files of quotas anew. A successor (`upgrade`) has it drain as well.
+once. SIGHUP reads the store and the files of quotas anew.
 """
 
 import asyncio
@@ -29,7 +29,6 @@ from kafka_quotas.enforcement.monitoring.daemon_view import Pages
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, connections_for
 from kafka_quotas.enforcement.proxy.context import ProxyContext
-from kafka_quotas.enforcement.proxy.inherited_sockets import InheritedSockets
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.proxy.quiet_connections import QuietConnections
 from kafka_quotas.enforcement.quotas.quota_registry import registry_of
@@ -38,15 +37,11 @@ from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot
 from kafka_quotas.enforcement.quotas.store_watcher import OpenStore, StoreWatcher
 from kafka_quotas.enforcement.state.measured_state import MeasuredState, measured_state
 from kafka_quotas.enforcement.state.snapshotter import StateSnapshotter, saved_state
-from kafka_quotas.enforcement.state.state_file import SavedState
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import Log, LogEvent
 from kafka_quotas.enforcement.telemetry.status import run_sliced
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
 from kafka_quotas.enforcement.topics.filters import TopicFilters
-from kafka_quotas.enforcement.upgrade.charges_since import record_charged
-from kafka_quotas.enforcement.upgrade.handover import Handover
-from kafka_quotas.enforcement.upgrade.takeover import Takeover
 from kafka_quotas.enforcement.workers.pool import WorkerPool
 from kafka_quotas.enforcement.workers.shared_charges import SharedCharges
 from kafka_quotas.system_clock import MonotonicClock
@@ -55,14 +50,12 @@ EXPIRY_S: Final = 60.0
 """Seconds between two searches for idle buckets."""
 RESTART_S: Final = 5.0
 """Seconds before work that a defect ended begins again."""
-UPGRADE: Final = "upgrade"
-"""End of a daemon whose successor serves, in place of a signal's name."""
 _HANGUP: Final = signal.SIGHUP.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonResult:
-    """The signal that ended a daemon, or `UPGRADE`, and what it left undone."""
+    """The signal that ended a daemon, and what it left undone."""
 
     signal_name: str
     cut_connections: int
@@ -153,14 +146,11 @@ class Daemon:
             if events is not None:
                 stack.callback(events.close)
             self._fleet = await self._join_fleet(stack)
-            takeover = self._take_over(stack)
-            sockets = InheritedSockets() if takeover is None else takeover.sockets
-            saved = None if takeover is not None else saved_state(self._settings.state_file, self._notify)
-            proxy = self._proxy = self._proxy_server(events, sockets)
+            proxy = self._proxy = self._proxy_server(events)
             measured = measured_state(
                 proxy, self._policy, self._connections, self._settings.rules, self._clock, notify=self._notify
             )
-            self._keep_state(stack, proxy, measured, takeover or saved)
+            self._keep_state(stack, measured)
             stack.callback(proxy.close)
             reporter = self._reporter(proxy, events)
             if self._workers is not None:
@@ -168,16 +158,12 @@ class Daemon:
                 await self._workers.start(proxy, measured)
             self._listen_to_signals(stack)
             self._on_started()
-            handover = self._handover(stack, proxy, measured)
             stack.push_async_callback(self._endpoints.close)
             view = OperatorView(reporter, self._reloader, proxy, self._workers, self._snapshotter)
-            await self._endpoints.serve_metrics(view.status, view.figures, reporter.readiness, sockets)
-            handler = self._handler(proxy, view, events, handover)
+            await self._endpoints.serve_metrics(view.status, view.figures, reporter.readiness)
+            handler = self._handler(proxy, view, events)
             port = proxy.routes()[0][0].port
-            await self._endpoints.serve_control(handler, port, replaces=takeover is not None)
-            if takeover is not None:
-                takeover.serving()
-                stack.callback(self._loop.create_task(takeover.follow(self._record_charged, self._notify)).cancel)
+            await self._endpoints.serve_control(handler, port)
             self._log_listening(proxy)
             reaching = log_reaching(proxy.upstreams(), proxy.health, self._notify)
             stack.callback(self._loop.create_task(reaching).cancel)
@@ -191,18 +177,8 @@ class Daemon:
                 stack.callback(self._loop.create_task(self._restarted(work)).cancel)
             return await self._until_end(proxy, reporter, view)
 
-    def _take_over(self, stack: contextlib.AsyncExitStack) -> Takeover | None:
-        """Request the sockets of the running daemon if this one replaces it."""
-        if not self._settings.takes_over:
-            return None
-        takeover = Takeover(self._endpoints.control_path())
-        stack.callback(takeover.close)
-        return takeover
-
-    def _proxy_server(self, events: EventLogWriter | None, sockets: InheritedSockets) -> ProxyServer:
-        context = ProxyContext(
-            loop=self._loop, clock=self._clock, counters=self._counters, notify=self._notify, sockets=sockets
-        )
+    def _proxy_server(self, events: EventLogWriter | None) -> ProxyServer:
+        context = ProxyContext(loop=self._loop, clock=self._clock, counters=self._counters, notify=self._notify)
         return ProxyServer(
             context,
             settings=self._settings,
@@ -221,23 +197,13 @@ class Daemon:
         if self._workers is not None:
             self._workers.apply(snapshot, self._watcher.state.url)
 
-    def _keep_state(
-        self,
-        stack: contextlib.AsyncExitStack,
-        proxy: ProxyServer,
-        measured: MeasuredState,
-        before: Takeover | SavedState | None,
-    ) -> None:
-        """Restore the usage of a predecessor or the state file, and keep saving it if there is a file."""
+    def _keep_state(self, stack: contextlib.AsyncExitStack, measured: MeasuredState) -> None:
+        """Restore what the state file has, if there is one, and keep saving it, the last time at the end."""
         path = self._settings.state_file
-        keeper = None if path is None else StateSnapshotter(path, measured, self._counters, notify=self._notify)
-        if isinstance(before, Takeover):
-            before.meet_brokers(proxy)
-            before.restore(measured, self._notify)
-        elif keeper is not None:
-            keeper.restore(before)
-        if keeper is None:
+        if path is None:
             return
+        keeper = StateSnapshotter(path, measured, self._counters, notify=self._notify)
+        keeper.restore(saved_state(path, self._notify))
         self._snapshotter = keeper
         keeping = self._loop.create_task(keeper.keep())
 
@@ -285,35 +251,7 @@ class Daemon:
             event_loop=type(self._loop).__module__.partition(".")[0],
         )
 
-    def _handover(self, stack: contextlib.AsyncExitStack, proxy: ProxyServer, measured: MeasuredState) -> Handover:
-        handover = Handover(
-            proxy=proxy,
-            policy=self._policy,
-            measured=measured,
-            clock=self._clock,
-            notify=self._notify,
-            other_sockets=self._endpoints.sockets,
-            on_given_up=self._endpoints.reclaim_control,
-            on_taken_over=self._leave_to_successor,
-        )
-        stack.push_async_callback(handover.close)
-        return handover
-
-    async def _leave_to_successor(self) -> None:
-        """Leave to a successor what only one process may do, and drain."""
-        self._ends.put_nowait(UPGRADE)
-        if self._snapshotter is not None:
-            self._snapshotter.leave()
-        await self._endpoints.close()
-        if self._fleet is not None:
-            await self._fleet.close()
-
-    def _record_charged(self, rows: object) -> None:
-        record_charged(self._policy, rows, self._clock.now_ms())
-
-    def _handler(
-        self, proxy: ProxyServer, view: OperatorView, events: EventLogWriter | None, handover: Handover
-    ) -> ControlHandler:
+    def _handler(self, proxy: ProxyServer, view: OperatorView, events: EventLogWriter | None) -> ControlHandler:
         _, bootstrap = proxy.routes()[0]
         decisions = DecisionService(
             self._policy,
@@ -328,7 +266,6 @@ class Daemon:
             decide=decisions.decide,
             reload=partial(view.reload, "control socket"),
             unmute=view.unmute,
-            upgrade=handover.begin,
         )
 
     def _log_listening(self, proxy: ProxyServer) -> None:
@@ -349,16 +286,14 @@ class Daemon:
             stack.callback(self._loop.remove_signal_handler, number)
 
     async def _until_end(self, proxy: ProxyServer, reporter: Reporter, view: OperatorView) -> DaemonResult:
-        """Wait for a signal or a successor that ends the daemon, drain, and return how it ended."""
+        """Wait for a signal that ends the daemon, drain, and return how it ended."""
         while (received := await self._ends.get()) == _HANGUP:
             self._reloading = self._loop.create_task(self._reload(view))
         reporter.draining = True
         served = len(proxy.connections) if self._workers is None else self._workers.connections
         fields: dict[str, str | float] = {"signal": received, "connections": served}
         self._notify(LogEvent(event="daemon draining", fields=fields))
-        # A client that connects to the successor must not escape its throttle time; to nobody it can't connect.
-        outlasts_mutes = received == UPGRADE
-        draining = self._loop.create_task(self._drain(proxy, outlasts_mutes=outlasts_mutes))
+        draining = self._loop.create_task(self._drain(proxy))
         again = self._loop.create_task(self._second_signal())
         await asyncio.wait((draining, again), return_when=asyncio.FIRST_COMPLETED)
         again.cancel()
@@ -368,15 +303,15 @@ class Daemon:
         self._notify(LogEvent(event="daemon stopped", fields={"signal": received, "cut_connections": cut}))
         return DaemonResult(signal_name=received, cut_connections=cut)
 
-    async def _drain(self, proxy: ProxyServer, *, outlasts_mutes: bool) -> int:
+    async def _drain(self, proxy: ProxyServer) -> int:
         timeout_s = self._settings.drain_timeout_s
-        cut = await proxy.drain(timeout_s, outlasts_mutes=outlasts_mutes)
+        cut = await proxy.drain(timeout_s)
         if self._workers is not None:
-            cut += await self._workers.drain(timeout_s, outlasts_mutes=outlasts_mutes)
+            cut += await self._workers.drain(timeout_s)
         return cut
 
     async def _second_signal(self) -> None:
-        while await self._ends.get() in (_HANGUP, UPGRADE):
+        while await self._ends.get() == _HANGUP:
             pass
 
     async def _restarted(self, work: Callable[[], Awaitable[None]]) -> None:

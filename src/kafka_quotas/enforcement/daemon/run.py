@@ -23,11 +23,10 @@ SWITCH_S: Final = 0.0005
 def run_daemon(
     settings: DaemonSettings, open_store: OpenStore, *, log: TextIO, pages: Pages = lambda _: {}
 ) -> DaemonResult:
-    """Run a daemon until a signal or its successor ends it, and return how it ended.
+    """Run a daemon until a signal ends it, and return how it ended.
 
     Raises:
-        KafkaQuotasError: Store, quotas, an address, the control socket or prometheus-client is not available, or
-            there is no daemon to take the place of.
+        KafkaQuotasError: Store, quotas, an address, the control socket or prometheus-client is not available.
     """
 
     async def daemon() -> DaemonResult:

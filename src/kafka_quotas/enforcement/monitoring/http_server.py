@@ -24,7 +24,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.config.address import Address, parse_address
-from kafka_quotas.enforcement.proxy.inherited_sockets import METRICS, InheritedSockets
+from kafka_quotas.enforcement.proxy.acceptor import bind
 from kafka_quotas.enforcement.telemetry.log import error_text
 
 IDLE_S: Final = 10.0
@@ -133,15 +133,13 @@ class HttpServer:
         self.socket: socket.socket | None = None
         """Listening socket, None before `start`."""
 
-    async def start(self, inherited: InheritedSockets | None = None) -> int:
-        """Start serving, at the socket of a predecessor if there is one, and return the port.
+    async def start(self) -> int:
+        """Start serving, and return the port.
 
         Raises:
             ListenError: The address can't be listened on.
         """
-        sock = (inherited or InheritedSockets()).bind(
-            METRICS, self._address.host, [self._address.port], hint="choose another address or port"
-        )
+        sock = bind(self._address.host, [self._address.port], hint="choose another address or port")
         self.socket = sock
         self._accepting = asyncio.get_running_loop().create_task(self._accept(sock))
         port: int = sock.getsockname()[1]

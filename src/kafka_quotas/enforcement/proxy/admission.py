@@ -103,15 +103,6 @@ class ConnectionAdmission:
         """The listening socket."""
         return self._listener.listening
 
-    def hold(self) -> None:
-        """Stop accepting until `release`, while new connections wait in the kernel's backlog."""
-        self._listener.hold()
-
-    def release(self) -> None:
-        """Accept connections again after `hold`, unless one waits to be admitted."""
-        if self._waiting is None:
-            self._listener.release()
-
     def close(self) -> None:
         """Stop accepting, and close the connections that are not admitted yet."""
         self._listener.close()

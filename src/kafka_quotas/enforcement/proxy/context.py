@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Final
 
 from kafka_quotas.core.clock import Clock
-from kafka_quotas.enforcement.proxy.inherited_sockets import InheritedSockets
+from kafka_quotas.enforcement.proxy.inherited_sockets import ListeningSockets
 from kafka_quotas.enforcement.proxy.transport import PeerCloseWatcher
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import Notify
@@ -99,8 +99,8 @@ class ProxyContext:
     clock: Clock
     counters: Counters
     notify: Notify
-    sockets: InheritedSockets = field(default_factory=InheritedSockets)
-    """Listening sockets of another process: of the daemon's predecessor, or of its main process."""
+    sockets: ListeningSockets = field(default_factory=ListeningSockets)
+    """Opens the sockets of listeners."""
     accepts: bool = True
     """Whether connections are accepted here, rather than handed over by another process."""
     close_watcher: PeerCloseWatcher = field(init=False)

@@ -126,18 +126,8 @@ class Listener:
         """Return the listening sockets by their roles."""
         return {role: admission.listening for role, admission in self._admissions.items()}
 
-    def hold(self) -> None:
-        """Stop accepting until `release`, while new connections wait in the kernel's backlog."""
-        for admission in self._admissions.values():
-            admission.hold()
-
-    def release(self) -> None:
-        """Accept connections again after `hold`."""
-        for admission in self._admissions.values():
-            admission.release()
-
     def meet(self, node_id: int, upstream: Address, *, is_bootstrap: bool) -> None:
-        """Take up a route of the daemon's predecessor: open a broker's listener, or name a bootstrap server.
+        """Take up a route that another process knows: open a broker's listener, or name a bootstrap server.
 
         A broker that the settings have no port for any more is logged and left out.
         """
@@ -220,7 +210,7 @@ class Listener:
         role = listener_role(self.settings.name, node_id)
         admission = ConnectionAdmission(
             self._context,
-            self._context.sockets.bind(role, host, [port], upstream=upstream),
+            self._context.sockets.bind(role, host, port, upstream=upstream),
             settings=self.settings,
             route=route,
             route_by_host=self._route_by_host,

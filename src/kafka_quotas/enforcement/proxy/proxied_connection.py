@@ -82,7 +82,6 @@ class ProxiedConnection:
         self._watched_fd: int | None = None
         self._is_unsteady = False
         """Whether a side was paused, or the connection drained, at the last `_follow`: it may have to change back."""
-        self._outlasts_mute = False
 
     def open(self, client: socket.socket, config: UpstreamConfig, reroute: Reroute) -> None:
         """Serve an accepted connection."""
@@ -111,14 +110,8 @@ class ProxiedConnection:
         if self._client.is_paused and self._state.expects_all_responses and self._client.has_peer_left():
             self._client.abort()
 
-    def drain(self, *, outlasts_mute: bool = False) -> None:
-        """Close the connection after its last request is answered.
-
-        Args:
-            outlasts_mute: Whether a throttled client is waited for, so that a new connection is no way around its
-                throttle time.
-        """
-        self._outlasts_mute = outlasts_mute
+    def drain(self) -> None:
+        """Close the connection after its last request is answered."""
         self._state.drain()
         self._follow()
 
@@ -266,13 +259,12 @@ class ProxiedConnection:
         # A client that is left unread for a long time may leave unnoticed. Not so one whose response is awaited: it may
         # have sent requests after it that ask for no response, and the broker has to get them although it has left.
         is_draining = state.phase is DRAINING
-        is_muted = state.phase is THROTTLED or (is_draining and self._outlasts_mute and state.mute is not None)
-        waits_long = is_muted or state.is_at_max_in_flight or state.held is not None
+        waits_long = state.phase is THROTTLED or state.is_at_max_in_flight or state.held is not None
         self._watch(wanted=self._client.is_paused and waits_long and state.expects_all_responses)
         self._is_unsteady = self._client.is_paused or self._upstream.is_paused or is_draining
         if state.wake_at_ms != self._timer_ms:
             self._arm(state.wake_at_ms)
-        if is_draining and state.is_drained and not is_muted:
+        if is_draining and state.is_drained:
             self.close()
 
     def _watch(self, *, wanted: bool) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import dataclasses
 import itertools
-import socket
 import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -37,8 +36,6 @@ from kafka_quotas.wire.connection.distinguished_name import subject_name
 
 MOVE_GRACE_S: Final = 5.0
 """Seconds that connections stay with a broker's old address: the other brokers may not all know the new one yet."""
-MUTE_GRACE_S: Final = 600.0
-"""Longest time for which a throttled client keeps its connection to a daemon that has a successor."""
 
 
 Dispatch: TypeAlias = Callable[[Listener, AcceptedConnection, int], None]
@@ -174,45 +171,20 @@ class ProxyServer:
             if channel is not None:
                 yield channel
 
-    def sockets(self) -> dict[str, socket.socket]:
-        """Return every listening socket by its role."""
-        return {role: each for listener in self.listeners for role, each in listener.sockets().items()}
-
-    def hold(self) -> None:
-        """Stop accepting until `release`, while new connections wait in the kernel's backlog."""
-        for listener in self.listeners:
-            listener.hold()
-
-    def release(self) -> None:
-        """Accept connections again after `hold`."""
-        for listener in self.listeners:
-            listener.release()
-
-    async def drain(self, timeout_s: float, *, outlasts_mutes: bool = False) -> int:
+    async def drain(self, timeout_s: float) -> int:
         """Stop listening and close each connection after its last response.
 
-        Args:
-            timeout_s: Time after which connections that are still open are cut.
-            outlasts_mutes: Whether throttled clients keep their connections until their throttle times are over, for
-                `MUTE_GRACE_S` at most.
-
         Returns:
-            The number of connections that were cut.
+            The number of connections that were cut because they were still open after the time.
         """
         self._stop_listening()
         for connection in list(self.connections):
-            connection.drain(outlasts_mute=outlasts_mutes)
-        cut = await self._emptied(timeout_s, spares_muted=outlasts_mutes)
-        return cut + (await self._emptied(MUTE_GRACE_S, spares_muted=False) if outlasts_mutes else 0)
-
-    async def _emptied(self, timeout_s: float, *, spares_muted: bool) -> int:
-        """Wait until every connection has ended, cut those left after a time, and return their number."""
+            connection.drain()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._empty.wait()
         except TimeoutError:
-            muted = [each for each in self.connections if spares_muted and each.session.state.mute is not None]
-            left = [each for each in self.connections if each not in muted]
+            left = list(self.connections)
             for connection in left:
                 connection.abort()
             return len(left)

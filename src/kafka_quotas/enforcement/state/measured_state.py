@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final, cast
 
 from kafka_quotas.core.clock import Clock
-from kafka_quotas.core.quotas.quota_bucket import QuotaBucket, snapshot_of
+from kafka_quotas.core.quotas.quota_bucket import snapshot_of
 from kafka_quotas.core.quotas.quota_manager import IDLE_MS, ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.config.rules import EnforcementRules
@@ -31,9 +31,6 @@ from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
 
 _SLICE: Final = 64
 """Figures written down between two pauses: a millisecond's work."""
-
-OnSaved = Callable[[list[QuotaBucket]], None]
-"""Receives the buckets of a slice at the moment whose state is in the text."""
 
 
 class MeasuredState:
@@ -63,17 +60,16 @@ class MeasuredState:
         self._bootstrap = bootstrap
         self._notify = notify
 
-    def text(self, on_saved: OnSaved | None = None) -> Iterator[str]:
+    def text(self) -> Iterator[str]:
         """Yield the text of the state, one piece per slice, between which clients may be served."""
-        return state_text(self._settings, self._saved(on_saved), now_ms=self._clock.now_ms)
+        return state_text(self._settings, self._saved(), now_ms=self._clock.now_ms)
 
-    def restore(self, state: SavedState, source: str, *, is_of_now: bool = False) -> None:
+    def restore(self, state: SavedState, source: str) -> None:
         """Restore a state, and log what was restored.
 
         Args:
             state: The state.
             source: The file or process it comes from, for people.
-            is_of_now: Whether it was saved at this moment by a clock that may be ahead or behind.
 
         Raises:
             StateError: The state was measured under other windows.
@@ -81,7 +77,7 @@ class MeasuredState:
         if state.settings != self._settings:
             raise StateError(f"the state in {source} was kept under other settings: {', '.join(state.settings)}")
         now_ms = self._clock.now_ms()
-        shift_ms = now_ms - state.saved_ms if is_of_now else min(0, now_ms - state.saved_ms)
+        shift_ms = min(0, now_ms - state.saved_ms)
         restored = [
             sum(self._is_restored(saved, shift_ms, now_ms) for saved in kind)
             for kind in (state.buckets, state.connections, state.topics)
@@ -118,7 +114,7 @@ class MeasuredState:
             raise StateError(f"no broker is called {broker!r}")
         return self._bootstrap() if broker is None else broker
 
-    def _saved(self, on_saved: OnSaved | None) -> Iterator[list[Saved]]:
+    def _saved(self) -> Iterator[list[Saved]]:
         """Yield slices of all state that may still throttle a client."""
         sources = {manager: (CLUSTER, mode) for mode, manager in self._policy.cluster.managers()} | {
             manager: (self._name(node_id), mode)
@@ -127,8 +123,6 @@ class MeasuredState:
         }
         now_ms = self._clock.now_ms()
         for buckets in self._policy.pool.walk():
-            if on_saved is not None:
-                on_saved([bucket for bucket, _ in buckets])
             yield from _sliced(
                 SavedBucket(broker=broker, mode=mode, quota_type=manager.quota_type, snapshot=snapshot)
                 for bucket, owner in buckets

@@ -53,7 +53,6 @@ class StateSnapshotter:
         self._saved_s = time.monotonic()
         self._notify = notify
         self._failing = False
-        self._is_left = False
         self._ending = asyncio.Event()
 
     def age_ms(self) -> int:
@@ -84,16 +83,10 @@ class StateSnapshotter:
                 self._log_failure(error)
             else:
                 self._saved()
-        if not self._is_left:
-            self.save()
+        self.save()
 
     def end(self) -> None:
         """Have `keep` give up a save under way, save the state of this moment and return."""
-        self._ending.set()
-
-    def leave(self) -> None:
-        """Have `keep` give up a save under way and return: the file is a successor's from now on."""
-        self._is_left = True
         self._ending.set()
 
     async def _save_in_slices(self) -> None:

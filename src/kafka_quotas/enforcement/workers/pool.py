@@ -18,15 +18,13 @@ from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.fleet.usage import SharedBucket
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.listener import Listener
-from kafka_quotas.enforcement.proxy.proxy_server import MUTE_GRACE_S, ProxyServer
+from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot
 from kafka_quotas.enforcement.session.unmute import ClientChoice
 from kafka_quotas.enforcement.state.measured_state import MeasuredState
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 from kafka_quotas.enforcement.telemetry.status import WorkerRow
-from kafka_quotas.enforcement.upgrade.handover import offered_route, offered_routes
-from kafka_quotas.enforcement.upgrade.messages import OfferedRoute
 from kafka_quotas.enforcement.workers.channel import packed
 from kafka_quotas.enforcement.workers.merged_status import sum_of
 from kafka_quotas.enforcement.workers.protocol import (
@@ -36,6 +34,7 @@ from kafka_quotas.enforcement.workers.protocol import (
     Drain,
     Drained,
     Handed,
+    KnownRoute,
     Logged,
     NoSocket,
     Ready,
@@ -47,6 +46,9 @@ from kafka_quotas.enforcement.workers.protocol import (
     WorkerRequest,
     WorkerStart,
     WorkerTotals,
+    known_route,
+    known_routes,
+    meet,
 )
 from kafka_quotas.enforcement.workers.shared_charges import SharedCharge, SharedCharges
 from kafka_quotas.enforcement.workers.worker import IDLE_TICK_S, TICK_S, TOTALS_S
@@ -167,9 +169,9 @@ class WorkerPool:
 
     def route_changed(self, listener: Listener, route: Route) -> None:
         """Have the workers take up a route that has changed."""
-        offered = offered_route(listener, route)
-        if offered is not None:
-            self.broadcast(offered)
+        known = known_route(listener, route)
+        if known is not None:
+            self.broadcast(known)
 
     def waiting(self) -> Counter[SharedBucket]:
         """Return how many clients of all workers are throttled for each bucket."""
@@ -190,17 +192,16 @@ class WorkerPool:
             worker.answers.pop(number, None)
         return [each.result() for each in futures if each.done() and not each.cancelled()]
 
-    async def drain(self, timeout_s: float, *, outlasts_mutes: bool) -> int:
+    async def drain(self, timeout_s: float) -> int:
         """Have the workers answer what has begun and end, and return how many connections they cut."""
         self._is_ending = True
         workers = list(self._workers.values())
         for worker in workers:
             if not worker.is_ready:
                 worker.process.kill()
-        self.broadcast(Drain(timeout_s=timeout_s, outlasts_mutes=outlasts_mutes))
-        longest_s = timeout_s + END_S + (MUTE_GRACE_S if outlasts_mutes else 0.0)
+        self.broadcast(Drain(timeout_s=timeout_s))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(longest_s):
+            async with asyncio.timeout(timeout_s + END_S):
                 while self._workers:
                     await self._wait_for_change()
         return sum(each.cut_connections for each in workers)
@@ -248,7 +249,7 @@ class WorkerPool:
             store_url=store_url,
             snapshot=snapshot,
             state="".join(self._measured.text()),
-            routes=offered_routes(self._proxy),
+            routes=known_routes(self._proxy),
         )
 
     def _receive(self, worker: WorkerProcess, message: object) -> None:
@@ -265,8 +266,8 @@ class WorkerPool:
                     worker.slots.pop(message.number).end()
             case Logged():
                 self._notify(message.event)
-            case OfferedRoute():
-                self._meet(message)
+            case KnownRoute():
+                meet(self._listeners, message)
             case WorkerAnswer():
                 self._take_answer(worker, message)
             case Ready():
@@ -291,11 +292,6 @@ class WorkerPool:
     @property
     def _listeners(self) -> list[Listener]:
         return [] if self._proxy is None else self._proxy.listeners
-
-    def _meet(self, route: OfferedRoute) -> None:
-        for listener in self._listeners:
-            if listener.settings.name == route.listener:
-                listener.meet(route.node_id, route.upstream, is_bootstrap=route.is_bootstrap)
 
     def _answer(self, worker: WorkerProcess, question: object) -> None:
         """Give a worker the socket of a listener, which is opened where there is none yet."""

@@ -1,17 +1,55 @@
 """The messages between the parent and its workers."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.proxy.listener import Listener
+from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
+from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot
 from kafka_quotas.enforcement.session.unmute import ClientChoice
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.enforcement.telemetry.status import QuotaTotals
-from kafka_quotas.enforcement.upgrade.messages import OfferedRoute
 from kafka_quotas.enforcement.workers.shared_charges import SharedCharge, WaitingClients
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownRoute:
+    """A route to a broker that one process knows, for the others."""
+
+    listener: str
+    """Name of the listener."""
+    node_id: int
+    upstream: Address
+    """Address of the broker, or of the bootstrap server."""
+    is_bootstrap: bool
+    """Whether it is a bootstrap server, whose node id is known."""
+
+
+def known_routes(proxy: ProxyServer) -> tuple[KnownRoute, ...]:
+    """Return all routes that another process can use."""
+    found = (known_route(listener, route) for listener in proxy.listeners for route in listener.brokers.routes)
+    return tuple(route for route in found if route is not None)
+
+
+def known_route(listener: Listener, route: Route) -> KnownRoute | None:
+    """Return a route for another process, None while its broker is unknown."""
+    is_bootstrap = any(route is each for each in listener.brokers.bootstraps)
+    if route.node_id is None or not route.is_named or not (is_bootstrap or route.is_located):
+        return None
+    name = listener.settings.name
+    return KnownRoute(listener=name, node_id=route.node_id, upstream=route.upstream, is_bootstrap=is_bootstrap)
+
+
+def meet(listeners: Iterable[Listener], route: KnownRoute) -> None:
+    """Take up a route that another process knows."""
+    for listener in listeners:
+        if listener.settings.name == route.listener:
+            listener.meet(route.node_id, route.upstream, is_bootstrap=route.is_bootstrap)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +65,7 @@ class WorkerStart:
     """The store's content in force."""
     state: str
     """What was measured so far."""
-    routes: tuple[OfferedRoute, ...]
+    routes: tuple[KnownRoute, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +135,6 @@ class Drain:
     """The parent's request to answer what has begun and to end."""
 
     timeout_s: float
-    outlasts_mutes: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -18,11 +18,10 @@ from kafka_quotas.enforcement.content.quota_content import QuotaContent
 from kafka_quotas.enforcement.event_log.writer import start_event_log
 from kafka_quotas.enforcement.fleet.sharing import ADJUST_MS
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
-from kafka_quotas.enforcement.proxy.acceptor import LISTEN_HINT
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.proxy.context import ProxyContext
-from kafka_quotas.enforcement.proxy.inherited_sockets import InheritedSockets
+from kafka_quotas.enforcement.proxy.inherited_sockets import ListeningSockets
 from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.proxy.quiet_connections import QuietConnections
@@ -36,8 +35,6 @@ from kafka_quotas.enforcement.telemetry.log import LogEvent, error_text
 from kafka_quotas.enforcement.telemetry.status import run_sliced
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
 from kafka_quotas.enforcement.topics.filters import TopicFilters
-from kafka_quotas.enforcement.upgrade.handover import offered_route
-from kafka_quotas.enforcement.upgrade.messages import OfferedRoute
 from kafka_quotas.enforcement.workers.channel import Channel, receive_blocking, send_blocking
 from kafka_quotas.enforcement.workers.protocol import (
     ChargesTaken,
@@ -46,6 +43,7 @@ from kafka_quotas.enforcement.workers.protocol import (
     Drain,
     Drained,
     Handed,
+    KnownRoute,
     Logged,
     NoSocket,
     Ready,
@@ -56,6 +54,8 @@ from kafka_quotas.enforcement.workers.protocol import (
     WorkerRequest,
     WorkerStart,
     WorkerTotals,
+    known_route,
+    meet,
 )
 from kafka_quotas.enforcement.workers.shared_charges import SharedCharges, WaitingClients
 from kafka_quotas.system_clock import MonotonicClock
@@ -72,28 +72,19 @@ EXPIRY_S: Final = 60.0
 """Seconds between two searches for idle buckets."""
 
 
-class ParentSockets(InheritedSockets):
+class ParentSockets(ListeningSockets):
     """The listening sockets of the parent, of which a worker needs the ports and accepts from none."""
 
     def __init__(self, questions: socket.socket) -> None:
-        super().__init__()
         self._questions = questions
 
-    def bind(
-        self,
-        role: str,
-        host: str,
-        ports: Iterable[int],
-        *,
-        upstream: Address | None = None,
-        hint: str = LISTEN_HINT,
-    ) -> socket.socket:
+    def bind(self, role: str, host: str, port: int, *, upstream: Address | None = None) -> socket.socket:
         """Return a copy of the parent's socket for a role, which the parent opens where it has none.
 
         Raises:
             ListenError: The parent can't open it, or is gone.
         """
-        del host, ports, hint  # the parent has the same settings
+        del host, port  # the parent has the same settings
         try:
             send_blocking(self._questions, WantedSocket(role=role, upstream=upstream))
             answer, sockets = receive_blocking(self._questions)
@@ -158,7 +149,8 @@ class Worker:
             on_closed=lambda number: self._channel.send(Closed(number=number)),
             on_route=self._route_changed,
         )
-        self._meet(start.routes)
+        for route in start.routes:
+            meet(proxy.listeners, route)
         measured = measured_state(proxy, self._policy, self._connections, rules, self._clock, notify=self._ignore)
         measured.restore(parse_state(start.state, "the main process"), "the main process")
         self._shared = SharedCharges(self._policy, self._topics.thresholds, is_worker=True)
@@ -230,8 +222,8 @@ class Worker:
                 self._record(message)
             case Handed():
                 self._serve(message, sockets[0])
-            case OfferedRoute():
-                self._meet((message,))
+            case KnownRoute():
+                meet(self._served.listeners, message)
             case StoreChanged():
                 self._store_url = message.store_url
                 self._content.apply(message.snapshot)
@@ -280,16 +272,10 @@ class Worker:
             route.upstream = handed.upstream
         return route
 
-    def _meet(self, routes: Iterable[OfferedRoute]) -> None:
-        for listener in self._served.listeners:
-            for route in routes:
-                if route.listener == listener.settings.name:
-                    listener.meet(route.node_id, route.upstream, is_bootstrap=route.is_bootstrap)
-
     def _route_changed(self, listener: Listener, route: Route) -> None:
-        offered = offered_route(listener, route)
-        if offered is not None:
-            self._channel.send(offered)
+        known = known_route(listener, route)
+        if known is not None:
+            self._channel.send(known)
 
     async def _answer(self, request: WorkerRequest) -> None:
         result: object
@@ -310,8 +296,8 @@ class Worker:
 
     async def _drain(self, drain: Drain) -> None:
         self._reporter.draining = True
-        cut = await self._served.drain(drain.timeout_s, outlasts_mutes=drain.outlasts_mutes)
-        self._send_charges()
+        cut = await self._served.drain(drain.timeout_s)
+        self._send_charges(whole=True)
         if self._events is not None:
             await asyncio.to_thread(self._events.close)
         self._send_totals()
@@ -320,7 +306,7 @@ class Worker:
 
     def _orphaned(self) -> None:
         """Answer what has begun, for clients connect again elsewhere."""
-        self._begin(self._drain(Drain(timeout_s=self._settings.drain_timeout_s, outlasts_mutes=False)))
+        self._begin(self._drain(Drain(timeout_s=self._settings.drain_timeout_s)))
 
     def _end(self) -> None:
         if not self._ended.done():
@@ -335,9 +321,9 @@ class Worker:
             spent_s, self._recording_s = time.monotonic() - began_s + self._recording_s, 0.0
             await asyncio.sleep(max(pause_s, BUSY_PART * spent_s))
 
-    def _send_charges(self) -> bool:
+    def _send_charges(self, *, whole: bool = False) -> bool:
         """Send the parent what was charged here, and return whether anything was."""
-        charges = self._shared.take(self._clock.now_ms())
+        charges = self._shared.take(self._clock.now_ms(), whole=whole)
         if charges:
             self._channel.send(ChargesTaken(charges=((self._start.worker, charges),)))
         return bool(charges)

@@ -13,7 +13,6 @@ from kafka_quotas.cli.guidance.help_topics import ENVIRONMENT
 
 SERVICES = {
     "daemon run": "DAEMON",
-    "daemon upgrade": "DAEMON",
     "daemon check": "DAEMON",
     "ui": "UI",
     "pipeline stream": "STREAM",

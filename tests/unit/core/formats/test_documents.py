@@ -28,7 +28,6 @@ from kafka_quotas.enforcement.config.cost_model_file import read_cost_model
 from kafka_quotas.enforcement.config.listener_file import read_listener
 from kafka_quotas.enforcement.config.toml_table import table_path
 from kafka_quotas.enforcement.state.state_file import read_state
-from kafka_quotas.enforcement.upgrade.messages import parsed
 from kafka_quotas.loadtest.results.run_file import read_run, read_shard
 from kafka_quotas.loadtest.run.journal import unfinished_run
 from kafka_quotas.loadtest.scenario.file import read_scenario
@@ -109,8 +108,6 @@ def test_what_comes_in_lines_and_messages_is_refused_as_well(tmp_path: Path) -> 
         pass
     with pytest.raises(KafkaQuotasError, match="journal"):
         entry_from(deep)
-    with pytest.raises(KafkaQuotasError, match="message of an upgrade"):
-        parsed(deep.encode())
     for text in (deep, mappings, *nested(900)[".json"]):
         with pytest.raises(ValueError, match="nested too deep"):
             load_json(text)
