@@ -40,7 +40,12 @@ WORK = {
     QuotaType.REQUEST: ("thread time (fractions), within the quota", 0.0123, 1e12),
     QuotaType.CONTROLLER_MUTATION: ("token bucket, within the quota", 1.0, 1e9),
 }
-COMPILED = ("core/throttle_time.py", "core/samples.py", "core/rate.py", "core/token_bucket.py", "core/quota_bucket.py")
+COMPILED = (
+    "core/metrics/throttle_time.py",
+    "core/metrics/rate.py",
+    "core/metrics/sensor.py",
+    "core/quotas/quota_bucket.py",
+)
 
 Decide = Callable[[float, int], int]
 

@@ -7,11 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.core.reference_limiters import ReferenceRate, ReferenceTokens, java_round
 
-from kafka_quotas.core.metrics.rate import Rate
-from kafka_quotas.core.metrics.sampled_stat import WindowedSum
-from kafka_quotas.core.metrics.sensor import Quota, Sensor
+from kafka_quotas.core.metrics.rate import Rate, WindowedSum
+from kafka_quotas.core.metrics.sensor import Quota, Sensor, TokenBucket
 from kafka_quotas.core.metrics.throttle_time import round_half_up
-from kafka_quotas.core.metrics.token_bucket import TokenBucket
 from kafka_quotas.core.model.quota_key import LONG_MAX
 from kafka_quotas.core.quotas.quota_bucket import MutationBucket, RateBucket
 

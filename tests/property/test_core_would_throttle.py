@@ -7,29 +7,23 @@ from hypothesis import strategies as st
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.mutation_bucket import MutationAlgorithm
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType, RateAlgorithm
 
 values = st.lists(st.tuples(st.integers(0, 5000), st.integers(-300, 2500)), min_size=1, max_size=30)
-EXACT_SNAPSHOTS = (MutationAlgorithm.TOKEN_BUCKET, MutationAlgorithm.RATE)
-"""The others keep fractions, which a snapshot rounds."""
-KINDS = (
-    *product((QuotaType.PRODUCE,), RateAlgorithm, (MutationAlgorithm.TOKEN_BUCKET,)),
-    *product((QuotaType.CONTROLLER_MUTATION,), (RateAlgorithm.WINDOW,), EXACT_SNAPSHOTS),
-)
+KINDS = (*product((QuotaType.PRODUCE,), RateAlgorithm), (QuotaType.CONTROLLER_MUTATION, RateAlgorithm.WINDOW))
 
 
 @settings(deadline=None, max_examples=300)
 @given(values, st.sampled_from(KINDS), st.sampled_from([0.0, 1000.0, 1e9]), st.integers(0, 3000))
 def test_a_question_is_answered_as_a_record_and_leaves_no_trace(
     values: list[tuple[int, int]],
-    kind: tuple[QuotaType, RateAlgorithm, MutationAlgorithm],
+    kind: tuple[QuotaType, RateAlgorithm],
     bound: float,
     asked: int,
 ) -> None:
     def new_manager() -> ClientQuotaManager:
-        quota_type, algorithm, mutations = kind
-        manager = ClientQuotaManager(quota_type, QuotaWindow(samples=3, window_s=1), algorithm, mutations=mutations)
+        quota_type, algorithm = kind
+        manager = ClientQuotaManager(quota_type, QuotaWindow(samples=3, window_s=1), algorithm)
         manager.update_quota(Entity.of(user="alice"), bound)
         return manager
 

@@ -24,7 +24,7 @@ from tests.support.frames.enforcement import (
 from kafka_quotas.core.metrics.throttle_time import nanos_to_percentage
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.quotas.cost_model import ApiCost, CostModel
+from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.client_policy import FetchOverQuota
 from kafka_quotas.enforcement.config.rules import EnforcementRules

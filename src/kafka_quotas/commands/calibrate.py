@@ -12,7 +12,7 @@ from kafka_quotas.core.errors import KafkaQuotasError, StoreError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.cost_model import CostModel
+from kafka_quotas.core.quotas.quota_charges import CostModel
 from kafka_quotas.enforcement.config.cost_model_file import write_cost_model
 from kafka_quotas.enforcement.quotas.calibration import (
     ROUNDS,

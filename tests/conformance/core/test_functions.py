@@ -8,7 +8,7 @@ from tests.conformance.lines import Line, agrees, number
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.java import double_text
-from kafka_quotas.core.metrics.sampled_stat import WindowedSum
+from kafka_quotas.core.metrics.rate import WindowedSum
 from kafka_quotas.core.metrics.sensor import Quota, Sensor
 from kafka_quotas.core.metrics.throttle_time import (
     bounded_throttle_time_ms,

@@ -6,9 +6,8 @@ import pytest
 from tests.conformance.lines import Line, entity_of, figure, number
 
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.mutation_quota import MutationQuota
 from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
-from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
+from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, MutationQuota, QuotaType
 
 
 @pytest.mark.conformance("manager.jsonl")

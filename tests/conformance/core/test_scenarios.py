@@ -5,10 +5,8 @@ from typing import Any
 import pytest
 from tests.conformance.lines import Line, agrees, number
 
-from kafka_quotas.core.metrics.rate import CountRate, Rate, SimpleRate
-from kafka_quotas.core.metrics.sampled_stat import WindowedCount, WindowedSum
-from kafka_quotas.core.metrics.sensor import Quota, Sensor, Stat, Violation
-from kafka_quotas.core.metrics.token_bucket import TokenBucket
+from kafka_quotas.core.metrics.rate import CountRate, Rate, SimpleRate, WindowedCount, WindowedSum
+from kafka_quotas.core.metrics.sensor import Quota, Sensor, Stat, TokenBucket, Violation
 
 _WINDOWED = {
     "rate": Rate,

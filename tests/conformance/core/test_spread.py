@@ -3,7 +3,7 @@
 import pytest
 from tests.conformance.lines import Line, agrees, number
 
-from kafka_quotas.core.quotas.mutation_bucket import SpreadEvenRate, SpreadFillRate
+from kafka_quotas.core.quotas.simulation import SpreadEvenRate, SpreadFillRate
 
 _KINDS = {"rate_spread_even": SpreadEvenRate, "rate_spread_fill": SpreadFillRate}
 

@@ -18,7 +18,7 @@ from kafka_quotas.cli.options.windows import ClientWindow
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.units import parse_bytes
-from kafka_quotas.core.quotas.cost_model import ApiCost, CostModel
+from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.cost_model_file import cost_model_to_json
 from kafka_quotas.enforcement.config.rules import ANONYMOUS

@@ -1,24 +1,16 @@
-"""Kafka's arithmetic of throttle times on doubles, with Java's rounding and integer widths, and their average.
+"""Kafka's arithmetic of throttle times on doubles, with Java's rounding and integer widths.
 
 Invariants: the order of operations is Kafka's. Results are whole milliseconds, half rounded towards plus infinity,
 saturated at 64 bits. A bound of 0 divides to infinity (or NaN, which rounds to 0) as in Java, and raises nothing.
 
-The average of a bucket's clients is over the last half to whole minute. As in Kafka, requests that were not throttled
-do not count. Kafka reports NaN while there is nothing to average.
-
 **Source:** `QuotaUtils`, `ControllerMutationQuotaManager.throttleTimeMs`, `ClientRequestQuotaManager` (Kafka 4.0),
-`Math.round` and the primitive conversions of Java 17; `ClientQuotaManager.throttle`, `Avg` of Kafka 4.3;
-`metrics.num.samples` and `metrics.sample.window.ms`, whose defaults apply to all sensors but those of the quotas.
+`Math.round` and the primitive conversions of Java 17.
 """
 
 import math
-from typing import Final
 
-from kafka_quotas.core.metrics.sampled_stat import WindowedCount, WindowedSum
 from kafka_quotas.core.model.quota_key import LONG_MAX
 
-METRIC_SAMPLES: Final = 2
-METRIC_WINDOW_MS: Final = 30_000
 _LONG_MIN = -LONG_MAX - 1
 _NANOS_TO_PERCENTAGE_PER_SECOND = 100.0 / 1_000_000_000
 
@@ -81,27 +73,3 @@ def _divide(dividend: float, divisor: float) -> float:
     if not dividend or dividend != dividend:  # noqa: PLR0124 - NaN is the one value unlike itself
         return math.nan
     return math.copysign(math.inf, dividend) * math.copysign(1.0, divisor)
-
-
-class ThrottleAverage:
-    """The average throttle time of one bucket."""
-
-    __slots__ = ("_sum", "_times")
-
-    def __init__(self) -> None:
-        self._sum = WindowedSum(METRIC_SAMPLES, METRIC_WINDOW_MS)
-        self._times = WindowedCount(METRIC_SAMPLES, METRIC_WINDOW_MS)
-
-    def record(self, throttle_ms: int, now_ms: int) -> None:
-        """Add a throttle time."""
-        self._sum.record(throttle_ms, now_ms)
-        self._times.record(1.0, now_ms)
-
-    def peek(self, now_ms: int) -> float:
-        """Return the average in ms without changing the state, or 0 if there is nothing to average."""
-        times = _kept(self._times, now_ms)
-        return _kept(self._sum, now_ms) / times if times else 0.0
-
-
-def _kept(ring: WindowedSum, now_ms: int) -> float:
-    return sum(slot.value for slot in ring.slots if now_ms - slot.last_ms < METRIC_SAMPLES * METRIC_WINDOW_MS)

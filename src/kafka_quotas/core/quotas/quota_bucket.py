@@ -1,8 +1,8 @@
-"""The state that the clients of one bucket share: a rate or a token bucket, with its bound and its decisions.
+"""The state that the clients of one bucket share: a rate, a token bucket or a smooth one, with its bound and decisions.
 
 An unlimited bucket records as well, against a bound that no rate exceeds. Throttle times are narrowed to 32 bits. This
-is the hot path: one decision is one call on plain attributes, with the arithmetic of `core.metrics.rate`,
-`core.metrics.token_bucket` and `core.metrics.throttle_time` written out. Tests compare the two.
+is the hot path: one decision is one call on plain attributes, with the arithmetic of `core.metrics` written out. Tests
+compare the two.
 
 A snapshot is plain figures that survive a restart. A bucket of the same kind and window that restores them continues
 unchanged, except for the shift of all times if the clock was set back.
@@ -13,22 +13,23 @@ unchanged, except for the shift of all times if the clock was set back.
 
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
-from kafka_quotas.core.metrics.rate import Rate
+from kafka_quotas.core.metrics.rate import ShareableRate
+from kafka_quotas.core.metrics.sensor import TokenBucket
 from kafka_quotas.core.metrics.throttle_time import (
-    METRIC_SAMPLES,
-    METRIC_WINDOW_MS,
     bounded_throttle_time_ms,
     mutation_throttle_time_ms,
     narrow_to_int32,
 )
-from kafka_quotas.core.metrics.token_bucket import TokenBucket
+from kafka_quotas.core.metrics.throttled_minute import METRIC_SAMPLES, METRIC_WINDOW_MS
 from kafka_quotas.core.model.quota_key import INT_MAX, LONG_MAX
 from kafka_quotas.core.resolution.quota_resolver import Bucket
 
 UNLIMITED: Final = float(LONG_MAX)
 """The bound of a bucket without a limit."""
+BURST_S: Final = 1
+"""The burst of a rested client of a smooth bucket, in seconds of its quota."""
 _ROUNDING: Final = 1e-9
 
 
@@ -89,14 +90,6 @@ class QuotaBucket(Protocol):
         """Return how much of the capacity the records take up now, a debt more than all of it."""
         ...
 
-    def window_ms(self, now_ms: int) -> int:
-        """Return the time whose limit is the capacity at present, 0 for a bucket that refuses instead."""
-        ...
-
-    def mean_age_ms(self, now_ms: int) -> float:
-        """Return how long ago what is used was recorded on average, 0 where the bucket doesn't know."""
-        ...
-
     def reserve(self, amount: float, factor: float = 0.0) -> None:
         """Leave an amount of the capacity to others, in place of the one reserved before.
 
@@ -105,14 +98,27 @@ class QuotaBucket(Protocol):
             factor: Multiple of all that is recorded until the next call by which it grows.
         """
 
-    def record_past(self, value: float, since_ms: int, until_ms: int, now_ms: int) -> None:
-        """Record a value that came evenly over a past time, without the part that has expired by now."""
-
     def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
         """Restore the state of another bucket, moved by `shift_ms`, or raise a `ValueError` for other figures."""
 
 
-class RateBucket(Rate):
+@runtime_checkable
+class SampledBucket(Protocol):
+    """What a bucket knows and takes beside, because it keeps samples of a window."""
+
+    def window_ms(self, now_ms: int) -> int:
+        """Return the time whose limit is the capacity at present."""
+        ...
+
+    def mean_age_ms(self, now_ms: int) -> float:
+        """Return how long ago what is used was recorded on average."""
+        ...
+
+    def record_past(self, value: float, since_ms: int, until_ms: int, now_ms: int) -> None:
+        """Record a value that came evenly over a past time, without the part that has expired by now."""
+
+
+class RateBucket(ShareableRate):
     """A rate under a bound, which records everything and delays clients above the bound."""
 
     __slots__ = ("_bound", "_max_throttle_ms", "_plain_ms", "_room", "generation", "name", "recorded_ms")
@@ -266,7 +272,7 @@ class MutationBucket(TokenBucket):
         self.name = name
         self.generation = 0
         self.recorded_ms: int | None = None
-        self.mutations = Rate(METRIC_SAMPLES, METRIC_WINDOW_MS)
+        self.mutations = ShareableRate(METRIC_SAMPLES, METRIC_WINDOW_MS)
         """The tokens taken out per second: Kafka's `mutation-rate`, a metric that limits nothing."""
         self._reserved = self._reserved_base = self._factor = 0.0
         self.set_bound(UNLIMITED)
@@ -296,14 +302,6 @@ class MutationBucket(TokenBucket):
         """Return the tokens that are missing from a full bucket, a debt included."""
         return self._burst - self.peek(now_ms)
 
-    def window_ms(self, now_ms: int) -> int:  # noqa: ARG002 - it has none
-        """Return 0."""
-        return 0
-
-    def mean_age_ms(self, now_ms: int) -> float:  # noqa: ARG002 - tokens have no age
-        """Return 0."""
-        return 0.0
-
     @property
     def reserved(self) -> float:
         """The tokens that are left to others by now."""
@@ -312,10 +310,6 @@ class MutationBucket(TokenBucket):
     def reserve(self, amount: float, factor: float = 0.0) -> None:
         """Leave tokens to others: admit only while more of them than these are left."""
         self._reserved, self._factor, self._reserved_base = amount, factor, self.total
-
-    def record_past(self, value: float, since_ms: int, until_ms: int, now_ms: int) -> None:  # noqa: ARG002 - tokens are taken out now
-        """Take a value out that was taken elsewhere before."""
-        self.record(value, now_ms)
 
     def is_blank(self, now_ms: int) -> bool:
         """Return whether a new bucket in its place would decide the same, because it is full."""
@@ -349,6 +343,115 @@ class MutationBucket(TokenBucket):
         """Return the throttle time in ms that taking a value out would give, without changing the state."""
         tokens = self.peek(now_ms) - self.reserved
         return narrow_to_int32(mutation_throttle_time_ms(tokens, self._per_second)) if tokens < 0 else 0
+
+    def refused_ms(self, now_ms: int) -> int | None:
+        """Return how long a request would have to wait for the debt to be paid in ms, or None if it is admitted."""
+        tokens = self.measure(now_ms) - self.reserved
+        if tokens >= 0 or tokens != tokens:  # noqa: PLR0124 - NaN, of a bound that is none, is no debt
+            return None
+        return mutation_throttle_time_ms(tokens, self._per_second)
+
+
+class SmoothBucket:
+    """A token bucket under a byte or time quota, with one second's worth of tokens in the unit of the quota.
+
+    A window lets a fast client spend ten seconds' quota at once and then nothing for as long; this one lets it spend
+    one second's. It records everything, its throttle time ends when the debt does, and a clock that goes back neither
+    gives nor takes tokens.
+    """
+
+    __slots__ = (
+        "_bound",
+        "_factor",
+        "_last_ms",
+        "_max_throttle_ms",
+        "_reserved",
+        "_reserved_base",
+        "_spent",
+        "generation",
+        "name",
+        "recorded_ms",
+        "total",
+    )
+
+    def __init__(self, name: Bucket, max_throttle_ms: int = LONG_MAX) -> None:
+        self.name = name
+        self.generation = 0
+        self.recorded_ms: int | None = None
+        self._bound = UNLIMITED
+        self._spent = 0.0
+        self._reserved = self._reserved_base = self._factor = 0.0
+        self.total = 0.0
+        """The sum of all records since the start."""
+        self._last_ms = 0
+        self._max_throttle_ms = min(max_throttle_ms, INT_MAX)
+
+    def set_bound(self, bound: float) -> None:
+        """Set the bound (per second), keeping what was spent."""
+        self._bound = bound
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Spend a value without a check, or give it back if it is negative."""
+        self._spent = max(0.0, self.peek(now_ms) * BURST_S + value)
+        self._last_ms = max(now_ms, self._last_ms)
+        self.recorded_ms = now_ms
+        self.total += value
+
+    @property
+    def capacity(self) -> float:
+        """The most that a rested client may take without a throttle time."""
+        return self._bound * BURST_S
+
+    @property
+    def reserved(self) -> float:
+        """The part of the second's worth that is left to others by now."""
+        return self._reserved + self._factor * (self.total - self._reserved_base)
+
+    def used(self, now_ms: int) -> float:
+        """Return what is spent and not yet refilled."""
+        return self.peek(now_ms) * BURST_S
+
+    def reserve(self, amount: float, factor: float = 0.0) -> None:
+        """Leave an amount of the second's worth to others."""
+        self._reserved, self._factor, self._reserved_base = amount, factor, self.total
+
+    def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
+        """Spend a value and return the throttle time in ms, 0 within the second's worth."""
+        self.record(value, now_ms)
+        over = self._spent + self.reserved - self._bound * BURST_S
+        if over <= 0.0:
+            return 0
+        return min(mutation_throttle_time_ms(-over, self._bound), self._max_throttle_ms)
+
+    def would_throttle_ms(self, value: float, now_ms: int) -> int:
+        """Return the throttle time in ms that recording a value would give, without changing the state."""
+        kept = (self._spent, self._last_ms, self.recorded_ms, self.total)
+        throttle_ms = self.record_and_throttle_ms(value, now_ms)
+        self._spent, self._last_ms, self.recorded_ms, self.total = kept
+        return throttle_ms
+
+    @property
+    def snapshot(self) -> tuple[float, ...]:
+        """The snapshot for `restore`: the tokens spent and the time of that count."""
+        return (self._spent, float(self._last_ms))
+
+    def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
+        """Restore the state of another bucket, with its time moved by `shift_ms`."""
+        self._spent, last_ms = snapshot
+        self._last_ms = int(last_ms) + shift_ms
+
+    def peek(self, now_ms: int) -> float:
+        """Return the tokens spent and not yet refilled, per second of the burst: a debt above the bound."""
+        refilled = self._bound * (max(0, now_ms - self._last_ms) / 1000.0)
+        return max(0.0, self._spent - refilled) / BURST_S
+
+    def is_blank(self, now_ms: int) -> bool:
+        """Return whether a new bucket in its place would decide the same, because nothing is spent."""
+        return self.peek(now_ms) == 0.0
+
+    def is_in_debt(self, now_ms: int) -> bool:
+        """Return whether more than the second's worth is spent now."""
+        return self.peek(now_ms) > self._bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,19 @@
-"""The quotas that a broker charges for each API: the table of the daemon, the tests and the docs.
+"""What a broker charges for each API: the quotas, and an estimate of the time on its threads.
 
-No row has `connection_creation_rate`: a broker charges it when it accepts a connection, before it reads a request.
+The table of quotas is that of the daemon, the tests and the docs. No row has `connection_creation_rate`: a broker
+charges it when it accepts a connection, before it reads a request.
 
 **Source:** `KafkaApis.handle`, `ControllerApis.handle`, `RequestHandlerHelper` and `DefaultAutoTopicCreationManager` of
 Kafka 4.3.1, and those of 3.9.2 for APIs that only its brokers serve. The tests compare every row with their bytecode.
+KIP-124 for what is counted as time (I/O and network threads together).
+
+Only the broker can measure its thread time. The cost model has a figure per API for the time on an I/O thread, one per
+byte of the request for reading and handling it, and one per byte of the response for sending it on a network thread.
+Figures are 0 or more. Everything computed from it is an estimate and is labelled so.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
@@ -107,3 +113,32 @@ RESPONSE_BYTES: Final = frozenset(key for key, row in QUOTA_CHARGES.items() if r
 def charges_of(api_key: int) -> ApiCharges:
     """Return the charges of an API."""
     return QUOTA_CHARGES.get(api_key, _TIME_ALONE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiCost:
+    """The cost of one API in nanoseconds per request, per request byte and per response byte."""
+
+    request_nanos: float
+    request_byte_nanos: float = 0.0
+    response_byte_nanos: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostModel:
+    """The costs by API key."""
+
+    source: str
+    """The origin of the figures."""
+    other: ApiCost
+    """The cost of an API that `apis` does not name."""
+    apis: Mapping[int, ApiCost] = field(default_factory=dict)
+
+    def request_nanos(self, api_key: int, frame_length: int) -> float:
+        """Return the estimated time in ns that a request of `frame_length` bytes takes on an I/O thread."""
+        cost = self.apis.get(api_key, self.other)
+        return cost.request_nanos + cost.request_byte_nanos * frame_length
+
+    def response_nanos(self, api_key: int, frame_length: int) -> float:
+        """Return the estimated time in ns to send a response of `frame_length` bytes on a network thread."""
+        return self.apis.get(api_key, self.other).response_byte_nanos * frame_length

@@ -4,34 +4,35 @@ Invariants: limits, buckets and throttle times equal those of a broker with the 
 method records anything before the first quota of the type (except `record_without_throttle`). A new limit reaches a
 bucket before its next use. Not safe for several threads at once.
 
-**Source:** `ClientQuotaManager`, `ClientRequestQuotaManager`, `ControllerMutationQuotaManager` of Kafka 4.0.
+A request that creates, grows or deletes topics has a quota of its own. A strict one checks before it records, and
+refuses while the bucket is in debt; a permissive one always records. Either reports how long the client must wait,
+counted down from the time of the check.
+
+**Source:** `ClientQuotaManager`, `ClientRequestQuotaManager`, `ControllerMutationQuotaManager`,
+`StrictControllerMutationQuota` and `PermissiveControllerMutationQuota` of Kafka 4.0; KIP-599.
 """
 
-from typing import Final, cast
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Final, cast
 
-from kafka_quotas.core.metrics.throttle_time import ThrottleAverage
-from kafka_quotas.core.metrics.throttled_minute import ThrottledMinute
+from kafka_quotas.core.metrics.throttle_time import narrow_to_int32, narrow_to_int64
+from kafka_quotas.core.metrics.throttled_minute import ThrottleAverage, ThrottledMinute
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import LONG_MAX, QuotaType, RateAlgorithm
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, NOT_THROTTLED, QuotaWindow
-from kafka_quotas.core.quotas.bucket_pool import IDLE_MS, BucketPool, BucketState
+from kafka_quotas.core.quotas.bucket_pool import IDLE_MS, BucketOwner, BucketPool, BucketState
 from kafka_quotas.core.quotas.fetch_queue import FetchQueue
-from kafka_quotas.core.quotas.mutation_bucket import AdmissionBucket, MutationAlgorithm, new_mutation_bucket
-from kafka_quotas.core.quotas.mutation_quota import (
-    MutationQuota,
-    PermissiveMutationQuota,
-    StrictMutationQuota,
-    UnboundedMutationQuota,
-)
 from kafka_quotas.core.quotas.quota_bucket import (
+    BURST_S,
     UNLIMITED,
     BucketSnapshot,
     MutationBucket,
     QuotaBucket,
     RateBucket,
+    SmoothBucket,
     snapshot_of,
 )
-from kafka_quotas.core.quotas.smooth_bucket import BURST_S, SmoothBucket
 from kafka_quotas.core.resolution.quota_resolver import NEVER, AppliedQuota, Bucket, QuotaResolver, bucket_tags
 
 __all__ = ["IDLE_MS", "BucketState", "ClientQuotaManager", "Limiter", "QuotaType", "RateAlgorithm"]
@@ -40,6 +41,104 @@ MAX_HANDLES: Final = 100_000
 """The number of handles kept by name; handles that clients hold stay valid in any case."""
 MAX_HANDLE_NAME: Final = 256
 """The longest name of a client whose handle is kept, so that names can't fill memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutationRefusal:
+    """A refused mutation."""
+
+    throttle_ms: int
+    """The time to wait."""
+    until_ms: int
+    """The end of the wait."""
+    limit: float | None
+    """The limit in partitions per second; None if unlimited."""
+    entity: Entity | None
+    """The entity of the limit; None if unlimited."""
+
+
+class MutationQuota(ABC):
+    """The quota of one request."""
+
+    kind: ClassVar[str]
+    """`strict`, `permissive` or `unbounded`."""
+
+    @abstractmethod
+    def record(self, permits: float, now_ms: int) -> MutationRefusal | None:
+        """Record the mutations (partitions) and return None, or return the refusal."""
+
+    @abstractmethod
+    def throttle_ms(self, now_ms: int) -> int:
+        """Return the rest of the last throttle time in ms."""
+
+
+class UnboundedMutationQuota(MutationQuota):
+    """The quota of a request before any quota was configured, which admits without recording."""
+
+    kind = "unbounded"
+
+    def record(self, permits: float, now_ms: int) -> None:
+        """Admit everything."""
+
+    def throttle_ms(self, now_ms: int) -> int:  # noqa: ARG002 - one signature for every kind
+        """Return 0."""
+        return 0
+
+
+class _BucketQuota(MutationQuota):
+    """A quota that keeps its bucket through every configuration, with the current bound."""
+
+    def __init__(self, owner: BucketOwner, bucket: MutationBucket) -> None:
+        self._owner = owner
+        self._bucket = bucket
+        self._last_throttle_ms = 0
+        self._last_recorded_ms = 0
+
+    def throttle_ms(self, now_ms: int) -> int:
+        """Return the rest of the last throttle time in ms, which may be long over."""
+        waited_ms = now_ms - self._last_recorded_ms
+        return narrow_to_int32(max(0, narrow_to_int64(self._last_throttle_ms - waited_ms)))
+
+    def _refused(self, now_ms: int) -> bool:
+        """Return whether the bucket refuses requests, and keep the throttle time if it does."""
+        refused_ms = self._bucket.refused_ms(now_ms)
+        if refused_ms is None:
+            return False
+        self._last_throttle_ms = refused_ms
+        self._last_recorded_ms = now_ms
+        return True
+
+
+class StrictMutationQuota(_BucketQuota):
+    """A quota that refuses while its bucket does, for request versions that can report a refusal."""
+
+    kind = "strict"
+
+    def record(self, permits: float, now_ms: int) -> MutationRefusal | None:
+        """Record the mutations (partitions) and return None, or return the refusal."""
+        self._owner.renewed(self._bucket)
+        if not self._refused(now_ms):
+            self._bucket.record(permits, now_ms)
+            return None
+        match = self._owner.match_of(self._bucket)
+        return MutationRefusal(
+            throttle_ms=narrow_to_int32(self._last_throttle_ms),
+            until_ms=now_ms + self._last_throttle_ms,
+            limit=match.limit if match else None,
+            entity=match.entity if match else None,
+        )
+
+
+class PermissiveMutationQuota(_BucketQuota):
+    """A quota that admits and records everything, for request versions that can't report a refusal."""
+
+    kind = "permissive"
+
+    def record(self, permits: float, now_ms: int) -> None:
+        """Record the mutations (partitions), and keep the throttle time of a debt."""
+        self._owner.renewed(self._bucket)
+        self._bucket.record(permits, now_ms)
+        self._refused(now_ms)
 
 
 class Limiter:
@@ -164,7 +263,6 @@ class ClientQuotaManager:
         window: QuotaWindow = DEFAULT_WINDOW,
         algorithm: RateAlgorithm = RateAlgorithm.WINDOW,
         *,
-        mutations: MutationAlgorithm = MutationAlgorithm.TOKEN_BUCKET,
         limits: QuotaResolver | None = None,
         pool: BucketPool | None = None,
     ) -> None:
@@ -172,7 +270,6 @@ class ClientQuotaManager:
         self.quota_type = quota_type
         self.window = window
         self.algorithm = algorithm
-        self._mutations = mutations
         self._resolver = QuotaResolver() if limits is None else limits
         self._pool = BucketPool() if pool is None else pool
         self._buckets: dict[Bucket, QuotaBucket] = {}
@@ -230,7 +327,7 @@ class ClientQuotaManager:
         if not self.enabled:
             return UnboundedMutationQuota()
         assert self.quota_type is QuotaType.CONTROLLER_MUTATION, f"{self.quota_type.value} quotas are not of mutations"
-        bucket = cast("AdmissionBucket", self._bucket_of(user, client_id))
+        bucket = cast("MutationBucket", self._bucket_of(user, client_id))
         return StrictMutationQuota(self, bucket) if strict else PermissiveMutationQuota(self, bucket)
 
     def buckets(self, now_ms: int) -> list[BucketState]:
@@ -361,7 +458,7 @@ class ClientQuotaManager:
     def _new_bucket(self, name: Bucket) -> QuotaBucket:
         samples, window_ms = self.window.samples, self.window.window_ms
         if self.quota_type is QuotaType.CONTROLLER_MUTATION:
-            return new_mutation_bucket(self._mutations, name, self.window)
+            return MutationBucket(name, samples, window_ms)
         longest_ms = window_ms if self.quota_type is QuotaType.REQUEST else LONG_MAX
         if self.algorithm is RateAlgorithm.SMOOTH:
             return SmoothBucket(name, longest_ms)

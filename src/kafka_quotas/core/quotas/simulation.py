@@ -5,19 +5,27 @@ event and repeats refused events.
 
 Invariants: a replay is pure and keeps one event in memory. It peeks at the levels that it reports, so the algorithm
 ends in the state that enforcement would leave. Times may stay equal or go back.
+
+Two drafts of KIP-599 spread a burst over the samples of a rate, so that it is forgotten step by step. Sample k covers
+[k * window, (k + 1) * window) of absolute time. The rate is the sum of the last `samples` of them, including the
+current one, over their whole length. The check comes before the record, and a refused request is not recorded. Sums
+are exact fractions of the decimal figures given, so that a rate equal to its bound compares as equal.
+
+**Source:** KIP-599's version 15 (even) and its token-bucket page (fill), which Kafka never shipped.
 """
 
+from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 from typing import Final, Protocol
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.metrics.rate import CountRate, Rate, SimpleRate
-from kafka_quotas.core.metrics.sensor import Quota, Sensor, Stat, Violation
-from kafka_quotas.core.metrics.token_bucket import TokenBucket
+from kafka_quotas.core.metrics.sensor import Quota, Sensor, Stat, TokenBucket, Violation
 from kafka_quotas.core.model.quota_key import INT_MAX
-from kafka_quotas.core.quotas.mutation_bucket import SpreadEvenRate, SpreadFillRate
 
 RETRY_BACKOFF_MS: Final = 100
 """The least time before a refused event is repeated: the `retry.backoff.ms` of Kafka's clients."""
@@ -178,6 +186,102 @@ def replay(
             free_ms = now_ms = now_ms + (wait_ms if outcome.admitted else max(wait_ms, RETRY_BACKOFF_MS))
             if outcome.admitted or operation is EventOperation.CHECK:
                 break
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpreadDecision:
+    """The decision on one request."""
+
+    admitted: bool
+    rate: float
+    """The rate per second before the request."""
+    throttle_ms: int
+    """The time to wait in ms; 0 if admitted."""
+
+
+class _SpreadRate(ABC):
+    """A rate under a bound (per second) over `samples` samples of `window_ms` each."""
+
+    def __init__(self, samples: int, window_ms: int, bound: float) -> None:
+        self._samples = samples
+        self._window_ms = window_ms
+        self._bound = _exact(bound)
+        self._sums: defaultdict[int, Fraction] = defaultdict(Fraction)
+
+    def request(self, amount: float, now_ms: int) -> SpreadDecision:
+        """Decide on a request of `amount`, and record it if it is admitted."""
+        rate = self._rate(now_ms // self._window_ms)
+        if not self._fits(rate):
+            return SpreadDecision(admitted=False, rate=float(rate), throttle_ms=self._throttle_ms(rate))
+        self.record(amount, now_ms)
+        return SpreadDecision(admitted=True, rate=float(rate), throttle_ms=0)
+
+    def record(self, amount: float, now_ms: int) -> None:
+        """Spread an amount, which may be negative to take back, without a check."""
+        current = now_ms // self._window_ms
+        # Samples that no rate needs are dropped, but one more length is kept for a clock that goes back.
+        for index in [index for index in self._sums if index <= current - 2 * self._samples]:
+            del self._sums[index]
+        self._spread(_exact(amount), current)
+
+    def rate(self, now_ms: int) -> float:
+        """Return the rate per second."""
+        return float(self._rate(now_ms // self._window_ms))
+
+    def _last(self, current: int) -> range:
+        """Return the samples that count, the oldest first and the current one last."""
+        return range(current - self._samples + 1, current + 1)
+
+    def _rate(self, current: int) -> Fraction:
+        total = sum((self._sums[index] for index in self._last(current) if index in self._sums), Fraction())
+        return total * 1000 / (self._samples * self._window_ms)
+
+    def _throttle_ms(self, rate: Fraction) -> int:
+        """Return the delay of a refusal: (rate - bound) / bound over all samples, the longest for bound 0."""
+        if not self._bound:
+            return INT_MAX
+        exact_ms = (rate - self._bound) / self._bound * self._samples * self._window_ms
+        return (2 * exact_ms.numerator + exact_ms.denominator) // (2 * exact_ms.denominator)
+
+    @abstractmethod
+    def _fits(self, rate: Fraction) -> bool:
+        """Return whether a request is admitted at this rate."""
+
+    @abstractmethod
+    def _spread(self, amount: Fraction, current: int) -> None:
+        """Record an admitted amount."""
+
+
+class SpreadEvenRate(_SpreadRate):
+    """`rate-spread-even`: spreads an amount evenly over all samples and admits below the bound."""
+
+    def _fits(self, rate: Fraction) -> bool:
+        return rate < self._bound
+
+    def _spread(self, amount: Fraction, current: int) -> None:
+        for index in self._last(current):
+            self._sums[index] += amount / self._samples
+
+
+class SpreadFillRate(_SpreadRate):
+    """`rate-spread-fill`: fills earlier samples up to the bound and admits up to the bound."""
+
+    def _fits(self, rate: Fraction) -> bool:
+        return rate <= self._bound
+
+    def _spread(self, amount: Fraction, current: int) -> None:
+        full = self._bound * self._window_ms / 1000
+        for index in self._last(current)[:-1]:
+            room = min(amount, full - self._sums.get(index, Fraction()))
+            if room > 0:
+                self._sums[index] += room
+                amount -= room
+        self._sums[current] += amount
+
+
+def _exact(figure: float) -> Fraction:
+    """Return the decimal figure as written: 0.1 is a tenth, and not the nearest double."""
+    return Fraction(repr(figure))
 
 
 class _PeekableStat(Stat, Protocol):

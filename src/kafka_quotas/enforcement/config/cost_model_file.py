@@ -17,7 +17,7 @@ from kafka_quotas.core.errors import KafkaQuotasError, UsageError, near_hint
 from kafka_quotas.core.formats.documents import read_text
 from kafka_quotas.core.formats.nodes import Node, json_node
 from kafka_quotas.core.formats.typed_document import FieldSpec, read_record
-from kafka_quotas.core.quotas.cost_model import ApiCost, CostModel
+from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 
 VERSION: Final = 1

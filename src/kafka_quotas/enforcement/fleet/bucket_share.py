@@ -20,6 +20,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
+from kafka_quotas.core.quotas.quota_bucket import SampledBucket
 from kafka_quotas.enforcement.config.settings import Fallback
 from kafka_quotas.enforcement.fleet.report import Entry
 from kafka_quotas.enforcement.fleet.usage import AHEAD_MS, OwnUsage, Reckoning, RemoteUsage, SharedBucket
@@ -76,6 +77,7 @@ class BucketShare:
         """
         self.number = number
         self.bucket: SharedBucket | None = None
+        self._samples: SampledBucket | None = None  # the bucket itself, if it keeps samples of a window
         self.touched_ms = 0
         """Time at which a usage of it, here or elsewhere, was last heard of."""
         self._span_ms = span_ms
@@ -98,8 +100,9 @@ class BucketShare:
         """Take up a bucket, whose records so far are those of clients here, and record what others used."""
         own, used = self.total, bucket.used(now_ms)
         self.bucket, self._recorded = bucket, 0.0
+        self._samples = bucket if isinstance(bucket, SampledBucket) else None
         self._own_base = bucket.total - own - used
-        self._own.begin(own + used, used, self._age_ms(bucket, now_ms), now_ms)
+        self._own.begin(own + used, used, self._age_ms(now_ms), now_ms)
         self.touched_ms = now_ms
         level, self._level = self._level, None
         self._heard_past.clear()
@@ -119,15 +122,15 @@ class BucketShare:
         assert self.bucket is not None
         return self.bucket.total - self._recorded - self._own_base
 
-    def _age_ms(self, bucket: SharedBucket, now_ms: int) -> int:
-        return min(round(bucket.mean_age_ms(now_ms)), self._span_ms // 2)
+    def _age_ms(self, now_ms: int) -> int:
+        return 0 if self._samples is None else min(round(self._samples.mean_age_ms(now_ms)), self._span_ms // 2)
 
     def _own_rate(self, now_ms: int) -> float:
         """Return the amount per second of the last seconds, at most this member's part of the limit."""
         if self.bucket is None:
             return 0.0
         rate = self._own.rate(self._own_total(), now_ms)
-        if self.bucket.window_ms(now_ms) < self._span_ms - self._sample_ms:
+        if self._samples is None:
             return rate
         sustained = self.bucket.capacity * 1000.0 / self._span_ms * self._part
         return min(rate, sustained)
@@ -148,7 +151,7 @@ class BucketShare:
             age_ms=self._own.age_ms(total, now_ms),
             waiting=self._own.waiting,
             level=max(0.0, bucket.used(now_ms)) if with_level else 0.0,
-            level_age_ms=self._age_ms(bucket, now_ms) if with_level else 0,
+            level_age_ms=self._age_ms(now_ms) if with_level else 0,
         )
 
     def note(self, waiting: int, now_ms: int) -> None:
@@ -247,7 +250,10 @@ class BucketShare:
         if bucket is None or value <= 0:
             return
         before = bucket.total
-        bucket.record_past(value, until_ms - 2 * age_ms, until_ms, now_ms)
+        if self._samples is None:
+            bucket.record(value, now_ms)
+        else:
+            self._samples.record_past(value, until_ms - 2 * age_ms, until_ms, now_ms)
         self._recorded += bucket.total - before
 
     # How much may be used here.
@@ -291,15 +297,12 @@ class BucketShare:
             return 0.0, 0.0
         if heard is None:
             return self._reserved_unheard(bucket, outlook)
-        window_ms = bucket.window_ms(now_ms)
-        if heard.waiting and window_ms >= self._span_ms - self._sample_ms:
+        if heard.waiting and self._samples is not None:
             # Others take what fewer waiting clients leave as soon as they hear of it, not when this member knows that.
             waiting = min(heard.waiting, self._sent[-1].waiting) or heard.waiting
-            return self._reserved_contended(bucket, waiting, now_ms)
+            return self._reserved_contended(bucket, self._samples, waiting, now_ms)
         total, used = self._own_total(), bucket.used(now_ms)
         times = min(1.0 / part, outlook.members)
-        if window_ms and used >= bucket.capacity:
-            return 0.0, times - 1.0
         unheard = max(0.0, total - heard.expected(now_ms))
         reckoned = sum(max(0.0, each.recorded - each.total) for each in self._remotes.values())
         room = max(0.0, bucket.capacity - (used - unheard - reckoned))
@@ -318,13 +321,15 @@ class BucketShare:
         excess = outlook.members * (unheard - allowed)
         return max(0.0, capacity - used + min(excess, DEBT_PART * capacity)), outlook.members - 1.0
 
-    def _reserved_contended(self, bucket: SharedBucket, waiting: float, now_ms: int) -> tuple[float, float]:
+    def _reserved_contended(
+        self, bucket: SharedBucket, samples: SampledBucket, waiting: float, now_ms: int
+    ) -> tuple[float, float]:
         """Return what to leave to others while clients wait here and the others know it."""
         part = waiting / (waiting + sum(each.waiting for each in self._remotes.values()))
         used = bucket.used(now_ms)
         # The window of a rate grows from all samples but one to all, and falls back with each new sample.
         middle_ms, per_ms = self._span_ms - self._sample_ms // 2, bucket.capacity / (self._span_ms - self._sample_ms)
-        capacity = per_ms * bucket.window_ms(now_ms)
+        capacity = per_ms * samples.window_ms(now_ms)
         recent = self._own_total() - self._own.total_at(now_ms - middle_ms)
         sparing = (*self._left.values(), *(each for each in self._remotes.values() if not each.waiting))
         others = sum(each.recent_at(now_ms, middle_ms) for each in sparing)

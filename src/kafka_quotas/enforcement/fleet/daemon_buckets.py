@@ -48,20 +48,8 @@ class MeterBucket:
         """Return the average over its time."""
         return self.meter.rate(now_ms) * METER_S
 
-    def mean_age_ms(self, now_ms: int) -> float:  # noqa: ARG002 - an average has no samples
-        """Return 0."""
-        return 0.0
-
-    def window_ms(self, now_ms: int) -> int:  # noqa: ARG002 - it refuses, and throttles nobody
-        """Return 0."""
-        return 0
-
     def record(self, value: float, now_ms: int) -> None:
         """Count bytes as taken in."""
-        self.meter.record(value, now_ms)
-
-    def record_past(self, value: float, since_ms: int, until_ms: int, now_ms: int) -> None:  # noqa: ARG002 - an average
-        """Count bytes that were taken in before as taken in now."""
         self.meter.record(value, now_ms)
 
     def reserve(self, amount: float, factor: float = 0.0) -> None:

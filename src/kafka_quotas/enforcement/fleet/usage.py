@@ -14,7 +14,10 @@ WAITING_MS: Final = 4_000
 
 
 class SharedBucket(Protocol):
-    """What sharing needs of a bucket, as every `QuotaBucket`, rate of connections and meter has it."""
+    """What sharing needs of a bucket, as every `QuotaBucket`, rate of connections and meter has it.
+
+    One that keeps samples of a window is a `SampledBucket` as well.
+    """
 
     @property
     def capacity(self) -> float:
@@ -30,19 +33,8 @@ class SharedBucket(Protocol):
         """Return how much of the capacity the records take up now, a debt more than all of it."""
         ...
 
-    def window_ms(self, now_ms: int) -> int:
-        """Return the time whose limit is the capacity at present, 0 for a bucket that refuses instead."""
-        ...
-
-    def mean_age_ms(self, now_ms: int) -> float:
-        """Return how long ago what is used was recorded on average, 0 where the bucket doesn't know."""
-        ...
-
     def record(self, value: float, now_ms: int) -> None:
         """Record a value without a check."""
-
-    def record_past(self, value: float, since_ms: int, until_ms: int, now_ms: int) -> None:
-        """Record a value that came evenly over a past time, without the part that has expired by now."""
 
     def reserve(self, amount: float, factor: float = 0.0) -> None:
         """Leave an amount of the capacity to others, and `factor` times all later records until the next call."""

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.cost_model import ApiCost, CostModel
+from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
 from kafka_quotas.wire.client.probes import CostProbe, ProbeAnswer, Target, fetch_probe, produce_probe, small_probes
 
 BUDGET_MS: Final = 20.0

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_quotas.core.metrics.throttle_time import nanos_to_percentage
-from kafka_quotas.core.quotas.cost_model import CostModel
-from kafka_quotas.core.quotas.quota_charges import RESPONSE_BYTES
+from kafka_quotas.core.quotas.quota_charges import RESPONSE_BYTES, CostModel
 from kafka_quotas.core.quotas.quota_manager import Limiter, QuotaType
 from kafka_quotas.enforcement.event_log.charges import OnCharge
 from kafka_quotas.enforcement.quotas.client_limits import ClientLimits

@@ -44,7 +44,7 @@ A module that has to see whole requests of an API registers a `request_filter.Fi
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kafka_quotas.core.quotas.cost_model import CostModel
+from kafka_quotas.core.quotas.quota_charges import CostModel
 from kafka_quotas.enforcement.config.rules import MAX_QUEUED_REQUEST_BYTES, EnforcementRules, ThrottleStyle
 from kafka_quotas.enforcement.event_log.charges import OnCharge
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas

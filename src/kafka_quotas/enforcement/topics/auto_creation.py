@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from kafka_quotas.core.quotas.mutation_quota import MutationQuota
-from kafka_quotas.core.quotas.quota_manager import Limiter
+from kafka_quotas.core.quotas.quota_manager import Limiter, MutationQuota
 from kafka_quotas.enforcement.session.request_filter import Charge
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.topics.topic_cache import TopicCache

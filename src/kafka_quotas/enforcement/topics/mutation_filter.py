@@ -22,8 +22,7 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE
 from kafka_quotas.core.model.value_format import format_number
-from kafka_quotas.core.quotas.mutation_quota import MutationQuota, MutationRefusal
-from kafka_quotas.core.quotas.quota_manager import Limiter
+from kafka_quotas.core.quotas.quota_manager import Limiter, MutationQuota, MutationRefusal
 from kafka_quotas.enforcement.config.rules import MutationRules
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.session.in_flight import InFlightRequest

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Final, NamedTuple, cast
 
 from kafka_quotas.core.metrics.ewma import EwmaMeter
-from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
+from kafka_quotas.core.quotas.quota_bucket import QuotaBucket, SampledBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.core.quotas.topic_thresholds import MAX_METERS
 from kafka_quotas.enforcement.config.client_policy import Mode
@@ -112,25 +112,37 @@ class CarriedBucket:
         """Return how much of the capacity the records take up now."""
         return self._bucket.used(now_ms)
 
-    def window_ms(self, now_ms: int) -> int:
-        """Return the time whose limit is the capacity at present."""
-        return self._bucket.window_ms(now_ms)
-
-    def mean_age_ms(self, now_ms: int) -> float:
-        """Return how long ago what is used was recorded on average."""
-        return self._bucket.mean_age_ms(now_ms)
-
     def record(self, value: float, now_ms: int) -> None:
         """Record a value in all processes."""
         self._shared.record_in_all(self._bucket, self._manager, value, now_ms)
 
-    def record_past(self, value: float, since_ms: int, until_ms: int, now_ms: int) -> None:
-        """Record a value that came evenly over a past time in all processes."""
-        self._shared.record_in_all(self._bucket, self._manager, value, now_ms, past=(since_ms, until_ms))
-
     def reserve(self, amount: float, factor: float = 0.0) -> None:
         """Leave an amount of the capacity to others in all processes, and `factor` times all later records."""
         self._shared.reserve_in_all(self._bucket, self._manager, amount, factor)
+
+
+class CarriedSamples(CarriedBucket):
+    """A carried bucket that keeps samples of a window."""
+
+    __slots__ = ("_samples",)
+
+    def __init__(
+        self, bucket: QuotaBucket, samples: SampledBucket, manager: ClientQuotaManager, shared: "SharedCharges"
+    ) -> None:
+        super().__init__(bucket, manager, shared)
+        self._samples = samples
+
+    def window_ms(self, now_ms: int) -> int:
+        """Return the time whose limit is the capacity at present."""
+        return self._samples.window_ms(now_ms)
+
+    def mean_age_ms(self, now_ms: int) -> float:
+        """Return how long ago what is used was recorded on average."""
+        return self._samples.mean_age_ms(now_ms)
+
+    def record_past(self, value: float, since_ms: int, until_ms: int, now_ms: int) -> None:
+        """Record a value that came evenly over a past time in all processes."""
+        self._shared.record_in_all(self._bucket, self._manager, value, now_ms, past=(since_ms, until_ms))
 
 
 class SharedCharges:
@@ -238,10 +250,10 @@ class SharedCharges:
     def _record(self, bucket: QuotaBucket, amount: float, now_ms: int, past: tuple[int, int] | None) -> None:
         """Record what other processes hear of otherwise."""
         own = bucket.total - self._totals.get(bucket, 0.0)
-        if past is None:
-            bucket.record(amount, now_ms)
-        else:
+        if past is not None and isinstance(bucket, SampledBucket):
             bucket.record_past(amount, *past, now_ms)
+        else:
+            bucket.record(amount, now_ms)
         self._totals[bucket] = bucket.total - own
 
     # What a fleet does in the parent.
@@ -250,7 +262,11 @@ class SharedCharges:
         """Return a bucket as one to which all processes do what is done here, always the same one."""
         found = self._carried.get(bucket)
         if found is None:
-            found = self._carried[bucket] = CarriedBucket(bucket, manager, self)
+            if isinstance(bucket, SampledBucket):
+                found = CarriedSamples(bucket, bucket, manager, self)
+            else:
+                found = CarriedBucket(bucket, manager, self)
+            self._carried[bucket] = found
         return found
 
     def record_in_all(
@@ -358,6 +374,8 @@ class SharedCharges:
 
 
 def _allowed(bucket: QuotaBucket, manager: ClientQuotaManager, now_ms: int) -> float:
-    """Return what a bucket's window may hold now; of one without samples, its capacity times a constant."""
+    """Return what a bucket's window may hold now."""
     whole_ms = (manager.window.samples - 1) * manager.window.window_ms
-    return bucket.capacity * bucket.window_ms(now_ms) / whole_ms if whole_ms else bucket.capacity
+    if not whole_ms or not isinstance(bucket, SampledBucket):
+        return bucket.capacity
+    return bucket.capacity * bucket.window_ms(now_ms) / whole_ms

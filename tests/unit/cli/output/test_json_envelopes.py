@@ -98,7 +98,7 @@ BUILT = {
     "daemon reload": ("cli.daemon.status_view:reload_listing", "enforcement.quotas.reload:Reloaded"),
     "daemon unmute": ("cli.daemon.status_view:unmuted_listing", "enforcement.session.unmute:Unmuted"),
     "daemon decide": ("cli.daemon.decide:decision_listing", "enforcement.decisions:Decision"),
-    "daemon calibrate": ("cli.daemon.calibrate:_listing", "core.quotas.cost_model:CostModel"),
+    "daemon calibrate": ("cli.daemon.calibrate:_listing", "core.quotas.quota_charges:CostModel"),
     "pipeline validate": ("cli.pipeline.validate:validation_listing", "pipeline.validate.job:Validation"),
     "pipeline ingest": ("cli.pipeline.ingest:_listing", "pipeline.ingest.job:IngestResult"),
 }

@@ -6,8 +6,13 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE, PRODUCER_BYTE_RATE
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.mutation_quota import StrictMutationQuota
-from kafka_quotas.core.quotas.quota_manager import IDLE_MS, ClientQuotaManager, QuotaType
+from kafka_quotas.core.quotas.quota_manager import (
+    IDLE_MS,
+    ClientQuotaManager,
+    MutationQuota,
+    QuotaType,
+    StrictMutationQuota,
+)
 
 NOW_MS = 1_700_000_000_000
 ALICE = Entity.of(user="alice")
@@ -207,3 +212,65 @@ def test_a_mutation_quota_keeps_its_bucket_and_follows_its_bound() -> None:
 def test_a_window_has_at_least_one_sample_of_a_second(window: dict[str, int]) -> None:
     with pytest.raises(UsageError, match="at least 1"):
         QuotaWindow(**window)
+
+
+def mutation_manager() -> ClientQuotaManager:
+    made = ClientQuotaManager(QuotaType.CONTROLLER_MUTATION, QuotaWindow(samples=100, window_s=1))
+    made.update_quota(ALICE, 5.0)
+    return made
+
+
+def strict(quotas: ClientQuotaManager) -> MutationQuota:
+    return quotas.mutation_quota("alice", "app", strict=True)
+
+
+def test_the_documents_burst_of_560_is_admitted_and_the_next_request_waits() -> None:
+    quotas = mutation_manager()
+    assert strict(quotas).record(560, NOW_MS) is None
+    refusal = strict(quotas).record(1, NOW_MS)
+    assert refusal is not None
+    # 560 of a burst of 500: 60 at 5 per second
+    assert (refusal.throttle_ms, refusal.limit, refusal.entity) == (12_000, 5.0, ALICE)
+    admitted = [second for second in range(1, 110) if strict(quotas).record(0, NOW_MS + second * 1000) is None]
+    assert admitted[0] == 12
+
+
+def test_a_permissive_quota_admits_everything_and_tells_the_wait() -> None:
+    quotas = mutation_manager()
+    permissive = quotas.mutation_quota("alice", "app", strict=False)
+    assert permissive.record(560, NOW_MS) is None
+    assert permissive.record(560, NOW_MS) is None
+    assert permissive.throttle_ms(NOW_MS) > 100_000
+    assert permissive.throttle_ms(NOW_MS + 50_000) == permissive.throttle_ms(NOW_MS) - 50_000
+
+
+def test_mutations_that_are_taken_back_count_no_more() -> None:
+    quotas = mutation_manager()
+    assert strict(quotas).record(560, NOW_MS) is None
+    quotas.limiter("alice", "app").unrecord(560, NOW_MS)
+    assert strict(quotas).record(1, NOW_MS) is None
+
+
+def test_a_new_bound_on_mutations_holds_at_once_and_keeps_what_was_recorded() -> None:
+    quotas = mutation_manager()
+    strict(quotas).record(560, NOW_MS)
+    quotas.update_quota(ALICE, 100.0)
+    later_ms = NOW_MS + 2000
+    assert strict(quotas).record(0, later_ms) is None
+    quotas.update_quota(ALICE, None)
+    assert strict(quotas).record(1_000_000, later_ms) is None, "no limit at all"
+
+
+def test_no_mutation_is_limited_before_any_configuration() -> None:
+    quota = strict(ClientQuotaManager(QuotaType.CONTROLLER_MUTATION))
+    assert quota.kind == "unbounded"
+    assert quota.record(1e9, NOW_MS) is None
+
+
+def test_idle_buckets_of_mutations_are_forgotten_and_found_again() -> None:
+    quotas = mutation_manager()
+    strict(quotas).record(3, NOW_MS)
+    assert quotas.expire_idle(NOW_MS + 3_600_001) == 1
+    assert strict(quotas).record(3, NOW_MS + 3_600_002) is None
+    (state,) = quotas.buckets(NOW_MS + 3_600_002)
+    assert (state.tags, state.bound) == (("alice", ""), 5.0)

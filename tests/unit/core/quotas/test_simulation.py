@@ -14,6 +14,8 @@ from kafka_quotas.core.quotas.simulation import (
     Event,
     EventOperation,
     SimulatedDecision,
+    SpreadEvenRate,
+    SpreadFillRate,
     full_bucket_ms,
     new_limiter,
     operations,
@@ -21,6 +23,7 @@ from kafka_quotas.core.quotas.simulation import (
     usual_operation,
 )
 
+START_MS = 1_700_000_000_000
 DATA = Path(__file__).parents[3] / "conformance" / "data"
 KINDS = {"rate": "rate", "bounded": "bounded", "count_rate": "count-rate", "simple_rate": "simple-rate"}
 KINDS |= {
@@ -180,3 +183,48 @@ def test_lengths_of_time_are_written_for_people() -> None:
     assert [format_duration_ms(value) for value in (0, 0.25, 100, 999, 1000, 12_000, 100_999)] == [
         "0 ms", "0.25 ms", "100 ms", "999 ms", "1 s", "12 s", "100.999 s",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "wait_ms", "free_after_s"),
+    [
+        (Algorithm.TOKEN_BUCKET, 12_000, 12),  # 560 of a burst of 500: 60 at 5 per second
+        (Algorithm.RATE, 13_000, 101),  # 560 of 495: the window is 99 s at first, and forgets all at once
+        (Algorithm.SPREAD_EVEN, 12_000, 12),
+        (Algorithm.SPREAD_FILL, 12_000, 12),
+    ],
+)
+def test_after_the_documents_burst_of_560_the_next_request_waits(
+    algorithm: Algorithm, wait_ms: int, free_after_s: int
+) -> None:
+    limiter = new_limiter(algorithm, bound=5.0, samples=100, window_ms=1000)
+    assert limiter.apply(EventOperation.STRICT, 560, START_MS).admitted
+    refused = limiter.apply(EventOperation.STRICT, 1, START_MS)
+    assert (refused.admitted, refused.throttle_ms) == (False, wait_ms)
+    checks = (limiter.apply(EventOperation.CHECK, 0, START_MS + second * 1000) for second in range(1, 110))
+    first = next(second for second, outcome in enumerate(checks, 1) if outcome.admitted)
+    assert free_after_s - 1 <= first <= free_after_s + 1
+
+
+def test_the_example_of_the_drafts_burst_of_560_waits_12_seconds() -> None:
+    for kind in (SpreadEvenRate, SpreadFillRate):
+        spread = kind(100, 1000, 5)
+        assert spread.request(560, START_MS).admitted
+        assert spread.request(1, START_MS).throttle_ms == 12_000
+        assert spread.rate(START_MS + 10_000) > 5
+        assert spread.request(1, START_MS + 12_000).admitted
+    assert not SpreadEvenRate(100, 1000, 5).request(500, START_MS).throttle_ms
+
+
+def test_spread_even_refuses_at_the_bound_where_spread_fill_admits() -> None:
+    even, fill = SpreadEvenRate(10, 1000, 0.1), SpreadFillRate(10, 1000, 0.1)
+    for spread in (even, fill):
+        spread.request(1, START_MS)
+    assert [even.request(1, START_MS).admitted, fill.request(1, START_MS).admitted] == [False, True]
+
+
+def test_spread_samples_out_of_reach_are_forgotten() -> None:
+    spread = SpreadFillRate(4, 1000, 5)
+    for second in range(1000):
+        spread.request(1, START_MS + second * 1000)
+    assert len(spread._sums) <= 2 * 4

@@ -6,7 +6,6 @@ import pytest
 
 from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.metrics.ewma import ALPHA, EwmaMeter
-from kafka_quotas.core.quotas.mutation_bucket import SpreadEvenRate, SpreadFillRate
 from kafka_quotas.core.quotas.topic_thresholds import (
     DROPPED_AT_ONCE,
     IDLE_MS,
@@ -184,30 +183,6 @@ def test_ten_thousand_topics_cost_a_step_each() -> None:
     for number in range(MAX_METERS):
         thresholds.record(f"t{number}", 1, START_MS)
     assert thresholds.counts == MAX_METERS
-
-
-def test_the_example_of_the_drafts_burst_of_560_waits_12_seconds() -> None:
-    for kind in (SpreadEvenRate, SpreadFillRate):
-        spread = kind(100, 1000, 5)
-        assert spread.request(560, START_MS).admitted
-        assert spread.request(1, START_MS).throttle_ms == 12_000
-        assert spread.rate(START_MS + 10_000) > 5
-        assert spread.request(1, START_MS + 12_000).admitted
-    assert not SpreadEvenRate(100, 1000, 5).request(500, START_MS).throttle_ms
-
-
-def test_spread_even_refuses_at_the_bound_where_spread_fill_admits() -> None:
-    even, fill = SpreadEvenRate(10, 1000, 0.1), SpreadFillRate(10, 1000, 0.1)
-    for spread in (even, fill):
-        spread.request(1, START_MS)
-    assert [even.request(1, START_MS).admitted, fill.request(1, START_MS).admitted] == [False, True]
-
-
-def test_spread_samples_out_of_reach_are_forgotten() -> None:
-    spread = SpreadFillRate(4, 1000, 5)
-    for second in range(1000):
-        spread.request(1, START_MS + second * 1000)
-    assert len(spread._sums) <= 2 * 4
 
 
 def test_rates_equal_to_their_thresholds_reject_nothing() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.core.quotas.cost_model import ApiCost, CostModel
+from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
 from kafka_quotas.enforcement.config.cost_model_file import cost_model_from_json, read_cost_model, write_cost_model
 
 MODEL = CostModel(

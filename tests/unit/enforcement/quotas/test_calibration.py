@@ -9,7 +9,7 @@ from kafka_quotas.core.metrics.throttle_time import nanos_to_percentage
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.cost_model import ApiCost
+from kafka_quotas.core.quotas.quota_charges import ApiCost
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.quotas.calibration import (
     Calibration,

@@ -9,7 +9,6 @@ from tests.support.frames.enforcement import CLIENT_ID, START_MS, WINDOW, Pair, 
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.threshold import ThresholdSettings
-from kafka_quotas.core.quotas.mutation_bucket import MutationAlgorithm
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType, RateAlgorithm
 from kafka_quotas.enforcement.event_log.charges import Charge
 from kafka_quotas.enforcement.proxy.connection_rate import ConnectionRates, IpLimits
@@ -23,10 +22,10 @@ HOUR_MS, DAY_MS = 3_600_000, 24 * 3_600_000
 APP = Entity.of(client_id="app")
 BOUND = 1000.0
 KINDS = [
-    (QuotaType.PRODUCE, RateAlgorithm.WINDOW, MutationAlgorithm.TOKEN_BUCKET),
-    (QuotaType.REQUEST, RateAlgorithm.WINDOW, MutationAlgorithm.TOKEN_BUCKET),
-    (QuotaType.FETCH, RateAlgorithm.SMOOTH, MutationAlgorithm.TOKEN_BUCKET),
-    *((QuotaType.CONTROLLER_MUTATION, RateAlgorithm.WINDOW, algorithm) for algorithm in MutationAlgorithm),
+    (QuotaType.PRODUCE, RateAlgorithm.WINDOW),
+    (QuotaType.REQUEST, RateAlgorithm.WINDOW),
+    (QuotaType.FETCH, RateAlgorithm.SMOOTH),
+    (QuotaType.CONTROLLER_MUTATION, RateAlgorithm.WINDOW),
 ]
 
 
@@ -64,10 +63,10 @@ steps = st.lists(st.tuples(jumps, st.integers(1, 100_000)), min_size=1, max_size
 @settings(max_examples=40, deadline=None)
 @given(steps=steps)
 def test_however_long_a_machine_sleeps_no_throttle_time_is_negative_or_longer_than_what_was_used(
-    kind: tuple[QuotaType, RateAlgorithm, MutationAlgorithm], steps: list[tuple[int, int]]
+    kind: tuple[QuotaType, RateAlgorithm], steps: list[tuple[int, int]]
 ) -> None:
-    quota_type, algorithm, mutations = kind
-    quotas, now_ms, used = ClientQuotaManager(quota_type, WINDOW, algorithm, mutations=mutations), START_MS, 0
+    quota_type, algorithm = kind
+    quotas, now_ms, used = ClientQuotaManager(quota_type, WINDOW, algorithm), START_MS, 0
     quotas.update_quota(APP, BOUND)
     for pause_ms, amount in steps:
         now_ms += pause_ms

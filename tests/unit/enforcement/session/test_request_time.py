@@ -15,7 +15,7 @@ from tests.support.frames.enforcement import CLIENT_ID, START_MS, Pair, fetch, f
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.cost_model import ApiCost, CostModel
+from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import FetchOverQuota
 from kafka_quotas.enforcement.config.rules import EnforcementRules

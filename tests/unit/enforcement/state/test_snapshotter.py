@@ -13,7 +13,6 @@ from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.threshold import ThresholdSettings
-from kafka_quotas.core.quotas.mutation_bucket import MutationAlgorithm
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType, RateAlgorithm
 from kafka_quotas.enforcement.config.client_policy import EntityPolicy, Mode, PolicyTable, Scope
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
@@ -32,26 +31,26 @@ START_MS = 1_700_000_000_000
 WINDOW = QuotaWindow(samples=3, window_s=1)
 APP = Entity.of(client_id="app")
 KINDS = [
-    (QuotaType.PRODUCE, RateAlgorithm.WINDOW, MutationAlgorithm.TOKEN_BUCKET),
-    (QuotaType.REQUEST, RateAlgorithm.WINDOW, MutationAlgorithm.TOKEN_BUCKET),
-    (QuotaType.PRODUCE, RateAlgorithm.SMOOTH, MutationAlgorithm.TOKEN_BUCKET),
-    *((QuotaType.CONTROLLER_MUTATION, RateAlgorithm.WINDOW, mutations) for mutations in MutationAlgorithm),
+    (QuotaType.PRODUCE, RateAlgorithm.WINDOW),
+    (QuotaType.REQUEST, RateAlgorithm.WINDOW),
+    (QuotaType.PRODUCE, RateAlgorithm.SMOOTH),
+    (QuotaType.CONTROLLER_MUTATION, RateAlgorithm.WINDOW),
 ]
 steps = st.lists(st.tuples(st.integers(0, 2500), st.integers(0, 3000)), min_size=1, max_size=25)
 
 
-def manager(kind: tuple[QuotaType, RateAlgorithm, MutationAlgorithm]) -> ClientQuotaManager:
-    quota_type, algorithm, mutations = kind
-    made = ClientQuotaManager(quota_type, WINDOW, algorithm, mutations=mutations)
+def manager(kind: tuple[QuotaType, RateAlgorithm]) -> ClientQuotaManager:
+    quota_type, algorithm = kind
+    made = ClientQuotaManager(quota_type, WINDOW, algorithm)
     made.update_quota(APP, 1000.0)
     return made
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind[0].value}-{kind[1].value}-{kind[2].value}")
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind[0].value}-{kind[1].value}")
 @settings(max_examples=40, deadline=None)
 @given(before=steps, after=steps)
 def test_a_bucket_that_is_given_its_memory_back_goes_on_as_if_nothing_had_happened(
-    kind: tuple[QuotaType, RateAlgorithm, MutationAlgorithm],
+    kind: tuple[QuotaType, RateAlgorithm],
     before: list[tuple[int, int]],
     after: list[tuple[int, int]],
 ) -> None:

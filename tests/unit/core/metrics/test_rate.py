@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quotas.core.metrics.sampled_stat import WindowedSum
+from kafka_quotas.core.metrics.rate import ShareableRate
 from kafka_quotas.core.quotas.quota_bucket import RateBucket
 
 STEPS = st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 1000)), max_size=60)
@@ -12,7 +12,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 1000)), max_size
 
 @given(STEPS)
 def test_the_total_is_that_of_all_records_whatever_expires(steps: list[tuple[int, int]]) -> None:
-    ring, now_ms, total = WindowedSum(3, 1000), 10_000, 0
+    ring, now_ms, total = ShareableRate(3, 1000), 10_000, 0
     for pause_ms, value in steps:
         now_ms += pause_ms
         ring.record(value, now_ms)

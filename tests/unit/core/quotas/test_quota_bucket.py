@@ -3,7 +3,7 @@
 import pytest
 
 from kafka_quotas.core.model.quota_key import INT_MAX, LONG_MAX
-from kafka_quotas.core.quotas.smooth_bucket import SmoothBucket
+from kafka_quotas.core.quotas.quota_bucket import SmoothBucket
 
 
 def bucket(bound: float = 100.0, max_throttle_ms: int = LONG_MAX) -> SmoothBucket:
