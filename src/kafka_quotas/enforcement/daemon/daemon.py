@@ -22,9 +22,6 @@ from kafka_quotas.enforcement.control.server import ControlHandler
 from kafka_quotas.enforcement.daemon.endpoints import Endpoints, OperatorView
 from kafka_quotas.enforcement.daemon.start_log import log_listening, log_reaching, log_rules
 from kafka_quotas.enforcement.event_log.writer import EventLogWriter, start_event_log
-from kafka_quotas.enforcement.fleet.daemon_buckets import DaemonBuckets
-from kafka_quotas.enforcement.fleet.membership import FleetMembership, waiting_clients
-from kafka_quotas.enforcement.fleet.usage import SharedBucket
 from kafka_quotas.enforcement.monitoring.daemon_view import Pages
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, connections_for
@@ -35,15 +32,17 @@ from kafka_quotas.enforcement.quotas.quota_registry import registry_of
 from kafka_quotas.enforcement.quotas.reload import Reloader
 from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot
 from kafka_quotas.enforcement.quotas.store_watcher import OpenStore, StoreWatcher
-from kafka_quotas.enforcement.state.measured_state import MeasuredState, measured_state
-from kafka_quotas.enforcement.state.snapshotter import StateSnapshotter, saved_state
+from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets, SharedBucket
+from kafka_quotas.enforcement.sharing.charges import SharedCharges
+from kafka_quotas.enforcement.sharing.membership import FleetMembership, waiting_clients
+from kafka_quotas.enforcement.sharing.pool import WorkerPool
+from kafka_quotas.enforcement.sharing.snapshotter import StateSnapshotter, saved_state
+from kafka_quotas.enforcement.sharing.state import MeasuredState, measured_state
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import Log, LogEvent
 from kafka_quotas.enforcement.telemetry.status import run_sliced
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
 from kafka_quotas.enforcement.topics.filters import TopicFilters
-from kafka_quotas.enforcement.workers.pool import WorkerPool
-from kafka_quotas.enforcement.workers.shared_charges import SharedCharges
 from kafka_quotas.system_clock import MonotonicClock
 
 EXPIRY_S: Final = 60.0
@@ -247,7 +246,7 @@ class Daemon:
             throttle_stats=proxy.throttle_stats,
             store=lambda: self._watcher.state,
             events=events,
-            fleet=self._fleet,
+            fleet=None if self._fleet is None else self._fleet.status,
             event_loop=type(self._loop).__module__.partition(".")[0],
         )
 

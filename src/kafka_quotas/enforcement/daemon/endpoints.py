@@ -15,12 +15,11 @@ from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.reload import Reloaded, Reloader
 from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted
-from kafka_quotas.enforcement.state.snapshotter import StateSnapshotter
+from kafka_quotas.enforcement.sharing.messages import WorkerReport
+from kafka_quotas.enforcement.sharing.pool import WorkerPool, merged
+from kafka_quotas.enforcement.sharing.snapshotter import StateSnapshotter
 from kafka_quotas.enforcement.telemetry.log import Notify
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced
-from kafka_quotas.enforcement.workers.merged_status import merged
-from kafka_quotas.enforcement.workers.pool import WorkerPool
-from kafka_quotas.enforcement.workers.protocol import WorkerReport
 
 
 class Endpoints:

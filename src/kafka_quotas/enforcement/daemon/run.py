@@ -10,7 +10,7 @@ from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.daemon.daemon import Daemon, DaemonResult
 from kafka_quotas.enforcement.monitoring.daemon_view import Pages
 from kafka_quotas.enforcement.quotas.store_watcher import OpenStore
-from kafka_quotas.enforcement.workers.worker import main
+from kafka_quotas.enforcement.sharing.worker import main
 
 GC_THRESHOLD: Final = 50_000
 """Objects made before the collector looks at them: its default of 700 is reached within a few hundred requests."""

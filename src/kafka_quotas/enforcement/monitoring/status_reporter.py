@@ -21,7 +21,6 @@ from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.config.settings import DaemonSettings, MetricsChoice
 from kafka_quotas.enforcement.event_log.writer import EventLogWriter
-from kafka_quotas.enforcement.fleet.membership import FleetMembership
 from kafka_quotas.enforcement.monitoring.daemon_view import Readiness, readiness
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED
@@ -34,6 +33,7 @@ from kafka_quotas.enforcement.telemetry.status import (
     MAX_ROWS,
     BucketRow,
     DaemonStatus,
+    FleetRow,
     ListenerRow,
     QuotaTotals,
     StoreRow,
@@ -66,7 +66,7 @@ class Reporter:
         store: Callable[[], StoreState],
         event_loop: str,
         events: EventLogWriter | None = None,
-        fleet: FleetMembership | None = None,
+        fleet: Callable[[], FleetRow] | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -125,7 +125,7 @@ class Reporter:
             quota_totals=self.quota_totals(throttled),
             bucket_count=len(self._policy.pool),
             longest_stall_ms=self._proxy.longest_stall_ms,
-            fleet=None if self._fleet is None else self._fleet.status(),
+            fleet=None if self._fleet is None else self._fleet(),
         )
 
     async def readiness(self) -> Readiness:

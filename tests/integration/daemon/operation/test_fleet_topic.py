@@ -23,7 +23,7 @@ from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.control.client import ask_reload
-from kafka_quotas.enforcement.fleet.report import Entry, Report, read_report, write_report
+from kafka_quotas.enforcement.sharing.report import Entry, Report, read_report, write_report
 from kafka_quotas.enforcement.telemetry.status import FleetRow
 
 SECRET = "0123456789abcdef" * 2

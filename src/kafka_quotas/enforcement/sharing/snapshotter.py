@@ -10,8 +10,7 @@ import time
 from pathlib import Path
 from typing import Final, TextIO
 
-from kafka_quotas.enforcement.state.measured_state import MeasuredState
-from kafka_quotas.enforcement.state.state_file import SavedState, StateError, read_state, state_file
+from kafka_quotas.enforcement.sharing.state import MeasuredState, SavedState, StateError, read_state, state_file
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 from kafka_quotas.stores.files.atomic_write import clear_leftovers

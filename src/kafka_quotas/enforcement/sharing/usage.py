@@ -1,9 +1,9 @@
 """The usage of one shared bucket: by the clients here over the last window, and by another member as it reports it."""
 
 from collections import deque
-from typing import Final, Protocol
+from typing import Final
 
-from kafka_quotas.enforcement.fleet.report import Entry
+from kafka_quotas.enforcement.sharing.report import Entry
 
 RATE_MS: Final = 2_000
 """Time over which a member's own rate is measured."""
@@ -11,33 +11,6 @@ AHEAD_MS: Final = 5_000
 """Longest time for which others are reckoned to continue as they reported."""
 WAITING_MS: Final = 4_000
 """Time for which a client that waited counts as waiting: between two throttle times it sends what it may."""
-
-
-class SharedBucket(Protocol):
-    """What sharing needs of a bucket, as every `QuotaBucket`, rate of connections and meter has it.
-
-    One that keeps samples of a window is a `SampledBucket` as well.
-    """
-
-    @property
-    def capacity(self) -> float:
-        """The most that a rested client may take without a throttle time."""
-        ...
-
-    @property
-    def total(self) -> float:
-        """The sum of all records since the start, whatever has expired since."""
-        ...
-
-    def used(self, now_ms: int) -> float:
-        """Return how much of the capacity the records take up now, a debt more than all of it."""
-        ...
-
-    def record(self, value: float, now_ms: int) -> None:
-        """Record a value without a check."""
-
-    def reserve(self, amount: float, factor: float = 0.0) -> None:
-        """Leave an amount of the capacity to others, and `factor` times all later records until the next call."""
 
 
 class OwnUsage:

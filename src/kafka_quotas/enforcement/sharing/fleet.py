@@ -22,9 +22,10 @@ from typing import Final
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
 from kafka_quotas.enforcement.config.settings import Fallback
-from kafka_quotas.enforcement.fleet.bucket_share import BucketShare, Outlook
-from kafka_quotas.enforcement.fleet.members import Member, Members
-from kafka_quotas.enforcement.fleet.report import (
+from kafka_quotas.enforcement.sharing.bucket_share import BucketShare, Outlook
+from kafka_quotas.enforcement.sharing.buckets import SharedBucket
+from kafka_quotas.enforcement.sharing.members import MAX_BUCKETS, REFUSALS, Member, Members, Refusal, ReportChecks
+from kafka_quotas.enforcement.sharing.report import (
     MAX_NAME,
     MAX_REPORT_BYTES,
     Entry,
@@ -35,8 +36,6 @@ from kafka_quotas.enforcement.fleet.report import (
     read_report,
     write_report,
 )
-from kafka_quotas.enforcement.fleet.report_checks import MAX_BUCKETS, REFUSALS, Refusal, ReportChecks
-from kafka_quotas.enforcement.fleet.usage import SharedBucket
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 
 ADJUST_MS: Final = 100

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 from tests.support.daemon.statuses import daemon_status, waiting_client
 
+from kafka_quotas.enforcement.sharing.messages import WorkerTotals
+from kafka_quotas.enforcement.sharing.pool import merged, sum_of
 from kafka_quotas.enforcement.telemetry.status import (
     BucketRow,
     DaemonStatus,
@@ -14,8 +16,6 @@ from kafka_quotas.enforcement.telemetry.status import (
     ThrottleRow,
     WorkerRow,
 )
-from kafka_quotas.enforcement.workers.merged_status import merged, sum_of
-from kafka_quotas.enforcement.workers.protocol import WorkerTotals
 
 BUCKET = BucketRow(broker="1", quota="producer_byte_rate", user="", client_id="app", limit=10.0, observed=12.0)
 CLIENT = waiting_client(client_id="app", throttle_ms=100, remaining_ms=50)

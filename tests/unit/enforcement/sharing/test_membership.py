@@ -4,18 +4,20 @@ import asyncio
 import tracemalloc
 from itertools import pairwise
 
+from tests.support.processes.awaiting import await_true
+
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.enforcement.config.address import Address, parse_topic
 from kafka_quotas.enforcement.config.listener_file import ListenerFiles
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.settings import DaemonSettings, FleetSettings
-from kafka_quotas.enforcement.fleet.daemon_buckets import DaemonBuckets
-from kafka_quotas.enforcement.fleet.membership import MAX_INBOX_BYTES, SLICE_BYTES, FleetMembership
-from kafka_quotas.enforcement.fleet.report import MAX_REPORT_BYTES
-from kafka_quotas.enforcement.fleet.report_checks import Refusal
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
+from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets
+from kafka_quotas.enforcement.sharing.members import Refusal
+from kafka_quotas.enforcement.sharing.membership import MAX_INBOX_BYTES, SLICE_BYTES, FleetMembership, FleetTopic
+from kafka_quotas.enforcement.sharing.report import MAX_REPORT_BYTES
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
 from kafka_quotas.enforcement.topics.topic_cache import TopicCache
@@ -76,3 +78,27 @@ def test_what_comes_after_a_flood_is_taken_up() -> None:
 
     fleet = asyncio.run(flood())
     assert fleet.sharing.checks.refused == {Refusal.UNREADABLE: 600}
+
+
+def test_a_topic_out_of_reach_keeps_nobody_waiting_and_says_why() -> None:
+    came: list[bytes] = []
+    topic = FleetTopic(parse_topic("kafka://127.0.0.1:1/fleet"), deliver=lambda report, _: came.append(report))
+    topic.start()
+    for _ in range(10_000):
+        topic.publish(b"report")
+    await_true(lambda: topic.trouble is not None, "the trouble is known")
+    topic.close()
+    assert not came
+
+
+def test_a_property_that_is_none_is_reported() -> None:
+    target = parse_topic("kafka://127.0.0.1:1/fleet")
+    topic = FleetTopic(
+        type(target)(bootstrap=target.bootstrap, topic=target.topic, properties={"no.such": "property"}),
+        deliver=lambda *_: None,
+    )
+    topic.start()
+    await_true(lambda: topic.trouble is not None, "the trouble is known")
+    topic.close()
+    assert topic.trouble is not None
+    assert "no.such" in topic.trouble

@@ -17,9 +17,8 @@ from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.client_policy import EntityPolicy, Mode, PolicyTable, Scope
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
-from kafka_quotas.enforcement.state.measured_state import MeasuredState
-from kafka_quotas.enforcement.state.snapshotter import StateSnapshotter, saved_state
-from kafka_quotas.enforcement.state.state_file import read_state
+from kafka_quotas.enforcement.sharing.snapshotter import StateSnapshotter, saved_state
+from kafka_quotas.enforcement.sharing.state import MeasuredState, read_state
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.enforcement.topics.thresholds import BrokerThresholds, ThresholdRegistry

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.enforcement.fleet.report import (
+from kafka_quotas.enforcement.sharing.report import (
     VERSION,
     Entry,
     OtherVersionError,

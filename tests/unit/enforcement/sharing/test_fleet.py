@@ -13,8 +13,8 @@ from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType, RateAlgorithm
 from kafka_quotas.enforcement.config.settings import Fallback
-from kafka_quotas.enforcement.fleet.report import VERSION
-from kafka_quotas.enforcement.fleet.sharing import ADJUST_MS, Sharing, SharingSettings
+from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS, Sharing, SharingSettings
+from kafka_quotas.enforcement.sharing.report import VERSION
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 
 LIMIT = 1_000_000.0

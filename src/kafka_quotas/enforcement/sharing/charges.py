@@ -12,17 +12,15 @@ ms the processes behave as one broker within a hundredth, while shares of a limi
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from kafka_quotas.core.metrics.ewma import EwmaMeter
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket, SampledBucket
-from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
+from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager
 from kafka_quotas.core.quotas.topic_thresholds import MAX_METERS
-from kafka_quotas.enforcement.config.client_policy import Mode
-from kafka_quotas.enforcement.fleet.usage import SharedBucket
-from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, NodeId, QuotaRegistry
+from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry
 from kafka_quotas.enforcement.session.session_state import ThrottledChannel
+from kafka_quotas.enforcement.sharing.buckets import BucketId, Buckets, SharedBucket, recorded_since
 from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
 
 SLICES: Final = 4
@@ -35,11 +33,7 @@ _ROUNDING: Final = 1e-6
 class BucketCharge(NamedTuple):
     """What was charged to one bucket."""
 
-    broker: NodeId | str
-    """Node id, or `CLUSTER`."""
-    mode: Mode
-    quota_type: QuotaType
-    name: tuple[str, str]
+    of: BucketId
     amount: float
     past: tuple[int, int] | None = None
     """Start and end (ms) of the time in which it was charged evenly, None for now."""
@@ -48,10 +42,7 @@ class BucketCharge(NamedTuple):
 class Reservation(NamedTuple):
     """What to leave of one bucket to a fleet's other members, as `reserve` of the bucket takes it."""
 
-    broker: NodeId | str
-    mode: Mode
-    quota_type: QuotaType
-    name: tuple[str, str]
+    of: BucketId
     amount: float
     factor: float
     room: float | None = None
@@ -70,10 +61,7 @@ class IdleShare(NamedTuple):
 class WaitingClients(NamedTuple):
     """The clients of one process that are throttled for one bucket."""
 
-    broker: NodeId | str
-    mode: Mode
-    quota_type: QuotaType
-    name: tuple[str, str]
+    of: BucketId
     clients: int
 
 
@@ -152,17 +140,16 @@ class SharedCharges:
         """Make the charges of a process that shares nothing yet.
 
         Args:
-            policy: The buckets.
+            policy: The quotas of this process.
             thresholds: The meters of topics.
             is_worker: Whether the parent confirms by `echoed` what it has heard from here.
         """
-        self._policy = policy
+        self._buckets = Buckets(policy)
+        self._pool = policy.pool
         self._thresholds = thresholds
         self._totals: dict[QuotaBucket, float] = {}
         self._meters: dict[EwmaMeter, float] = {}
-        self._sources: dict[ClientQuotaManager, tuple[NodeId | str, Mode]] = {}
-        self._brokers: tuple[NodeId, ...] = ()
-        self._walk = policy.pool.walk()
+        self._walk = self._pool.walk()
         self._round_ms = self._since_ms = 0
         self._carried: dict[QuotaBucket, CarriedBucket] = {}
         self._reservations: dict[QuotaBucket, tuple[float, float, float]] = {}
@@ -176,7 +163,7 @@ class SharedCharges:
     def begin(self) -> None:
         """Begin with what is measured by now, which no other process has to hear of."""
         self._done.clear()
-        for pairs in self._policy.pool.walk():
+        for pairs in self._pool.walk():
             self._totals.update((bucket, bucket.total) for bucket, _ in pairs)
 
     def take(self, now_ms: int, *, whole: bool = False) -> list[SharedCharge]:
@@ -184,24 +171,20 @@ class SharedCharges:
 
         Looks at a part of very many buckets, unless `whole`.
         """
-        slices = list(self._policy.pool.walk()) if whole else list(islice(self._walk, SLICES))
+        slices = list(self._pool.walk()) if whole else list(islice(self._walk, SLICES))
         found, self._done = self._done, []
-        if self._idle_share != self._policy.pool.idle_share:
-            self._idle_share = self._policy.pool.idle_share
+        if self._idle_share != self._pool.idle_share:
+            self._idle_share = self._pool.idle_share
             found.insert(0, IdleShare(self._idle_share))
-        for pairs in slices:
-            for bucket, owner in pairs:
-                # A charge within the millisecond of the last look may have come after it.
-                if bucket.recorded_ms is None or bucket.recorded_ms < self._since_ms:
-                    continue
-                total = bucket.total
-                amount = total - self._totals.get(bucket, 0.0)
-                manager = cast("ClientQuotaManager", owner)
-                if abs(amount) > _ROUNDING and (source := self._source(manager)) is not None:
-                    self._totals[bucket] = total
-                    found.append(BucketCharge(*source, manager.quota_type, bucket.name, amount))
-                    if self._is_worker:
-                        self._unheard[bucket] = self._unheard.get(bucket, 0.0) + amount
+        # A charge within the millisecond of the last look may have come after it.
+        for bucket, manager in recorded_since(slices, self._since_ms):
+            total = bucket.total
+            amount = total - self._totals.get(bucket, 0.0)
+            if abs(amount) > _ROUNDING and (of := self._buckets.id_of(bucket, manager)) is not None:
+                self._totals[bucket] = total
+                found.append(BucketCharge(of, amount))
+                if self._is_worker:
+                    self._unheard[bucket] = self._unheard.get(bucket, 0.0) + amount
         if whole or len(slices) < SLICES:
             self._begin_round(now_ms)
         found.extend(self._topic_charges())
@@ -212,12 +195,12 @@ class SharedCharges:
         """Record what another process charged."""
         for charge in charges:
             if isinstance(charge, BucketCharge):
-                bucket = self._manager(charge).bucket_of(charge.name)
+                bucket = self._buckets.bucket(charge.of)
                 self._record(bucket, charge.amount, now_ms, charge.past)
             elif isinstance(charge, Reservation):
                 self._reserve(charge, now_ms)
             elif isinstance(charge, IdleShare):
-                self._policy.pool.idle_share = self._idle_share = charge.share
+                self._pool.idle_share = self._idle_share = charge.share
             else:
                 self._record_topic(charge, now_ms)
 
@@ -225,15 +208,15 @@ class SharedCharges:
         """Take note that the parent has heard charges of this worker."""
         for charge in charges:
             if isinstance(charge, BucketCharge):
-                bucket = self._manager(charge).bucket_of(charge.name)
+                bucket = self._buckets.bucket(charge.of)
                 unheard = self._unheard.pop(bucket, 0.0) - charge.amount
                 if abs(unheard) > _ROUNDING:
                     self._unheard[bucket] = unheard
 
     def _reserve(self, row: Reservation, now_ms: int) -> None:
         """Leave to others what the parent does, and have as much left as it has."""
-        manager = self._manager(row)
-        bucket = manager.bucket_of(row.name)
+        manager = self._buckets.manager(row.of)
+        bucket = manager.bucket_of(row.of.name)
         if row.room is None:
             bucket.reserve(row.amount, row.factor)
             return
@@ -241,11 +224,6 @@ class SharedCharges:
         unheard = bucket.total - self._totals.get(bucket, 0.0) + self._unheard.get(bucket, 0.0)
         free = _allowed(bucket, manager, now_ms) - bucket.used(now_ms)
         bucket.reserve(free - row.room + (1.0 + row.factor) * unheard, row.factor)
-
-    def _manager(self, row: BucketCharge | Reservation | WaitingClients) -> ClientQuotaManager:
-        broker = row.broker
-        quotas = self._policy.cluster if isinstance(broker, str) else self._policy.broker(broker)
-        return quotas.manager(row.quota_type, row.mode)
 
     def _record(self, bucket: QuotaBucket, amount: float, now_ms: int, past: tuple[int, int] | None) -> None:
         """Record what other processes hear of otherwise."""
@@ -280,9 +258,9 @@ class SharedCharges:
     ) -> None:
         """Record an amount of a fleet's other members, here and by the next `take` in the other processes."""
         self._record(bucket, amount, now_ms, past)
-        source = self._source(manager)
-        if source is not None:
-            self._done.append(BucketCharge(*source, manager.quota_type, bucket.name, amount, past))
+        of = self._buckets.id_of(bucket, manager)
+        if of is not None:
+            self._done.append(BucketCharge(of, amount, past))
 
     def reserve_in_all(self, bucket: QuotaBucket, manager: ClientQuotaManager, amount: float, factor: float) -> None:
         """Leave an amount to a fleet's other members, here and by the next `take` in the other processes."""
@@ -297,14 +275,12 @@ class SharedCharges:
     def _taken_reservations(self, now_ms: int) -> Iterator[Reservation]:
         """Yield what to reserve in the other processes, by what all processes have charged until now."""
         for bucket, manager in self._to_reserve.items():
-            source, reservation = self._source(manager), self._reservations.get(bucket)
-            if source is not None and reservation is not None:
+            of, reservation = self._buckets.id_of(bucket, manager), self._reservations.get(bucket)
+            if of is not None and reservation is not None:
                 amount, factor, _ = reservation
                 is_free = not amount and not factor
                 room = _allowed(bucket, manager, now_ms) - bucket.used(now_ms) - bucket.reserved
-                yield Reservation(
-                    *source, manager.quota_type, bucket.name, amount, factor, room=None if is_free else room
-                )
+                yield Reservation(of, amount, factor, room=None if is_free else room)
         self._to_reserve.clear()
 
     def repeat_reservations(self) -> None:
@@ -315,46 +291,35 @@ class SharedCharges:
 
     def waiting(self, channels: Iterable[ThrottledChannel], now_ms: int) -> tuple[WaitingClients, ...]:
         """Return how many clients are throttled for each bucket."""
-        counts: Counter[WaitingClients] = Counter()
+        counts: Counter[BucketId] = Counter()
         for limiter in [each.limiter for each in channels if each.until_ms > now_ms]:
-            source, bucket = self._source(limiter.manager), limiter.state
-            if source is not None and bucket is not None:
-                counts[WaitingClients(*source, limiter.manager.quota_type, bucket.name, 1)] += 1
-        return tuple(row._replace(clients=clients) for row, clients in counts.items())
+            bucket = limiter.state
+            if bucket is not None and (of := self._buckets.id_of(bucket, limiter.manager)) is not None:
+                counts[of] += 1
+        return tuple(WaitingClients(of, clients) for of, clients in counts.items())
 
     def waiting_for(self, rows: Iterable[WaitingClients]) -> Counter[SharedBucket]:
         """Return how many clients wait for each carried bucket."""
         counts: Counter[SharedBucket] = Counter()
         for row in rows:
-            manager = self._manager(row)
-            counts[self.carried(manager.bucket_of(row.name), manager)] += row.clients
+            manager = self._buckets.manager(row.of)
+            counts[self.carried(manager.bucket_of(row.of.name), manager)] += row.clients
         return counts
 
     def _begin_round(self, now_ms: int) -> None:
         """Begin to look through the pool from its start, at what was charged since the last round began."""
         self._since_ms, self._round_ms = self._round_ms, now_ms
-        self._walk = self._policy.pool.walk()
-        if len(self._totals) > 2 * len(self._policy.pool) + 1000:
-            kept = {bucket for pairs in self._policy.pool.walk() for bucket, _ in pairs}
+        self._walk = self._pool.walk()
+        if len(self._totals) > 2 * len(self._pool) + 1000:
+            kept = {bucket for pairs in self._pool.walk() for bucket, _ in pairs}
             self._totals = {bucket: total for bucket, total in self._totals.items() if bucket in kept}
             self._carried = {bucket: each for bucket, each in self._carried.items() if bucket in kept}
+            self._unheard = {bucket: each for bucket, each in self._unheard.items() if bucket in kept}
             self._reservations = {bucket: each for bucket, each in self._reservations.items() if bucket in kept}
         brokers = self._thresholds.brokers.values()
         if len(self._meters) > 2 * MAX_METERS * max(len(brokers), 1):
             kept_meters = {meter for broker in brokers for _, meter, _ in broker.topics.meters()}
             self._meters = {meter: total for meter, total in self._meters.items() if meter in kept_meters}
-
-    def _source(self, manager: ClientQuotaManager) -> tuple[NodeId | str, Mode] | None:
-        """Return the broker and mode of a manager, None for one that is no broker's any more."""
-        brokers = tuple(self._policy.brokers)
-        if manager not in self._sources or brokers != self._brokers:  # a bootstrap server may have its node id now
-            self._brokers = brokers
-            self._sources = {each: (name, mode) for name, quotas in self._owners() for mode, each in quotas.managers()}
-        return self._sources.get(manager)
-
-    def _owners(self) -> Iterator[tuple[NodeId | str, BrokerQuotas]]:
-        yield CLUSTER, self._policy.cluster
-        yield from self._policy.brokers.items()
 
     def _topic_charges(self) -> Iterator[TopicCharge]:
         if not self._thresholds.is_active:

@@ -16,7 +16,6 @@ from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.enforcement.config.address import Address, ListenError
 from kafka_quotas.enforcement.content.quota_content import QuotaContent
 from kafka_quotas.enforcement.event_log.writer import start_event_log
-from kafka_quotas.enforcement.fleet.sharing import ADJUST_MS
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
@@ -28,15 +27,10 @@ from kafka_quotas.enforcement.proxy.quiet_connections import QuietConnections
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry, Route
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
 from kafka_quotas.enforcement.session.unmute import ClientChoice
-from kafka_quotas.enforcement.state.measured_state import measured_state
-from kafka_quotas.enforcement.state.state_file import parse_state
-from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.enforcement.telemetry.log import LogEvent, error_text
-from kafka_quotas.enforcement.telemetry.status import run_sliced
-from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
-from kafka_quotas.enforcement.topics.filters import TopicFilters
-from kafka_quotas.enforcement.workers.channel import Channel, receive_blocking, send_blocking
-from kafka_quotas.enforcement.workers.protocol import (
+from kafka_quotas.enforcement.sharing.channel import Channel, receive_blocking, send_blocking
+from kafka_quotas.enforcement.sharing.charges import SharedCharges, WaitingClients
+from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS
+from kafka_quotas.enforcement.sharing.messages import (
     ChargesTaken,
     ClientsWaiting,
     Closed,
@@ -57,7 +51,12 @@ from kafka_quotas.enforcement.workers.protocol import (
     known_route,
     meet,
 )
-from kafka_quotas.enforcement.workers.shared_charges import SharedCharges, WaitingClients
+from kafka_quotas.enforcement.sharing.state import measured_state, parse_state
+from kafka_quotas.enforcement.telemetry.counters import Counters
+from kafka_quotas.enforcement.telemetry.log import LogEvent, error_text
+from kafka_quotas.enforcement.telemetry.status import run_sliced
+from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
+from kafka_quotas.enforcement.topics.filters import TopicFilters
 from kafka_quotas.system_clock import MonotonicClock
 
 TICK_S: Final = 0.01

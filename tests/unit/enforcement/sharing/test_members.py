@@ -11,10 +11,9 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
-from kafka_quotas.enforcement.fleet.members import MAX_STRANGERS
-from kafka_quotas.enforcement.fleet.report import MAX_REPORT_BYTES, Entry, Report, read_report, write_report
-from kafka_quotas.enforcement.fleet.report_checks import FRESH_MS, MAX_BUCKETS, MAX_MEMBERS, Refusal
-from kafka_quotas.enforcement.fleet.sharing import ADJUST_MS, INTERVAL_MS, Sharing, SharingSettings
+from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS, INTERVAL_MS, Sharing, SharingSettings
+from kafka_quotas.enforcement.sharing.members import FRESH_MS, MAX_BUCKETS, MAX_MEMBERS, MAX_STRANGERS, Refusal
+from kafka_quotas.enforcement.sharing.report import MAX_REPORT_BYTES, Entry, Report, read_report, write_report
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 
 LIMIT = 1_000_000.0

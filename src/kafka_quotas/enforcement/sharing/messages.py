@@ -12,9 +12,9 @@ from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot
 from kafka_quotas.enforcement.session.unmute import ClientChoice
+from kafka_quotas.enforcement.sharing.charges import SharedCharge, WaitingClients
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.enforcement.telemetry.status import QuotaTotals
-from kafka_quotas.enforcement.workers.shared_charges import SharedCharge, WaitingClients
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,210 @@
+"""The buckets of one process by their ids, and those of a daemon that its fleet may share.
+
+A bucket has one id in every process of a daemon and in every life of it, and one number at every member of a fleet.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Final, NamedTuple, Protocol, TypeAlias, cast
+
+from kafka_quotas.core.metrics.ewma import EwmaMeter
+from kafka_quotas.core.quotas.bucket_pool import BucketOwner
+from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
+from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
+from kafka_quotas.core.resolution.quota_resolver import Bucket
+from kafka_quotas.enforcement.config.client_policy import Mode
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
+from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, NodeId, QuotaRegistry
+from kafka_quotas.enforcement.sharing.report import name_hash
+from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
+
+SLICES: Final = 16
+"""Slices of the pool that are looked through at a time: some 4,000 buckets."""
+RECENT_MS: Final = 2_000
+"""Time after its last record in which a bucket is looked at."""
+METER_S: Final = 60.0
+"""Seconds over which a topic's rate is averaged."""
+
+
+Broker: TypeAlias = NodeId | str
+"""A broker's node id, None or below 0 for a bootstrap server's that isn't known yet, or `CLUSTER`."""
+
+
+class BucketId(NamedTuple):
+    """The name of a bucket, which any process can find it by."""
+
+    broker: Broker
+    mode: Mode
+    quota_type: QuotaType
+    name: Bucket
+
+
+class Buckets:
+    """The buckets of one process by their ids."""
+
+    def __init__(self, registry: QuotaRegistry) -> None:
+        self.pool = registry.pool
+        self._registry = registry
+        self._sources: dict[ClientQuotaManager, tuple[Broker, Mode]] = {}
+        self._brokers: tuple[NodeId, ...] = ()
+
+    def id_of(self, bucket: QuotaBucket, manager: ClientQuotaManager) -> BucketId | None:
+        """Return the id of a manager's bucket, None if the manager is no broker's any more."""
+        registry, brokers = self._registry, tuple(self._registry.brokers)
+        if manager not in self._sources or brokers != self._brokers:  # a bootstrap server may have its node id now
+            self._brokers = brokers
+            owners = ((CLUSTER, registry.cluster), *registry.brokers.items())
+            self._sources = {each: (name, mode) for name, quotas in owners for mode, each in quotas.managers()}
+        source = self._sources.get(manager)
+        return None if source is None else BucketId(*source, manager.quota_type, bucket.name)
+
+    def manager(self, of: BucketId) -> ClientQuotaManager:
+        """Return the manager of a bucket."""
+        quotas = self._registry.cluster if isinstance(of.broker, str) else self._registry.broker(of.broker)
+        return quotas.manager(of.quota_type, of.mode)
+
+    def bucket(self, of: BucketId) -> QuotaBucket:
+        """Return a bucket with its current bound, making one if there is none."""
+        return self.manager(of).bucket_of(of.name)
+
+
+def recorded_since(
+    slices: Iterable[list[tuple[QuotaBucket, BucketOwner]]], since_ms: int
+) -> Iterator[tuple[QuotaBucket, ClientQuotaManager]]:
+    """Yield the buckets of slices of a pool with a record at a time or later, and their managers."""
+    for pairs in slices:
+        for bucket, owner in pairs:
+            if bucket.recorded_ms is not None and bucket.recorded_ms >= since_ms:
+                yield bucket, cast("ClientQuotaManager", owner)
+
+
+class SharedBucket(Protocol):
+    """What sharing needs of a bucket, as every `QuotaBucket`, rate of connections and meter has it.
+
+    One that keeps samples of a window is a `SampledBucket` as well.
+    """
+
+    @property
+    def capacity(self) -> float:
+        """The most that a rested client may take without a throttle time."""
+        ...
+
+    @property
+    def total(self) -> float:
+        """The sum of all records since the start, whatever has expired since."""
+        ...
+
+    def used(self, now_ms: int) -> float:
+        """Return how much of the capacity the records take up now, a debt more than all of it."""
+        ...
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Record a value without a check."""
+
+    def reserve(self, amount: float, factor: float = 0.0) -> None:
+        """Leave an amount of the capacity to others, and `factor` times all later records until the next call."""
+
+
+Offer: TypeAlias = Callable[[int, SharedBucket, int], None]
+"""Shares a bucket of a number at a time, where that is worth it."""
+Carried: TypeAlias = Callable[[QuotaBucket, ClientQuotaManager], SharedBucket]
+"""Returns a bucket of a manager as one to which all processes of a daemon do what is done here, always the same one."""
+
+
+class MeterBucket:
+    """A topic's moving average as a bucket: what others take in counts, and there is no burst to reserve."""
+
+    def __init__(self, meter: EwmaMeter, threshold: float) -> None:
+        self.meter = meter
+        self.threshold = threshold
+
+    @property
+    def capacity(self) -> float:
+        """The threshold over the time of the average."""
+        return self.threshold * METER_S
+
+    @property
+    def total(self) -> float:
+        """The bytes taken in since the start."""
+        return self.meter.total
+
+    def used(self, now_ms: int) -> float:
+        """Return the average over its time."""
+        return self.meter.rate(now_ms) * METER_S
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Count bytes as taken in."""
+        self.meter.record(value, now_ms)
+
+    def reserve(self, amount: float, factor: float = 0.0) -> None:
+        """Reserve nothing: an average allows no burst that members could allow several times."""
+
+
+class DaemonBuckets:
+    """All buckets of one daemon, by the numbers that they have at every member."""
+
+    def __init__(
+        self,
+        policy: QuotaRegistry,
+        connections: ConnectionQuotas,
+        thresholds: ThresholdRegistry,
+        *,
+        carried: Carried | None = None,
+    ) -> None:
+        self._buckets = Buckets(policy)
+        self._carried = carried
+        self.pool = policy.pool
+        self._connections = connections
+        self._thresholds = thresholds
+        self._walk = self.pool.walk()
+        self._numbers: dict[QuotaBucket, int] = {}
+        self._meters: dict[tuple[str, str], MeterBucket] = {}
+        self.unnamed = 0
+        """Used buckets that no member shares: their broker's node id is not known yet."""
+        self._unnamed_so_far = 0
+
+    def offer(self, offer: Offer, now_ms: int) -> None:
+        """Offer all buckets that were used lately, of very many some at each call."""
+        for number, bucket in self._recent(now_ms):
+            offer(number, bucket, now_ms)
+        for node_id, connections in list(self._connections.brokers.items()):
+            if node_id is not None and node_id >= 0:
+                for name, rate in connections.rates.shared(now_ms - RECENT_MS):
+                    offer(name_hash(f"{node_id}\0connections\0{name}"), rate, now_ms)
+        for (node, topic), meter in self._active_meters():
+            offer(name_hash(f"{node}\0threshold\0{topic}"), meter, now_ms)
+
+    def _recent(self, now_ms: int) -> Iterator[tuple[int, SharedBucket]]:
+        if len(self._numbers) > 2 * len(self.pool) + 1000:
+            self._numbers.clear()
+        slices = list(islice(self._walk, SLICES))
+        for bucket, manager in recorded_since(slices, now_ms - RECENT_MS):
+            of = self._buckets.id_of(bucket, manager)
+            # A bootstrap server has one name here and another one at another member until its node id is known.
+            if of is None or of.broker is None or (isinstance(of.broker, int) and of.broker < 0):
+                self._unnamed_so_far += 1
+                continue
+            number = self._numbers.get(bucket)
+            if number is None:
+                name = (str(of.broker), of.quota_type.value, of.mode.value, *of.name)
+                number = self._numbers[bucket] = name_hash("\0".join(name))
+            manager.renewed(bucket)
+            yield number, bucket if self._carried is None else self._carried(bucket, manager)
+        if len(slices) < SLICES:
+            self._walk = self.pool.walk()
+            self.unnamed, self._unnamed_so_far = self._unnamed_so_far, 0
+
+    def _active_meters(self) -> Iterator[tuple[tuple[str, str], MeterBucket]]:
+        active: dict[tuple[str, str], MeterBucket] = {}
+        for node_id, broker in list(self._thresholds.brokers.items()):
+            if node_id is None or node_id < 0 or not broker.is_active:
+                continue
+            for topic, meter, threshold in broker.topics.meters():
+                name = (str(node_id), topic)
+                bucket = self._meters.get(name)
+                if bucket is None or bucket.meter is not meter:
+                    bucket = MeterBucket(meter, threshold)
+                bucket.threshold = threshold
+                active[name] = bucket
+        self._meters = active  # as many as the brokers have, whatever names clients make up
+        yield from active.items()

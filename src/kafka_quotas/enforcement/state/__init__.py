@@ -1,4 +1,0 @@
-"""The charges that are kept across a restart: snapshots of buckets in the state file.
-
-Imports `enforcement.quotas` and `enforcement.proxy`.
-"""
