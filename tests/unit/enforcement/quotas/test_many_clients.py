@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from kafka_quotas.enforcement.state import snapshotter as snapshotter_module
 from tests.support.daemon.whole_run import run_whole
 from tests.support.frames.enforcement import Pair, produce, produce_response
 
@@ -33,6 +32,7 @@ from kafka_quotas.enforcement.quotas.client_limits import ClientLimits
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
 from kafka_quotas.enforcement.session.produce_template import ProduceTemplate
+from kafka_quotas.enforcement.sharing import snapshotter as snapshotter_module
 from kafka_quotas.enforcement.sharing.snapshotter import StateSnapshotter, saved_state
 from kafka_quotas.enforcement.sharing.state import MeasuredState, read_state
 from kafka_quotas.enforcement.telemetry import status as status_module
