@@ -14,39 +14,29 @@ from resource import RLIMIT_NOFILE, getrlimit
 from typing import Final, TextIO
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.enforcement.config.settings import DaemonSettings
-from kafka_quotas.enforcement.content.quota_content import QuotaContent
 from kafka_quotas.enforcement.control.decision_service import DecisionService
 from kafka_quotas.enforcement.control.server import ControlHandler
 from kafka_quotas.enforcement.daemon.endpoints import Endpoints, OperatorView
 from kafka_quotas.enforcement.daemon.start_log import log_listening, log_reaching, log_rules
-from kafka_quotas.enforcement.event_log.writer import EventLogWriter, start_event_log
+from kafka_quotas.enforcement.event_log.writer import EventLogWriter
 from kafka_quotas.enforcement.monitoring.daemon_view import Pages
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, connections_for
-from kafka_quotas.enforcement.proxy.context import ProxyContext
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
-from kafka_quotas.enforcement.proxy.quiet_connections import QuietConnections
-from kafka_quotas.enforcement.quotas.quota_registry import registry_of
 from kafka_quotas.enforcement.quotas.reload import Reloader
 from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot
 from kafka_quotas.enforcement.quotas.store_watcher import OpenStore, StoreWatcher
 from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets, SharedBucket
 from kafka_quotas.enforcement.sharing.charges import SharedCharges
 from kafka_quotas.enforcement.sharing.membership import FleetMembership, waiting_clients
+from kafka_quotas.enforcement.sharing.parts import Parts
 from kafka_quotas.enforcement.sharing.pool import WorkerPool
 from kafka_quotas.enforcement.sharing.snapshotter import StateSnapshotter, saved_state
-from kafka_quotas.enforcement.sharing.state import MeasuredState, measured_state
-from kafka_quotas.enforcement.telemetry.counters import Counters
+from kafka_quotas.enforcement.sharing.state import MeasuredState
 from kafka_quotas.enforcement.telemetry.log import Log, LogEvent
-from kafka_quotas.enforcement.telemetry.status import run_sliced
-from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
-from kafka_quotas.enforcement.topics.filters import TopicFilters
 from kafka_quotas.system_clock import MonotonicClock
 
-EXPIRY_S: Final = 60.0
-"""Seconds between two searches for idle buckets."""
 RESTART_S: Final = 5.0
 """Seconds before work that a defect ended begins again."""
 _HANGUP: Final = signal.SIGHUP.name
@@ -87,41 +77,34 @@ class Daemon:
         self._loop = asyncio.get_running_loop()
         self._clock = MonotonicClock()
         self._notify = Log(log, self._clock, log_format=settings.log_format).notify
-        self._counters = Counters()
-        rules = settings.rules
-        self._policy = registry_of(rules, BucketPool(settings.max_bucket_bytes, self._clock))
-        self._topics = TopicFilters(rules, counters=self._counters, notify=self._notify, clock=self._clock)
         by_descriptors = settings.workers * connections_for(getrlimit(RLIMIT_NOFILE)[0])
         self._max_connections = settings.max_connections or by_descriptors
         self._connections = ConnectionQuotas(
-            rules.window, broker_rate=settings.connection_rate, max_connections=self._max_connections
+            settings.rules.window, broker_rate=settings.connection_rate, max_connections=self._max_connections
         )
-        self._ends: asyncio.Queue[str] = asyncio.Queue()
-        self._proxy: ProxyServer | None = None
-        self._content = QuotaContent(
+        parts = self._parts = Parts(
             settings,
-            self._policy,
-            connections=self._connections,
-            topics=self._topics,
+            self._connections,
+            self._clock,
             store_url=lambda: self._watcher.state.url,
-            proxy=lambda: self._proxy,
             notify=self._notify,
         )
+        self._ends: asyncio.Queue[str] = asyncio.Queue()
         self._watcher = self._watcher_of(open_store)
         self._reloader = Reloader(
-            files=list(self._content.files()),
+            files=list(parts.content.files()),
             watcher=self._watcher,
-            limits=lambda: self._policy.limit_count,
-            changed=lambda: self._content.changed,
+            limits=lambda: parts.policy.limit_count,
+            changed=lambda: parts.content.changed,
             notify=self._notify,
         )
         self._reloading: asyncio.Task[None] | None = None
         self._fleet: FleetMembership | None = None
         self._snapshotter: StateSnapshotter | None = None
-        self._endpoints = Endpoints(settings, self._content, pages, notify=self._notify)
+        self._endpoints = Endpoints(settings, parts.content, pages, notify=self._notify)
         self._workers: WorkerPool | None = None
         if settings.workers > 1:
-            shared = SharedCharges(self._policy, self._topics.thresholds)
+            shared = SharedCharges(parts.policy, parts.topics.thresholds)
             self._workers = WorkerPool(settings, shared, clock=self._clock, notify=self._notify)
 
     def _watcher_of(self, open_store: OpenStore) -> StoreWatcher:
@@ -129,7 +112,7 @@ class Daemon:
             open_store,
             loop=self._loop,
             clock=self._clock,
-            counters=self._counters,
+            counters=self._parts.counters,
             notify=self._notify,
             on_snapshot=self._apply,
         )
@@ -141,17 +124,19 @@ class Daemon:
             first = self._watcher.start()
             stack.callback(self._watcher.stop)
             self._apply(first)
-            events = start_event_log(self._settings.event_log, self._loop, self._notify)
+            events = self._parts.start_event_log()
             if events is not None:
                 stack.callback(events.close)
             self._fleet = await self._join_fleet(stack)
-            proxy = self._proxy = self._proxy_server(events)
-            measured = measured_state(
-                proxy, self._policy, self._connections, self._settings.rules, self._clock, notify=self._notify
+            proxy = self._parts.listen(
+                dispatch=None if self._workers is None else self._workers.dispatch,
+                on_route=None if self._workers is None else self._workers.route_changed,
             )
+            measured = self._parts.measured(proxy)
             self._keep_state(stack, measured)
             stack.callback(proxy.close)
-            reporter = self._reporter(proxy, events)
+            fleet = None if self._fleet is None else self._fleet.status
+            reporter = self._parts.reporter(proxy, lambda: self._watcher.state, fleet)
             if self._workers is not None:
                 stack.push_async_callback(self._workers.close)
                 await self._workers.start(proxy, measured)
@@ -166,33 +151,13 @@ class Daemon:
             self._log_listening(proxy)
             reaching = log_reaching(proxy.upstreams(), proxy.health, self._notify)
             stack.callback(self._loop.create_task(reaching).cancel)
-            quiet = QuietConnections(connections=lambda: proxy.connections, clock=self._clock, counters=self._counters)
-            background: tuple[Callable[[], Awaitable[None]], ...] = (
-                partial(quiet.watch, proxy.shortest_idle_ms),
-                partial(quiet.watch_gathering, proxy.gathering),
-                self._expire,
-            )
-            for work in background:
+            for work in self._parts.background(proxy):
                 stack.callback(self._loop.create_task(self._restarted(work)).cancel)
             return await self._until_end(proxy, reporter, view)
 
-    def _proxy_server(self, events: EventLogWriter | None) -> ProxyServer:
-        context = ProxyContext(loop=self._loop, clock=self._clock, counters=self._counters, notify=self._notify)
-        return ProxyServer(
-            context,
-            settings=self._settings,
-            registry=self._policy,
-            throttle_stats=ThrottleStats(self._notify),
-            connection_quotas=self._connections,
-            topics=self._topics,
-            charges=None if events is None else events.charges,
-            dispatch=None if self._workers is None else self._workers.dispatch,
-            on_route=None if self._workers is None else self._workers.route_changed,
-        )
-
     def _apply(self, snapshot: ChangedSnapshot) -> None:
         """Put a content of the store in force, here and in all workers."""
-        self._content.apply(snapshot)
+        self._parts.content.apply(snapshot)
         if self._workers is not None:
             self._workers.apply(snapshot, self._watcher.state.url)
 
@@ -201,7 +166,7 @@ class Daemon:
         path = self._settings.state_file
         if path is None:
             return
-        keeper = StateSnapshotter(path, measured, self._counters, notify=self._notify)
+        keeper = StateSnapshotter(path, measured, self._parts.counters, notify=self._notify)
         keeper.restore(saved_state(path, self._notify))
         self._snapshotter = keeper
         keeping = self._loop.create_task(keeper.keep())
@@ -221,11 +186,11 @@ class Daemon:
         fleet = FleetMembership(
             self._settings,
             settings,
-            DaemonBuckets(self._policy, self._connections, self._topics.thresholds, carried=carried),
+            DaemonBuckets(self._parts.policy, self._connections, self._parts.topics.thresholds, carried=carried),
             clock=self._clock,
             notify=self._notify,
             waiting=self._waiting_clients,
-            secrets=lambda: self._content.fleet_secrets,
+            secrets=lambda: self._parts.content.fleet_secrets,
         )
         stack.push_async_callback(fleet.close)
         await fleet.start()
@@ -234,29 +199,16 @@ class Daemon:
     def _waiting_clients(self, now_ms: int) -> Mapping[SharedBucket, int]:
         if self._workers is not None:
             return self._workers.waiting()
-        return {} if self._proxy is None else waiting_clients(self._proxy.throttled(), now_ms)
-
-    def _reporter(self, proxy: ProxyServer, events: EventLogWriter | None) -> Reporter:
-        return Reporter(
-            settings=self._settings,
-            clock=self._clock,
-            counters=self._counters,
-            proxy=proxy,
-            policy=self._policy,
-            throttle_stats=proxy.throttle_stats,
-            store=lambda: self._watcher.state,
-            events=events,
-            fleet=None if self._fleet is None else self._fleet.status,
-            event_loop=type(self._loop).__module__.partition(".")[0],
-        )
+        proxy = self._parts.proxy
+        return {} if proxy is None else waiting_clients(proxy.throttled(), now_ms)
 
     def _handler(self, proxy: ProxyServer, view: OperatorView, events: EventLogWriter | None) -> ControlHandler:
         _, bootstrap = proxy.routes()[0]
         decisions = DecisionService(
-            self._policy,
+            self._parts.policy,
             self._clock,
             connections=self._connections,
-            thresholds=self._topics.thresholds,
+            thresholds=self._parts.topics.thresholds,
             bootstrap=lambda: bootstrap.node_id,
             on_charged=None if events is None else events.charges.record_requested,
         )
@@ -272,12 +224,12 @@ class Daemon:
             "listen": str(proxy.routes()[0][0]),
             "upstream": ",".join(map(str, self._settings.upstreams)),
             "store": self._watcher.state.url,
-            "limits": self._policy.limit_count,
+            "limits": self._parts.policy.limit_count,
             "max_connections": self._max_connections,
             **self._endpoints.fields(),
         }
         log_rules(self._settings, self._notify)
-        log_listening(fields, self._notify, enforces_nothing=self._content.limits_nobody)
+        log_listening(fields, self._notify, enforces_nothing=self._parts.content.limits_nobody)
 
     def _listen_to_signals(self, stack: contextlib.AsyncExitStack) -> None:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -321,12 +273,6 @@ class Daemon:
             except Exception as error:  # noqa: BLE001 - clients are served without it until then
                 self._notify(LogEvent.failure("work in the background failed; it is started again", error))
             await asyncio.sleep(RESTART_S)
-
-    async def _expire(self) -> None:
-        while True:
-            await asyncio.sleep(EXPIRY_S)
-            await run_sliced(self._policy.expiry(self._clock.now_ms()))
-            await run_sliced(self._connections.expiry(self._clock.now_ms()))
 
     async def _reload(self, view: OperatorView) -> None:
         with contextlib.suppress(KafkaQuotasError):  # in the log already

@@ -207,7 +207,7 @@ class WorkerProcess:
     cut_connections: int = 0
 
 
-OnMessage: TypeAlias = Callable[[WorkerProcess, Any, list[socket.socket]], None]
+OnWorkerMessage: TypeAlias = Callable[[WorkerProcess, Any, list[socket.socket]], None]
 
 
 def start_process(
@@ -215,8 +215,8 @@ def start_process(
     number: int,
     starts: int,
     *,
-    on_message: OnMessage,
-    on_question: OnMessage,
+    on_message: OnWorkerMessage,
+    on_question: OnWorkerMessage,
     on_closed: Callable[[WorkerProcess], None],
 ) -> WorkerProcess:
     """Start the process of a worker, which waits for its first message.

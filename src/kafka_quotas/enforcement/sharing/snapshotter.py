@@ -1,6 +1,6 @@
 """The periodic save of what was measured, a last one at the end, and its restoration at the start.
 
-A save is made in slices between which clients are served; `measured_state` has the rules of what is saved.
+A save is made in slices between which clients are served; `state` has the rules of what is saved.
 """
 
 import asyncio

@@ -25,10 +25,8 @@ from kafka_quotas.core.java import well_formed
 from kafka_quotas.core.quotas.quota_bucket import BucketSnapshot, snapshot_of
 from kafka_quotas.core.quotas.quota_manager import IDLE_MS, ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
-from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.proxy.connection_rate import RateOf, RateSnapshot
-from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, NodeId, QuotaRegistry
 from kafka_quotas.enforcement.sharing.buckets import Broker, BucketId, Buckets, recorded_since
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
@@ -353,27 +351,6 @@ class MeasuredState:
     def _name(self, node_id: NodeId) -> NodeId:
         # The bootstrap listener's broker may have another id after a restart.
         return None if node_id == self._bootstrap() else node_id
-
-
-def measured_state(
-    proxy: ProxyServer,
-    policy: QuotaRegistry,
-    connections: ConnectionQuotas,
-    rules: EnforcementRules,
-    clock: Clock,
-    *,
-    notify: Notify,
-) -> MeasuredState:
-    """Return the state of all that the process of a proxy server measures."""
-    return MeasuredState(
-        policy,
-        connections=connections,
-        thresholds=proxy.topics.thresholds,
-        clock=clock,
-        settings=tuple(f"{each.samples} x {each.window_s} s" for each in (rules.window, rules.mutation_window)),
-        bootstrap=lambda: proxy.listeners[0].brokers.routes[0].node_id,
-        notify=notify,
-    )
 
 
 def _sliced(saved: Iterator[Saved]) -> Iterator[list[Saved]]:

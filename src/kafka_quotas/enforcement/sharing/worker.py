@@ -1,6 +1,7 @@
 """A worker: a process that serves the connections its parent hands to it.
 
-It has no store, no state file and no socket that clients or operators reach. It ends when its parent is gone.
+It is a daemon without endpoints: no store, no state file and no socket that clients or operators reach. It ends when
+its parent is gone.
 """
 
 import asyncio
@@ -12,19 +13,12 @@ from collections.abc import Callable, Coroutine
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.enforcement.config.address import Address, ListenError
-from kafka_quotas.enforcement.content.quota_content import QuotaContent
-from kafka_quotas.enforcement.event_log.writer import start_event_log
-from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
-from kafka_quotas.enforcement.proxy.context import ProxyContext
 from kafka_quotas.enforcement.proxy.inherited_sockets import ListeningSockets
 from kafka_quotas.enforcement.proxy.listener import Listener
-from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
-from kafka_quotas.enforcement.proxy.quiet_connections import QuietConnections
-from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry, Route
+from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
 from kafka_quotas.enforcement.session.unmute import ClientChoice
 from kafka_quotas.enforcement.sharing.channel import Channel, receive_blocking, send_blocking
@@ -51,12 +45,10 @@ from kafka_quotas.enforcement.sharing.messages import (
     known_route,
     meet,
 )
-from kafka_quotas.enforcement.sharing.state import measured_state, parse_state
-from kafka_quotas.enforcement.telemetry.counters import Counters
+from kafka_quotas.enforcement.sharing.parts import Parts
+from kafka_quotas.enforcement.sharing.state import parse_state
 from kafka_quotas.enforcement.telemetry.log import LogEvent, error_text
 from kafka_quotas.enforcement.telemetry.status import run_sliced
-from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
-from kafka_quotas.enforcement.topics.filters import TopicFilters
 from kafka_quotas.system_clock import MonotonicClock
 
 TICK_S: Final = 0.01
@@ -67,8 +59,6 @@ BUSY_PART: Final = 10
 """How many times as long as all charges took here, others' included, is waited until the next message."""
 TOTALS_S: Final = 1.0
 """Pause between two messages with the counters: what a worker that is killed takes with it."""
-EXPIRY_S: Final = 60.0
-"""Seconds between two searches for idle buckets."""
 
 
 class ParentSockets(ListeningSockets):
@@ -101,71 +91,41 @@ class Worker:
         self._start = start
         self._loop = asyncio.get_running_loop()
         self._clock = MonotonicClock(start.clock_offset_ns)
-        self._counters = Counters()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        settings = self._settings = start.settings
-        rules = settings.rules
+        self._settings = settings = start.settings
         self._channel = Channel(self._loop, events, on_message=self._receive, on_closed=self._orphaned)
-        self._policy = QuotaRegistry(
-            rules.window,
-            mutation_window=rules.mutation_window,
-            policies=rules.policies,
-            pool=BucketPool(settings.max_bucket_bytes, self._clock),
-        )
-        self._topics = TopicFilters(rules, counters=self._counters, notify=self._notify, clock=self._clock)
-        self._connections = ConnectionQuotas(rules.window)
         self._store_url = start.store_url
-        self._content = QuotaContent(
+        self._connections = ConnectionQuotas(settings.rules.window)
+        parts = self._parts = Parts(
             settings,
-            self._policy,
-            connections=self._connections,
-            topics=self._topics,
+            self._connections,
+            self._clock,
             store_url=lambda: self._store_url,
-            proxy=lambda: self._proxy,
-            notify=self._ignore,
-        )
-        self._proxy: ProxyServer | None = None
-        self._use_files()
-        self._content.apply(start.snapshot)
-        self._events = start_event_log(settings.event_log, self._loop, self._notify)
-        sockets = ParentSockets(questions)
-        context = ProxyContext(
-            loop=self._loop,
-            clock=self._clock,
-            counters=self._counters,
             notify=self._notify,
-            sockets=sockets,
-            accepts=False,
+            is_worker=True,
         )
-        proxy = self._served = self._proxy = ProxyServer(
-            context,
-            settings=settings,
-            registry=self._policy,
-            throttle_stats=ThrottleStats(self._notify),
-            connection_quotas=self._connections,
-            topics=self._topics,
-            charges=None if self._events is None else self._events.charges,
+        self._use_files()
+        parts.content.apply(start.snapshot)
+        parts.start_event_log()
+        proxy = self._served = parts.listen(
+            sockets=ParentSockets(questions),
             on_closed=lambda number: self._channel.send(Closed(number=number)),
             on_route=self._route_changed,
         )
         for route in start.routes:
             meet(proxy.listeners, route)
-        measured = measured_state(proxy, self._policy, self._connections, rules, self._clock, notify=self._ignore)
-        measured.restore(parse_state(start.state, "the main process"), "the main process")
-        self._shared = SharedCharges(self._policy, self._topics.thresholds, is_worker=True)
+        parts.measured(proxy).restore(parse_state(start.state, "the main process"), "the main process")
+        self._shared = SharedCharges(parts.policy, parts.topics.thresholds, is_worker=True)
         self._recording_s = 0.0
-        self._reporter = self._make_reporter(proxy)
+        state = StoreState(url=self._store_url, revision="", confirmed_ms=self._clock.now_ms())
+        self._reporter = parts.reporter(proxy, lambda: state)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Serve what the parent hands over, until it has drained or the parent is gone."""
         self._channel.send(Ready())
-        proxy = self._served
-        quiet = QuietConnections(connections=lambda: proxy.connections, clock=self._clock, counters=self._counters)
-        for work in (quiet.watch(proxy.shortest_idle_ms), quiet.watch_gathering(proxy.gathering)):
-            self._begin(work)
-        for work in (self._share(), self._count(), self._expire()):
-            self._begin(work)
+        for work in (*self._parts.background(self._served), self._share, self._count):
+            self._begin(work())
         if self._settings.fleet is not None:
             self._begin(self._report_waiting())
         try:
@@ -173,9 +133,9 @@ class Worker:
         finally:
             for task in self._tasks:
                 task.cancel()
-            proxy.close()
-            if self._events is not None:
-                self._events.close()
+            self._served.close()
+            if self._parts.events is not None:
+                self._parts.events.close()
             self._channel.close()
 
     def _begin(self, work: Coroutine[object, object, None]) -> None:
@@ -189,28 +149,11 @@ class Worker:
         if not task.cancelled() and task.exception() is not None and not self._ended.done():
             self._ended.set_exception(task.exception() or RuntimeError())
 
-    def _make_reporter(self, proxy: ProxyServer) -> Reporter:
-        state = StoreState(url=self._store_url, revision="", confirmed_ms=self._clock.now_ms())
-        return Reporter(
-            settings=self._settings,
-            clock=self._clock,
-            counters=self._counters,
-            proxy=proxy,
-            policy=self._policy,
-            throttle_stats=proxy.throttle_stats,
-            store=lambda: state,
-            events=self._events,
-            event_loop=type(self._loop).__module__.partition(".")[0],
-        )
-
     def _notify(self, event: LogEvent) -> None:
         self._channel.send(Logged(event=event))
 
-    def _ignore(self, event: LogEvent) -> None:
-        """Log nothing: the parent has logged the same."""
-
     def _use_files(self) -> None:
-        for use in [file.read() for file in self._content.files()]:
+        for use in [file.read() for file in self._parts.content.files()]:
             use()
 
     # What the parent sends.
@@ -225,7 +168,7 @@ class Worker:
                 meet(self._served.listeners, message)
             case StoreChanged():
                 self._store_url = message.store_url
-                self._content.apply(message.snapshot)
+                self._parts.content.apply(message.snapshot)
             case WorkerRequest():
                 self._begin(self._answer(message))
             case Drain():
@@ -297,8 +240,8 @@ class Worker:
         self._reporter.draining = True
         cut = await self._served.drain(drain.timeout_s)
         self._send_charges(whole=True)
-        if self._events is not None:
-            await asyncio.to_thread(self._events.close)
+        if self._parts.events is not None:
+            await asyncio.to_thread(self._parts.events.close)
         self._send_totals()
         self._channel.send(Drained(cut_connections=cut))
         self._end()
@@ -344,12 +287,6 @@ class Worker:
 
     def _send_totals(self) -> None:
         self._channel.send(WorkerTotals(counters=self._reporter.totals(), quota_totals=self._reporter.quota_totals()))
-
-    async def _expire(self) -> None:
-        while True:
-            await asyncio.sleep(EXPIRY_S)
-            await run_sliced(self._policy.expiry(self._clock.now_ms()))
-            await run_sliced(self._connections.expiry(self._clock.now_ms()))
 
 
 def main(loop_factory: Callable[[], asyncio.AbstractEventLoop] | None, on_started: Callable[[], None]) -> None:
