@@ -120,7 +120,7 @@ class Sharing:
         self._positions: deque[tuple[int, int]] = deque()
         self._heard_sequence = 0
         self._position = -1
-        self._started_ms = self._confirmed_ms = self._echoed_ms = now_ms
+        self._confirmed_ms = self._echoed_ms = now_ms
         self._first_echo_ms: int | None = None
         self._levels_until_ms = 0
 
@@ -144,11 +144,6 @@ class Sharing:
                 yield share.bucket, share.share(outlook)
 
     # Buckets.
-
-    def knows(self, number: int, bucket: SharedBucket) -> bool:
-        """Return whether a bucket is shared already."""
-        share = self._shares.get(number)
-        return share is not None and share.bucket is bucket
 
     def offer(self, number: int, bucket: SharedBucket, now_ms: int) -> None:
         """Share a bucket from now on, if it comes near its limit here or others use it."""

@@ -36,8 +36,6 @@ class Member:
 
     number: int
     name: str
-    since_ms: int
-    """Time at which it was heard first."""
     heard_ms: int
     """Time at which it was heard last."""
     sequence: int
@@ -85,19 +83,18 @@ class Members:
 
     def hear(self, report: Report, now_ms: int) -> bool:
         """Take note of a report that counts, and return whether its member is new."""
-        before = self.alive.get(report.member)
+        is_new = report.member not in self.alive
         self.strangers.pop(report.member, None)
         self.alive[report.member] = Member(
             number=report.member,
             name=report.name,
-            since_ms=now_ms if before is None else before.since_ms,
             heard_ms=now_ms,
             sequence=report.sequence,
             heard=report.heard,
             clock_ms=report.sent_ms - now_ms,
             signed=report.signed,
         )
-        return before is None
+        return is_new
 
     def lose(self, confirmed_ms: int) -> Iterable[Member]:
         """Remove and return the members that were silent for too long.
