@@ -1,5 +1,8 @@
 """Every quota type of a daemon is offered to its fleet, under numbers that are the same at every member."""
 
+import gc
+import weakref
+
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE
@@ -7,9 +10,10 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.threshold import ThresholdSettings
 from kafka_quotas.core.quotas.quota_bucket import SampledBucket
 from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.core.quotas.topic_thresholds import IDLE_MS
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
-from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets, SharedBucket
+from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets, MeterBucket, SharedBucket
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
@@ -61,6 +65,21 @@ def test_buckets_of_a_broker_whose_node_id_is_not_known_are_counted() -> None:
         for _ in range(64):  # each looks at some of the pool
             buckets.offer(lambda *_: None, now_ms)
         assert buckets.unnamed == expected
+
+
+def test_nothing_is_kept_of_topics_that_their_broker_has_forgotten() -> None:
+    """Clients make names of topics up."""
+    quotas, connections, thresholds = used_everywhere()
+    buckets = DaemonBuckets(quotas, connections, thresholds)
+    found: dict[int, SharedBucket] = {}
+    buckets.offer(lambda number, bucket, _: found.setdefault(number, bucket), NOW_MS)
+    meters = [weakref.ref(each) for each in found.values() if isinstance(each, MeterBucket)]
+    found.clear()
+    later_ms = NOW_MS + IDLE_MS + 1
+    thresholds.broker(7).topics.record("new", 100.0, later_ms)
+    buckets.offer(lambda *_: None, later_ms)
+    gc.collect()
+    assert [meter() is None for meter in meters] == [False, True], "that of all topics together stays"
 
 
 def test_numbers_are_the_same_at_every_member() -> None:
