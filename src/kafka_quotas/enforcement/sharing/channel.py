@@ -11,13 +11,13 @@ import struct
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionSlot
-from kafka_quotas.enforcement.sharing.charges import WaitingClients
+from kafka_quotas.enforcement.sharing.buckets import BucketId
 from kafka_quotas.enforcement.sharing.messages import WorkerTotals
 
 _HEAD: Final = struct.Struct(">IB")
@@ -201,8 +201,8 @@ class WorkerProcess:
     """Its latest counters."""
     silent_s: float = 0.0
     """Seconds since its last message."""
-    waiting: tuple[WaitingClients, ...] = ()
-    """Its throttled clients."""
+    waiting: Mapping[BucketId, int] = field(default_factory=dict)
+    """How many of its clients are throttled for each bucket."""
     is_ready: bool = False
     cut_connections: int = 0
 

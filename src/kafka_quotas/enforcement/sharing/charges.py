@@ -10,7 +10,7 @@ ms the processes behave as one broker within a hundredth, while shares of a limi
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -56,13 +56,6 @@ class IdleShare(NamedTuple):
     """The part of its capacity that a bucket may use of which a fleet's other members know nothing yet."""
 
     share: float
-
-
-class WaitingClients(NamedTuple):
-    """The clients of one process that are throttled for one bucket."""
-
-    of: BucketId
-    clients: int
 
 
 class TopicCharge(NamedTuple):
@@ -289,22 +282,23 @@ class SharedCharges:
         self._to_reserve.clear()
         self._idle_share = 1.0
 
-    def waiting(self, channels: Iterable[ThrottledChannel], now_ms: int) -> tuple[WaitingClients, ...]:
+    def waiting(self, channels: Iterable[ThrottledChannel], now_ms: int) -> Counter[BucketId]:
         """Return how many clients are throttled for each bucket."""
         counts: Counter[BucketId] = Counter()
         for limiter in [each.limiter for each in channels if each.until_ms > now_ms]:
             bucket = limiter.state
             if bucket is not None and (of := self._buckets.id_of(bucket, limiter.manager)) is not None:
                 counts[of] += 1
-        return tuple(WaitingClients(of, clients) for of, clients in counts.items())
-
-    def waiting_for(self, rows: Iterable[WaitingClients]) -> Counter[SharedBucket]:
-        """Return how many clients wait for each carried bucket."""
-        counts: Counter[SharedBucket] = Counter()
-        for row in rows:
-            manager = self._buckets.manager(row.of)
-            counts[self.carried(manager.bucket_of(row.of.name), manager)] += row.clients
         return counts
+
+    def waiting_for(self, counts: Iterable[Mapping[BucketId, int]]) -> Counter[SharedBucket]:
+        """Return how many clients wait for each carried bucket, by the counts of some processes."""
+        waiting: Counter[SharedBucket] = Counter()
+        for each in counts:
+            for of, clients in each.items():
+                manager = self._buckets.manager(of)
+                waiting[self.carried(manager.bucket_of(of.name), manager)] += clients
+        return waiting
 
     def _begin_round(self, now_ms: int) -> None:
         """Begin to look through the pool from its start, at what was charged since the last round began."""

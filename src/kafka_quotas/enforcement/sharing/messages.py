@@ -1,6 +1,6 @@
-"""The messages between the parent and its workers."""
+"""The messages between the parent and its workers, beside events for the log and errors, which cross as they are."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -12,8 +12,8 @@ from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot
 from kafka_quotas.enforcement.session.unmute import ClientChoice
-from kafka_quotas.enforcement.sharing.charges import SharedCharge, WaitingClients
-from kafka_quotas.enforcement.telemetry.log import LogEvent
+from kafka_quotas.enforcement.sharing.buckets import BucketId
+from kafka_quotas.enforcement.sharing.charges import SharedCharge
 from kafka_quotas.enforcement.telemetry.status import QuotaTotals
 
 
@@ -104,7 +104,7 @@ class ChargesTaken:
 class ClientsWaiting:
     """A worker's message about its throttled clients, in place of its last one."""
 
-    rows: tuple[WaitingClients, ...]
+    counts: Mapping[BucketId, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,13 +113,6 @@ class StoreChanged:
 
     store_url: str
     snapshot: ChangedSnapshot
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Logged:
-    """An event for the log."""
-
-    event: LogEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,14 +168,6 @@ class WantedSocket:
     role: str
     upstream: Address | None
     """Address of the broker, None for a bootstrap listener."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoSocket:
-    """The answer where there can be none."""
-
-    message: str
-    hint: str | None
 
 
 class WorkerError(KafkaQuotasError):

@@ -15,6 +15,7 @@ from heapq import nlargest
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.enforcement.config.address import ListenError
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.listener import Listener
@@ -33,8 +34,6 @@ from kafka_quotas.enforcement.sharing.messages import (
     Drained,
     Handed,
     KnownRoute,
-    Logged,
-    NoSocket,
     Ready,
     StoreChanged,
     WantedSocket,
@@ -174,7 +173,7 @@ class WorkerPool:
 
     def waiting(self) -> Counter[SharedBucket]:
         """Return how many clients of all workers are throttled for each bucket."""
-        return self.shared.waiting_for(row for worker in self._workers.values() for row in worker.waiting)
+        return self.shared.waiting_for(worker.waiting for worker in self._workers.values())
 
     async def ask(self, of: WorkerReport | ClientChoice) -> list[object]:
         """Return the answers of those workers that answer in time."""
@@ -259,12 +258,12 @@ class WorkerPool:
                     self.shared.record(charges, self._clock.now_ms())
                 self._charges.extend(message.charges)
             case ClientsWaiting():
-                worker.waiting = message.rows
+                worker.waiting = message.counts
             case Closed():
                 if message.number in worker.slots:
                     worker.slots.pop(message.number).end()
-            case Logged():
-                self._notify(message.event)
+            case LogEvent():
+                self._notify(message)
             case KnownRoute():
                 meet(self._listeners, message)
             case WorkerAnswer():
@@ -301,10 +300,10 @@ class WorkerPool:
             if question.role not in listener.sockets() and question.upstream is not None:
                 listener.brokers.route(int(broker), question.upstream)
             worker.questions.send(None, [listener.sockets()[question.role].dup()])
-        except (KafkaQuotasError, KeyError) as error:
-            message = error.message if isinstance(error, KafkaQuotasError) else f"{question.role} has no listener"
-            hint = error.hint if isinstance(error, KafkaQuotasError) else None
-            worker.questions.send(NoSocket(message=message, hint=hint))
+        except KafkaQuotasError as error:
+            worker.questions.send(ListenError(error.message, hint=error.hint))
+        except KeyError:
+            worker.questions.send(ListenError(f"{question.role} has no listener"))
 
     def _lost(self, worker: WorkerProcess) -> None:
         """Take note that a worker has ended, and start another one in its place."""

@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -21,8 +21,9 @@ from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
 from kafka_quotas.enforcement.session.unmute import ClientChoice
+from kafka_quotas.enforcement.sharing.buckets import BucketId
 from kafka_quotas.enforcement.sharing.channel import Channel, receive_blocking, send_blocking
-from kafka_quotas.enforcement.sharing.charges import SharedCharges, WaitingClients
+from kafka_quotas.enforcement.sharing.charges import SharedCharges
 from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS
 from kafka_quotas.enforcement.sharing.messages import (
     ChargesTaken,
@@ -32,8 +33,6 @@ from kafka_quotas.enforcement.sharing.messages import (
     Drained,
     Handed,
     KnownRoute,
-    Logged,
-    NoSocket,
     Ready,
     StoreChanged,
     WantedSocket,
@@ -79,8 +78,8 @@ class ParentSockets(ListeningSockets):
             answer, sockets = receive_blocking(self._questions)
         except OSError as error:
             raise ListenError("the daemon's main process is gone") from error
-        if isinstance(answer, NoSocket):
-            raise ListenError(answer.message, hint=answer.hint)
+        if isinstance(answer, ListenError):
+            raise answer
         return sockets[0]
 
 
@@ -150,7 +149,7 @@ class Worker:
             self._ended.set_exception(task.exception() or RuntimeError())
 
     def _notify(self, event: LogEvent) -> None:
-        self._channel.send(Logged(event=event))
+        self._channel.send(event)
 
     def _use_files(self) -> None:
         for use in [file.read() for file in self._parts.content.files()]:
@@ -272,13 +271,13 @@ class Worker:
 
     async def _report_waiting(self) -> None:
         """Send the parent how many clients wait, which the fleet's other members hear from it."""
-        before: tuple[WaitingClients, ...] = ()
+        before: Mapping[BucketId, int] = {}
         while True:
             await asyncio.sleep(ADJUST_MS / 1000.0)
-            rows = self._shared.waiting(self._served.throttled(), self._clock.now_ms())
-            if rows != before:
-                self._channel.send(ClientsWaiting(rows=rows))
-                before = rows
+            counts = self._shared.waiting(self._served.throttled(), self._clock.now_ms())
+            if counts != before:
+                self._channel.send(ClientsWaiting(counts=counts))
+                before = counts
 
     async def _count(self) -> None:
         while True:

@@ -191,10 +191,10 @@ def test_clients_that_wait_are_counted_for_the_parents_bucket() -> None:
         ThrottledChannel(limiter=limits.produce, since_ms=START_MS, until_ms=START_MS + wait_ms)
         for wait_ms in (500, 700, 0)
     ]
-    rows = worker.shared.waiting(channels, START_MS + 100)
+    counts = worker.shared.waiting(channels, START_MS + 100)
     manager = parent.policy.broker(1).manager(QuotaType.PRODUCE)
     carried = parent.shared.carried(manager.bucket_of(("", "app")), manager)
-    assert parent.shared.waiting_for((*rows, *rows)) == {carried: 4}
+    assert parent.shared.waiting_for((counts, counts)) == {carried: 4}
 
 
 def test_what_was_measured_before_is_nobody_elses() -> None:
