@@ -133,9 +133,7 @@ class ReplicationThrottle:
     """A throttle of replication traffic, set on a broker or a topic."""
 
     place: str
-    """The broker or topic, such as `broker 1`."""
     name: str
-    """The name of the property."""
     value: str
 
 

@@ -117,7 +117,6 @@ class InverseChange:
     """The inverse of some changes."""
 
     to_make: tuple[PlannedChange, ...]
-    """The changes to make."""
     changed_since: tuple[tuple[PlannedChange, float | None], ...]
     """The changes whose quotas have another value now, with the values found."""
     back_already: tuple[PlannedChange, ...]

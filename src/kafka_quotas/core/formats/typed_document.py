@@ -67,7 +67,6 @@ class FieldSpec:
     example: str | None = None
     """A value for the hint of a fault."""
     about: str = ""
-    """A description for schemas and pages."""
 
 
 def read_record(kind: type[_T], node: Node) -> _T:

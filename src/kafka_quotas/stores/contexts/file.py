@@ -150,7 +150,6 @@ class Contexts:
     current: str | None = None
     """The name of the context in use, None for none."""
     text: str = field(default="", repr=False)
-    """The text of the file."""
 
     def get(self, name: str) -> Context:
         """Return the context of this name."""

@@ -196,7 +196,6 @@ class TopicMutation(ClientRequest[TopicOutcomes]):
 
     topics: Sequence[NewTopic]
     timeout_ms: int
-    """The time that the broker may take."""
     validate_only: bool = False
     """Whether the broker only validates the change. Deletion has no such field."""
 
