@@ -77,7 +77,7 @@ class LoopStalls:
 
 LARGE_BYTES: Final = 1024 * 1024
 """Buffers from this size on return to the system when they are freed: more than any read, also by TLS."""
-_SPARE_BYTES: Final = 4 * 1024 * 1024
+_SPARE_BYTES: Final = 1024 * 1024
 """Free memory that the heap keeps at its end. With glibc's 128 KiB each read by TLS would have its pages made anew."""
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
