@@ -16,12 +16,12 @@ from typing import Final, TextIO
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.enforcement.config.settings import DaemonSettings
-from kafka_quotas.enforcement.content.quota_content import QuotaContent
 from kafka_quotas.enforcement.control.decision_service import DecisionService
 from kafka_quotas.enforcement.control.server import ControlHandler
 from kafka_quotas.enforcement.daemon.endpoints import Endpoints, OperatorView
 from kafka_quotas.enforcement.daemon.start_log import log_listening, log_reaching, log_rules
 from kafka_quotas.enforcement.event_log.writer import EventLogWriter, start_event_log
+from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.fleet.daemon_buckets import DaemonBuckets
 from kafka_quotas.enforcement.fleet.membership import FleetMembership, waiting_clients
 from kafka_quotas.enforcement.fleet.usage import SharedBucket
@@ -29,13 +29,12 @@ from kafka_quotas.enforcement.monitoring.daemon_view import Pages
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, connections_for
 from kafka_quotas.enforcement.proxy.context import ProxyContext
-from kafka_quotas.enforcement.proxy.inherited_sockets import InheritedSockets
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
-from kafka_quotas.enforcement.proxy.quiet_connections import QuietConnections
+from kafka_quotas.enforcement.proxy.quota_content import QuotaContent
+from kafka_quotas.enforcement.proxy.sockets import InheritedSockets
 from kafka_quotas.enforcement.quotas.quota_registry import registry_of
 from kafka_quotas.enforcement.quotas.reload import Reloader
-from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot
-from kafka_quotas.enforcement.quotas.store_watcher import OpenStore, StoreWatcher
+from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot, OpenStore, StoreWatcher
 from kafka_quotas.enforcement.state.measured_state import MeasuredState, measured_state
 from kafka_quotas.enforcement.state.snapshotter import StateSnapshotter, saved_state
 from kafka_quotas.enforcement.state.state_file import SavedState
@@ -43,7 +42,6 @@ from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import Log, LogEvent
 from kafka_quotas.enforcement.telemetry.status import run_sliced
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
-from kafka_quotas.enforcement.topics.filters import TopicFilters
 from kafka_quotas.enforcement.upgrade.charges_since import record_charged
 from kafka_quotas.enforcement.upgrade.handover import Handover
 from kafka_quotas.enforcement.upgrade.takeover import Takeover
@@ -181,10 +179,9 @@ class Daemon:
             self._log_listening(proxy)
             reaching = log_reaching(proxy.upstreams(), proxy.health, self._notify)
             stack.callback(self._loop.create_task(reaching).cancel)
-            quiet = QuietConnections(connections=lambda: proxy.connections, clock=self._clock, counters=self._counters)
             background: tuple[Callable[[], Awaitable[None]], ...] = (
-                partial(quiet.watch, proxy.shortest_idle_ms),
-                partial(quiet.watch_gathering, proxy.gathering),
+                proxy.watch_quiet,
+                proxy.watch_gathering,
                 self._expire,
             )
             for work in background:

@@ -8,16 +8,16 @@ from pathlib import Path
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.settings import DaemonSettings
-from kafka_quotas.enforcement.content.quota_content import QuotaContent
 from kafka_quotas.enforcement.control.client import control_path, find_control_path
 from kafka_quotas.enforcement.control.server import ControlHandler, ControlServer
 from kafka_quotas.enforcement.monitoring.daemon_view import DaemonView, Pages, Readiness, daemon_server
 from kafka_quotas.enforcement.monitoring.http_server import HttpServer
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
-from kafka_quotas.enforcement.proxy.inherited_sockets import METRICS, InheritedSockets
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
+from kafka_quotas.enforcement.proxy.quota_content import QuotaContent
+from kafka_quotas.enforcement.proxy.sockets import METRICS, InheritedSockets
+from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted
 from kafka_quotas.enforcement.quotas.reload import Reloaded, Reloader
-from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted
 from kafka_quotas.enforcement.state.snapshotter import StateSnapshotter
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced

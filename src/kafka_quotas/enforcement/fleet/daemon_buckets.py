@@ -7,12 +7,12 @@ from typing import Final, TypeAlias, cast
 from kafka_quotas.core.metrics.ewma import EwmaMeter
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager
+from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
 from kafka_quotas.enforcement.fleet.report import name_hash
 from kafka_quotas.enforcement.fleet.usage import SharedBucket
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, QuotaRegistry
-from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
 
 SLICES: Final = 16
 """Slices of the pool that are looked through at a time: some 4,000 buckets."""

@@ -20,7 +20,7 @@ from kafka_quotas.enforcement.fleet.report_checks import Refusal
 from kafka_quotas.enforcement.fleet.sharing import ADJUST_MS, Sharing, SharingSettings
 from kafka_quotas.enforcement.fleet.topic import FleetTopic
 from kafka_quotas.enforcement.fleet.usage import SharedBucket
-from kafka_quotas.enforcement.session.session_state import ThrottledChannel
+from kafka_quotas.enforcement.session.state import ThrottledChannel
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 from kafka_quotas.enforcement.telemetry.status import FleetRow
 

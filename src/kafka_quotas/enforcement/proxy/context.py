@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Final
 
 from kafka_quotas.core.clock import Clock
-from kafka_quotas.enforcement.proxy.inherited_sockets import InheritedSockets
+from kafka_quotas.enforcement.proxy.sockets import InheritedSockets
 from kafka_quotas.enforcement.proxy.transport import PeerCloseWatcher
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import Notify
@@ -83,14 +83,6 @@ _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 
 
-def _return_large_buffers() -> None:
-    """Keep glibc from raising that size to the largest buffer freed so far: see mallopt(3)."""
-    with contextlib.suppress(OSError, AttributeError):  # another C library
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
-        mallopt(_M_TRIM_THRESHOLD, _SPARE_BYTES)
-
-
 @dataclass(slots=True, kw_only=True)
 class ProxyContext:
     """The loop, clock, counters, sockets and watchers that all connections of a daemon share."""
@@ -108,7 +100,11 @@ class ProxyContext:
     stalls: LoopStalls = field(init=False)
 
     def __post_init__(self) -> None:
-        _return_large_buffers()
+        # Keeps glibc from raising that size to the largest buffer freed so far: see mallopt(3).
+        with contextlib.suppress(OSError, AttributeError):  # another C library
+            mallopt = ctypes.CDLL(None).mallopt
+            mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
+            mallopt(_M_TRIM_THRESHOLD, _SPARE_BYTES)
         self.close_watcher = PeerCloseWatcher(self.loop)
         self.sliced = SlicedWork(self.loop)
         self.stalls = LoopStalls(self.loop)

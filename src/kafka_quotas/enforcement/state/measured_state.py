@@ -14,6 +14,7 @@ from kafka_quotas.core.quotas.quota_bucket import QuotaBucket, snapshot_of
 from kafka_quotas.core.quotas.quota_manager import IDLE_MS, ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.config.rules import EnforcementRules
+from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, NodeId, QuotaRegistry
@@ -27,7 +28,6 @@ from kafka_quotas.enforcement.state.state_file import (
     state_text,
 )
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
-from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
 
 _SLICE: Final = 64
 """Figures written down between two pauses: a millisecond's work."""

@@ -21,7 +21,7 @@ from kafka_quotas.core.java import well_formed
 from kafka_quotas.core.quotas.quota_bucket import BucketSnapshot
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
-from kafka_quotas.enforcement.proxy.connection_rate import RateOf, RateSnapshot
+from kafka_quotas.enforcement.proxy.connection_quotas import RateOf, RateSnapshot
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId
 from kafka_quotas.stores.files.atomic_write import replacing
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
 from kafka_quotas.enforcement.control.server import UPGRADE_REQUEST, no_daemon
-from kafka_quotas.enforcement.proxy.inherited_sockets import InheritedSockets
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
+from kafka_quotas.enforcement.proxy.sockets import InheritedSockets
 from kafka_quotas.enforcement.state.measured_state import MeasuredState
 from kafka_quotas.enforcement.state.state_file import StateError, parse_state
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify

@@ -19,9 +19,9 @@ from kafka_quotas.enforcement.fleet.usage import SharedBucket
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxy_server import MUTE_GRACE_S, ProxyServer
+from kafka_quotas.enforcement.proxy.unmuting import ClientChoice
 from kafka_quotas.enforcement.quotas.quota_registry import Route
-from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot
-from kafka_quotas.enforcement.session.unmute import ClientChoice
+from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot
 from kafka_quotas.enforcement.state.measured_state import MeasuredState
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 from kafka_quotas.enforcement.telemetry.status import WorkerRow

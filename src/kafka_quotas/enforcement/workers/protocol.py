@@ -6,8 +6,8 @@ from enum import Enum
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.settings import DaemonSettings
-from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot
-from kafka_quotas.enforcement.session.unmute import ClientChoice
+from kafka_quotas.enforcement.proxy.unmuting import ClientChoice
+from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.enforcement.telemetry.status import QuotaTotals
 from kafka_quotas.enforcement.upgrade.messages import OfferedRoute

@@ -19,11 +19,11 @@ from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.core.quotas.topic_thresholds import MAX_METERS
 from kafka_quotas.enforcement.config.client_policy import Mode
+from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
 from kafka_quotas.enforcement.fleet.usage import SharedBucket
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, NodeId, QuotaRegistry
-from kafka_quotas.enforcement.session.session_state import ThrottledChannel
-from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
+from kafka_quotas.enforcement.session.state import ThrottledChannel
 
 SLICES: Final = 4
 """Slices of the pool that are looked through at a time, some 1,000 buckets in a fraction of a millisecond."""

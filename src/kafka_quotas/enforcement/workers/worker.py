@@ -14,28 +14,26 @@ from typing import Final
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.enforcement.config.address import Address, ListenError
-from kafka_quotas.enforcement.content.quota_content import QuotaContent
 from kafka_quotas.enforcement.event_log.writer import start_event_log
+from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.fleet.sharing import ADJUST_MS
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
-from kafka_quotas.enforcement.proxy.acceptor import LISTEN_HINT
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.proxy.context import ProxyContext
-from kafka_quotas.enforcement.proxy.inherited_sockets import InheritedSockets
 from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
-from kafka_quotas.enforcement.proxy.quiet_connections import QuietConnections
+from kafka_quotas.enforcement.proxy.quota_content import QuotaContent
+from kafka_quotas.enforcement.proxy.sockets import LISTEN_HINT, InheritedSockets
+from kafka_quotas.enforcement.proxy.unmuting import ClientChoice
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry, Route
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
-from kafka_quotas.enforcement.session.unmute import ClientChoice
 from kafka_quotas.enforcement.state.measured_state import measured_state
 from kafka_quotas.enforcement.state.state_file import parse_state
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, error_text
 from kafka_quotas.enforcement.telemetry.status import run_sliced
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
-from kafka_quotas.enforcement.topics.filters import TopicFilters
 from kafka_quotas.enforcement.upgrade.handover import offered_route
 from kafka_quotas.enforcement.upgrade.messages import OfferedRoute
 from kafka_quotas.enforcement.workers.channel import Channel, receive_blocking, send_blocking
@@ -170,10 +168,7 @@ class Worker:
         """Serve what the parent hands over, until it has drained or the parent is gone."""
         self._channel.send(Ready())
         proxy = self._served
-        quiet = QuietConnections(connections=lambda: proxy.connections, clock=self._clock, counters=self._counters)
-        for work in (quiet.watch(proxy.shortest_idle_ms), quiet.watch_gathering(proxy.gathering)):
-            self._begin(work)
-        for work in (self._share(), self._count(), self._expire()):
+        for work in (proxy.watch_quiet(), proxy.watch_gathering(), self._share(), self._count(), self._expire()):
             self._begin(work)
         if self._settings.fleet is not None:
             self._begin(self._report_waiting())

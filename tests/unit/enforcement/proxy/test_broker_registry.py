@@ -7,7 +7,7 @@ import pytest
 
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
-from kafka_quotas.enforcement.proxy.broker_registry import AGAIN_S, BootstrapAlias, BrokerRegistry, is_same_endpoint
+from kafka_quotas.enforcement.proxy.brokers import AGAIN_S, BootstrapAlias, BrokerRegistry, is_same_endpoint
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId, Route
 
 FIRST = Address(host="broker-1", port=9092)

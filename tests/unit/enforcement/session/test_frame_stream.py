@@ -16,8 +16,8 @@ from tests.support.frames.enforcement import (
 )
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement.session.frame_stream import Frame, FrameStream
-from kafka_quotas.enforcement.session.session_state import READING
+from kafka_quotas.enforcement.session.frames import Frame, FrameStream
+from kafka_quotas.enforcement.session.state import READING
 from kafka_quotas.wire.codec.skip import Buffer
 
 METADATA_V1 = struct.pack(">i", 2) + b"".join(

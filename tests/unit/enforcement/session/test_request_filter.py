@@ -12,7 +12,7 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.session.request_filter import Forward, NotFiltered, RequestFilter, Respond, SendRequest
+from kafka_quotas.enforcement.session.filters import Forward, NotFiltered, RequestFilter, Respond, SendRequest
 
 CREATE_TOPICS = ApiKey.CREATE_TOPICS
 VERSION = 3

@@ -16,6 +16,8 @@ from kafka_quotas.core.model.threshold import ThresholdSettings
 from kafka_quotas.core.quotas.mutation_bucket import MutationAlgorithm
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType, RateAlgorithm
 from kafka_quotas.enforcement.config.client_policy import EntityPolicy, Mode, PolicyTable, Scope
+from kafka_quotas.enforcement.filters.thresholds import BrokerThresholds, ThresholdRegistry
+from kafka_quotas.enforcement.filters.topic_cache import TopicCache
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.state.measured_state import MeasuredState
@@ -23,10 +25,8 @@ from kafka_quotas.enforcement.state.snapshotter import StateSnapshotter, saved_s
 from kafka_quotas.enforcement.state.state_file import read_state
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
-from kafka_quotas.enforcement.topics.thresholds import BrokerThresholds, ThresholdRegistry
-from kafka_quotas.enforcement.topics.topic_cache import TopicCache
 from kafka_quotas.stores.store import QuotaEntry
-from kafka_quotas.wire.passing.metadata import KnownTopic
+from kafka_quotas.wire.proxying.topics import KnownTopic
 
 START_MS = 1_700_000_000_000
 WINDOW = QuotaWindow(samples=3, window_s=1)

@@ -11,14 +11,14 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.enforcement.config.client_policy import EntityPolicy, Mode, PolicyTable, Scope
+from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
+from kafka_quotas.enforcement.filters.topic_cache import TopicCache
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.state.measured_state import MeasuredState
 from kafka_quotas.enforcement.state.state_file import parse_state
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
-from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
-from kafka_quotas.enforcement.topics.topic_cache import TopicCache
 from kafka_quotas.enforcement.upgrade.charges_since import ChargesSince, record_charged
 from kafka_quotas.stores.store import QuotaEntry
 
