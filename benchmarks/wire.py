@@ -11,12 +11,12 @@ import timeit
 from collections.abc import Callable
 
 from kafka_quotas.wire.codec.skip import encode_unsigned_varint
-from kafka_quotas.wire.passing.api_versions import clamp
-from kafka_quotas.wire.passing.broker_addresses import rewrite_addresses
-from kafka_quotas.wire.passing.fetch_request import cap_fetch
-from kafka_quotas.wire.passing.produce_request import acks
-from kafka_quotas.wire.passing.throttle_time import patch_throttle
 from kafka_quotas.wire.protocol.header import parse_request_header, parse_response_head
+from kafka_quotas.wire.proxying.api_versions import clamp
+from kafka_quotas.wire.proxying.broker_addresses import rewrite_addresses
+from kafka_quotas.wire.proxying.fetch_request import fetch_limits
+from kafka_quotas.wire.proxying.produce import acks
+from kafka_quotas.wire.proxying.throttle_time import patch_throttle
 
 BROKERS, TOPICS, PARTITIONS_PER_TOPIC = 12, 20, 50
 ROUNDS = 9
@@ -97,7 +97,7 @@ def main() -> None:
     report("request header (flexible, client id of 17 bytes)", lambda: parse_request_header(produce))
     report("response head", lambda: parse_response_head(fetch_response))
     report("acks of a Produce v9", lambda: acks(produce, produce_header))
-    report("cap of a Fetch v12", lambda: cap_fetch(fetch, fetch_header, 20_000_000))
+    report("cap of a Fetch v12", lambda: (found := fetch_limits(fetch, fetch_header)) and found.lowered(20_000_000))
     report("throttle patch, Fetch v12", lambda: patch_throttle(fetch_response, 1, 12, 250))
     report("throttle patch, Produce v9, 1 partition", lambda: patch_throttle(small, 0, 9, 250))
     report("throttle patch, Produce v9, 100 partitions", lambda: patch_throttle(large, 0, 9, 250))

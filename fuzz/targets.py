@@ -16,38 +16,30 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.threshold import ThresholdSettings
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config import cost_model_file as cost_file
-from kafka_quotas.enforcement.config import listener_file, policy_file
-from kafka_quotas.enforcement.config.client_policy import OnViolation
+from kafka_quotas.enforcement.config import listener_file
+from kafka_quotas.enforcement.config.client_policy import OnViolation, read_policy_file
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.decisions import requests_from_json
+from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.state import state_file
 from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.enforcement.topics.filters import TopicFilters
 from kafka_quotas.stores.static import read_static_quotas
 from kafka_quotas.wire.codec.encoding import framed
 from kafka_quotas.wire.connection import preamble
 from kafka_quotas.wire.connection.distinguished_name import subject_name
-from kafka_quotas.wire.passing import (
-    fetch_request,
-    fetch_response,
-    metadata,
-    produce_request,
-    sasl,
-    share_fetch_response,
-)
-from kafka_quotas.wire.passing import produce_request as produce_partitions
-from kafka_quotas.wire.passing import produce_response as produce_results
-from kafka_quotas.wire.passing import sasl as sasl_identity
-from kafka_quotas.wire.passing import throttle_time as throttle_field
-from kafka_quotas.wire.passing.api_versions import clamp
-from kafka_quotas.wire.passing.broker_addresses import rewrite_addresses
-from kafka_quotas.wire.passing.fetch_request import cap_share_fetch
-from kafka_quotas.wire.passing.fetch_response import rewrite_tail
-from kafka_quotas.wire.passing.streams_heartbeat import topics_in_the_making
-from kafka_quotas.wire.passing.topic_mutations import parse_mutation, topic_results
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.header import RequestHeader, parse_request_header
+from kafka_quotas.wire.proxying import fetch_request, fetch_response, produce, sasl, throttle_time
+from kafka_quotas.wire.proxying.api_versions import clamp
+from kafka_quotas.wire.proxying.broker_addresses import rewrite_addresses
+from kafka_quotas.wire.proxying.topics import (
+    iter_topics,
+    parse_metadata_request,
+    parse_mutation,
+    topic_results,
+    topics_in_the_making,
+)
 
 Target: TypeAlias = Callable[[bytes], object]
 
@@ -71,27 +63,32 @@ def request(content: bytes) -> None:
 
 def _read_produce(frame: bytes, header: RequestHeader) -> None:
     for piece in (frame, frame[: len(frame) // 2]):
-        produce_request.acks(piece, header)
-    produce_partitions.parse_produce(frame, header)
+        produce.acks(piece, header)
+    produce.parse_produce(frame, header)
 
 
 def _read_fetch(frame: bytes, header: RequestHeader) -> None:
     for piece in (frame, frame[: header.end + len(frame) % 20]):
         fetch_request.replica_id(piece, header)
         fetch_request.fetch_session(piece, header)
-        fetch_request.fetch_limits(piece, header)
-        fetch_request.cap_fetch(bytearray(piece), header, 1000)
+        _read_limits(piece, header)
 
 
 def _read_share_fetch(frame: bytes, header: RequestHeader) -> None:
     for piece in (frame, frame[: header.end + len(frame) % 20]):
-        cap_share_fetch(bytearray(piece), header, 1000)
+        _read_limits(piece, header)
+
+
+def _read_limits(piece: bytes, header: RequestHeader) -> None:
+    limits = fetch_request.fetch_limits(piece, header)
+    if limits is not None:
+        limits.lowered(1000)
 
 
 _REQUEST_READERS: dict[int, Callable[[bytes, RequestHeader], object]] = {
     0: _read_produce,
     1: _read_fetch,
-    3: metadata.parse_metadata_request,
+    3: parse_metadata_request,
     17: sasl.handshake_mechanism,
     19: parse_mutation,
     20: parse_mutation,
@@ -106,7 +103,7 @@ def response(data: bytes) -> None:
     place, frame = PLACES[int.from_bytes(data[:2], "big") % len(PLACES)], framed(data[2:])
     api = API_TABLE[place[0]]
     if api.throttle_layout(place[1]) is not None:
-        throttle_field.patch_throttle(bytearray(frame), *place, 7)
+        throttle_time.patch_throttle(bytearray(frame), *place, 7)
     if api.address_layout(place[1]) is not None:
         rewrite_addresses(*place, frame, _translate)
     _response_readers(place, frame)
@@ -115,12 +112,12 @@ def response(data: bytes) -> None:
 def _response_readers(place: tuple[int, int], frame: bytes) -> None:
     api_key, api_version = place
     if api_key == 0:
-        list(produce_results.partition_results(api_version, frame))
+        list(produce.partition_results(api_version, frame))
     elif api_key == 1:
         fetch_response.fetch_result(api_version, frame, 0)
-        rewrite_tail(api_version, frame, _translate)
+        fetch_response.rewrite_tail(1, api_version, frame, _translate)
     elif api_key == 3:
-        metadata.known_topics(api_version, frame)
+        list(iter_topics(api_version, frame))
     elif api_key == 17:
         sasl.handshake_error_code(frame, api_version)
     elif api_key == 18:
@@ -136,16 +133,16 @@ def _response_readers(place: tuple[int, int], frame: bytes) -> None:
 
 
 def _read_share_fetch_response(api_version: int, frame: memoryview) -> None:
-    share_fetch_response.error_code(frame, 0)
-    share_fetch_response.WithoutRecords(len(frame) - 4).keep(frame, 0, len(frame))
-    found = share_fetch_response.ShareFetchTail(len(frame) - 4).find(frame, 0, len(frame))
+    fetch_response.error_code(78, api_version, frame, 0)
+    fetch_response.WithoutRecords().keep(frame, 0, len(frame))
+    found = fetch_response.TailFinder(78, len(frame) - 4).find(frame, 0, len(frame))
     if found is not None and found < len(frame):
-        share_fetch_response.rewrite_share_tail(api_version, frame[found:], _translate)
+        fetch_response.rewrite_tail(78, api_version, frame[found:], _translate)
 
 
 def token(data: bytes) -> None:
     """Read a token of each mechanism that is read."""
-    for parse in (sasl_identity.plain_user, sasl_identity.scram_identity, sasl_identity.oauthbearer_subject):
+    for parse in (sasl.plain_user, sasl.scram_identity, sasl.oauthbearer_subject):
         _guarded(parse, data)
 
 
@@ -215,19 +212,19 @@ def cut(content: bytes) -> None:
     header = parse_request_header(frame)
     if header is None or header.api_version not in range(14):
         return
-    asked = produce_partitions.parse_produce(frame, header)
+    asked = produce.parse_produce(frame, header)
     refused = {
-        key: produce_results.refused_partition(header.api_version, key[1], error_code=44, message="no")
+        key: produce.refused_partition(header.api_version, key[1], error_code=44, message="no")
         for number, key in enumerate(dict.fromkeys(asked.order))
         if number % 2 == 0
     }
-    left = produce_partitions.without_partitions(frame, header, asked, refused.__contains__)
+    left = produce.without_partitions(frame, header, asked, refused.__contains__)
     if left is not None:
         again = parse_request_header(left)
         assert again is not None
-        assert produce_partitions.parse_produce(left, again).order == [key for key in asked.order if key not in refused]
-    answer = produce_results.all_refused_partitions(header.api_version, 7, asked.order, refused)
-    told = list(produce_results.partition_results(header.api_version, answer))
+        assert produce.parse_produce(left, again).order == [key for key in asked.order if key not in refused]
+    answer = produce.all_refused_partitions(header.api_version, 7, asked.order, refused)
+    told = list(produce.partition_results(header.api_version, answer))
     assert {(result.topic, result.partition) for result in told} == refused.keys()
 
 
@@ -244,7 +241,7 @@ def file(data: bytes) -> None:
 
 
 _FILE_READERS: tuple[Callable[[Path], object], ...] = (
-    policy_file.read_policy_file,
+    read_policy_file,
     listener_file.read_listener,
     cost_file.read_cost_model,
     read_static_quotas,

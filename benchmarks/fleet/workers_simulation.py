@@ -27,13 +27,13 @@ from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
+from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
+from kafka_quotas.enforcement.filters.topic_cache import TopicCache
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.sharing.buckets import SharedBucket
 from kafka_quotas.enforcement.sharing.charges import SharedCharge, SharedCharges
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
-from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
-from kafka_quotas.enforcement.topics.topic_cache import TopicCache
 from kafka_quotas.stores.store import QuotaEntry
 
 

@@ -29,7 +29,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import IDLE_MS, QuotaType
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED, BrokerQuotas
-from kafka_quotas.enforcement.session.session_state import ConnectionState
+from kafka_quotas.enforcement.session.state import ConnectionState
 
 DAY_MS = 24 * 3_600_000
 DAYS = 14

@@ -12,7 +12,7 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.core.resolution.effective import ANONYMOUS
 from kafka_quotas.enforcement.config.rules import EnforcementRules
-from kafka_quotas.enforcement.session.frame_stream import FrameStream
+from kafka_quotas.enforcement.session.frames import FrameStream
 from kafka_quotas.wire.codec.skip import encode_unsigned_varint
 from kafka_quotas.wire.protocol import header
 

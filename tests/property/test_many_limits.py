@@ -19,7 +19,7 @@ from kafka_quotas.core.resolution.quota_resolver import QuotaResolver
 from kafka_quotas.enforcement.config.settings import MetricsChoice
 from kafka_quotas.enforcement.monitoring.status_reporter import top_buckets
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
-from kafka_quotas.enforcement.quotas.store_changes import ChangeTracker
+from kafka_quotas.enforcement.quotas.store_watcher import ChangeTracker
 from kafka_quotas.enforcement.telemetry import throttle_stats as ledger
 from kafka_quotas.enforcement.telemetry.status import BucketRow, share_used
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleTable

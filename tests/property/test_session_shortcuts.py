@@ -10,8 +10,8 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import ClientPolicy, Mode, PolicyTable
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.event_log.charges import Charge
+from kafka_quotas.enforcement.session.filters import NotFiltered, RequestFilter, Respond, Verdict
 from kafka_quotas.enforcement.session.in_flight import PRODUCE, InFlightRequest
-from kafka_quotas.enforcement.session.request_filter import NotFiltered, RequestFilter, Respond, Verdict
 from kafka_quotas.wire.protocol.header import RequestHeader
 
 WINDOW = QuotaWindow(samples=3, window_s=1)

@@ -26,9 +26,9 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.threshold import ThresholdSettings
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import AutoCreate, EnforcementRules, MutationRules
+from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.enforcement.topics.filters import TopicFilters
 
 APIS = (PRODUCE, METADATA, CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS)
 PLACES = [place for place in kio_samples.versions_of(EntityType.request) if place[0] in APIS]

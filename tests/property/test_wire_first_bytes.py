@@ -18,7 +18,7 @@ from kafka_quotas.wire.connection.preamble import (
     requested_host,
     wanted_bytes,
 )
-from kafka_quotas.wire.passing.fetch_response import FetchTail, rewrite_tail
+from kafka_quotas.wire.proxying.fetch_response import TailFinder, rewrite_tail
 
 
 def hello() -> bytes:
@@ -89,7 +89,7 @@ def test_a_header_of_the_proxy_protocol(head: bytes, is_signed: bool, rest: byte
 @given(st.binary(max_size=300), st.integers(1, 50))
 def test_a_fetch_response(data: bytes, size: int) -> None:
     frame = len(data).to_bytes(4, "big") + data
-    finder = FetchTail(len(data))
+    finder = TailFinder(1, len(data))
     try:
         for start in range(0, len(frame), size):
             end = min(start + size, len(frame))
@@ -107,4 +107,4 @@ def test_a_tail(data: bytes) -> None:
     if not data:
         return
     with suppress(ProtocolError):
-        assert len(rewrite_tail(17, data, lambda node, _host, port: (f"proxy-{node}", port))) == len(data)
+        assert len(rewrite_tail(1, 17, data, lambda node, _host, port: (f"proxy-{node}", port))) == len(data)

@@ -11,16 +11,24 @@ from hypothesis import strategies as st
 from kio.static.constants import EntityType
 from tests.support.frames import kio_samples
 from tests.support.frames.api_places import broker_addresses, carries_addresses, has_throttle
+from tests.support.frames.lowered_fetch import lower_fetch
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.enforcement.session.frame_stream import Frame, FrameStream
+from kafka_quotas.enforcement.session.frames import Frame, FrameStream
 from kafka_quotas.wire.codec.encoding import checked_frame_length
 from kafka_quotas.wire.codec.skip import Buffer, encode_unsigned_varint, read_unsigned_varint
-from kafka_quotas.wire.passing.api_versions import clamp
-from kafka_quotas.wire.passing.broker_addresses import rewrite_addresses
-from kafka_quotas.wire.passing.fetch_request import cap_fetch, replica_id
-from kafka_quotas.wire.passing.produce_request import acks
-from kafka_quotas.wire.passing.sasl import (
+from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.protocol.header import (
+    RequestHeader,
+    parse_request_header,
+    parse_response_head,
+    response_body_offset,
+)
+from kafka_quotas.wire.proxying.api_versions import clamp
+from kafka_quotas.wire.proxying.broker_addresses import rewrite_addresses
+from kafka_quotas.wire.proxying.fetch_request import replica_id
+from kafka_quotas.wire.proxying.produce import acks
+from kafka_quotas.wire.proxying.sasl import (
     authenticate_result,
     authenticate_token,
     handshake_error_code,
@@ -29,18 +37,11 @@ from kafka_quotas.wire.passing.sasl import (
     plain_user,
     scram_identity,
 )
-from kafka_quotas.wire.passing.throttle_time import (
+from kafka_quotas.wire.proxying.throttle_time import (
     NEED_MORE,
     patch_throttle,
     read_throttle_ms,
     throttle_offset,
-)
-from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.header import (
-    RequestHeader,
-    parse_request_header,
-    parse_response_head,
-    response_body_offset,
 )
 
 PLACES = [(key, version) for key, api in API_TABLE.items() for version in range(api.min_version, api.max_version + 1)]
@@ -165,7 +166,7 @@ def try_all(data: bytes, place: tuple[int, int]) -> None:
         lambda: rewrite_addresses(*place, data, lambda _, host, port: (host + "x", port)),
         lambda: clamp(data, place[1]),
         lambda: [acks(data, header) for header in (whole, longer)],
-        lambda: [cap_fetch(bytearray(data), header, 10) for header in (whole, longer)],
+        lambda: [lower_fetch(bytearray(data), header, 10) for header in (whole, longer)],
         lambda: [replica_id(data, header) for header in (whole, longer)],
         lambda: authenticate_result(data, place[1]),
         lambda: authenticate_token(data, whole),

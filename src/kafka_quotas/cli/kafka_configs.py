@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -28,8 +29,12 @@ from kafka_quotas.commands.kafka_configs.run import (
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.formats.documents import read_properties
 from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.store import RawQuotas, UserConfigs, name_resolves
+from kafka_quotas.stores.store import name_resolves
 from kafka_quotas.stores.url import parse_store_url
+
+if TYPE_CHECKING:
+    from kafka_quotas.stores.kafka.store import KafkaRawQuotas
+    from kafka_quotas.stores.zookeeper.reader import ZooKeeperUserConfigs
 
 DESCRIBE_TIMEOUT_S = 30.0
 ALTER_TIMEOUT_S = 60.0
@@ -37,7 +42,7 @@ _SERVER = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?(\[?[0-9a-zA-Z\-%._:]*\]?:[0-9]+
 """**Source:** `org.apache.kafka.common.utils.Utils.getHost` (4.3)."""
 
 
-def open_brokers(command: KafkaConfigsCommand) -> RawQuotas:
+def open_brokers(command: KafkaConfigsCommand) -> "KafkaRawQuotas":
     """Open the brokers of `--bootstrap-server` with the properties of `--command-config`.
 
     The caller closes them.
@@ -62,7 +67,7 @@ def open_brokers(command: KafkaConfigsCommand) -> RawQuotas:
     return KafkaRawQuotas(parse_store_url(f"kafka://{address}"), settings=settings)
 
 
-def open_zookeeper(command: KafkaConfigsCommand) -> UserConfigs:
+def open_zookeeper(command: KafkaConfigsCommand) -> "ZooKeeperUserConfigs":
     """Open the ZooKeeper of `--zookeeper` with the properties of `--zk-tls-config-file`.
 
     The caller closes it.

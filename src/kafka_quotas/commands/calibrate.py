@@ -18,7 +18,7 @@ from kafka_quotas.enforcement.quotas.calibration import (
     ROUNDS,
     WARM_UP_S,
     Calibration,
-    Progress,
+    MeasuredProbe,
     SendProbe,
     budget_percentage,
 )
@@ -49,7 +49,7 @@ def calibrate(
     *,
     window: QuotaWindow,
     target: Path,
-    on_progress: Callable[[Progress], None],
+    on_progress: Callable[[MeasuredProbe], None],
     rounds: int = ROUNDS,
     warm_up_s: float = WARM_UP_S,
 ) -> CostModel:

@@ -22,7 +22,6 @@ class StoreSettings:
     """Settings for every kind of store, which ignores those that do not concern it."""
 
     client_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The properties of a `--command-config` file."""
     allow_invalid: bool = False
     """Whether a store leaves out our own refusals and applies those of its server only."""
     wait: bool = True

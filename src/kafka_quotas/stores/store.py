@@ -4,7 +4,7 @@ Invariants: names are raw, and sanitizing is the store's own business. Values ar
 whose changes are applied together or not at all. The entities of one call succeed or fail independently. Our own
 refusals come first, then the rules of Kafka that a kind of store follows. A name that Kafka accepts and ZooKeeper can't
 hold is refused for ZooKeeper stores only. `ClusterInfo` has facts about a cluster, beside its quotas, that decide
-whether and how the stored quotas work. `RawQuotas` and `UserConfigs` are for `kafka-configs`, without any rule of ours.
+whether and how the stored quotas work.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -133,9 +133,7 @@ class ReplicationThrottle:
     """A throttle of replication traffic, set on a broker or a topic."""
 
     place: str
-    """The broker or topic, such as `broker 1`."""
     name: str
-    """The name of the property."""
     value: str
 
 
@@ -178,38 +176,6 @@ class BrokerAnswerError(StoreError):
     def __init__(self, message: str, *, code: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.code = code
-
-
-class RawQuotas(Protocol):
-    """Quotas at brokers, whose calls may raise `BrokerAnswerError` or `StoreUnreachableError`."""
-
-    url: str
-    """The address under which `open_store` opens the same quotas."""
-
-    def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
-        """Return the matching entries, sorted by entity."""
-        ...
-
-    def alter(self, entity: Entity, changes: Sequence[tuple[str, float | None]]) -> None:
-        """Set each key, or remove it where the value is None, in this order and even twice."""
-
-    def close(self) -> None:
-        """Release the connections."""
-
-
-class UserConfigs(Protocol):
-    """The configurations of users by name (None: the default user), read or refused by a `StoreError`."""
-
-    def of_user(self, name: str | None) -> Mapping[str, str]:
-        """Return the stored configuration of a user, empty where there is none."""
-        ...
-
-    def of_all_users(self) -> list[tuple[str | None, Mapping[str, str]]]:
-        """Return every user with the stored configuration, sorted by name, the default user last."""
-        ...
-
-    def close(self) -> None:
-        """Release the connections."""
 
 
 def checked(

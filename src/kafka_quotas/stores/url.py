@@ -55,7 +55,6 @@ class StoreUrl:
 
     kind: StoreKind
     path: Path = Path()
-    """The file, for stores that are files."""
     servers: tuple[str, ...] = ()
     """The servers as host:port, for stores on servers."""
     chroot: str = ""

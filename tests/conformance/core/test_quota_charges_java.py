@@ -11,8 +11,8 @@ from tests.support.brokers.maven import KAFKA_3, KAFKA_4, Release, jars
 
 from kafka_quotas.core.quotas.quota_charges import QUOTA_CHARGES, ApiCharges, Mutation, RequestTime
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.wire.passing.streams_heartbeat import DETAIL_START, MAY_NOT_CREATE
 from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.proxying.topics import DETAIL_START, MAY_NOT_CREATE
 
 TIMEOUT_S = 120
 COORDINATOR = "org/apache/kafka/coordinator/group"

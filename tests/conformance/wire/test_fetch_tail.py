@@ -13,13 +13,13 @@ from tests.support.frames.api_places import broker_addresses, carries_addresses
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.skip import encode_unsigned_varint, tags
-from kafka_quotas.wire.passing.fetch_response import (
+from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.proxying.fetch_response import (
     MAX_TAIL_BYTES,
-    FetchTail,
-    is_bare,
+    TailFinder,
+    names_no_brokers,
     rewrite_tail,
 )
-from kafka_quotas.wire.protocol.api_table import API_TABLE
 
 VERSIONS = [version for key, version in kio_samples.versions_of(EntityType.response) if key == ApiKey.FETCH]
 WITH_ENDPOINTS = [version for version in VERSIONS if version >= 16]
@@ -30,7 +30,7 @@ def tail_of(frame: bytes, sizes: Iterator[int]) -> bytes:
 
     A zero where none was shown.
     """
-    finder = FetchTail(len(frame) - 4)
+    finder = TailFinder(ApiKey.FETCH, len(frame) - 4)
     start = 0
     while start < len(frame):
         end = min(start + next(sizes), len(frame))
@@ -102,7 +102,7 @@ def test_a_rewritten_tail_is_as_long_and_names_our_addresses_or_none(version: in
     )
     frame = kio_samples.response_frame(message)
     tail = tail_of(frame, whole(frame))
-    rewritten = rewrite_tail(version, tail, lambda node, _, port: (ours, port + 10_000 + node))
+    rewritten = rewrite_tail(ApiKey.FETCH, version, tail, lambda node, _, port: (ours, port + 10_000 + node))
     assert len(rewritten) == len(tail)
     changed = frame[: -len(tail)] + rewritten
     named = broker_addresses(ApiKey.FETCH, version, changed)
@@ -123,13 +123,13 @@ def test_other_tagged_fields_stay_and_ours_comes_last() -> None:
     tail = tail_of(frame, whole(frame))
     other = encode_unsigned_varint(12_345) + b"\3abc"
     extended = bytes([tail[0] + 1]) + tail[1:] + other
-    rewritten = rewrite_tail(version, extended, lambda *_: ("", 1))
+    rewritten = rewrite_tail(ApiKey.FETCH, version, extended, lambda *_: ("", 1))
     assert len(rewritten) == len(extended)
     assert rewritten[0] == 3
     place = rewritten.index(other)
     padding = rewritten[place + len(other) :]
     assert padding.startswith(encode_unsigned_varint(12_346))
-    dropped = rewrite_tail(version, extended, lambda *_: ("x" * 500, 1))
+    dropped = rewrite_tail(ApiKey.FETCH, version, extended, lambda *_: ("x" * 500, 1))
     assert dropped[0] == 2
     assert dropped[1:].startswith(other)
     assert len(dropped) == len(extended)
@@ -137,7 +137,7 @@ def test_other_tagged_fields_stay_and_ours_comes_last() -> None:
 
 def test_a_tail_without_brokers_stays_as_it_is() -> None:
     for tail in (b"\0", b"\1\5\2ab"):
-        assert rewrite_tail(WITH_ENDPOINTS[0], tail, lambda *_: ("proxy", 1)) == tail
+        assert rewrite_tail(ApiKey.FETCH, WITH_ENDPOINTS[0], tail, lambda *_: ("proxy", 1)) == tail
 
 
 @pytest.mark.parametrize("version", WITH_ENDPOINTS)
@@ -148,30 +148,30 @@ def test_a_response_with_brokers_never_seems_bare(version: int) -> None:
         for rack in (None, "", "r", "zone-1"):
             brokers = (dataclasses.replace(endpoint, port=port, rack=rack),)
             frame = kio_samples.response_frame(dataclasses.replace(message, node_endpoints=brokers))
-            assert not is_bare(frame, 0, len(frame)), (port, rack)
+            assert not names_no_brokers(ApiKey.FETCH, frame, 0, len(frame)), (port, rack)
 
 
 @pytest.mark.parametrize("version", WITH_ENDPOINTS)
 def test_ordinary_responses_are_seen_to_be_bare(version: int) -> None:
     empty = kio_samples.empty_response(ApiKey.FETCH, version)
     frame = kio_samples.response_frame(empty)
-    assert is_bare(b"xy" + frame, 2, len(frame) + 2)
+    assert names_no_brokers(ApiKey.FETCH, b"xy" + frame, 2, len(frame) + 2)
     (topic, *_) = kio_samples.filled_response(ApiKey.FETCH, version).responses
     (partition, *_) = topic.partitions
     plain = {field.name: field.default for field in dataclasses.fields(partition) if get_field_tag(field) is not None}
     partition = dataclasses.replace(partition, **plain, records=b"data")
     data = dataclasses.replace(empty, responses=(dataclasses.replace(topic, partitions=(partition,)),))
     frame = kio_samples.response_frame(data)
-    assert is_bare(frame, 0, len(frame))
+    assert names_no_brokers(ApiKey.FETCH, frame, 0, len(frame))
 
 
 def test_a_tail_that_is_too_long_is_refused() -> None:
-    finder = FetchTail(MAX_TAIL_BYTES + 100)
+    finder = TailFinder(ApiKey.FETCH, MAX_TAIL_BYTES + 100)
     with pytest.raises(ProtocolError, match="tagged fields"):
         finder.find(memoryview(bytes(8) + b"\0" + bytes(10) + b"\1" + bytes(10)), 0, 30)
 
 
 def test_a_length_that_never_ends_is_refused() -> None:
-    finder = FetchTail(100)
+    finder = TailFinder(ApiKey.FETCH, 100)
     with pytest.raises(ProtocolError, match="32 bits"):
         finder.find(memoryview(bytes(8) + b"\xff" * 8), 0, 16)

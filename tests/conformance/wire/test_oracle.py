@@ -12,27 +12,28 @@ from kio.index import load_request_schema, load_response_schema
 from kio.static.constants import EntityType
 from tests.support.frames import kafka_python_samples, kio_samples
 from tests.support.frames.api_places import NamedBroker, broker_addresses, carries_addresses, has_throttle
+from tests.support.frames.lowered_fetch import limits_of, lower_fetch
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.passing.api_versions import clamp
-from kafka_quotas.wire.passing.broker_addresses import rewrite_addresses
-from kafka_quotas.wire.passing.fetch_request import FetchLimits, cap_fetch, fetch_limits, replica_id
-from kafka_quotas.wire.passing.fetch_response import charged_bytes
-from kafka_quotas.wire.passing.produce_request import acks
-from kafka_quotas.wire.passing.sasl import (
+from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.protocol.header import has_header_tags, parse_request_header, response_body_offset
+from kafka_quotas.wire.proxying.api_versions import clamp
+from kafka_quotas.wire.proxying.broker_addresses import rewrite_addresses
+from kafka_quotas.wire.proxying.fetch_request import replica_id
+from kafka_quotas.wire.proxying.fetch_response import charged_bytes
+from kafka_quotas.wire.proxying.produce import acks
+from kafka_quotas.wire.proxying.sasl import (
     authenticate_result,
     authenticate_token,
     handshake_error_code,
     handshake_mechanism,
 )
-from kafka_quotas.wire.passing.throttle_time import (
+from kafka_quotas.wire.proxying.throttle_time import (
     NEED_MORE,
     patch_throttle,
     throttle_needs_whole,
     throttle_offset,
 )
-from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.header import has_header_tags, parse_request_header, response_body_offset
 
 RESPONSES = kio_samples.versions_of(EntityType.response)
 REQUESTS = kio_samples.versions_of(EntityType.request)
@@ -204,12 +205,12 @@ def test_a_fetch_is_capped_and_nothing_else_changes(version: int, cap: int, min_
     message = dataclasses.replace(kio_samples.filled_request(ApiKey.FETCH, version), min_bytes=1_000, max_bytes=8_000)
     frame = bytearray(kio_samples.request_frame(message, client_id="app"))
     header = parse_request_header(frame)
-    assert cap_fetch(frame, header, cap) == FetchLimits(min_bytes=1_000, max_bytes=8_000)
+    assert lower_fetch(frame, header, cap) == (1_000, 8_000)
     expected = dataclasses.replace(message, min_bytes=min_after, max_bytes=max_after)
     assert frame == kio_samples.request_frame(expected, client_id="app")
     head = header.end + (16 if version < 15 else 12)
-    assert fetch_limits(frame[: head - 1], header) is None
-    assert fetch_limits(frame[:head], header) == FetchLimits(min_bytes=min_after, max_bytes=max_after)
+    assert limits_of(frame[: head - 1], header) is None
+    assert limits_of(frame[:head], header) == (min_after, max_after)
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.FETCH, REQUESTS))
@@ -231,7 +232,7 @@ def test_the_replica_that_fetches_is_found(version: int, claimed: int):
 def test_a_fetch_is_charged_with_four_bytes_and_its_body(version: int):
     frame = kio_samples.response_frame(kio_samples.filled_response(ApiKey.FETCH, version))
     body_bytes = len(frame) - response_body_offset(ApiKey.FETCH, version, frame)
-    assert charged_bytes(version, len(frame) - 4) == 4 + body_bytes
+    assert charged_bytes(ApiKey.FETCH, version, frame, 0, len(frame) - 4) == 4 + body_bytes
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.API_VERSIONS, RESPONSES))

@@ -16,12 +16,14 @@ from tests.support.frames.topic_message_samples import (
 )
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.passing.produce_request import Sequenced, parse_produce, without_partitions
-from kafka_quotas.wire.passing.produce_response import (
+from kafka_quotas.wire.proxying.produce import (
+    Sequenced,
     all_refused_partitions,
+    parse_produce,
     partition_results,
     refused_partition,
     with_refused_partitions,
+    without_partitions,
 )
 
 

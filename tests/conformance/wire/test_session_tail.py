@@ -12,7 +12,7 @@ from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.quotas.fetch_queue import LONGEST_MS
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import EnforcementRules
-from kafka_quotas.wire.passing.fetch_response import FetchTail
+from kafka_quotas.wire.proxying.fetch_response import TailFinder
 
 VERSION = 17
 GIB = 1 << 30
@@ -33,7 +33,7 @@ def answer_with_endpoints(host: str = "a-broker-of-the-cluster.example") -> byte
 
 
 def tail_start(frame: bytes) -> int:
-    found = FetchTail(len(frame) - 4).find(memoryview(frame), 0, len(frame))
+    found = TailFinder(ApiKey.FETCH, len(frame) - 4).find(memoryview(frame), 0, len(frame))
     assert found is not None
     return found
 

@@ -12,24 +12,25 @@ from kio.static.protocol import Entity
 from tests.support.frames import kio_samples
 from tests.support.frames.api_places import broker_addresses
 from tests.support.frames.enforcement import request
+from tests.support.frames.lowered_fetch import lower_fetch
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.skip import Buffer
-from kafka_quotas.wire.passing.broker_addresses import rewrite_addresses
-from kafka_quotas.wire.passing.fetch_request import cap_share_fetch
-from kafka_quotas.wire.passing.share_fetch_response import (
+from kafka_quotas.wire.protocol.header import parse_request_header
+from kafka_quotas.wire.proxying.broker_addresses import rewrite_addresses
+from kafka_quotas.wire.proxying.fetch_request import fetch_limits
+from kafka_quotas.wire.proxying.fetch_response import (
     MAX_TAIL_BYTES,
-    ShareFetchTail,
+    TailFinder,
     WithoutRecords,
     charged_bytes,
     error_code,
     names_no_brokers,
     refused_share_fetch,
-    rewrite_share_tail,
+    rewrite_tail,
     shortened,
 )
-from kafka_quotas.wire.protocol.header import parse_request_header
 
 VERSIONS = [version for key, version in kio_samples.versions_of(EntityType.response) if key == ApiKey.SHARE_FETCH]
 MAKERS = [kio_samples.filled_response, kio_samples.empty_response]
@@ -54,7 +55,7 @@ def tail_of(frame: bytes, sizes: Iterator[int]) -> bytes:
 
     Nothing where none was found.
     """
-    finder, passed = ShareFetchTail(len(frame) - 4), 0
+    finder, passed = TailFinder(ApiKey.SHARE_FETCH, len(frame) - 4), 0
     for chunk, start, end in pieces(frame, sizes):
         found = finder.find(chunk, start, end)
         if found is not None:
@@ -64,7 +65,7 @@ def tail_of(frame: bytes, sizes: Iterator[int]) -> bytes:
 
 
 def kept_of(frame: bytes, sizes: Iterator[int]) -> bytes:
-    filtered = WithoutRecords(len(frame) - 4)
+    filtered = WithoutRecords()
     return bytes(shortened(b"".join(filtered.keep(*piece) for piece in pieces(frame, sizes))))
 
 
@@ -151,7 +152,7 @@ def test_a_rewritten_tail_is_as_long_and_names_our_addresses_or_none(version: in
         def translate(node: int, _host: str, port: int) -> tuple[str, int]:
             return ours, port + 10_000 + node
 
-        rewritten = rewrite_share_tail(version, tail, translate)
+        rewritten = rewrite_tail(ApiKey.SHARE_FETCH, version, tail, translate)
         assert len(rewritten) == len(tail)
         changed = frame[: -len(tail)] + rewritten
         named = broker_addresses(ApiKey.SHARE_FETCH, version, changed)
@@ -169,7 +170,7 @@ def test_a_rewritten_tail_is_as_long_and_names_our_addresses_or_none(version: in
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_tail_without_brokers_stays_as_it_is(version: int) -> None:
     for tail in (b"\1\0", b"\0\0", b"\1\1\5\2ab"):
-        assert rewrite_share_tail(version, tail, lambda *_: ("proxy", 1)) == tail
+        assert rewrite_tail(ApiKey.SHARE_FETCH, version, tail, lambda *_: ("proxy", 1)) == tail
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -179,16 +180,19 @@ def test_a_response_with_brokers_never_seems_to_have_none(version: int) -> None:
     for rack in (None, "", "r", "\x01", "zone-1"):
         brokers = (dataclasses.replace(endpoint, rack=rack),)
         frame = kio_samples.response_frame(dataclasses.replace(message, node_endpoints=brokers))
-        assert not names_no_brokers(frame, len(frame))
+        assert not names_no_brokers(ApiKey.SHARE_FETCH, frame, 0, len(frame))
     frame = kio_samples.response_frame(dataclasses.replace(message, node_endpoints=()))
-    assert names_no_brokers(frame, len(frame))
+    assert names_no_brokers(ApiKey.SHARE_FETCH, frame, 0, len(frame))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_a_response_counts_is_its_body_and_four_bytes(version: int) -> None:
-    message = dataclasses.replace(kio_samples.filled_response(ApiKey.SHARE_FETCH, version), node_endpoints=())
+    filled = kio_samples.filled_response(ApiKey.SHARE_FETCH, version)
+    message = dataclasses.replace(filled, node_endpoints=(), error_code=ErrorCode.none)
     frame = kio_samples.response_frame(message)
-    assert charged_bytes(int.from_bytes(frame[:4], "big")) == len(frame) - 9 + 4
+    assert charged_bytes(ApiKey.SHARE_FETCH, version, frame, 0, len(frame) - 4) == len(frame) - 9 + 4
+    refused = kio_samples.response_frame(dataclasses.replace(message, error_code=ErrorCode.share_session_not_found))
+    assert charged_bytes(ApiKey.SHARE_FETCH, version, refused, 0, len(refused) - 4) == 0
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -197,8 +201,8 @@ def test_the_error_is_read_from_the_head(version: int) -> None:
         kio_samples.filled_response(ApiKey.SHARE_FETCH, version), error_code=ErrorCode.share_session_not_found
     )
     frame = b"xyz" + kio_samples.response_frame(message)
-    assert error_code(frame, 3) == ErrorCode.share_session_not_found
-    assert error_code(frame[: 3 + 14], 3) is None
+    assert error_code(ApiKey.SHARE_FETCH, version, frame, 3) == ErrorCode.share_session_not_found
+    assert error_code(ApiKey.SHARE_FETCH, version, frame[: 3 + 14], 3) is None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -220,12 +224,13 @@ def test_limits_are_lowered_where_kio_has_them(version: int) -> None:
     assert header is not None
     for most in (0, 60_000, 1_000_000, 2**31 - 1):
         frame = bytearray(plain)
-        end = cap_share_fetch(frame, header, most)
-        assert end is not None
+        limits = fetch_limits(frame, header)
+        assert limits is not None
+        assert lower_fetch(frame, header, most) == (70_000, 5_000_000)
         wanted = dataclasses.replace(asked, min_bytes=min(70_000, most), max_bytes=min(5_000_000, most))
         assert bytes(frame) == kio_samples.request_frame(wanted, client_id="app")
-        for size in range(header.end, end):
-            assert cap_share_fetch(frame[:size], header, most) is None
+        for size in range(header.end, limits.start + 12):
+            assert lower_fetch(frame[:size], header, most) is None
 
 
 def test_a_request_that_ends_before_its_limits_is_refused() -> None:
@@ -233,12 +238,12 @@ def test_a_request_that_ends_before_its_limits_is_refused() -> None:
     header = parse_request_header(frame)
     assert header is not None
     with pytest.raises(ProtocolError):
-        cap_share_fetch(bytearray(frame), header, 1)
+        lower_fetch(bytearray(frame), header, 1)
 
 
-def broken(finder: ShareFetchTail | WithoutRecords, data: Buffer) -> None:
+def broken(finder: TailFinder | WithoutRecords, data: Buffer) -> None:
     chunk = memoryview(data)
-    if isinstance(finder, ShareFetchTail):
+    if isinstance(finder, TailFinder):
         finder.find(chunk, 0, len(chunk))
     else:
         finder.keep(chunk, 0, len(chunk))
@@ -246,10 +251,13 @@ def broken(finder: ShareFetchTail | WithoutRecords, data: Buffer) -> None:
 
 def test_a_tail_that_is_too_long_is_refused() -> None:
     with pytest.raises(ProtocolError, match="bytes of brokers"):
-        broken(ShareFetchTail(MAX_TAIL_BYTES + 100), bytes(9) + bytes(6) + b"\0" + bytes(4) + b"\1" + bytes(9))
+        broken(
+            TailFinder(ApiKey.SHARE_FETCH, MAX_TAIL_BYTES + 100),
+            bytes(9) + bytes(6) + b"\0" + bytes(4) + b"\1" + bytes(9),
+        )
 
 
-@pytest.mark.parametrize("kind", [ShareFetchTail, WithoutRecords])
-def test_a_length_that_never_ends_is_refused(kind: type[ShareFetchTail] | type[WithoutRecords]) -> None:
+@pytest.mark.parametrize("walk", [TailFinder(ApiKey.SHARE_FETCH, 100), WithoutRecords()])
+def test_a_length_that_never_ends_is_refused(walk: TailFinder | WithoutRecords) -> None:
     with pytest.raises(ProtocolError, match="32 bits"):
-        broken(kind(100), bytes(8) + b"\xff" * 8)
+        broken(walk, bytes(8) + b"\xff" * 8)

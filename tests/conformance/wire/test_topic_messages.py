@@ -26,20 +26,22 @@ from tests.support.frames.topic_message_samples import (
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.enforcement.session.principal import BROKERS_VERSION
-from kafka_quotas.enforcement.topics.topic_cache import BY_ID_VERSION, BY_NAME_VERSION
+from kafka_quotas.enforcement.filters.topic_cache import BY_ID_VERSION, BY_NAME_VERSION
+from kafka_quotas.enforcement.session.identity import BROKERS_VERSION
 from kafka_quotas.wire.client.metadata import MetadataRequest
 from kafka_quotas.wire.client.request import request_frame
 from kafka_quotas.wire.codec.encoding import CLASSIC, element_list, with_elements
-from kafka_quotas.wire.passing.metadata import known_topics, parse_metadata_request, with_topics
-from kafka_quotas.wire.passing.produce_request import parse_produce
-from kafka_quotas.wire.passing.topic_mutations import (
+from kafka_quotas.wire.proxying.produce import parse_produce
+from kafka_quotas.wire.proxying.topics import (
     MutationRequest,
     all_refused,
+    iter_topics,
+    parse_metadata_request,
     parse_mutation,
     refused_topic,
     topic_results,
     with_refused,
+    with_topics,
 )
 
 RESULTS = {ApiKey.CREATE_TOPICS: "topics", ApiKey.DELETE_TOPICS: "responses", ApiKey.CREATE_PARTITIONS: "results"}
@@ -243,7 +245,7 @@ def test_topics_of_a_metadata_response_are_told_as_kafka_python_has_them(version
     topics[1].partitions = []
     topics[2].partitions[0].leader_id = -1
     frame = kafka_python_samples.response_frame(message)
-    told = known_topics(version, frame)
+    told = tuple(iter_topics(version, frame))
     assert [(one.name, one.error_code, one.partitions) for one in told] == [
         (topic.name, topic.error_code, len(topic.partitions)) for topic in topics
     ]

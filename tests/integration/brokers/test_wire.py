@@ -10,14 +10,14 @@ from tests.support.frames import kio_samples
 from tests.support.frames.api_places import broker_addresses
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.passing.api_versions import (
+from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.proxying.api_versions import (
     clamp,
     is_unsupported_version_answer,
     unsupported_version_answer,
 )
-from kafka_quotas.wire.passing.broker_addresses import rewrite_addresses
-from kafka_quotas.wire.passing.throttle_time import patch_throttle
-from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.proxying.broker_addresses import rewrite_addresses
+from kafka_quotas.wire.proxying.throttle_time import patch_throttle
 
 METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = ApiKey.METADATA, ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_CLUSTER
 TIMEOUT_S = 240.0

@@ -16,7 +16,7 @@ TESTS = (
     "tests/unit/core/quotas",
     "tests/unit/enforcement/proxy",
     "tests/unit/enforcement/session",
-    "tests/unit/enforcement/topics",
+    "tests/unit/enforcement/filters",
     "tests/unit/wire",
     "tests/conformance/core/test_functions.py",
     "tests/conformance/core/test_manager.py",

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeAlias
 
 from tests.support.brokers.fake_broker import connected
 from tests.support.daemon.inflating_broker import UNREAD
@@ -90,6 +91,9 @@ class Outcome:
         return [f"{what}: {found:.2f} where {bound:.2f} may be" for what, found, bound in bounds if found > bound]
 
 
+TRIES = 4
+Window: TypeAlias = tuple[float, float]
+"""Begin and end (s) of an attack."""
 MAX_STALL_MS, MAX_PEAK_MIB, MAX_KEPT_MIB, MIN_SHARE = 100.0, 50.0, 5.0, 0.9
 
 
@@ -148,45 +152,49 @@ def honest_client(address: str) -> Iterator[list[float]]:
             reader.join()
 
 
-def run(attacks: Sequence[Attack], folder: Path) -> Outcome:
-    """Let attacks loose on a daemon one after the other, each beside its control."""
+def run(attacks: Sequence[Attack], folder: Path, *, rehearsed: Sequence[Attack] = ()) -> Outcome:
+    """Let attacks loose on a daemon one after the other, each beside its control.
+
+    Those that are rehearsed come once before: what is loaded for the first request of a kind is not kept of it.
+    """
     set_quota(folder, Entity.of(client_id=None), **QUOTAS)
+    set_quota(folder, Entity.of(broker=None), **{"total.bytes.in.per.sec.threshold": 1e12})  # for Produce by topics
     options = ["--queued-max-request-bytes", GATHERED]
     with inflating_broker() as broker, running_daemon(folder, upstream=broker, options=options) as daemon:
         for _ in range(2):
             _strike(daemon, replace(attacks[0], connections=max(CROWDS)), is_control=True)
+        for each in rehearsed:
+            _strike(daemon, each, is_control=False)
         with honest_client(daemon.bootstrap) as answered, _memory(daemon) as resident:
             before = resident[-1]
-            windows = {True: list[tuple[float, float]](), False: list[tuple[float, float]]()}
-
-            def wait_ms(each: Attack, *, is_control: bool) -> float:
-                windows[is_control].append(_strike(daemon, each, is_control=is_control))
-                return _longest_wait_ms(answered, windows[is_control][-1])
-
             control_ms, stalls_ms = 0.0, list[float]()
+            windows: list[tuple[Window, Window]] = []
             for each in attacks:
-                control_ms = max(control_ms, wait_ms(each, is_control=True))
-                stall_ms = wait_ms(each, is_control=False)
                 # What an attack does it does again; what the machine did meanwhile it does not.
-                for _ in range(3):
-                    if stall_ms > _most_ms(control_ms):
-                        control_ms = max(control_ms, wait_ms(each, is_control=True))
-                        stall_ms = min(stall_ms, wait_ms(each, is_control=False))
+                stall_ms, pairs = float("inf"), list[tuple[Window, Window]]()
+                while len(pairs) < TRIES:
+                    control, attacked = (_strike(daemon, each, is_control=is_control) for is_control in (True, False))
+                    pairs.append((control, attacked))
+                    control_ms = max(control_ms, _longest_wait_ms(answered, control))
+                    stall_ms = min(stall_ms, _longest_wait_ms(answered, attacked))
+                    if stall_ms <= _most_ms(control_ms) and _lost(answered, *pairs[-1]) <= 1 - MIN_SHARE:
+                        break
                 stalls_ms.append(stall_ms)
+                windows.append(min(pairs, key=lambda pair: _lost(answered, *pair)))
             daemon.wait_until(lambda status: status.connections <= 1)
             kept = _resident(daemon) - before
         return Outcome(
             stall_ms=max(stalls_ms),
             control_stall_ms=control_ms,
-            share=_share(answered, windows[False]),
-            control_share=_share(answered, windows[True]),
+            share=_share(answered, [attacked for _, attacked in windows]),
+            control_share=_share(answered, [control for control, _ in windows]),
             peak_mib=(max(resident) - before) / MIB,
             kept_mib=kept / MIB,
             longest=attacks[stalls_ms.index(max(stalls_ms))],
         )
 
 
-def _strike(daemon: DaemonProcess, each: Attack, *, is_control: bool) -> tuple[float, float]:
+def _strike(daemon: DaemonProcess, each: Attack, *, is_control: bool) -> Window:
     """Send an attack on its connections at once, and return when it began and ended."""
     pieces = each.pieces(is_control=is_control)
     began = time.monotonic()
@@ -232,14 +240,19 @@ def _resident(daemon: DaemonProcess) -> int:
     return pages * 4096
 
 
-def _longest_wait_ms(answered: Sequence[float], window: tuple[float, float]) -> float:
+def _longest_wait_ms(answered: Sequence[float], window: Window) -> float:
     """Return the longest time between two answers to the honest client of which one is in the window."""
     near = [at for at in answered if window[0] - 1 <= at <= window[1]]
     gaps = [later - earlier for earlier, later in pairwise(near) if later >= window[0]]
     return 1000 * max([window[1] - near[-1] if near else window[1] - window[0], *gaps]) - 1000 * PAUSE_S
 
 
-def _share(answered: Sequence[float], windows: Sequence[tuple[float, float]]) -> float:
+def _lost(answered: Sequence[float], control: Window, attacked: Window) -> float:
+    """Return the part of its answers that the honest client lost to an attack and not to the control."""
+    return 1 - _share(answered, [attacked]) / (_share(answered, [control]) or 1.0)
+
+
+def _share(answered: Sequence[float], windows: Sequence[Window]) -> float:
     wanted = sum(end - began for began, end in windows) / PAUSE_S
     got = sum(1 for at in answered if any(began <= at <= end for began, end in windows))
     return got / wanted if wanted else 1.0

@@ -40,9 +40,9 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import UNKNOWN_PRINCIPAL, EnforcementRules, ThrottleStyle
 from kafka_quotas.enforcement.event_log.charges import Charge
-from kafka_quotas.enforcement.session.gathering import GatherBudget
+from kafka_quotas.enforcement.session.filters import Forward, SendRequest, Verdict
+from kafka_quotas.enforcement.session.frames import GatherBudget
 from kafka_quotas.enforcement.session.in_flight import InFlightRequest
-from kafka_quotas.enforcement.session.request_filter import Forward, SendRequest, Verdict
 
 LIMIT = 1000.0
 MAX_IN_FLIGHT = 1000

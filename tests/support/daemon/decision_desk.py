@@ -11,12 +11,12 @@ from kafka_quotas.enforcement.config.client_policy import PolicyTable
 from kafka_quotas.enforcement.control.decision_service import DecisionService
 from kafka_quotas.enforcement.control.server import ControlHandler
 from kafka_quotas.enforcement.decisions import Decision, DecisionRequest, Operation
+from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
+from kafka_quotas.enforcement.filters.topic_cache import TopicCache
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
-from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
-from kafka_quotas.enforcement.topics.topic_cache import TopicCache
 from kafka_quotas.stores.store import QuotaEntry
 
 START_MS = 1_700_000_000_000

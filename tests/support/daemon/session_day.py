@@ -23,7 +23,7 @@ from kafka_quotas.enforcement.config.client_policy import FetchOverQuota
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.event_log.charges import OnCharge
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.session.session_state import READING
+from kafka_quotas.enforcement.session.state import READING
 
 DAY_MS = 24 * 3_600_000
 WINDOW = QuotaWindow()

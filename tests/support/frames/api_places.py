@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from kafka_quotas.wire.passing.broker_addresses import rewrite_addresses
 from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.proxying.broker_addresses import rewrite_addresses
 
 
 def has_throttle(api_key: int, api_version: int) -> bool:

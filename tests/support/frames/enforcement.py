@@ -10,10 +10,9 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.event_log.charges import OnCharge
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.session.frame_stream import Begin, Decision
-from kafka_quotas.enforcement.session.gathering import GatherBudget
-from kafka_quotas.enforcement.session.principal import PrincipalTracker, SaslState
-from kafka_quotas.enforcement.session.request_filter import NO_FILTERS, FilterFactory
+from kafka_quotas.enforcement.session.filters import NO_FILTERS, FilterFactory
+from kafka_quotas.enforcement.session.frames import Begin, Decision, GatherBudget
+from kafka_quotas.enforcement.session.identity import PrincipalTracker, SaslState
 from kafka_quotas.enforcement.session.session import Session
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
@@ -222,7 +221,7 @@ class Pair:
 
     def _begin_without_template(self, begin: Begin) -> Begin:
         def begin_parsed(chunk: memoryview, offset: int, now_ms: int) -> Decision | None:
-            self.session._classifier.last = None
+            self.session._requests.last = None
             return begin(chunk, offset, now_ms)
 
         return begin_parsed

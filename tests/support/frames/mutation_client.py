@@ -18,9 +18,9 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.config.rules import AutoCreate, EnforcementRules, MutationMode, MutationRules
 from kafka_quotas.enforcement.event_log.charges import OnCharge
+from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.enforcement.topics.filters import TopicFilters
 
 WINDOW = QuotaWindow(samples=3, window_s=1)
 QUOTA_EXCEEDED = 89

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from kafka_quotas.enforcement.session.filters import Forward, NotFiltered, RequestFilter, Verdict
 from kafka_quotas.enforcement.session.in_flight import InFlightRequest
-from kafka_quotas.enforcement.session.request_filter import Forward, NotFiltered, RequestFilter, Verdict
 from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.protocol.header import RequestHeader
 

@@ -8,7 +8,7 @@ only while something lies below it. Nothing here touches a server: what is there
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_quotas.core.changes.validation import (
@@ -22,12 +22,11 @@ from kafka_quotas.core.changes.validation import (
 )
 from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.formats.zookeeper import (
-    ZnodeChange,
     change_notification,
     changed_config,
     decode_config,
+    encode_config,
     parent_paths,
-    znode_change,
     znode_path,
 )
 from kafka_quotas.core.model.entity import ABSENT, Entity
@@ -147,10 +146,57 @@ def _children(znodes: Mapping[str, bytes | None], path: str) -> list[str]:
     return [other[below:] for other in znodes if other.startswith(f"{path}/") and "/" not in other[below:]]
 
 
-def _written(znodes: Mapping[str, bytes | None], entity: Entity, change: ZnodeChange) -> dict[str, bytes | None]:
+def _written(znodes: Mapping[str, bytes | None], entity: Entity, change: "ZnodeChange") -> dict[str, bytes | None]:
     """The znodes after a write, with the parents it makes."""
     if change.data is None:
         below = f"{change.path}/"
         return {path: data for path, data in znodes.items() if path != change.path and not path.startswith(below)}
     missing = {path: None for path in parent_paths(entity) if path not in znodes}
     return {**znodes, **missing, change.path: change.data}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZnodeChange:
+    """One write below `/config`: new data for a znode, or (None) the removal of a znode and all below it."""
+
+    path: str
+    data: bytes | None
+
+
+def znode_change(
+    entity: Entity,
+    config: Mapping[str, str],
+    *,
+    children: Callable[[str], Sequence[str]],
+    config_of: Callable[[str], Mapping[str, str]],
+) -> ZnodeChange:
+    """Return the write that leaves an entity's znode with `config`: new data, or a removal.
+
+    Args:
+        entity: The entity.
+        config: The keys and values.
+        children: Lists the names below a path, called only if `config` is empty.
+        config_of: Reads the keys and values of a path, called only if `config` is empty.
+    """
+    path = znode_path(entity)
+    if config or children(path):
+        return ZnodeChange(path=path, data=encode_config(config))
+    return ZnodeChange(path=_useless_path(entity, path, children=children, config_of=config_of), data=None)
+
+
+def _useless_path(
+    entity: Entity,
+    path: str,
+    *,
+    children: Callable[[str], Sequence[str]],
+    config_of: Callable[[str], Mapping[str, str]],
+) -> str:
+    """Return the outermost znode that holds nothing once the childless znode at `path` is empty."""
+    parents = parent_paths(entity)
+    if not parents:
+        return path
+    user_path, clients_path = parents
+    if list(children(clients_path)) != [path.removeprefix(f"{clients_path}/")]:
+        return path
+    alone = list(children(user_path)) == [clients_path.removeprefix(f"{user_path}/")]
+    return user_path if alone and not config_of(user_path) else clients_path

@@ -24,8 +24,8 @@ from kafka_quotas.enforcement.decisions import (
     request_to_json,
 )
 from kafka_quotas.enforcement.sharing.state import SavedBucket, read_state, state_file, state_text
-from kafka_quotas.wire.passing.sasl import oauthbearer_subject
 from kafka_quotas.wire.protocol.header import parse_request_header
+from kafka_quotas.wire.proxying.sasl import oauthbearer_subject
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from enum import Enum
 import pytest
 from generators.state_diagrams import DIAGRAMS, IMAGES, states
 
-from kafka_quotas.enforcement.session.principal import SaslState
-from kafka_quotas.enforcement.session.session_state import ConnectionState
+from kafka_quotas.enforcement.session.identity import SaslState
+from kafka_quotas.enforcement.session.state import ConnectionState
 
 
 @pytest.mark.parametrize(("name", "shown"), [("connection-states", ConnectionState), ("sasl-states", SaslState)])

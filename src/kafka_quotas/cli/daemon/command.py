@@ -36,8 +36,8 @@ from kafka_quotas.enforcement.decisions import (
     Operation,
     ResourceQuota,
 )
-from kafka_quotas.enforcement.quotas.calibration import ROUNDS, WARM_UP_S, Progress
-from kafka_quotas.enforcement.session.unmute import ClientChoice
+from kafka_quotas.enforcement.proxy.unmuting import ClientChoice
+from kafka_quotas.enforcement.quotas.calibration import ROUNDS, WARM_UP_S, MeasuredProbe
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 
 UserOption = Annotated[
@@ -246,7 +246,7 @@ def calibrate(
     print_listing(_cost_listing(model), output)
 
 
-def _report_progress(progress: Progress) -> None:
+def _report_progress(progress: MeasuredProbe) -> None:
     sizes = f"{progress.request_bytes} bytes asked, {progress.response_bytes} answered"
     sys.stderr.write(f"{progress.name}: {progress.nanos / 1000:.0f} us ({sizes})\n")
 

@@ -11,9 +11,9 @@ from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.model.value_format import format_byte_rate, format_count
 from kafka_quotas.enforcement.decisions import Decision, decision_to_json
 from kafka_quotas.enforcement.monitoring.status_facts import status_facts
+from kafka_quotas.enforcement.proxy.unmuting import Unmuted
 from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER
 from kafka_quotas.enforcement.quotas.reload import Reloaded
-from kafka_quotas.enforcement.session.unmute import Unmuted
 from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, ThrottledClient
 
 _COLUMNS = columns("quota, entity, user, client-id, broker, limit>, observed>, connections>, throttle>, remaining>")

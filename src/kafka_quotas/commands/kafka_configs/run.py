@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kafka_quotas.commands.kafka_configs.command import NOT_SUPPORTED, Action, KafkaConfigsCommand, describe_lines
 from kafka_quotas.commands.kafka_configs.options import (
@@ -29,7 +30,11 @@ from kafka_quotas.core.changes.validation import SCRAM_MECHANISMS
 from kafka_quotas.core.errors import InvalidQuotaError, KafkaQuotasError, StoreUnreachableError, UsageError
 from kafka_quotas.core.java import as_hash_map, parse_double
 from kafka_quotas.stores.kafka.broker_client import LostAnswerError
-from kafka_quotas.stores.store import BrokerAnswerError, RawQuotas, UserConfigs
+from kafka_quotas.stores.store import BrokerAnswerError
+
+if TYPE_CHECKING:
+    from kafka_quotas.stores.kafka.store import KafkaRawQuotas
+    from kafka_quotas.stores.zookeeper.reader import ZooKeeperUserConfigs
 
 _NAME_OPTIONS = ("entity-name", *NAMED_FLAGS)
 
@@ -195,8 +200,8 @@ class KafkaConfigsResult:
 def run_kafka_configs(
     command: KafkaConfigsCommand,
     *,
-    open_brokers: Callable[[], RawQuotas],
-    open_zookeeper: Callable[[], UserConfigs],
+    open_brokers: Callable[[], "KafkaRawQuotas"],
+    open_zookeeper: Callable[[], "ZooKeeperUserConfigs"],
     unconfirmed: Callable[[KafkaConfigsResult], object] = lambda _: None,
 ) -> KafkaConfigsResult:
     """Carry out the command at the one store that it needs, and return what it prints.
@@ -219,7 +224,7 @@ def run_kafka_configs(
 
 def _at_brokers(
     command: KafkaConfigsCommand,
-    open_brokers: Callable[[], RawQuotas],
+    open_brokers: Callable[[], "KafkaRawQuotas"],
     unconfirmed: Callable[[KafkaConfigsResult], object],
 ) -> KafkaConfigsResult:
     if command.action is Action.ALTER and not command.added and not command.deleted:
@@ -245,7 +250,9 @@ def _at_brokers(
         return result
 
 
-def _in_zookeeper(command: KafkaConfigsCommand, open_zookeeper: Callable[[], UserConfigs]) -> KafkaConfigsResult:
+def _in_zookeeper(
+    command: KafkaConfigsCommand, open_zookeeper: Callable[[], "ZooKeeperUserConfigs"]
+) -> KafkaConfigsResult:
     if command.action is Action.ALTER:  # quotas and credentials were refused before, so there is nothing to write
         return KafkaConfigsResult(lines=(command.completed_line,))
     with closing(open_zookeeper()) as configs:

@@ -9,8 +9,8 @@ from kafka_quotas.commands.web.quota_page import quota_routes
 from kafka_quotas.commands.web.store_quotas import USAGE_MS
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.resolution.effective import SyntheticNames
-from kafka_quotas.enforcement.content.quota_content import STATIC_SCHEME
 from kafka_quotas.enforcement.monitoring.daemon_view import DaemonView, Pages
+from kafka_quotas.enforcement.proxy.quota_content import STATIC_SCHEME
 from kafka_quotas.stores.files.journal import Journal
 
 

@@ -15,7 +15,7 @@ value are the same, because it cancels an earlier `undo_at`.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafka_quotas.core.changes.plan import Content, PlannedChange, change_document, change_from, same_value, text_in
 from kafka_quotas.core.clock import format_instant, parse_instant
@@ -105,19 +105,10 @@ def _optional_text(value: object) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Revert:
-    """The changes of one run to revert, as they were made."""
-
-    entry_id: str
-    changes: tuple[PlannedChange, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InverseChange:
     """The inverse of some changes."""
 
     to_make: tuple[PlannedChange, ...]
-    """The changes to make."""
     changed_since: tuple[tuple[PlannedChange, float | None], ...]
     """The changes whose quotas have another value now, with the values found."""
     back_already: tuple[PlannedChange, ...]
@@ -182,12 +173,12 @@ def contents_between(
     return tuple(reversed(found))
 
 
-def due_undos(entries: Sequence[JournalEntry], *, store_url: str, now_ms: int) -> tuple[Revert, ...]:
-    """Return the changes to revert in a store at `now_ms`, newest first.
+def due_undos(entries: Sequence[JournalEntry], *, store_url: str, now_ms: int) -> tuple[JournalEntry, ...]:
+    """Return the entries to revert in a store at `now_ms`, newest first, with the changes to revert alone.
 
     A quota with a second temporary change that is not yet due waits for that one.
     """
-    undos: list[Revert] = []
+    undos: list[JournalEntry] = []
     held: set[tuple[Entity, str]] = set()  # quotas that a later change, still in force, has set
     reverted: dict[str, set[tuple[Entity, str]]] = {}
     for entry in reversed([entry for entry in entries if entry.store_url == store_url]):
@@ -201,7 +192,7 @@ def due_undos(entries: Sequence[JournalEntry], *, store_url: str, now_ms: int) -
         undone = in_force - held if is_due else set()
         if undone:
             changes = tuple(change for change in entry.changes if (change.entity, change.key) in undone)
-            undos.append(Revert(entry_id=entry.entry_id, changes=changes))
+            undos.append(replace(entry, changes=changes))
         held |= in_force - undone
     return tuple(undos)
 

@@ -1,4 +1,5 @@
-"""Formats: documents within bounds, and quotas and metrics as ZooKeeper, metrics libraries and Prometheus write them.
+"""Formats: documents within bounds, typed documents, and quotas and metrics as ZooKeeper and Prometheus write them.
 
-Imports `core.model` and `core.java`. Formats are pure functions between text and values, without servers.
+Imports `core.model`, `core.java` and `core.resolution`. A *node* is a part of a file that knows its line, and
+`typed_document` fills records from nodes. Formats are functions between text and values, without servers.
 """

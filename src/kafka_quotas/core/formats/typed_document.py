@@ -2,8 +2,8 @@
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Stage:
-        target: Annotated[float, FieldSpec(parse_rate, example="5MB/s")]
-        duration_s: Annotated[float, FieldSpec(parse_seconds, name="duration")] = 0.0
+        target: Annotated[float, FieldSpec(parse_rate, takes=str, example="5MB/s")]
+        duration_s: Annotated[float, FieldSpec(parse_seconds, takes=str, name="duration")] = 0.0
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Load:
@@ -62,12 +62,13 @@ class FieldSpec:
 
     read: Callable[[Any], Any] | None = None
     """Converts what the type took, but not null, or raises a `UsageError`."""
+    takes: Any = None
+    """The type in the file; None: that of the field."""
     name: str | None = None
     """The name in the file; None: that of the field."""
     example: str | None = None
     """A value for the hint of a fault."""
     about: str = ""
-    """A description for schemas and pages."""
 
 
 def read_record(kind: type[_T], node: Node) -> _T:
@@ -218,7 +219,8 @@ def _form_of(kind: Any) -> tuple[Any, FieldSpec | None]:
     if get_origin(kind) is not Annotated:
         return kind, None
     base, *metadata = get_args(kind)
-    return base, next((each for each in metadata if isinstance(each, FieldSpec)), FieldSpec())
+    spec = next((each for each in metadata if isinstance(each, FieldSpec)), FieldSpec())
+    return base if spec.takes is None else spec.takes, spec
 
 
 def _options_of(kind: Any) -> Sequence[Any]:

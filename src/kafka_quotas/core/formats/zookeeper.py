@@ -11,8 +11,7 @@ so a payload is decoded and written back whole.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafka_quotas.core.errors import InvalidQuotaError, StoreError
@@ -159,14 +158,6 @@ def _as_jackson(value: Any) -> str:
     return double_text(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZnodeChange:
-    """One write below `/config`: new data for a znode, or (None) the removal of a znode and all below it."""
-
-    path: str
-    data: bytes | None
-
-
 def changed_config(config: Mapping[str, str], changes: Iterable[tuple[str | None, float | None]]) -> dict[str, str]:
     """Return the keys and values of a znode after the changes, applied one after the other."""
     changed = dict(config)
@@ -177,42 +168,3 @@ def changed_config(config: Mapping[str, str], changes: Iterable[tuple[str | None
         else:
             changed[name] = format_value(name, value)
     return changed
-
-
-def znode_change(
-    entity: Entity,
-    config: Mapping[str, str],
-    *,
-    children: Callable[[str], Sequence[str]],
-    config_of: Callable[[str], Mapping[str, str]],
-) -> ZnodeChange:
-    """Return the write that leaves an entity's znode with `config`: new data, or a removal.
-
-    Args:
-        entity: The entity.
-        config: The keys and values.
-        children: Lists the names below a path, called only if `config` is empty.
-        config_of: Reads the keys and values of a path, called only if `config` is empty.
-    """
-    path = znode_path(entity)
-    if config or children(path):
-        return ZnodeChange(path=path, data=encode_config(config))
-    return ZnodeChange(path=_useless_path(entity, path, children=children, config_of=config_of), data=None)
-
-
-def _useless_path(
-    entity: Entity,
-    path: str,
-    *,
-    children: Callable[[str], Sequence[str]],
-    config_of: Callable[[str], Mapping[str, str]],
-) -> str:
-    """Return the outermost znode that holds nothing once the childless znode at `path` is empty."""
-    parents = parent_paths(entity)
-    if not parents:
-        return path
-    user_path, clients_path = parents
-    if list(children(clients_path)) != [path.removeprefix(f"{clients_path}/")]:
-        return path
-    alone = list(children(user_path)) == [clients_path.removeprefix(f"{user_path}/")]
-    return user_path if alone and not config_of(user_path) else clients_path

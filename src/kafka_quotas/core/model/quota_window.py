@@ -41,7 +41,6 @@ class QuotaWindow:
 
 
 DEFAULT_WINDOW: Final = QuotaWindow()
-"""Kafka's default: 11 x 1 s."""
 
 
 MINUTE_MS: Final = 60_000
@@ -52,7 +51,6 @@ class RecentThrottling:
     """The throttle times of a bucket in the last minute."""
 
     times: int
-    """The number of throttle times."""
     total_ms: int
     """Their sum, which may be longer than the minute where several connections wait."""
     held_ms: int

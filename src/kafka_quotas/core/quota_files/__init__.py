@@ -1,4 +1,4 @@
-"""Files of quotas: the document, its declarations, its JSON schema, and the writer.
+"""Files of quotas: the declarations, their JSON schema, and the writer.
 
-Imports `core.changes` and below. The caller reads YAML: documents arrive as plain values with their locations.
+Imports `core.changes` and below. The caller parses YAML: documents arrive as nodes.
 """

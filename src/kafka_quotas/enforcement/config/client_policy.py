@@ -247,11 +247,14 @@ def _part(kind: str, name: str | None, *, is_default: bool) -> str | Absent | No
     return None if is_default else ABSENT if name is None else name
 
 
+_Size: TypeAlias = Annotated[float, FieldSpec(_size, takes=object)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Thresholds:
-    total: Annotated[object, FieldSpec(_size)] = None
-    brokers: Mapping[str, Annotated[object, FieldSpec(_size)]] = field(default_factory=dict)
-    topics: Mapping[str, Annotated[object, FieldSpec(_size)]] = field(default_factory=dict)
+    total: _Size | None = None
+    brokers: Mapping[str, _Size] = field(default_factory=dict)
+    topics: Mapping[str, _Size] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         refused = self.settings().refusal()
@@ -259,11 +262,10 @@ class _Thresholds:
             raise refused
 
     def settings(self) -> ThresholdSettings:
-        topics: Any = self.topics
-        totals: dict[str | None, Any] = dict(self.brokers.items())
+        totals: dict[str | None, float] = dict(self.brokers.items())
         if self.total is not None:
             totals[None] = self.total
-        return ThresholdSettings(topics=topics, totals=totals)
+        return ThresholdSettings(topics=self.topics, totals=totals)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

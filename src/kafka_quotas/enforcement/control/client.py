@@ -27,8 +27,8 @@ from kafka_quotas.enforcement.decisions import (
     decision_from_json,
     request_to_json,
 )
+from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted
 from kafka_quotas.enforcement.quotas.reload import Reloaded
-from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted, unmuted_from_json
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, answer_from_json
 
 ANSWER_S: Final = 10.0
@@ -69,7 +69,7 @@ def ask_unmute(control: Path | None, choice: ClientChoice) -> Unmuted:
         RefusedError: The daemon does not let this user do that.
         ControlError, UsageError, ProtocolError: As for `ask_status`.
     """
-    return unmuted_from_json(_ask(control, "unmute", timeout_s=ANSWER_S, **asdict(choice)))
+    return answer_from_json(Unmuted, _ask(control, "unmute", timeout_s=ANSWER_S, **asdict(choice)))
 
 
 def _ask(control: Path | None, op: str, *, timeout_s: float, **fields: str | None) -> dict[str, Any]:

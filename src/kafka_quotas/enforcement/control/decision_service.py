@@ -23,10 +23,10 @@ from kafka_quotas.enforcement.decisions import (
     ResourceQuota,
 )
 from kafka_quotas.enforcement.event_log.charges import Charge
+from kafka_quotas.enforcement.filters.thresholds import BrokerThresholds, ThresholdRegistry
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
-from kafka_quotas.enforcement.quotas.client_limits import ClientLimits
+from kafka_quotas.enforcement.quotas.broker_quotas import ClientLimits
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry
-from kafka_quotas.enforcement.topics.thresholds import BrokerThresholds, ThresholdRegistry
 
 NO_API: Final = -1
 """API key, in the event log, of charges that other programs requested."""

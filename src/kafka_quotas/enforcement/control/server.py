@@ -36,13 +36,16 @@ from kafka_quotas.enforcement.decisions import (
     is_decision,
     requests_from_json,
 )
+from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted
 from kafka_quotas.enforcement.quotas.reload import Reloaded
-from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted
 from kafka_quotas.enforcement.telemetry.log import error_text
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced, status_text
 
-MAX_CONNECTIONS: Final = 256
-"""Most connections at a time: a further one gets an error and is closed."""
+MAX_CONNECTIONS: Final = 128
+"""Most connections at a time: a further one gets an error and is closed.
+
+They fit into the descriptors that connections of clients leave (`proxy.connection_quotas.SPARE_DESCRIPTORS`).
+"""
 MAX_LINE_BYTES: Final = 1024 * 1024
 MAX_PATH_BYTES: Final = 107
 """Longest path that Linux takes for a Unix socket."""

@@ -25,8 +25,7 @@ from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, connections_for
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.reload import Reloader
-from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot
-from kafka_quotas.enforcement.quotas.store_watcher import OpenStore, StoreWatcher
+from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot, OpenStore, StoreWatcher
 from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets, SharedBucket
 from kafka_quotas.enforcement.sharing.charges import SharedCharges
 from kafka_quotas.enforcement.sharing.membership import FleetMembership, waiting_clients

@@ -6,15 +6,15 @@ from dataclasses import replace
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.settings import DaemonSettings
-from kafka_quotas.enforcement.content.quota_content import QuotaContent
 from kafka_quotas.enforcement.control.client import control_path
 from kafka_quotas.enforcement.control.server import ControlHandler, ControlServer
 from kafka_quotas.enforcement.monitoring.daemon_view import DaemonView, Pages, Readiness, daemon_server
 from kafka_quotas.enforcement.monitoring.http_server import HttpServer
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
+from kafka_quotas.enforcement.proxy.quota_content import QuotaContent
+from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted
 from kafka_quotas.enforcement.quotas.reload import Reloaded, Reloader
-from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted
 from kafka_quotas.enforcement.sharing.messages import WorkerReport
 from kafka_quotas.enforcement.sharing.pool import WorkerPool, merged
 from kafka_quotas.enforcement.sharing.snapshotter import StateSnapshotter

@@ -6,7 +6,7 @@ from typing import Final
 
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.settings import DaemonSettings
-from kafka_quotas.enforcement.proxy.upstream_health import UpstreamHealth
+from kafka_quotas.enforcement.proxy.brokers import UpstreamHealth
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 
 RETRY_S: Final = 2.0

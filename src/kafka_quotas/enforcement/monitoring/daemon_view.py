@@ -21,7 +21,7 @@ from kafka_quotas.enforcement.monitoring.http_server import (
     Query,
 )
 from kafka_quotas.enforcement.monitoring.metrics import exposition
-from kafka_quotas.enforcement.proxy.upstream_health import UpstreamHealth
+from kafka_quotas.enforcement.proxy.brokers import UpstreamHealth
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, StoreRow, run_sliced
 from kafka_quotas.stores.store import QuotaEntry

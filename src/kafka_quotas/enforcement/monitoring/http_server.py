@@ -24,7 +24,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.config.address import Address, parse_address
-from kafka_quotas.enforcement.proxy.acceptor import bind
+from kafka_quotas.enforcement.proxy.sockets import bind
 from kafka_quotas.enforcement.telemetry.log import error_text
 
 IDLE_S: Final = 10.0

@@ -26,7 +26,7 @@ from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED
 from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, NodeId, QuotaRegistry, broker_name
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
-from kafka_quotas.enforcement.session.session_state import ThrottledChannel
+from kafka_quotas.enforcement.session.state import ThrottledChannel
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.status import (
     ESTIMATED,

@@ -1,4 +1,4 @@
-"""The checks before a connection is served: it waits, is refused, or is handed on with its real source address.
+"""The accepting of connections and the checks before one is served: it waits, is refused, or is handed on.
 
 In the order in which a broker would do it: the rates of listener and broker make all connections after this one wait,
 and so does the number of connections the listener may have; then the PROXY protocol shows whose connection it is, and
@@ -9,6 +9,7 @@ mode all that is counted and every connection is served.
 """
 
 import asyncio
+import errno
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
@@ -18,9 +19,7 @@ from typing import Final, TypeAlias
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
-from kafka_quotas.enforcement.proxy.acceptor import Acceptor
-from kafka_quotas.enforcement.proxy.connection_quotas import BrokerConnectionQuotas, ConnectionSlot
-from kafka_quotas.enforcement.proxy.connection_rate import ConnectionRates
+from kafka_quotas.enforcement.proxy.connection_quotas import BrokerConnectionQuotas, ConnectionRates, ConnectionSlot
 from kafka_quotas.enforcement.proxy.context import ProxyContext
 from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
@@ -43,6 +42,11 @@ class AcceptedConnection:
     slot: ConnectionSlot
 
 
+ACCEPTED_AT_ONCE: Final = 64
+"""Connections accepted before the event loop gets its turn again."""
+PAUSE_S: Final = 0.5
+"""Pause in accepting when the process has no file descriptor left."""
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 MAX_REFUSED: Final = 128
 """Most connections kept open for the delay of an address that made them too fast; the oldest are closed early."""
 
@@ -54,7 +58,7 @@ Reached: TypeAlias = Callable[[Route], Awaitable[Route]]
 
 
 class ConnectionAdmission:
-    """One listening socket and the connections that wait there to be admitted."""
+    """One listening socket, which accepts connections, and those that wait there to be admitted."""
 
     def __init__(
         self,
@@ -84,28 +88,32 @@ class ConnectionAdmission:
         self._waiting: socket.socket | None = None
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
         self._is_plain = settings.proxy_sources is None and not settings.shares_port and reached is None
-        self._listener = Acceptor(
-            context.loop,
-            sock,
-            accept=self._accepted,
-            counters=context.counters,
-            notify=context.notify,
-            accepts=context.accepts,
-        )
+        self.listening = sock
+        """The listening socket."""
+        self._pause: asyncio.TimerHandle | None = None
+        self._is_held = not context.accepts
+        if context.accepts:
+            self._accept_more()
 
     @property
     def port(self) -> int:
         """The port that the socket listens on."""
-        return self._listener.port
+        port: int = self.listening.getsockname()[1]
+        return port
 
-    @property
-    def listening(self) -> socket.socket:
-        """The listening socket."""
-        return self._listener.listening
+    def _hold(self) -> None:
+        """Stop accepting, while new connections wait in the kernel's backlog."""
+        self._is_held = True
+        if self.listening.fileno() >= 0:
+            self._context.loop.remove_reader(self.listening.fileno())
 
     def close(self) -> None:
         """Stop accepting, and close the connections that are not admitted yet."""
-        self._listener.close()
+        if self._pause is not None:
+            self._pause.cancel()
+        if self.listening.fileno() >= 0:
+            self._context.loop.remove_reader(self.listening.fileno())
+            self.listening.close()
         for task in list(self._tasks):
             task.cancel()
         if self._waiting is not None:
@@ -116,6 +124,34 @@ class ConnectionAdmission:
             client.close()
         self._refused.clear()
 
+    def _accept_more(self) -> None:
+        self._pause = None
+        if not self._is_held and self.listening.fileno() >= 0:
+            self._context.loop.add_reader(self.listening.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            if self._is_held:
+                return
+            try:
+                client, address = self.listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):  # none is left, or the client is gone
+                return
+            except OSError as error:
+                self._rest(error)
+                return
+            client.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
+            self._accepted(client, Address(host=address[0].removeprefix("::ffff:"), port=address[1]))
+
+    def _rest(self, error: OSError) -> None:
+        """Log a failed accept, and accept again after a pause in which connections may end."""
+        self._context.counters.accept_failures += 1
+        fields: dict[str, str | float] = {"port": self.port, "error": error.strerror or str(error)}
+        self._context.notify(LogEvent(event="can't accept connections", level=LogLevel.ERROR, fields=fields))
+        self._context.loop.remove_reader(self.listening.fileno())
+        pause_s = PAUSE_S if error.errno in _EXHAUSTED else 0.0
+        self._pause = self._context.loop.call_later(pause_s, self._accept_more)
+
     def _accepted(self, client: socket.socket, peer: Address) -> None:
         self._context.counters.connections_accepted += 1
         connections = self._connections(self._route())
@@ -124,7 +160,7 @@ class ConnectionAdmission:
         is_late = delay_ms > 0 or connections.is_full(settings)
         self._context.counters.connections_delayed += is_late
         if is_late and not self._is_shadow:
-            self._listener.hold()  # a broker's acceptor blocks here too, so later connections wait as well
+            self._hold()  # a broker's acceptor blocks here too, so later connections wait as well
             self._waiting = client
             self._start(self._enter_late(client, peer, connections, delay_ms))
         else:
@@ -139,7 +175,8 @@ class ConnectionAdmission:
             await connections.one_ended()
         self._waiting = None
         self._enter(client, peer, connections.rates)
-        self._listener.release()
+        self._is_held = False
+        self._accept_more()
 
     def _enter(self, client: socket.socket, peer: Address, recorded: ConnectionRates) -> None:
         route = self._route()

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Final
 
 from kafka_quotas.core.clock import Clock
-from kafka_quotas.enforcement.proxy.inherited_sockets import ListeningSockets
+from kafka_quotas.enforcement.proxy.sockets import ListeningSockets
 from kafka_quotas.enforcement.proxy.transport import PeerCloseWatcher
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import Notify
@@ -77,18 +77,10 @@ class LoopStalls:
 
 LARGE_BYTES: Final = 1024 * 1024
 """Buffers from this size on return to the system when they are freed: more than any read, also by TLS."""
-_SPARE_BYTES: Final = 4 * 1024 * 1024
+_SPARE_BYTES: Final = 1024 * 1024
 """Free memory that the heap keeps at its end. With glibc's 128 KiB each read by TLS would have its pages made anew."""
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
-
-
-def _return_large_buffers() -> None:
-    """Keep glibc from raising that size to the largest buffer freed so far: see mallopt(3)."""
-    with contextlib.suppress(OSError, AttributeError):  # another C library
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
-        mallopt(_M_TRIM_THRESHOLD, _SPARE_BYTES)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,7 +100,11 @@ class ProxyContext:
     stalls: LoopStalls = field(init=False)
 
     def __post_init__(self) -> None:
-        _return_large_buffers()
+        # Keeps glibc from raising that size to the largest buffer freed so far: see mallopt(3).
+        with contextlib.suppress(OSError, AttributeError):  # another C library
+            mallopt = ctypes.CDLL(None).mallopt
+            mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
+            mallopt(_M_TRIM_THRESHOLD, _SPARE_BYTES)
         self.close_watcher = PeerCloseWatcher(self.loop)
         self.sliced = SlicedWork(self.loop)
         self.stalls = LoopStalls(self.loop)

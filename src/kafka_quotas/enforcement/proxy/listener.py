@@ -1,4 +1,9 @@
-"""One listener of the daemon as clients see it: its bootstrap address, and the route to each broker of its cluster.
+"""TLS contexts that follow their files: a renewed certificate is served from the next connection on.
+
+Invariants: files are looked at when a connection comes, at most once a second; a change that can't be used is logged
+once and the context before stays.
+
+One listener of the daemon as clients see it: its bootstrap address, and the route to each broker of its cluster.
 
 Invariants: a broker's listener is open before any client gets its address, at a port that follows from its node id;
 quotas go by node id, so it is the same broker whichever listener, name or address it was reached by. Of several
@@ -8,25 +13,85 @@ bootstrap servers a connection gets to one that takes connections.
 import contextlib
 import socket
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
-from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
 from kafka_quotas.enforcement.config.address import Address, ListenError, address_of
 from kafka_quotas.enforcement.config.listener_settings import BrokerPorts, ListenerSettings
 from kafka_quotas.enforcement.config.principal_mapping import PrincipalMapping
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection, ConnectionAdmission
-from kafka_quotas.enforcement.proxy.broker_registry import BootstrapAlias, BrokerRegistry
+from kafka_quotas.enforcement.proxy.brokers import (
+    TAKEN_S,
+    BootstrapAlias,
+    BrokerRegistry,
+    UpstreamConfig,
+    UpstreamHealth,
+)
 from kafka_quotas.enforcement.proxy.connection_quotas import BrokerConnectionQuotas
 from kafka_quotas.enforcement.proxy.context import ProxyContext
-from kafka_quotas.enforcement.proxy.inherited_sockets import listener_role
-from kafka_quotas.enforcement.proxy.tls_reload import ReloadingTlsContext
-from kafka_quotas.enforcement.proxy.upstream import UpstreamConfig
-from kafka_quotas.enforcement.proxy.upstream_health import TAKEN_S, UpstreamHealth
+from kafka_quotas.enforcement.proxy.sockets import listener_role
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId, Route
-from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
+from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
+
+LOOK_MS: Final = 1000
+"""Shortest time between two looks at the files."""
+
+_Seen: TypeAlias = tuple[tuple[int, int, int] | None, ...]
+"""Per file its time of change (ns), size and inode, None where it is missing."""
+
+
+class ReloadingTlsContext:
+    """One TLS context that `make` makes, at first in the constructor, and the files that it reads."""
+
+    def __init__(
+        self, make: Callable[[], ssl.SSLContext], files: Iterable[Path], *, clock: Clock, notify: Notify
+    ) -> None:
+        self._make = make
+        self._files = tuple(files)
+        self._now_ms = clock.now_ms
+        self._notify = notify
+        self._seen = self._look()
+        self._looked_ms = self._now_ms()
+        self._context = make()
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context made from the files as they are now."""
+        now_ms = self._now_ms()
+        if now_ms - self._looked_ms >= LOOK_MS:
+            self._looked_ms = now_ms
+            seen = self._look()
+            if seen != self._seen:
+                self._seen = seen
+                self._renew()
+        return self._context
+
+    def _renew(self) -> None:
+        names = ", ".join(str(file) for file in self._files)
+        try:
+            self._context = self._make()
+        except KafkaQuotasError as error:
+            self._notify(
+                LogEvent.failure("changed certificates can't be used; the earlier ones stay in use", error, files=names)
+            )
+        else:
+            self._notify(LogEvent(event="certificates read again", fields={"files": names}))
+
+    def _look(self) -> _Seen:
+        return tuple(map(_state, self._files))
+
+
+def _state(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
 
 _ANY: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound to
 
@@ -110,7 +175,11 @@ class Listener:
 
     def translation(self, client: socket.socket) -> Callable[[int, str, int], tuple[str, int]]:
         """Return the function that replaces a broker's address with the one this client connects to."""
-        towards = self.settings.advertised_host or self._host_towards(client)
+        host = self.settings.listen.host
+        if self.settings.advertised_host is None and host in _ANY:
+            with contextlib.suppress(OSError):  # the client is gone already
+                host = str(client.getsockname()[0]).removeprefix("::ffff:")
+        towards = self.settings.advertised_host or host
 
         def translate(node_id: int, host: str, port: int) -> tuple[str, int]:
             address = Address(host=host, port=port)
@@ -152,18 +221,17 @@ class Listener:
         try:
             route.port = port = self._opened(route, route.node_id)
         except ListenError as error:
-            self._log_unopened(route.node_id, error)
+            # Once per broker and reason: clients get no address for it, and ask again and again.
+            if self._unopened.get(route.node_id) != error.message:
+                self._unopened[route.node_id] = error.message
+                fields: dict[str, str | float] = {"listener": self.settings.name, "error": error.message}
+                if error.hint:
+                    fields["hint"] = error.hint
+                event = "clients can't be sent to a broker"
+                self._context.notify(LogEvent(event=event, level=LogLevel.ERROR, fields=fields))
             raise
-        self._context.notify(
-            LogEvent(
-                event="listener opened",
-                fields={
-                    "broker": str(route.node_id),
-                    "listen": str(self.advertised(route)),
-                    "upstream": str(route.upstream),
-                },
-            )
-        )
+        names = {"broker": str(route.node_id), "listen": str(self.advertised(route)), "upstream": str(route.upstream)}
+        self._context.notify(LogEvent(event="listener opened", fields={**names}))
         return port
 
     def _opened(self, route: Route, node_id: int) -> int:
@@ -185,17 +253,6 @@ class Listener:
                 f"broker {node_id} has no listener: {error.message}, port {port}",
                 hint=f"free the port, or name another: --broker-address {node_id}=PORT",
             ) from error
-
-    def _log_unopened(self, node_id: int, error: ListenError) -> None:
-        """Log, once per broker and reason, that clients get no address for a broker."""
-        if self._unopened.get(node_id) != error.message:
-            self._unopened[node_id] = error.message
-            fields: dict[str, str | float] = {"listener": self.settings.name, "error": error.message}
-            if error.hint:
-                fields["hint"] = error.hint
-            self._context.notify(
-                LogEvent(event="clients can't be sent to a broker", level=LogLevel.ERROR, fields=fields)
-            )
 
     def _open(
         self,
@@ -252,17 +309,6 @@ class Listener:
             return servers[answering]
         route.upstream = answering
         return route
-
-    def _host_towards(self, client: socket.socket) -> str:
-        """Return the host by which a client reaches the daemon."""
-        host = self.settings.listen.host
-        if host not in _ANY:
-            return host
-        try:
-            came_to: str = client.getsockname()[0]
-        except OSError:
-            return host  # the client is gone already
-        return came_to.removeprefix("::ffff:")
 
     def _keeper(self, properties: Mapping[str, str] | None, *, is_server: bool) -> ReloadingTlsContext | None:
         """Return the TLS context that follows the files of these properties, None without properties."""

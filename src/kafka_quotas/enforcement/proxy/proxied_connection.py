@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
+from kafka_quotas.enforcement.proxy.brokers import Reroute, UpstreamConfig, UpstreamError, connect_any
 from kafka_quotas.enforcement.proxy.context import ProxyContext
-from kafka_quotas.enforcement.proxy.transport import Transport
-from kafka_quotas.enforcement.proxy.upstream import Reroute, UpstreamConfig, UpstreamError, connect_any
-from kafka_quotas.enforcement.session.gathering import GATHER_MS
+from kafka_quotas.enforcement.proxy.transport import UNACKNOWLEDGED_MS, Transport
+from kafka_quotas.enforcement.session.frames import GATHER_MS
 from kafka_quotas.enforcement.session.session import Session
-from kafka_quotas.enforcement.session.session_state import CLOSED, DRAINING, THROTTLED
+from kafka_quotas.enforcement.session.state import CLOSED, DRAINING, THROTTLED
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
 
 LINGER_S: Final = 2.0
@@ -67,10 +67,9 @@ class ProxiedConnection:
         """Route to the broker, None before `open`."""
         self.max_idle_ms: int | None = None
         """Longest time without a byte before the connection is closed, None for no limit."""
-        self.has_moved = True
-        """Whether bytes came from either side since `QuietConnections` last cleared it."""
-        self.quiet_since_ms = 0
-        """Time at which `QuietConnections` last found bytes moved."""
+        self._has_moved = True
+        """Whether bytes came from either side since the last `look`."""
+        self._quiet_since_ms = 0
         self._is_reaching = False
         """Whether a connection to the broker was started."""
         session.gathering.on_room = partial(self._resume_soon, self._state.resume_gathering)
@@ -89,26 +88,27 @@ class ProxiedConnection:
         self._reroute = reroute
         self._opening = self._context.loop.create_task(self._open(client, config))
 
-    def expire(self) -> bool:
-        """Close an idle connection unless its client is throttled, and return whether it was closed."""
-        if self._is_closing or self._state.mute is not None or self._state.held is not None:
-            return False
-        self.close()
-        return True
-
-    def leave_lost_peer(self) -> bool:
-        """End a connection one of whose peers no longer acknowledges, and return whether it was so."""
-        if self._is_closing or not (self._client.lost_peer() or self._upstream.lost_peer()):
-            return False
-        self._fail("connection closed: a peer does not answer any more", _LOST, LogLevel.WARNING)
-        self.abort()
-        return True
-
-    def leave_absent_client(self) -> None:
-        """End a connection whose client left unread, unless some requests ask for no response."""
-        # A broker that takes no bytes leaves a client unread too often for a watch each time.
-        if self._client.is_paused and self._state.expects_all_responses and self._client.has_peer_left():
+    def look(self, now_ms: int) -> None:
+        """Record whether anything moved since the last look, and end an idle or half-dead connection."""
+        state = self._state
+        if self._has_moved:
+            self._has_moved = False
+            self._quiet_since_ms = now_ms
+            return
+        # A broker that takes no bytes leaves a client unread too often for a watch each time. A client that left may
+        # have sent requests that ask for no response, which the broker has to get.
+        if self._client.is_paused and state.expects_all_responses and self._client.has_peer_left():
             self._client.abort()
+        quiet_ms = now_ms - self._quiet_since_ms
+        # Throttled clients are not idle: the daemon keeps them waiting.
+        waits = state.mute is not None or state.held is not None
+        if self.max_idle_ms is not None and quiet_ms >= self.max_idle_ms and not (self._is_closing or waits):
+            self.close()
+            self._counters.connections_expired += 1
+        is_due = quiet_ms >= UNACKNOWLEDGED_MS and not self._is_closing
+        if is_due and (self._client.lost_peer() or self._upstream.lost_peer()):
+            self._fail("connection closed: a peer does not answer any more", _LOST, LogLevel.WARNING)
+            self.abort()
 
     def drain(self) -> None:
         """Close the connection after its last request is answered."""
@@ -207,7 +207,7 @@ class ProxiedConnection:
 
     def _from_client(self, data: bytes) -> None:
         self._counters.request_bytes += len(data)
-        self.has_moved = True
+        self._has_moved = True
         try:
             if self.session.receive_from_client(data, self._now_ms()):
                 self._upstream.write(data)
@@ -220,7 +220,7 @@ class ProxiedConnection:
         if self._client.is_gone:
             return
         self._counters.response_bytes += len(data)
-        self.has_moved = True
+        self._has_moved = True
         try:
             passed = self.session.pass_from_broker(data)
             if passed == len(data):
@@ -263,7 +263,12 @@ class ProxiedConnection:
         self._watch(wanted=self._client.is_paused and waits_long and state.expects_all_responses)
         self._is_unsteady = self._client.is_paused or self._upstream.is_paused or is_draining
         if state.wake_at_ms != self._timer_ms:
-            self._arm(state.wake_at_ms)
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer, self._timer_ms = None, state.wake_at_ms
+            if state.wake_at_ms is not None:
+                delay_s = max(0, state.wake_at_ms - self._now_ms()) / 1000
+                self._timer = self._context.loop.call_later(delay_s, self._wake)
         if is_draining and state.is_drained:
             self.close()
 
@@ -275,14 +280,6 @@ class ProxiedConnection:
         elif not wanted and self._watched_fd is not None:
             self._context.close_watcher.forget(self._watched_fd)
             self._watched_fd = None
-
-    def _arm(self, wake_at_ms: int | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._timer_ms = wake_at_ms
-        if wake_at_ms is not None:
-            self._timer = self._context.loop.call_later(max(0, wake_at_ms - self._now_ms()) / 1000, self._wake)
 
     def _wake(self) -> None:
         self._timer = None
@@ -329,7 +326,6 @@ class ProxiedConnection:
             self._end_by(error)
 
     def _client_gone(self) -> None:
-        """Give the broker the client's last bytes, and a moment to take them."""
         self._watch(wanted=False)
         self.session.end(self._now_ms())
         if not self._is_closing:
@@ -338,7 +334,7 @@ class ProxiedConnection:
                 self._log("client vanished in the middle of a request", LogLevel.WARNING)
             if self._timer is not None:
                 self._timer.cancel()
-            if self._is_reaching:
+            if self._is_reaching:  # the broker gets the client's last bytes, and a moment to take them
                 self._upstream.pause(wanted=False)
                 self._upstream.finish()
                 self._timer = self._context.loop.call_later(LINGER_S, self.close)
@@ -347,7 +343,6 @@ class ProxiedConnection:
         self._check_closed()
 
     def _upstream_gone(self) -> None:
-        """Close the client's connection after it has the broker's last bytes."""
         if not self._is_closing:
             if self._state.in_flight and not self._client.is_gone:
                 self._log("upstream closed the connection with requests unanswered", LogLevel.WARNING)

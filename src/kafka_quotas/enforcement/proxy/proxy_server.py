@@ -1,4 +1,11 @@
-"""The listeners of the daemon, and the connections that came through them."""
+"""The listeners of the daemon, and the connections that came through them.
+
+Connections on which nothing moves are closed when that has lasted too long, or when a peer turns out to be gone. A
+client that hung up while its broker took no bytes is noticed at the second look, within a minute. Invariant:
+connections are looked at in slices, so the event loop serves others in between, however many there are.
+
+**Source:** `Selector.IdleExpiryManager` (4.x): `connections.max.idle.ms`.
+"""
 
 import asyncio
 import dataclasses
@@ -16,23 +23,30 @@ from kafka_quotas.enforcement.config.listener_settings import ListenerSettings, 
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.event_log.charges import ChargeQueue, ChargeSource, OnCharge
+from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
+from kafka_quotas.enforcement.proxy.brokers import UpstreamConfig, UpstreamHealth
 from kafka_quotas.enforcement.proxy.connection_quotas import BrokerConnectionQuotas, ConnectionQuotas
 from kafka_quotas.enforcement.proxy.context import ProxyContext
 from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxied_connection import ProxiedConnection
-from kafka_quotas.enforcement.proxy.upstream import UpstreamConfig
-from kafka_quotas.enforcement.proxy.upstream_health import UpstreamHealth
+from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted, sum_up
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry, Route
-from kafka_quotas.enforcement.session.gathering import GatherBudget
-from kafka_quotas.enforcement.session.principal import PrincipalTracker
+from kafka_quotas.enforcement.session.frames import GatherBudget
+from kafka_quotas.enforcement.session.identity import PrincipalTracker
 from kafka_quotas.enforcement.session.session import Session
-from kafka_quotas.enforcement.session.session_state import ThrottledChannel
-from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted, sum_up
+from kafka_quotas.enforcement.session.state import ThrottledChannel
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
-from kafka_quotas.enforcement.topics.filters import TopicFilters
 from kafka_quotas.wire.connection.distinguished_name import subject_name
+
+LOOKS: Final = 20
+"""Looks per shortest idle time."""
+LONGEST_PAUSE_S: Final = 30.0
+_GATHERING_PAUSE_S: Final = 1.0
+SLICE: Final = 100
+"""Connections looked at before others get their turn: a millisecond or two, where the kernel is asked about each."""
+
 
 MOVE_GRACE_S: Final = 5.0
 """Seconds that connections stay with a broker's old address: the other brokers may not all know the new one yet."""
@@ -97,33 +111,28 @@ class ProxyServer:
         self.listeners: list[Listener] = []
         self.health = UpstreamHealth()
         """Record of which brokers take connections."""
+        unnamed = itertools.count()
         try:
-            self._listen()
+            for each, ports in zip(settings.listeners, ports_of(settings.listeners), strict=True):
+                self.listeners.append(
+                    Listener(
+                        context,
+                        each,
+                        ports=ports,
+                        placeholders=[-next(unnamed) or None for _ in each.upstreams],
+                        health=self.health,
+                        connect_timeout_s=settings.connect_timeout_s,
+                        is_shadow=settings.rules.mode is Mode.SHADOW,
+                        connections=self._connections_of,
+                        serve=self._admitted,
+                        on_named=self._named,
+                        on_moved=self._moved,
+                        on_located=self._located,
+                    )
+                )
         except BaseException:
             self._stop_listening()
             raise
-
-    def _listen(self) -> None:
-        """Open the listeners one after the other."""
-        unnamed = itertools.count()
-        settings = self._settings
-        for each, ports in zip(settings.listeners, ports_of(settings.listeners), strict=True):
-            self.listeners.append(
-                Listener(
-                    self._context,
-                    each,
-                    ports=ports,
-                    placeholders=[-next(unnamed) or None for _ in each.upstreams],
-                    health=self.health,
-                    connect_timeout_s=settings.connect_timeout_s,
-                    is_shadow=settings.rules.mode is Mode.SHADOW,
-                    connections=self._connections_of,
-                    serve=self._admitted,
-                    on_named=self._named,
-                    on_moved=self._moved,
-                    on_located=self._located,
-                )
-            )
 
     @property
     def longest_stall_ms(self) -> float:
@@ -143,11 +152,22 @@ class ProxyServer:
         self._rules[settings.name] = _rules(self._settings.rules, settings)
         self.listeners[number].follow(settings)
 
-    def shortest_idle_ms(self) -> int | None:
-        """Return the shortest idle time of any listener, None where no listener has one."""
-        return min(
-            (idle for listener in self.listeners if (idle := listener.settings.max_idle_ms) is not None), default=None
-        )
+    async def watch_quiet(self) -> None:
+        """Look for idle connections and lost peers until cancelled, more often the shorter the idle times are."""
+        while True:
+            idle_s = [idle_ms / 1000 for each in self.listeners if (idle_ms := each.settings.max_idle_ms) is not None]
+            await asyncio.sleep(min([LONGEST_PAUSE_S, *(each / LOOKS for each in idle_s)]))
+            for number, connection in enumerate(list(self.connections)):
+                if number % SLICE == SLICE - 1:
+                    await asyncio.sleep(0)
+                connection.look(self._context.clock.now_ms())
+
+    async def watch_gathering(self) -> None:
+        """Report to connections that keep memory for too long that others wait for it, until cancelled."""
+        while True:
+            await asyncio.sleep(_GATHERING_PAUSE_S)
+            for share in self.gathering.overdue(self._context.clock.now_ms()):
+                share.on_overdue()
 
     def unmute(self, choice: ClientChoice) -> Unmuted:
         """End the throttle times of these clients and return which clients those were."""
@@ -212,9 +232,22 @@ class ProxyServer:
         """Serve an admitted connection of a number."""
         rules = self._rules[listener.settings.name]
         tracker = PrincipalTracker(rules=rules, counters=self._context.counters, notify=self._context.notify)
+        quotas = self._registry.broker(accepted.route.node_id)
+        session = Session(
+            quotas=quotas,
+            tracker=tracker,
+            rules=rules,
+            translate=listener.translation(accepted.client),
+            throttle_stats=self.throttle_stats,
+            counters=self._context.counters,
+            costs=lambda: self._registry.costs,
+            on_charge=self._on_charge(accepted, accepted.route, number),
+            factories=self.topics.factories(accepted.route.node_id, quotas),
+            gathering=self.gathering,
+        )
         connection = ProxiedConnection(
             self._context,
-            self._session(listener, accepted, tracker, rules, number),
+            session,
             peer=str(accepted.source),
             on_closed=partial(self._closed, accepted, number),
             on_client=partial(_certified, listener, tracker),
@@ -248,28 +281,6 @@ class ProxyServer:
             self.connections[connection] = route
         return listener.upstream_config(route)
 
-    def _session(
-        self,
-        listener: Listener,
-        accepted: AcceptedConnection,
-        tracker: PrincipalTracker,
-        rules: EnforcementRules,
-        number: int,
-    ) -> Session:
-        quotas = self._registry.broker(accepted.route.node_id)
-        return Session(
-            quotas=quotas,
-            tracker=tracker,
-            rules=rules,
-            translate=listener.translation(accepted.client),
-            throttle_stats=self.throttle_stats,
-            counters=self._context.counters,
-            costs=lambda: self._registry.costs,
-            on_charge=self._on_charge(accepted, accepted.route, number),
-            factories=self.topics.factories(accepted.route.node_id, quotas),
-            gathering=self.gathering,
-        )
-
     def _on_charge(self, accepted: AcceptedConnection, route: Route, number: int) -> OnCharge | None:
         if self._charges is None:
             return None
@@ -294,32 +305,24 @@ class ProxyServer:
 
     def _moved(self, route: Route) -> None:
         """End connections to a broker's old address after a grace period, so their clients connect again."""
-        self._context.notify(
-            LogEvent(event="broker moved", fields={"broker": str(route.node_id), "upstream": str(route.upstream)})
-        )
-        self._context.loop.call_later(MOVE_GRACE_S, self._drain_moved, route)
+        self._log_broker("broker moved", route)
+        self._context.loop.call_later(MOVE_GRACE_S, self._drain_route, route, True)  # noqa: FBT003 - by position only
         self._report(route)
 
     def _located(self, route: Route) -> None:
         """Drain connections that a bootstrap server took for a broker, so their clients connect again."""
-        self._context.notify(
-            LogEvent(event="broker found", fields={"broker": str(route.node_id), "upstream": str(route.upstream)})
-        )
+        self._log_broker("broker found", route)
         self._context.loop.call_soon(self._drain_route, route)  # after the response that showed it has gone out
         self._report(route)
 
-    def _drain_route(self, route: Route) -> None:
-        for connection, taken in list(self.connections.items()):
-            if taken is route:
-                connection.drain()
+    def _log_broker(self, event: str, route: Route) -> None:
+        fields: dict[str, str | float] = {"broker": str(route.node_id), "upstream": str(route.upstream)}
+        self._context.notify(LogEvent(event=event, fields=fields))
 
-    def _drain_moved(self, route: Route) -> None:
+    def _drain_route(self, route: Route, only_moved: bool = False) -> None:  # noqa: FBT001, FBT002 - a callback
         for connection, taken in list(self.connections.items()):
-            if (
-                taken is route
-                and connection.upstream_config is not None
-                and connection.upstream_config.upstream != route.upstream
-            ):
+            config = connection.upstream_config
+            if taken is route and not (only_moved and (config is None or config.upstream == route.upstream)):
                 connection.drain()
 
     def _closed(self, accepted: AcceptedConnection, number: int, connection: ProxiedConnection) -> None:

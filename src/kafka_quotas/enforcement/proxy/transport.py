@@ -192,7 +192,7 @@ class Transport(asyncio.Protocol):
     def release(self) -> None:
         """Forget whom to notify of this connection, once it and its peer's have ended."""
         self.data_received = _drop  # type: ignore[method-assign]
-        self._full, self._gone, self._made = _drop_flag, _nothing, None
+        self._full, self._gone, self._made = lambda _: None, lambda: None, None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over the transport of a new connection."""
@@ -224,14 +224,6 @@ class Transport(asyncio.Protocol):
 def _drop(data: bytes) -> None:
     """Drop bytes for which there is no connection."""
     del data
-
-
-def _drop_flag(is_full: bool) -> None:  # noqa: FBT001 - the signature of a callback
-    del is_full
-
-
-def _nothing() -> None:
-    pass
 
 
 def _keep_alive(sock: socket.socket) -> None:

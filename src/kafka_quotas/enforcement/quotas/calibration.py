@@ -16,7 +16,6 @@ import math
 import statistics
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -51,16 +50,17 @@ def nanos_per_request(window: QuotaWindow, *, requests: int, elapsed_ms: float, 
     return allowed_ms * (1.0 + throttle_ms / spanned_ms) / requests * 1e6
 
 
-class Sized(NamedTuple):
+class MeasuredProbe(NamedTuple):
     """The measured cost of one size of request."""
 
     nanos: float
     """Thread time of one request."""
     request_bytes: int
     response_bytes: int
+    name: str = ""
 
 
-def fitted(measured: Sequence[Sized]) -> ApiCost:
+def fitted(measured: Sequence[MeasuredProbe]) -> ApiCost:
     """Return the cost of one API per request and per byte.
 
     Args:
@@ -82,7 +82,7 @@ def fitted(measured: Sequence[Sized]) -> ApiCost:
     )
 
 
-def _slope(small: Sized, large: Sized, more_bytes: int) -> float:
+def _slope(small: MeasuredProbe, large: MeasuredProbe, more_bytes: int) -> float:
     return max(large.nanos - small.nanos, 0.0) / more_bytes if more_bytes > 0 else 0.0
 
 
@@ -116,25 +116,6 @@ class Upstream(Protocol):
         """Give each of these entities the budget of thread time as its quota."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """The result of one measured probe."""
-
-    name: str
-    request_bytes: int
-    response_bytes: int
-    nanos: float
-    """Thread time of one request."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Probe:
-    """A probe and the client-ids of its rounds."""
-
-    request: CostProbe
-    client_ids: tuple[str, ...]
-
-
 class Calibration:
     """The calibration of one broker by a monotonic clock."""
 
@@ -145,7 +126,7 @@ class Calibration:
         window: QuotaWindow,
         batch: Callable[[int], bytes],
         now_s: Callable[[], float],
-        on_progress: Callable[[Progress], None],
+        on_progress: Callable[[MeasuredProbe], None],
         rounds: int = ROUNDS,
         warm_up_s: float = WARM_UP_S,
     ) -> None:
@@ -156,8 +137,7 @@ class Calibration:
         self._batch = batch
         self._now_s = now_s
         self._on_progress = on_progress
-        self._probes = 0
-        self._token = uuid.uuid4().hex[:8]
+        self._name = f"kafka-quotas-calibrate-{uuid.uuid4().hex[:8]}"
 
     def run(self, topic: str, *, source: str) -> CostModel:
         """Measure the broker and return its cost model.
@@ -173,17 +153,29 @@ class Calibration:
         warm = self._upstream.asking(f"{self._name}-warm-up")
         for _ in range(BATCHES):
             warm(produce_probe(target, self._batch(BATCH_BYTES)))
-        reading, writing = (list(map(self._probe, requests)) for requests in self._requests(target))
-        limited = [name for probe in (*reading, *writing) for name in probe.client_ids]
-        self._upstream.limit([Entity.of(client_id=name) for name in limited])
-        measured: dict[int, list[Sized]] = {}
-        for probes in (reading, writing):  # writing would change the data that the first ones read
-            for probe in probes:
-                self._warm_up(warm, probe.request)
-            for probe in probes:
-                cost = self._measured(probe)
+        reading: list[CostProbe] = [
+            fetch_probe(target, offset=target.end_offset, max_bytes=SMALL_BYTES),
+            fetch_probe(target, offset=0, max_bytes=LARGE_BYTES),
+            *small_probes(target),
+        ]
+        writing = [produce_probe(target, self._batch(size)) for size in (SMALL_BYTES, LARGE_BYTES)]
+        # Each round of a probe has a client-id of its own.
+        probes = [
+            (probe, [f"{self._name}-{number}-{each}" for each in range(self._rounds)])
+            for number, probe in enumerate((*reading, *writing), 1)
+        ]
+        self._upstream.limit([Entity.of(client_id=name) for _, names in probes for name in names])
+        measured: dict[int, list[MeasuredProbe]] = {}
+        # Writing comes last, because it changes the data that the other probes read.
+        for part in (probes[: len(reading)], probes[len(reading) :]):
+            for probe, _ in part:
+                until_s = self._now_s() + self._warm_up_s
+                while self._now_s() < until_s:
+                    warm(probe)
+            for probe, client_ids in part:
+                cost = self._measured(probe, client_ids)
                 if cost is not None:
-                    measured.setdefault(probe.request.api_key, []).append(cost)
+                    measured.setdefault(probe.api_key, []).append(cost)
         if not measured:
             raise KafkaQuotasError(
                 "the broker throttled no request",
@@ -192,48 +184,19 @@ class Calibration:
         apis = {key: fitted(costs) for key, costs in measured.items()}
         return CostModel(source=source, other=typical(apis.values()), apis=apis)
 
-    @property
-    def _name(self) -> str:
-        return f"kafka-quotas-calibrate-{self._token}"
-
-    def _requests(self, target: Target) -> tuple[Sequence[CostProbe], Sequence[CostProbe]]:
-        reading = (
-            fetch_probe(target, offset=target.end_offset, max_bytes=SMALL_BYTES),
-            fetch_probe(target, offset=0, max_bytes=LARGE_BYTES),
-            *small_probes(target),
-        )
-        return reading, tuple(produce_probe(target, self._batch(size)) for size in (SMALL_BYTES, LARGE_BYTES))
-
-    def _probe(self, request: CostProbe) -> _Probe:
-        self._probes += 1
-        names = tuple(f"{self._name}-{self._probes}-{each}" for each in range(self._rounds))
-        return _Probe(request=request, client_ids=names)
-
-    def _warm_up(self, ask: SendProbe, request: CostProbe) -> None:
-        until_s = self._now_s() + self._warm_up_s
-        while self._now_s() < until_s:
-            ask(request)
-
-    def _measured(self, probe: _Probe) -> Sized | None:
+    def _measured(self, probe: CostProbe, client_ids: Sequence[str]) -> MeasuredProbe | None:
         """Return the least of the rounds, None if the broker answered too slowly to throttle any."""
         rounds: list[tuple[float, int]] = []
-        for client_id in probe.client_ids:
-            rounds.append(self._round(probe.request, client_id))
+        for client_id in client_ids:
+            rounds.append(self._round(probe, client_id))
             if math.isinf(rounds[-1][0]):
                 break
         nanos, size = min(rounds)
         if math.isinf(nanos):
             return None
-        sized = Sized(nanos, len(probe.request.body), size)
-        self._on_progress(
-            Progress(
-                name=probe.request.name,
-                request_bytes=sized.request_bytes,
-                response_bytes=sized.response_bytes,
-                nanos=nanos,
-            )
-        )
-        return sized
+        measured = MeasuredProbe(nanos, len(probe.body), size, probe.name)
+        self._on_progress(measured)
+        return measured
 
     def _round(self, request: CostProbe, client_id: str) -> tuple[float, int]:
         """Return the time of one request (ns), by sending them until a throttle time, and a response's bytes."""

@@ -17,7 +17,7 @@ that later ones do not wait for it for ever.
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
-from kafka_quotas.wire.passing.produce_request import PartitionKey, Sequenced
+from kafka_quotas.wire.proxying.produce import PartitionKey, Sequenced
 
 MAX_HELD: Final = 10_000
 """Most partitions of producers that are kept."""

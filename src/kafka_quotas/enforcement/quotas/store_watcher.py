@@ -1,24 +1,74 @@
-"""The watch of a store: a thread that waits for changes and hands each one to the event loop.
+"""The watch of a store: a thread that waits for changes and hands the differences to the event loop.
+
+A store returns its whole content after any change. The event loop gets only the differences from the last one, so a
+change of one limit costs it one limit, however many others there are.
 
 Invariants: only the thread opens, reads and closes the store; its last content stays in force while it can't be
 reached; the log reports an error once, and once more when it is over. No exception ends the thread, neither one of the
-store nor one of the use of its content. No reload waits for the store for longer than `REREAD_S`.
+store nor one of the use of its content. No reload waits for the store for longer than `REREAD_S`. The differences are
+from the content with the revision `since`; a receiver with another revision in force takes all entries instead, so it
+loses nothing when a content could not be used.
 """
 
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError, StoreUnreachableError
-from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot, ChangeTracker
+from kafka_quotas.core.model.entity import ABSENT, Entity
+from kafka_quotas.enforcement.quotas.quota_registry import NO_QUOTAS, Quotas, quotas_of
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify, error_text
-from kafka_quotas.stores.store import NEVER_WRITTEN, Snapshot, Store
+from kafka_quotas.stores.store import NEVER_WRITTEN, QuotaEntry, Snapshot, Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedSnapshot(Snapshot):
+    """A store's content, and its differences from the content of an earlier revision."""
+
+    since: str | None
+    """Revision that `changed` starts from, None for the first content."""
+    changed: Mapping[Entity, Quotas]
+    """Changed entity -> its limits, none for a removed entity."""
+    other_entries: tuple[QuotaEntry, ...]
+    """All entries without a user and client-id: addresses, topics, brokers."""
+
+
+class ChangeTracker:
+    """The last content of a store, kept while the store is closed and opened again."""
+
+    def __init__(self) -> None:
+        self._revision: str | None = None
+        self._before: dict[Entity, Mapping[str, float]] = {}
+
+    def changed(self, snapshot: Snapshot) -> ChangedSnapshot:
+        """Compare a content with the last one, and return it with the differences."""
+        before, other_entries = self._before, []
+        now: dict[Entity, Mapping[str, float]] = {}
+        changed: dict[Entity, Quotas] = {}
+        for entry in snapshot.entries:
+            entity = entry.entity
+            if entity.user is ABSENT and entity.client_id is ABSENT:
+                other_entries.append(entry)
+                continue
+            now[entity] = entry.quotas
+            if before.get(entity) != entry.quotas:
+                changed[entity] = quotas_of(entry)
+        changed.update((entity, NO_QUOTAS) for entity in before.keys() - now.keys())
+        since, self._revision, self._before = self._revision, snapshot.revision, now
+        return ChangedSnapshot(
+            revision=snapshot.revision,
+            entries=snapshot.entries,
+            since=since,
+            changed=changed,
+            other_entries=tuple(other_entries),
+        )
+
 
 LOOK_S: Final = 0.5
 """Interval between reads of the store. Each one takes the interpreter away from the event loop a few times."""
@@ -68,6 +118,8 @@ class StoreWatcher:
         self._notify = notify
         self._on_snapshot = on_snapshot
         self._tracker = ChangeTracker()
+        self._store: Store | None = None
+        self._was_written = False
         self._is_stopping = False
         self._woken = threading.Event()
         self._reread_asked = 0
@@ -111,24 +163,25 @@ class StoreWatcher:
         self._thread.join(JOIN_S)
 
     def _run(self) -> None:
-        """Follow the store, in the thread of the watcher, as `_follow` does."""
         try:
-            store = self._open_store()
+            store = self._store = self._open_store()
+            content = store.watch(None, timeout_s=FIRST_WAIT_S)
+            if content is None:
+                raise KafkaQuotasError(f"the store said nothing within {FIRST_WAIT_S:g} s: {store.url}")  # noqa: TRY301 - `start` raises it
+            first = self._tracker.changed(content)
         except BaseException as error:  # noqa: BLE001 - `start` raises it
+            self._close_store()
             self._first.set_exception(error)
             return
-        with contextlib.closing(_Reopening(store, self._open_store)) as reopening:
-            try:
-                first = self._tracker.changed(_first_content(store))
-            except BaseException as error:  # noqa: BLE001 - `start` raises it
-                self._first.set_exception(error)
-                return
-            self.state = StoreState(url=store.url, revision=first.revision, confirmed_ms=self._clock.now_ms())
-            self._first.set_result(first)
-            reopening.was_written = first.revision != NEVER_WRITTEN
-            self._follow(reopening, first.revision)
+        self.state = StoreState(url=store.url, revision=first.revision, confirmed_ms=self._clock.now_ms())
+        self._was_written = first.revision != NEVER_WRITTEN
+        self._first.set_result(first)
+        try:
+            self._follow(first.revision)
+        finally:
+            self._close_store()
 
-    def _follow(self, store: "_Reopening", since: str | None) -> None:
+    def _follow(self, since: str | None) -> None:
         retry_s = FIRST_RETRY_S
         reread = 0
         while True:
@@ -138,14 +191,14 @@ class StoreWatcher:
             try:
                 if reread != self._reread_asked:
                     reread = self._reread_asked
-                    store.close()
+                    self._close_store()
                     since = None
-                found = store.watch(None if self._is_unused else since)
+                found = self._read_store(None if self._is_unused else since)
                 # Compared here, where no client waits for it, however many limits there are.
                 snapshot = None if found is None else self._tracker.changed(found)
             except Exception as error:  # noqa: BLE001 - no exception may end the thread
                 self._call_in_loop(self._lost, error, reread)
-                store.close()
+                self._close_store()
                 self._woken.wait(retry_s)
                 retry_s = min(2 * retry_s, LONGEST_RETRY_S)
                 continue
@@ -153,6 +206,26 @@ class StoreWatcher:
             self._call_in_loop(self._confirmed, snapshot, reread)
             self._woken.wait(retry_s if self._is_unused else LOOK_S)
             retry_s = min(2 * retry_s, LONGEST_RETRY_S) if self._is_unused else FIRST_RETRY_S
+
+    def _read_store(self, since: str | None) -> Snapshot | None:
+        """Return the content if its revision is not `since`, else None, from a store that is open again."""
+        if self._store is None:
+            self._store = self._open_store()
+        snapshot = self._store.watch(since, timeout_s=0)
+        if snapshot is not None:
+            # A store that had content and now has none is lost, not empty.
+            if self._was_written and snapshot.revision == NEVER_WRITTEN:
+                raise StoreUnreachableError(
+                    "the store is gone", hint="put it back; until then its last content stays in force"
+                )
+            self._was_written = snapshot.revision != NEVER_WRITTEN
+        return snapshot
+
+    def _close_store(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            with contextlib.suppress(Exception):  # the store is dropped in any case
+                store.close()
 
     def _call_in_loop(self, receive: Callable[[T, int], None], what: T, reread: int) -> None:
         """Make the event loop call `receive`, unless the loop has ended."""
@@ -193,44 +266,3 @@ class StoreWatcher:
             if number <= reread and not done.done():
                 done.set_result(None)
         self._waiting = [(number, done) for number, done in self._waiting if number > reread]
-
-
-class _Reopening:
-    """A store that opens again at the first read after `close`."""
-
-    def __init__(self, store: Store, open_store: OpenStore) -> None:
-        self._store: Store | None = store
-        self._open_store = open_store
-        self.was_written = False
-        """Whether the store has had any content so far."""
-
-    def watch(self, since: str | None) -> Snapshot | None:
-        """Return the content if its revision is not `since`, else None.
-
-        Raises:
-            StoreUnreachableError: The store had content and now has none: it is lost, not empty.
-        """
-        if self._store is None:
-            self._store = self._open_store()
-        snapshot = self._store.watch(since, timeout_s=0)
-        if snapshot is not None:
-            is_written = snapshot.revision != NEVER_WRITTEN
-            if self.was_written and not is_written:
-                raise StoreUnreachableError(
-                    "the store is gone", hint="put it back; until then its last content stays in force"
-                )
-            self.was_written = is_written
-        return snapshot
-
-    def close(self) -> None:
-        store, self._store = self._store, None
-        if store is not None:
-            with contextlib.suppress(Exception):  # the store is dropped in any case
-                store.close()
-
-
-def _first_content(store: Store) -> Snapshot:
-    first = store.watch(None, timeout_s=FIRST_WAIT_S)
-    if first is None:
-        raise KafkaQuotasError(f"the store said nothing within {FIRST_WAIT_S:g} s: {store.url}")
-    return first

@@ -1,30 +1,30 @@
-"""A request in flight and what its response needs.
+"""Requests in flight, and the templates of Produce requests: those of a producer start with the same bytes.
 
 The session makes an `InFlightRequest` per request, on the hot path: a plain slotted class, which only the session
 writes, each slot from one of its modules.
 """
 
+from collections import deque
 from collections.abc import Callable, Generator
 from enum import IntEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, TypeAlias
+from struct import Struct
+from typing import Final, TypeAlias
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.quotas.quota_charges import RESPONSE_BYTES
 from kafka_quotas.core.quotas.quota_manager import Limiter
-from kafka_quotas.enforcement.quotas.client_limits import ClientLimits
-from kafka_quotas.enforcement.session.frame_stream import Decision
+from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas, ClientLimits
+from kafka_quotas.enforcement.session.filters import FilterFactory, RequestFilter
+from kafka_quotas.enforcement.session.frames import Decision
 from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.protocol.api import NEVER
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.header import RequestHeader
-
-if TYPE_CHECKING:
-    from kafka_quotas.enforcement.session.principal import SaslExchange
-    from kafka_quotas.enforcement.session.produce_template import ProduceTemplate
-    from kafka_quotas.enforcement.session.request_filter import RequestFilter
+from kafka_quotas.wire.proxying.produce import FLEXIBLE_SINCE, acks_start
+from kafka_quotas.wire.proxying.sasl import SaslExchange
 
 # Plain integers: looking a member up in its enum and comparing with it costs ten times as much.
 PRODUCE: Final = ApiKey.PRODUCE.value
@@ -98,12 +98,7 @@ each version with the field.
 
 @lru_cache(maxsize=4096)
 def response_action(api_key: int, api_version: int) -> ResponseAction:
-    """Return what the responses of an API's version need: nothing for APIs that no table lists.
-
-    Raises:
-        ProtocolError: The response may hold addresses in a form that the daemon can't rewrite. Passed on, it would lead
-            the client past the daemon.
-    """
+    """Return the action for responses of an API's version: they stream for APIs that no table lists."""
     if api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
         return AUTHENTICATION
     if api_key == API_VERSIONS:
@@ -164,7 +159,7 @@ class InFlightRequest:
         self.on_response_to_own: OnResponseToOwn | None = None
         """The receiver of the response to the daemon's own request."""
 
-        # What its first bytes decide: set by `RequestClassifier` and the filter factories that it asks.
+        # What its first bytes decide: set by `RequestHandler` and the filter factories that it asks.
         self.decision: Decision = frame_length + FRAME_LENGTH_BYTES
         """How to pass the request on."""
         self.client: ClientLimits | None = None
@@ -181,7 +176,7 @@ class InFlightRequest:
         self.filter: RequestFilter | None = None
         """The filter that sees it whole."""
         self.template: ProduceTemplate | None = None
-        """The template of a plain Produce whose bare response may pass unseen; `forget_template` clears it."""
+        """The template of a plain Produce whose bare response may pass unseen, None as soon as it is anything else."""
 
         # What its last byte decides: set by `RequestHandler`.
         self.local_response: Buffer | None = None
@@ -206,16 +201,6 @@ class InFlightRequest:
         """Whether the response has already been held back."""
         self.patched = False
         """Whether the throttle time is in the response."""
-
-    @classmethod
-    def of(cls, header: RequestHeader) -> "InFlightRequest":
-        """Make the in-flight request for a header.
-
-        Raises:
-            ProtocolError: The response may hold broker addresses that can't be rewritten.
-        """
-        api = (header.api_key, header.api_version)
-        return cls(api, header.correlation_id, header.frame_length, response_action(*api))
 
     @classmethod
     def own(cls, correlation_id: int, on_response_to_own: OnResponseToOwn) -> "InFlightRequest":
@@ -243,6 +228,143 @@ class InFlightRequest:
             self.throttled_by = limiter
             self.throttle_ms = throttle_ms
 
-    def forget_template(self) -> None:
-        """Stop treating the request as a plain Produce: its response is read, and no other request reuses it."""
-        self.template = None
+
+_START: Final = Struct(">iIi")
+"""Length, API key and version as one number, correlation id."""
+_FOUR_ZEROS: Final = bytes(4)
+_FIVE_ZEROS: Final = bytes(5)
+Taken: TypeAlias = list[InFlightRequest] | deque[InFlightRequest]
+MAX_SPARES: Final = 32
+"""Most in-flight requests that are kept for reuse; a client that pipelines more gets new ones."""
+
+
+def bare_end(api_version: int) -> bytes:
+    """Return the end of a Produce response with neither throttle time nor addresses, b"" for version 0."""
+    # The throttle time is the last field; from the first flexible version on an empty tag section follows. A section
+    # with addresses (KIP-951) would end with a broker's port, its rack and its tags, which can't be five zeros.
+    if api_version >= FLEXIBLE_SINCE:
+        return _FIVE_ZEROS
+    return _FOUR_ZEROS if api_version > 0 else b""
+
+
+class ProduceTemplate:
+    """The parsed start of one Produce request, for the later requests that start with the same bytes.
+
+    Every Produce gets its `InFlightRequest` from a template: the first of its kind after parsing, later ones by `take`.
+    With `is_plain` such a request only has to be charged with its bytes, and its response passes as it is if it ends
+    with `response_end`; `spares` then keeps its `InFlightRequest` for a later request.
+    """
+
+    __slots__ = (
+        "_action",
+        "_api",
+        "_api_on_wire",
+        "_expects_response",
+        "_factory",
+        "_max_bytes",
+        "_quotas",
+        "_start",
+        "_unpack",
+        "admit",
+        "client",
+        "is_plain",
+        "response_end",
+        "spares",
+        "start_bytes",
+        "version",
+    )
+
+    def __init__(
+        self,
+        chunk: memoryview,
+        header: RequestHeader,
+        client: ClientLimits,
+        *,
+        expects_response: bool,
+        max_bytes: int,
+        quotas: BrokerQuotas,
+        factory: FilterFactory | None,
+        start_end: int | None = None,
+    ) -> None:
+        """Make the template of a request, whose acks must be in the chunk.
+
+        Later requests have to start with the same bytes up to `start_end`, which is by default the end of the acks.
+        """
+        self._api = (header.api_key, header.api_version)
+        self._action = response_action(*self._api)
+        self._api_on_wire = header.api_key << 16 | header.api_version
+        self._expects_response = expects_response
+        self._max_bytes = max_bytes
+        self._quotas = quotas
+        self._factory = factory
+        self.start_bytes = (start_end or acks_start(chunk, header, len(chunk)) + 2) - header.start
+        """Bytes of a request up to the end of its acks or, where its topic counts, of that."""
+        self._unpack = Struct(f"{_START.format}{self.start_bytes - _START.size}s").unpack_from
+        self._start = bytes(chunk[header.start + _START.size : header.start + self.start_bytes])
+        self.client = client
+        self.version = client.version
+        self.admit = client.produce.admit
+        """Records bytes if no throttle time can come of it, and returns whether it did."""
+        self.response_end = bare_end(header.api_version)
+        self.spares: deque[InFlightRequest] = deque(maxlen=MAX_SPARES)
+        # Without a throttle time at its end (version 0) no bytes show that a response is bare.
+        # Only a response returns a request to `spares`, and a counted request is charged for more than its bytes.
+        self.is_plain = bool(self.response_end) and expects_response and not client.counts_requests
+
+    def take(self, data: Buffer, offset: int, end: int, most: int, taken: Taken) -> int:
+        """Append an in-flight request for each request from an offset on that starts like the template.
+
+        Args:
+            data: Some requests of a client.
+            offset: The first byte of a request in `data`.
+            end: The largest end of a request that is taken; with `len(data)` a cut one is not.
+            most: The largest number of requests to take.
+            taken: The list or queue to append to.
+
+        Returns:
+            The end of the last request that was taken, `offset` if there is none.
+        """
+        # Not while the client's policy or limits have changed, or while a filter may want to see the request whole.
+        # The principal needs no check: an authentication request ends the template.
+        if self.version != self._quotas.version or (self._factory is not None and self._factory.is_active):
+            return offset
+        # One call takes all requests of a read: a call for each would cost as much as the comparison.
+        unpack, template_start, max_bytes, spares = self._unpack, self._start, self._max_bytes, self.spares
+        start_bytes = self.start_bytes
+        last_offset = len(data) - start_bytes
+        while most > 0 and offset <= last_offset:
+            # Comparing costs less than parsing. The start holds client-id, transactional id and acks.
+            length, api, correlation_id, start = unpack(data, offset)
+            frame_end = offset + FRAME_LENGTH_BYTES + length
+            # The parser reports a length that no Produce may have.
+            is_alike = api == self._api_on_wire and start == template_start
+            if not (is_alike and frame_end <= end and start_bytes <= length <= max_bytes):
+                break
+            if spares:
+                request = spares.pop()
+                request.correlation_id = correlation_id
+                request.frame_length = length
+            else:
+                request = self.request(length, correlation_id)
+            taken.append(request)
+            offset = frame_end
+            most -= 1
+        return offset
+
+    def retire(self) -> None:
+        """Keep no more in-flight requests for reuse, because another Produce replaces the template."""
+        # A template and its spares refer to each other. A client that changes its client-id with each request would
+        # fill the memory with them until the garbage collector runs, which it seldom does.
+        self.spares = deque(maxlen=0)
+
+    def request(self, frame_length: int, correlation_id: int) -> InFlightRequest:
+        """Make the in-flight request for a Produce like the template."""
+        request = InFlightRequest(self._api, correlation_id, frame_length, self._action)
+        request.client = self.client
+        request.limiter = self.client.produce
+        request.expects_response = self._expects_response
+        # A broker exempts acks=0 from the request quota: `sendNoOpResponseExemptThrottle`.
+        request.exempt = not self._expects_response
+        if self.is_plain:
+            request.template = self
+        return request

@@ -26,7 +26,7 @@ How the session enforces quotas, as a broker would on this connection:
   throttle time starts then. While a client has a fetch limit, what it sends after a Fetch waits for that decision:
   pipelining gains nothing. A broker does the same with every request.
 - It charges nothing before the broker has authenticated the client, or has answered a request that only clients that it
-  serves get answered: see `principal`.
+  serves get answered: see `identity`.
 - It counts requests and estimates their time when they end, for a client with a limit on either.
 - The response carries the larger of the broker's throttle time and ours, in the versions that have the field.
 
@@ -36,7 +36,7 @@ start like the last Produce and need only to be charged, and copies and gathers 
 a cut frame, another API, another client, a changed limit) is left to `RequestHandler` and `ResponseHandler`. The fast
 path does exactly what they would do; a property test compares the two.
 
-A module that has to see whole requests of an API registers a `request_filter.FilterFactory` for it.
+A module that has to see whole requests of an API registers a `filters.FilterFactory` for it.
 
 **Source:** KIP-219; `KafkaApis.handleProduceRequest`, `handleFetchRequest`, `SocketServer` (4.x).
 """
@@ -48,22 +48,18 @@ from kafka_quotas.core.quotas.quota_charges import CostModel
 from kafka_quotas.enforcement.config.rules import MAX_QUEUED_REQUEST_BYTES, EnforcementRules, ThrottleStyle
 from kafka_quotas.enforcement.event_log.charges import OnCharge
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.session.frame_stream import FrameStream
-from kafka_quotas.enforcement.session.gathering import GatherBudget
-from kafka_quotas.enforcement.session.in_flight import InFlightRequest
-from kafka_quotas.enforcement.session.principal import PrincipalTracker
-from kafka_quotas.enforcement.session.produce_template import ProduceTemplate
-from kafka_quotas.enforcement.session.quota_accounting import QuotaAccounting
-from kafka_quotas.enforcement.session.request_classifier import RequestClassifier
-from kafka_quotas.enforcement.session.request_filter import NO_FILTERS, FilterFactory
-from kafka_quotas.enforcement.session.request_handler import RequestHandler
-from kafka_quotas.enforcement.session.response_handler import ResponseHandler
-from kafka_quotas.enforcement.session.session_state import READING, SessionState
+from kafka_quotas.enforcement.session.filters import NO_FILTERS, FilterFactory
+from kafka_quotas.enforcement.session.frames import FrameStream, GatherBudget
+from kafka_quotas.enforcement.session.identity import PrincipalTracker
+from kafka_quotas.enforcement.session.in_flight import InFlightRequest, ProduceTemplate
+from kafka_quotas.enforcement.session.requests import RequestHandler
+from kafka_quotas.enforcement.session.responses import ResponseHandler
+from kafka_quotas.enforcement.session.state import READING, QuotaAccounting, SessionState
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
 from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES
-from kafka_quotas.wire.passing.broker_addresses import Translate
 from kafka_quotas.wire.protocol.header import RESPONSE_HEAD, RESPONSE_HEAD_BYTES
+from kafka_quotas.wire.proxying.broker_addresses import Translate
 
 _response_head: Final = RESPONSE_HEAD.unpack_from
 
@@ -118,25 +114,18 @@ class Session:
             memory=self.answers,
             requests_memory=self.gathering,
         )
-        self._classifier = classifier = RequestClassifier(
+        self._requests = requests = RequestHandler(
             state,
             quotas=quotas,
             tracker=tracker,
             rules=rules,
             accounting=accounting,
             factories=factories,
-        )
-        requests = RequestHandler(
-            state=state,
-            classifier=classifier,
-            tracker=tracker,
-            accounting=accounting,
             responses=responses,
             memory=self.gathering,
         )
         state.requests = FrameStream(requests.begin, requests.end, state.to_upstream)
         state.responses = FrameStream(responses.begin, responses.end, state.to_client, sender="upstream")
-        self._requests = requests
         self.work = responses.work
         """Does a slice of the work on a long response, and returns whether some is left; raises like `receive_*`."""
 
@@ -157,7 +146,7 @@ class Session:
         self, quotas: BrokerQuotas, *, factories: Mapping[int, FilterFactory], on_charge: OnCharge | None = None
     ) -> None:
         """Charge another broker's buckets for the requests that begin from now on."""
-        self._classifier.move(quotas, factories)
+        self._requests.move(quotas, factories)
         self._accounting.on_charge = on_charge
 
     def release(self) -> None:
@@ -183,7 +172,7 @@ class Session:
             KafkaQuotasError: No listener can be opened for a broker in a response of the daemon's own: the same.
         """
         state, end, offset = self.state, len(data), 0
-        template = self._classifier.last
+        template = self._requests.last
         if template is not None and template.is_plain and state.phase is READING and state.requests.is_between:
             in_flight = state.in_flight
             before = len(in_flight)
@@ -258,16 +247,16 @@ class Session:
             latest: The requests, the last one first.
             now_ms: The time of the charges.
         """
-        client, limiter, passed = template.client, template.client.produce, 0
+        limiter, passed = template.client.produce, 0
         while latest:
             request = latest.pop()
             passed += FRAME_LENGTH_BYTES + request.frame_length
             self.state.request_count += 1
             throttle_ms = limiter.record(request.frame_length, now_ms)
             if throttle_ms > 0 or self._accounting.on_charge is not None:
-                self._accounting.charged(request, client, limiter, throttle_ms, now_ms)
+                self._accounting.charged(request, limiter, request.frame_length, throttle_ms, now_ms)
             if throttle_ms > 0:
-                request.forget_template()  # its response carries its throttle time, which no other may inherit
+                request.template = None  # its response carries its throttle time, which no other may inherit
                 self._requests.sent(request, now_ms)
                 break
             self.state.in_flight.append(request)

@@ -13,10 +13,10 @@ from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.core.resolution.quota_resolver import Bucket
 from kafka_quotas.enforcement.config.client_policy import Mode
+from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, NodeId, QuotaRegistry
 from kafka_quotas.enforcement.sharing.report import name_hash
-from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
 
 SLICES: Final = 16
 """Slices of the pool that are looked through at a time: some 4,000 buckets."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.enforcement.config.address import TopicTarget
 from kafka_quotas.enforcement.config.settings import DaemonSettings, FleetSettings, acls_needed
-from kafka_quotas.enforcement.session.session_state import ThrottledChannel
+from kafka_quotas.enforcement.session.state import ThrottledChannel
 from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets, SharedBucket
 from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS, Sharing, SharingSettings
 from kafka_quotas.enforcement.sharing.members import Refusal

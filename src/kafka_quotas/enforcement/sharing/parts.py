@@ -2,21 +2,20 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Final
 
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.enforcement.config.settings import DaemonSettings
-from kafka_quotas.enforcement.content.quota_content import QuotaContent
 from kafka_quotas.enforcement.event_log.writer import EventLogWriter, start_event_log
+from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.proxy.context import ProxyContext
-from kafka_quotas.enforcement.proxy.inherited_sockets import ListeningSockets
 from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
-from kafka_quotas.enforcement.proxy.quiet_connections import QuietConnections
+from kafka_quotas.enforcement.proxy.quota_content import QuotaContent
+from kafka_quotas.enforcement.proxy.sockets import ListeningSockets
 from kafka_quotas.enforcement.quotas.quota_registry import Route, registry_of
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
 from kafka_quotas.enforcement.sharing.state import MeasuredState
@@ -24,7 +23,6 @@ from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 from kafka_quotas.enforcement.telemetry.status import FleetRow, run_sliced
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
-from kafka_quotas.enforcement.topics.filters import TopicFilters
 from kafka_quotas.system_clock import MonotonicClock
 
 EXPIRY_S: Final = 60.0
@@ -148,9 +146,7 @@ class Parts:
 
     def background(self, proxy: ProxyServer) -> tuple[Callable[[], Coroutine[object, object, None]], ...]:
         """Return the work that never ends: over connections that say nothing, and buckets that nobody uses."""
-        quiet = QuietConnections(connections=lambda: proxy.connections, clock=self.clock, counters=self.counters)
-        watch = partial(quiet.watch, proxy.shortest_idle_ms)
-        return watch, partial(quiet.watch_gathering, proxy.gathering), self._expire
+        return proxy.watch_quiet, proxy.watch_gathering, self._expire
 
     async def _expire(self) -> None:
         while True:

@@ -20,9 +20,9 @@ from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
+from kafka_quotas.enforcement.proxy.unmuting import ClientChoice
 from kafka_quotas.enforcement.quotas.quota_registry import Route
-from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot
-from kafka_quotas.enforcement.session.unmute import ClientChoice
+from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot
 from kafka_quotas.enforcement.sharing.buckets import SharedBucket
 from kafka_quotas.enforcement.sharing.channel import WorkerProcess, packed, start_process, worker_settings
 from kafka_quotas.enforcement.sharing.charges import SharedCharge, SharedCharges

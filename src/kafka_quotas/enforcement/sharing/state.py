@@ -25,12 +25,11 @@ from kafka_quotas.core.java import well_formed
 from kafka_quotas.core.quotas.quota_bucket import BucketSnapshot, snapshot_of
 from kafka_quotas.core.quotas.quota_manager import IDLE_MS, ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
-from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
-from kafka_quotas.enforcement.proxy.connection_rate import RateOf, RateSnapshot
+from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, RateOf, RateSnapshot
 from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, NodeId, QuotaRegistry
 from kafka_quotas.enforcement.sharing.buckets import Broker, BucketId, Buckets, recorded_since
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
-from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
 from kafka_quotas.stores.files.atomic_write import replacing
 
 VERSION: Final = 2

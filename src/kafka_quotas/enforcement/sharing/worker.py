@@ -16,11 +16,11 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.config.address import Address, ListenError
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
-from kafka_quotas.enforcement.proxy.inherited_sockets import ListeningSockets
 from kafka_quotas.enforcement.proxy.listener import Listener
+from kafka_quotas.enforcement.proxy.sockets import ListeningSockets
+from kafka_quotas.enforcement.proxy.unmuting import ClientChoice
 from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
-from kafka_quotas.enforcement.session.unmute import ClientChoice
 from kafka_quotas.enforcement.sharing.buckets import BucketId
 from kafka_quotas.enforcement.sharing.channel import Channel, receive_blocking, send_blocking
 from kafka_quotas.enforcement.sharing.charges import SharedCharges

@@ -124,19 +124,15 @@ class Context:
 
     name: str
     store_url: str
-    """The address of the store."""
     folder: Path
     """The folder of the contexts file, which relative paths start from."""
     command_config: str | None = None
-    """A file of client properties."""
     username: str | None = None
     """The user who logs in, None without a login."""
     password: Secret | None = None
-    """A reference to the user's password."""
     properties: Mapping[str, str | Secret] = field(default_factory=dict)
     """Further client properties, secrets as references."""
     control: str | None = None
-    """The control socket of the daemon in front of the cluster."""
     prometheus: tuple[str, ...] = ()
     """The URLs of the brokers' metrics, or of the Prometheus server that has them."""
     protected: bool = False

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from kafka_quotas.core.errors import UsageError, near_hint
 from kafka_quotas.core.formats.documents import read_text
@@ -96,13 +96,19 @@ class _Table:
     command_config: _Text = None
     username: _Text = None
     password: Annotated[object, FieldSpec(_refused_password)] = None
-    password_file: Annotated[object, FieldSpec(partial(secret_at, SecretPlace.FILE))] = None
-    password_variable: Annotated[object, FieldSpec(partial(secret_at, SecretPlace.VARIABLE))] = None
-    password_command: Annotated[object, FieldSpec(partial(secret_at, SecretPlace.COMMAND))] = None
+    password_file: Annotated[Secret | None, FieldSpec(partial(secret_at, SecretPlace.FILE), takes=object)] = None
+    password_variable: Annotated[Secret | None, FieldSpec(partial(secret_at, SecretPlace.VARIABLE), takes=object)] = (
+        None
+    )
+    password_command: Annotated[Secret | None, FieldSpec(partial(secret_at, SecretPlace.COMMAND), takes=object)] = None
     control: _Text = None
-    prometheus: Annotated[str | tuple[str, ...], FieldSpec(_urls, example='"http://prometheus.example:9090"')] = ()
+    prometheus: Annotated[
+        tuple[str, ...], FieldSpec(_urls, takes=str | tuple[str, ...], example='"http://prometheus.example:9090"')
+    ] = ()
     protected: bool = False
-    properties: Annotated[Mapping[str, object], FieldSpec(_properties)] = field(default_factory=dict)
+    properties: Annotated[Mapping[str, str | Secret], FieldSpec(_properties, takes=Mapping[str, object])] = field(
+        default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         given = [name for name in _PASSWORDS if getattr(self, name) is not None]
@@ -113,18 +119,16 @@ class _Table:
 
     def context(self, name: str, folder: Path) -> Context:
         """Return the context of this name, in a file of this folder."""
-        passwords: Any = (self.password_file, self.password_variable, self.password_command)
-        properties: Any = self.properties
         return Context(
             name=name,
             store_url=self.store,
             folder=folder,
             command_config=self.command_config,
             username=self.username,
-            password=next((each for each in passwords if each is not None), None),
-            properties=properties,
+            password=self.password_file or self.password_variable or self.password_command,
+            properties=self.properties,
             control=self.control,
-            prometheus=tuple(self.prometheus),
+            prometheus=self.prometheus,
             protected=self.protected,
         )
 
@@ -150,7 +154,6 @@ class Contexts:
     current: str | None = None
     """The name of the context in use, None for none."""
     text: str = field(default="", repr=False)
-    """The text of the file."""
 
     def get(self, name: str) -> Context:
         """Return the context of this name."""

@@ -1,4 +1,4 @@
-"""Files on this machine: text files replaced atomically, property files, and the journal of changes.
+"""Files on this machine: text files replaced atomically, YAML as nodes, and the journal of changes.
 
 Imports `core` alone.
 """

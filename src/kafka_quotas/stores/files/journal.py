@@ -138,9 +138,7 @@ class JournalContent:
     """Entries of the journal."""
 
     entries: tuple[JournalEntry, ...]
-    """The entries, in the order in which they were written."""
     damaged_lines: int = 0
-    """The number of lines that could not be parsed."""
 
 
 class Journal:

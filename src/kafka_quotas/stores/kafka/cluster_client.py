@@ -31,9 +31,7 @@ class FanOut(Generic[Answer]):
     """The answers of brokers, and the failures of the others."""
 
     answers: Mapping[int, Answer]
-    """Answers by node id, in the order of ids."""
     failures: Mapping[int, StoreError]
-    """Errors by node id, in the order of ids."""
 
     @property
     def missing(self) -> str | None:

@@ -42,11 +42,9 @@ class KafkaAccess:
     """How to connect to the brokers of a cluster."""
 
     client_id: str
-    """The client-id of our requests."""
     tls: "ssl.SSLContext | None" = None
     """TLS over connections, None for plaintext."""
     login: "SaslMechanism | None" = None
-    """The SASL login, None for none."""
 
 
 def kafka_access(properties: Mapping[str, str]) -> KafkaAccess:

@@ -270,7 +270,7 @@ _SILENT = {"CLUSTER_AUTHORIZATION_FAILED": "Cluster authorization failed."}
 
 
 class KafkaRawQuotas:
-    """Quotas in a Kafka cluster without any rule of ours, connected at the first call."""
+    """Quotas in a Kafka cluster without any rule of ours, whose calls may raise a `BrokerAnswerError`."""
 
     def __init__(self, address: StoreUrl, *, settings: StoreSettings) -> None:
         self.url = str(address)
@@ -283,6 +283,7 @@ class KafkaRawQuotas:
         return described_entries(response)
 
     def alter(self, entity: Entity, changes: Sequence[tuple[str, float | None]]) -> None:
+        """Set each key, or remove it for None, in this order and even twice."""
         request = AlterQuotasRequest(entries=(EntityChanges(entity, tuple(changes)),), validate_only=False)
         response = self._answered(request)
         for code, message in alter_outcomes(response).values():

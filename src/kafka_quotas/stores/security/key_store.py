@@ -219,7 +219,6 @@ class KeyStore:
     """The content of a key or trust store, in PEM form."""
 
     trusted: tuple[str, ...] = ()
-    """Certificates to trust."""
     key_and_chain: str = field(default="", repr=False)
     """The client's key with its chain, "" for none."""
     key_password: str | None = field(default=None, repr=False)

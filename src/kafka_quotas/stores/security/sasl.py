@@ -51,7 +51,6 @@ class JaasLogin:
 
     module: str
     options: Mapping[str, str] = field(repr=False)
-    """Values by option name, which may be secrets."""
 
     def option(self, name: str, *, property_name: str) -> str:
         """Return the value of an option, which the property has to have."""
@@ -184,7 +183,6 @@ class TokenSource:
     fetch: Callable[[], str]
     """Returns a new token, and raises a `StoreRefusedError` where the source gives none."""
     extensions: Mapping[str, str] = field(default_factory=dict)
-    """SASL extensions by name."""
 
 
 def token_source(properties: Mapping[str, str], login: JaasLogin) -> TokenSource:

@@ -7,7 +7,7 @@ are always raised. `ZooKeeperUserConfigs` reads what `kafka-configs --zookeeper 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from kafka_quotas.core.errors import StoreError, StoreRefusedError
 from kafka_quotas.core.formats.documents import load_json
@@ -38,16 +38,8 @@ from kafka_quotas.stores.zookeeper.transaction import ZnodeState
 _CLIENTS = "clients"
 
 
-class Znodes(Protocol):
-    """A source of znodes: a session, or one that skips what it may not read."""
-
-    def nodes(self, paths: Sequence[str]) -> list[ZnodeState | None]:
-        """Return the znodes at some paths, in order, None for those that do not exist."""
-        ...
-
-    def children(self, paths: Sequence[str]) -> list[list[str]]:
-        """Return the names of the children of some znodes, in order."""
-        ...
+Znodes: TypeAlias = "ZooKeeperSession | ReadableZnodes"
+"""A source of znodes: a session, or one that skips what it may not read."""
 
 
 def check_kafka_root(session: ZooKeeperSession, *, url: str) -> None:
@@ -178,6 +170,7 @@ class ZooKeeperUserConfigs:
         return decode_config(node.data) if node is not None else {}
 
     def of_all_users(self) -> list[tuple[str | None, Mapping[str, str]]]:
+        """Return every user with the stored configuration, sorted by name, the default user (None) last."""
         check_kafka_root(self._session, url=self._url)
         users = f"{CONFIG_ROOT}/users"
         paths = [f"{users}/{child}" for child in self._session.children([users])[0]]

@@ -14,8 +14,8 @@ from kafka_quotas.core.formats.zookeeper import (
     change_notification,
     changed_config,
     decode_config,
+    encode_config,
     parent_paths,
-    znode_change,
     znode_path,
 )
 from kafka_quotas.core.model.entity import Entity
@@ -84,18 +84,16 @@ def planned_steps(
     before = _config(chain[-1])
     kept = ((key, value) for key, value in changes.items() if value is not None or key not in SCRAM_MECHANISMS)
     after = changed_config(before, kept)
-    change = znode_change(
-        entity, after, children=lambda path: _names_below(path, nodes), config_of=lambda path: _config(nodes[path])
-    )
+    own = chain[-1]
     steps: list[Step] = []
-    if change.data is None:
-        useless = [path for path in reversed(paths) if path.startswith(change.path)]
+    if not after and (own is None or not own.children):
+        useless = _useless_paths(paths, nodes)
         steps = [Delete(path=path, version=node.version) for path in useless if (node := nodes[path]) is not None]
-    elif (node := chain[-1]) is None:
+    elif own is None:
         missing = [path for path in paths[:-1] if nodes[path] is None]
-        steps = [*(Create(path=path) for path in missing), Create(path=change.path, data=change.data)]
+        steps = [*(Create(path=path) for path in missing), Create(path=paths[-1], data=encode_config(after))]
     elif after != before or not after:
-        steps = [SetData(path=change.path, data=change.data, version=node.version)]
+        steps = [SetData(path=paths[-1], data=encode_config(after), version=own.version)]
     return (*steps, Create(path=CHANGE_PREFIX, data=change_notification(entity), sequence=True))
 
 
@@ -103,11 +101,14 @@ def _config(node: ZnodeState | None) -> dict[str, str]:
     return decode_config(node.data) if node is not None else {}
 
 
-def _names_below(path: str, nodes: Mapping[str, ZnodeState | None]) -> list[str]:
-    """Return the names of the children of a path, of which only that of an only child on the path matters."""
-    node = nodes[path]
-    count = node.children if node is not None else 0
-    on_the_way = [other for other in nodes if other.startswith(f"{path}/") and nodes[other] is not None]
-    if count == 1 and on_the_way:
-        return [on_the_way[0].removeprefix(f"{path}/")]
-    return [""] * count
+def _useless_paths(paths: Sequence[str], nodes: Mapping[str, ZnodeState | None]) -> list[str]:
+    """Return a childless znode and the znodes above that hold nothing but it, innermost first."""
+    found = [paths[-1]]
+    for path in reversed(paths[:-1]):
+        node = nodes[path]
+        alone = node is not None and node.children == 1 and nodes[found[-1]] is not None
+        # A user's znode may hold quotas of its own, or credentials; the folder of its client-ids holds nothing.
+        if not alone or (path == paths[0] and _config(node)):
+            break
+        found.append(path)
+    return found

@@ -1,4 +1,5 @@
 """Requests that we send ourselves, each with its response: the admin client's side of the protocol.
 
-Imports `wire.protocol` and `wire.codec`. A request is a frozen value that writes itself and reads its response.
+Imports `wire.protocol` and `wire.codec`. A request is a frozen value with a table of its fields and one of its
+response.
 """

@@ -27,22 +27,13 @@ TOPIC: Final = 2
 BROKER: Final = 4
 
 
-class StoredQuotas(NamedTuple):
-    """An entity and its quotas.
-
-    It is a tuple because there may be a hundred thousand.
-    """
-
-    entity: Entity
-    quotas: Mapping[str, float]
-
-
 class DescribedQuotas(NamedTuple):
     """The stored quotas in a broker's response, or an error."""
 
     error_code: int
     error_message: str | None
-    entries: tuple[StoredQuotas, ...]
+    entries: tuple[tuple[Entity, Mapping[str, float]], ...]
+    """Entities and their quotas."""
 
 
 class EntityChanges(NamedTuple):
@@ -92,7 +83,7 @@ class DescribeQuotasRequest(_QuotaRequest[DescribedQuotas]):
 
     def answer(self, *values: Any) -> DescribedQuotas:
         code, message, entries = values
-        stored = (StoredQuotas(Entity.from_pairs(pairs), dict(quotas)) for pairs, quotas in entries)
+        stored = ((Entity.from_pairs(pairs), dict(quotas)) for pairs, quotas in entries)
         return DescribedQuotas(error_code=code, error_message=message, entries=tuple(stored))
 
 
@@ -196,7 +187,6 @@ class TopicMutation(ClientRequest[TopicOutcomes]):
 
     topics: Sequence[NewTopic]
     timeout_ms: int
-    """The time that the broker may take."""
     validate_only: bool = False
     """Whether the broker only validates the change. Deletion has no such field."""
 

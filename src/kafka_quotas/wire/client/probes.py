@@ -72,7 +72,6 @@ class ProbeAnswer(NamedTuple):
     """The measured part of a response."""
 
     throttle_ms: int
-    """The throttle time."""
     size: int
     """The number of bytes after the length field."""
 

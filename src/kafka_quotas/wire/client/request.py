@@ -39,9 +39,7 @@ class ClientRequest(Generic[Answer]):
     """The first release of Kafka whose brokers support a version of `versions`."""
 
     fields: ClassVar[tuple[Field, ...]]
-    """The table of the request's body."""
     answer_fields: ClassVar[tuple[Field, ...]]
-    """The table of the response's body."""
 
     @property
     def name(self) -> str:

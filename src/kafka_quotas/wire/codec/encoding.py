@@ -156,11 +156,9 @@ class ElementList(NamedTuple):
     """An array in a frame."""
 
     start: int
-    """The offset of its count."""
     spans: tuple[tuple[int, int], ...]
     """The start and end of each element."""
     end: int
-    """The offset after the last element."""
 
 
 def element_list(

@@ -2,8 +2,9 @@
 
 A *layout* is a tuple of steps: an int is a number of bytes of fixed size, a function skips one field of variable size.
 Every step takes `(buffer, offset, end)` and returns the offset after its field. `end` is the end of the message and
-never beyond the buffer. No step reads a byte at or after it. Fixed sizes are added without a check, so `skip` checks
-its result, and a caller can safely read at that offset.
+never beyond the buffer. No step reads a byte at or after it: it raises `TruncatedError`, and `ProtocolError` if the
+bytes can't be its field. Fixed sizes are added without a check, so `skip` checks its result, and a caller can safely
+read at that offset.
 
 **Source:** KIP-482 (compact types, tagged fields); `org.apache.kafka.common.protocol.types.Type`, Kafka 4.1.
 """
@@ -41,12 +42,7 @@ class TruncatedError(ProtocolError):
 
 
 def read_unsigned_varint(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
-    """Return the varint at `offset` and the offset after it.
-
-    Raises:
-        TruncatedError: The varint is incomplete at `end`.
-        ProtocolError: The varint holds more than 32 bits.
-    """
+    """Return the varint at `offset` and the offset after it."""
     if offset < end and (first := buffer[offset]) < 0x80:
         return first, offset + 1
     value = 0
@@ -75,11 +71,7 @@ def encode_unsigned_varint(value: int) -> bytes:
 
 
 def read_int16(buffer: Buffer, offset: int, end: int) -> int:
-    """Return the signed 16-bit integer at `offset`.
-
-    Raises:
-        TruncatedError: The integer is incomplete at `end`.
-    """
+    """Return the signed 16-bit integer at `offset`."""
     if offset + 2 > end:
         raise TruncatedError
     value = buffer[offset] << 8 | buffer[offset + 1]
@@ -87,11 +79,7 @@ def read_int16(buffer: Buffer, offset: int, end: int) -> int:
 
 
 def read_int32(buffer: Buffer, offset: int, end: int) -> int:
-    """Return the signed 32-bit integer at `offset`.
-
-    Raises:
-        TruncatedError: The integer is incomplete at `end`.
-    """
+    """Return the signed 32-bit integer at `offset`."""
     if offset + 4 > end:
         raise TruncatedError
     value: int = _INT32.unpack_from(buffer, offset)[0]
@@ -180,12 +168,7 @@ def tags(buffer: Buffer, offset: int, end: int) -> int:
 
 
 def skip(layout: Layout, buffer: Buffer, offset: int, end: int) -> int:
-    """Return the offset after all fields of a layout.
-
-    Raises:
-        ProtocolError: The bytes don't match the layout.
-        TruncatedError: `end` comes before theirs.
-    """
+    """Return the offset after all fields of a layout."""
     for step in layout:
         offset = offset + step if isinstance(step, int) else step(buffer, offset, end)
     if offset > end:

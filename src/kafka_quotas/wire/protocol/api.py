@@ -51,9 +51,7 @@ class Api:
 
     key: ApiKey
     min_version: int = 0
-    """The lowest version that we handle."""
     max_version: int
-    """The highest version that we handle."""
     flexible_since: int = NEVER
     """The first version whose headers have tagged fields; ApiVersions' response has none (KIP-511)."""
     throttle: tuple[ThrottleLayout, ...] = ()

@@ -9,7 +9,7 @@ from tests.support.brokers.maven import KAFKA_4, jars
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.enforcement.proxy.connection_rate import ConnectionRates, IpLimits
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionRates, IpLimits
 from kafka_quotas.stores.store import QuotaEntry
 
 PROGRAM = """

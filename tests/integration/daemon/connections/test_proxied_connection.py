@@ -14,10 +14,9 @@ from tests.support.processes.awaiting import await_true
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.address import Address
+from kafka_quotas.enforcement.proxy.brokers import UpstreamConfig
 from kafka_quotas.enforcement.proxy.context import ProxyContext
 from kafka_quotas.enforcement.proxy.proxied_connection import ProxiedConnection
-from kafka_quotas.enforcement.proxy.quiet_connections import QuietConnections
-from kafka_quotas.enforcement.proxy.upstream import UpstreamConfig
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 
 T = TypeVar("T")
@@ -128,17 +127,15 @@ def test_the_end_of_the_client_is_told_to_the_broker_after_its_last_bytes(bench:
 
 
 def test_a_client_that_hangs_up_behind_a_broker_that_reads_nothing_is_noticed(bench: Bench) -> None:
-    connections = QuietConnections(connections=lambda: [bench.relay], clock=bench.clock, counters=bench.pair.counters)
-
     flood = b"".join(request(12, 0, number, bytes(1_000_000)) for number in range(1, 21))
     sending = bench.loop.create_task(bench.loop.sock_sendall(bench.client, flood))
     bench.run_until(lambda: bench.pair.session.state.upstream_is_full, "the client is unread")
     sending.cancel()
     for _ in range(2):  # what moved, and what stands still with its client there
-        connections.look(bench.relay, bench.clock.now_ms())
+        bench.relay.look(bench.clock.now_ms())
     assert bench.relay._client.is_open
     bench.client.close()
-    connections.look(bench.relay, bench.clock.now_ms())
+    bench.relay.look(bench.clock.now_ms())
     assert not bench.relay._client.is_open
 
 

@@ -37,7 +37,7 @@ from tests.support.frames.enforcement import (
 )
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.enforcement.proxy.acceptor import PAUSE_S
+from kafka_quotas.enforcement.proxy.admission import PAUSE_S
 
 APP = Entity.of(client_id="app")
 

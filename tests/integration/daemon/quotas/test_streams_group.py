@@ -22,7 +22,7 @@ from tests.support.frames import kio_samples
 
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.wire.passing.streams_heartbeat import DETAIL_START, MISSING_INTERNAL_TOPICS
+from kafka_quotas.wire.proxying.topics import DETAIL_START, MISSING_INTERNAL_TOPICS
 
 PARTITIONS = 10
 TIMEOUT_S = 60.0

@@ -24,7 +24,7 @@ from tests.support.daemon.process import DaemonProcess, running_daemon, set_quot
 from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.enforcement.session.quota_accounting import MAX_REFUSED
+from kafka_quotas.enforcement.session.state import MAX_REFUSED
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration

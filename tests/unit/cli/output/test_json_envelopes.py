@@ -96,7 +96,7 @@ EXAMPLES = {
 BUILT = {
     "daemon status": ("cli.daemon.status_view:status_listing", "enforcement.telemetry.status:DaemonStatus"),
     "daemon reload": ("cli.daemon.status_view:reload_listing", "enforcement.quotas.reload:Reloaded"),
-    "daemon unmute": ("cli.daemon.status_view:unmuted_listing", "enforcement.session.unmute:Unmuted"),
+    "daemon unmute": ("cli.daemon.status_view:unmuted_listing", "enforcement.proxy.unmuting:Unmuted"),
     "daemon decide": ("cli.daemon.decide:decision_listing", "enforcement.decisions:Decision"),
     "daemon calibrate": ("cli.daemon.calibrate:_listing", "core.quotas.quota_charges:CostModel"),
     "pipeline validate": ("cli.pipeline.validate:validation_listing", "pipeline.validate.job:Validation"),

@@ -34,7 +34,7 @@ from kafka_quotas.loadtest.scenario.file import read_scenario
 from kafka_quotas.pipeline.recommend.capacity import read_capacities
 from kafka_quotas.stores.contexts.file import read_contexts
 from kafka_quotas.stores.static import read_static_quotas
-from kafka_quotas.wire.passing.sasl import oauthbearer_subject
+from kafka_quotas.wire.proxying.sasl import oauthbearer_subject
 
 ENDLESS = Path("/dev/zero")
 NAMES = (".json", ".toml", ".yaml")

@@ -26,7 +26,7 @@ def rate(text: str) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    target: Annotated[str, FieldSpec(rate, example="5/s")]
+    target: Annotated[float, FieldSpec(rate, takes=str, example="5/s")]
     duration_s: Annotated[float | None, FieldSpec(name="duration")] = 1.0
     kind: Kind = Kind.FAST
     location: SourceLocation

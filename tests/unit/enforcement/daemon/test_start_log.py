@@ -11,7 +11,7 @@ from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.daemon import start_log
 from kafka_quotas.enforcement.daemon.start_log import log_listening, log_reaching, log_rules
-from kafka_quotas.enforcement.proxy.upstream_health import UpstreamHealth
+from kafka_quotas.enforcement.proxy.brokers import UpstreamHealth
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
 
 BROKERS = [Address(host=f"broker-{number}", port=9092) for number in (1, 2)]

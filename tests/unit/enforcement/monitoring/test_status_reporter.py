@@ -20,7 +20,7 @@ from kafka_quotas.enforcement.config.address import Address, parse_address
 from kafka_quotas.enforcement.monitoring.daemon_view import Readiness
 from kafka_quotas.enforcement.monitoring.daemon_view import readiness as readiness_of
 from kafka_quotas.enforcement.monitoring.metrics import QUOTA_FAMILIES, exposition, families
-from kafka_quotas.enforcement.proxy.upstream_health import UpstreamHealth
+from kafka_quotas.enforcement.proxy.brokers import UpstreamHealth
 from kafka_quotas.enforcement.telemetry import throttle_stats as ledger_module
 from kafka_quotas.enforcement.telemetry.log import LINES_PER_SECOND, Log, LogEvent, LogFormat, LogLevel
 from kafka_quotas.enforcement.telemetry.status import (

@@ -5,6 +5,7 @@ import pytest
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.control.server import MAX_CONNECTIONS
 from kafka_quotas.enforcement.proxy.connection_quotas import SPARE_DESCRIPTORS, ConnectionQuotas, connections_for
 
 WINDOW = QuotaWindow(samples=3, window_s=1)
@@ -76,3 +77,7 @@ def test_all_brokers_together_have_no_more_connections_than_the_daemon_may() -> 
 )
 def test_there_may_be_as_many_as_the_limit_of_open_files_allows(descriptors: int, connections: int) -> None:
     assert connections_for(descriptors) == connections
+
+
+def test_what_operators_may_connect_fits_into_the_spare_descriptors() -> None:
+    assert MAX_CONNECTIONS < SPARE_DESCRIPTORS

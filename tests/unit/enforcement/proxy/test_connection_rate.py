@@ -5,8 +5,7 @@ from tests.support.daemon.whole_run import run_whole
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
-from kafka_quotas.enforcement.proxy.connection_rate import IDLE_MS, ConnectionRates, IpLimits
+from kafka_quotas.enforcement.proxy.connection_quotas import IDLE_MS, ConnectionQuotas, ConnectionRates, IpLimits
 from kafka_quotas.stores.store import QuotaEntry
 
 NOW_MS = 1_000_000

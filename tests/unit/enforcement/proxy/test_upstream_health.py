@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from kafka_quotas.enforcement.config.address import Address
-from kafka_quotas.enforcement.proxy.upstream_health import KEPT_S, RECHECK_S, UpstreamHealth, takes_connections
+from kafka_quotas.enforcement.proxy.brokers import KEPT_S, RECHECK_S, UpstreamHealth, takes_connections
 
 FIRST, SECOND, THIRD = ALL = [Address(host=f"broker-{number}", port=9092) for number in (1, 2, 3)]
 

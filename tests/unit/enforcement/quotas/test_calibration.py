@@ -13,9 +13,8 @@ from kafka_quotas.core.quotas.quota_charges import ApiCost
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.quotas.calibration import (
     Calibration,
-    Progress,
+    MeasuredProbe,
     SendProbe,
-    Sized,
     budget_percentage,
     fitted,
     nanos_per_request,
@@ -68,7 +67,7 @@ class Broker:
         return self.now_s
 
 
-def calibration(broker: Broker, window: QuotaWindow, told: list[Progress]) -> Calibration:
+def calibration(broker: Broker, window: QuotaWindow, told: list[MeasuredProbe]) -> Calibration:
     return Calibration(
         broker, window=window, batch=bytes, now_s=broker.clock_s, on_progress=told.append, warm_up_s=0.01
     )
@@ -79,7 +78,7 @@ def calibration(broker: Broker, window: QuotaWindow, told: list[Progress]) -> Ca
 )
 def test_costs_come_out_as_they_went_in(window: QuotaWindow) -> None:
     broker = Broker(window)
-    told: list[Progress] = []
+    told: list[MeasuredProbe] = []
     model = calibration(broker, window, told).run("scratch", source="a test")
     for api_key, cost in COSTS.items():
         found = model.apis[api_key]
@@ -108,5 +107,5 @@ def test_the_throttle_time_tells_how_far_the_last_request_went_over() -> None:
 
 
 def test_no_cost_is_below_nothing() -> None:
-    assert fitted((Sized(9e5, 1000, 80), Sized(8e5, 500_000, 80))) == ApiCost(request_nanos=9e5)
-    assert fitted((Sized(1e3, 1000, 80), Sized(8e8, 2000, 80))).request_nanos == 0
+    assert fitted((MeasuredProbe(9e5, 1000, 80), MeasuredProbe(8e5, 500_000, 80))) == ApiCost(request_nanos=9e5)
+    assert fitted((MeasuredProbe(1e3, 1000, 80), MeasuredProbe(8e8, 2000, 80))).request_nanos == 0

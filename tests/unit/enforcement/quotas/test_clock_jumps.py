@@ -11,10 +11,10 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.threshold import ThresholdSettings
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType, RateAlgorithm
 from kafka_quotas.enforcement.event_log.charges import Charge
-from kafka_quotas.enforcement.proxy.connection_rate import ConnectionRates, IpLimits
+from kafka_quotas.enforcement.filters.thresholds import BrokerThresholds
+from kafka_quotas.enforcement.filters.topic_cache import TopicCache
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionRates, IpLimits
 from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.enforcement.topics.thresholds import BrokerThresholds
-from kafka_quotas.enforcement.topics.topic_cache import TopicCache
 from kafka_quotas.stores.store import QuotaEntry
 from kafka_quotas.system_clock import MonotonicClock
 

@@ -23,15 +23,16 @@ from kafka_quotas.enforcement.config.client_policy import EntityPolicy, PolicyTa
 from kafka_quotas.enforcement.config.listener_file import ListenerFiles
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.settings import DaemonSettings, MetricsChoice
+from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
+from kafka_quotas.enforcement.filters.topic_cache import TopicCache
 from kafka_quotas.enforcement.monitoring.metrics import families
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
-from kafka_quotas.enforcement.quotas.broker_quotas import MAX_CLIENT_NAME
-from kafka_quotas.enforcement.quotas.client_limits import ClientLimits
+from kafka_quotas.enforcement.quotas.broker_quotas import MAX_CLIENT_NAME, ClientLimits
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
-from kafka_quotas.enforcement.session.produce_template import ProduceTemplate
+from kafka_quotas.enforcement.session.in_flight import ProduceTemplate
 from kafka_quotas.enforcement.sharing import snapshotter as snapshotter_module
 from kafka_quotas.enforcement.sharing.snapshotter import StateSnapshotter, saved_state
 from kafka_quotas.enforcement.sharing.state import MeasuredState, read_state
@@ -41,8 +42,6 @@ from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
-from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
-from kafka_quotas.enforcement.topics.topic_cache import TopicCache
 from kafka_quotas.stores.store import QuotaEntry
 
 NOW_MS = 1_700_000_000_000

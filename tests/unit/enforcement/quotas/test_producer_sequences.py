@@ -14,7 +14,7 @@ from kafka_quotas.enforcement.config.client_policy import OnViolation
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.event_log.charges import Charge
 from kafka_quotas.enforcement.quotas.producer_sequences import HELD_MS, MAX_BATCHES, MAX_HELD, ProducerSequences
-from kafka_quotas.wire.passing.produce_request import Sequenced
+from kafka_quotas.wire.proxying.produce import Sequenced
 
 OUT_OF_ORDER, QUOTA_EXCEEDED = 45, 89
 APP, MALLORY = ("alice", "app"), ("mallory", "app")

@@ -20,9 +20,9 @@ from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle
+from kafka_quotas.enforcement.session.filters import Forward, Respond, SendRequest
 from kafka_quotas.enforcement.session.in_flight import PRODUCE
-from kafka_quotas.enforcement.session.request_filter import Forward, Respond, SendRequest
-from kafka_quotas.enforcement.session.session_state import AWAITING_RESPONSE, READING, THROTTLED
+from kafka_quotas.enforcement.session.state import AWAITING_RESPONSE, READING, THROTTLED
 
 CREATE_TOPICS = ApiKey.CREATE_TOPICS
 LIMIT = {QuotaType.PRODUCE: 1000.0}

@@ -34,8 +34,8 @@ from kafka_quotas.enforcement.config.client_policy import (
 from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.stores.store import QuotaEntry
-from kafka_quotas.wire.passing.fetch_request import fetch_session
 from kafka_quotas.wire.protocol.header import parse_request_header
+from kafka_quotas.wire.proxying.fetch_request import fetch_session
 
 APP = Entity.of(client_id=CLIENT_ID)
 FETCH_LIMIT = {QuotaType.FETCH: 1000.0}

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quotas.enforcement.session.gathering import GATHER_MS, SMALL_BYTES, GatherBudget, GatherShare
+from kafka_quotas.enforcement.session.frames import GATHER_MS, SMALL_BYTES, GatherBudget, GatherShare
 
 MB = 1_000_000
 

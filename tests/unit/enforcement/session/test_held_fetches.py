@@ -22,8 +22,8 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import FetchOverQuota, Mode, OnViolation
 from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
-from kafka_quotas.wire.passing.fetch_request import fetch_session
-from kafka_quotas.wire.protocol.header import parse_request_header
+from kafka_quotas.wire.protocol.header import RequestHeader, parse_request_header
+from kafka_quotas.wire.proxying.fetch_request import fetch_session
 
 LIMIT = 100_000.0
 WINDOW_S = DEFAULT_WINDOW.samples * DEFAULT_WINDOW.window_s
@@ -192,6 +192,26 @@ def test_a_limit_that_is_raised_or_removed_lets_go_at_once(limit: float | None) 
     assert len(shared.resumed()) == 2
     assert held[0].session.state.held is None
     assert held[0].session.state.wake_at_ms is None
+
+
+def test_a_held_fetch_is_read_once_however_often_its_turn_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def counted(chunk: memoryview, header: RequestHeader) -> tuple[int, int] | None:
+        read.append(header.correlation_id)
+        return fetch_session(chunk, header)
+
+    monkeypatch.setattr("kafka_quotas.enforcement.session.requests.fetch_session", counted)
+    shared = Shared()
+    held, _ = shared.in_flight_and_held()
+    before = len(read)
+    for _ in range(5):
+        assert resume(held) == b""
+    assert held.session.state.held is not None
+    assert len(read) == before
+    shared.limit(None)
+    assert resume(held) == fetch(1), "without a limit it is another request"
+    assert len(read) == before
 
 
 def test_only_the_first_in_the_queue_is_woken_for_room_and_the_others_for_their_deadline() -> None:

@@ -26,7 +26,7 @@ from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle, UnknownApi, parse_api_access
-from kafka_quotas.enforcement.session.gathering import SMALL_BYTES, GatherBudget
+from kafka_quotas.enforcement.session.frames import SMALL_BYTES, GatherBudget
 
 HEARTBEAT = 12
 CREATE_TOPICS = ApiKey.CREATE_TOPICS

@@ -13,12 +13,12 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import EnforcementRules
+from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.session.gathering import SMALL_BYTES, GatherBudget
+from kafka_quotas.enforcement.session.frames import SMALL_BYTES, GatherBudget
 from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.enforcement.topics.filters import TopicFilters
 from kafka_quotas.wire.codec.skip import encode_unsigned_varint
-from kafka_quotas.wire.passing.broker_addresses import MAX_BROKERS, rewrite_addresses
+from kafka_quotas.wire.proxying.broker_addresses import MAX_BROKERS, rewrite_addresses
 
 FIND_COORDINATOR, PRODUCE, CREATE_TOPICS, DELETE_TOPICS = 10, 0, 19, 20
 MANY = 6000

@@ -28,7 +28,7 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import ANONYMOUS, UNKNOWN_PRINCIPAL, EnforcementRules
-from kafka_quotas.enforcement.session.principal import MAX_UNAUTHENTICATED_REQUESTS
+from kafka_quotas.enforcement.session.identity import MAX_UNAUTHENTICATED_REQUESTS
 
 LIMIT = {QuotaType.PRODUCE: 1000.0}
 

@@ -19,11 +19,11 @@ from kafka_quotas.core.quotas.quota_charges import QUOTA_CHARGES, ApiCharges, Mu
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import EnforcementRules, MutationRules
 from kafka_quotas.enforcement.event_log.charges import Charge
+from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.enforcement.topics.filters import TopicFilters
-from kafka_quotas.wire.passing.streams_heartbeat import DETAIL_START
 from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.proxying.topics import DETAIL_START
 
 WINDOW = QuotaWindow(samples=3, window_s=1)
 KAFKAS_OWN = (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.REQUEST, QuotaType.CONTROLLER_MUTATION)

@@ -16,7 +16,7 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import OnViolation
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.session.quota_accounting import MAX_REFUSED
+from kafka_quotas.enforcement.session.state import MAX_REFUSED
 
 LIMIT = 1000.0
 SIZE = 5004

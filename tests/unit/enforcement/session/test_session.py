@@ -19,7 +19,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle, UnknownApi
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.session.session_state import AWAITING_RESPONSE, DRAINING, READING, THROTTLED
+from kafka_quotas.enforcement.session.state import AWAITING_RESPONSE, DRAINING, READING, THROTTLED
 
 PRODUCE_LIMIT = {QuotaType.PRODUCE: 1000.0}
 FETCH_LIMIT = {QuotaType.FETCH: 1000.0}

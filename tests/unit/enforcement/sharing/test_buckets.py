@@ -11,13 +11,13 @@ from kafka_quotas.core.model.threshold import ThresholdSettings
 from kafka_quotas.core.quotas.quota_bucket import SampledBucket
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.core.quotas.topic_thresholds import IDLE_MS
+from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
+from kafka_quotas.enforcement.filters.topic_cache import TopicCache
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets, MeterBucket, SharedBucket
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
-from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
-from kafka_quotas.enforcement.topics.topic_cache import TopicCache
 from kafka_quotas.stores.store import QuotaEntry
 
 NOW_MS = 1_000_000

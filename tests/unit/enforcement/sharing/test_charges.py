@@ -13,13 +13,13 @@ from kafka_quotas.core.model.threshold import ThresholdSettings
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import EntityPolicy, Mode, PolicyTable, Scope
+from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
+from kafka_quotas.enforcement.filters.topic_cache import TopicCache
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
-from kafka_quotas.enforcement.session.session_state import ThrottledChannel
+from kafka_quotas.enforcement.session.state import ThrottledChannel
 from kafka_quotas.enforcement.sharing.charges import BucketCharge, SharedCharges
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
-from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
-from kafka_quotas.enforcement.topics.topic_cache import TopicCache
 from kafka_quotas.stores.store import QuotaEntry
 
 START_MS = 1_700_000_000_000

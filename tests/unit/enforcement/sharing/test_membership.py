@@ -12,6 +12,8 @@ from kafka_quotas.enforcement.config.address import Address, parse_topic
 from kafka_quotas.enforcement.config.listener_file import ListenerFiles
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.settings import DaemonSettings, FleetSettings
+from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
+from kafka_quotas.enforcement.filters.topic_cache import TopicCache
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets
@@ -19,8 +21,6 @@ from kafka_quotas.enforcement.sharing.members import Refusal
 from kafka_quotas.enforcement.sharing.membership import MAX_INBOX_BYTES, SLICE_BYTES, FleetMembership, FleetTopic
 from kafka_quotas.enforcement.sharing.report import MAX_REPORT_BYTES
 from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
-from kafka_quotas.enforcement.topics.topic_cache import TopicCache
 
 NOW_MS = 1_000_000
 

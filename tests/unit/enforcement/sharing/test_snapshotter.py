@@ -15,16 +15,16 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.threshold import ThresholdSettings
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType, RateAlgorithm
 from kafka_quotas.enforcement.config.client_policy import EntityPolicy, Mode, PolicyTable, Scope
+from kafka_quotas.enforcement.filters.thresholds import BrokerThresholds, ThresholdRegistry
+from kafka_quotas.enforcement.filters.topic_cache import TopicCache
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.sharing.snapshotter import StateSnapshotter, saved_state
 from kafka_quotas.enforcement.sharing.state import MeasuredState, read_state
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
-from kafka_quotas.enforcement.topics.thresholds import BrokerThresholds, ThresholdRegistry
-from kafka_quotas.enforcement.topics.topic_cache import TopicCache
 from kafka_quotas.stores.store import QuotaEntry
-from kafka_quotas.wire.passing.metadata import KnownTopic
+from kafka_quotas.wire.proxying.topics import KnownTopic
 
 START_MS = 1_700_000_000_000
 WINDOW = QuotaWindow(samples=3, window_s=1)

@@ -351,30 +351,6 @@ class TestUnconfirmed:
         run_cli("migrate", *stores, environment=chosen)
         assert self.entries(tmp_path / "j")[2:] == [(True, ["user c"]), (False, ["user alice"])]
 
-    def test_of_a_half_done_exemption(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        chosen = {"KAFKA_QUOTAS_JOURNAL": str(tmp_path / "j")}
-        at = ("--store", f"local:{tmp_path}/q.db")
-        pair = ("--user", "svc", "--client", "app", "--add-config", "producer_byte_rate=1000000")
-        assert run_cli("alter", *at, *pair, environment={"KAFKA_QUOTAS_JOURNAL": "/dev/null"})[0] == 0
-        real = LocalStore.alter
-
-        def alter(store: LocalStore, entries: Sequence[Alteration], **options: bool) -> list[AlterationResult]:
-            if len(entries) == 1:
-                return real(store, entries, **options)
-            done = real(store, entries[:1], **options)
-            return [*done, *(AlterationResult(entity=each.entity, error=StoreError("no")) for each in entries[1:])]
-
-        monkeypatch.setattr(LocalStore, "alter", alter)
-        code, _, err = run_cli("alter", *at, "--exempt", "--user", "svc", environment=chosen)
-        assert code == 1
-        assert "1 of 2 changes failed" in err
-        ((confirmed, entities),) = self.entries(tmp_path / "j")
-        assert (confirmed, set(entities)) == (True, {"user svc"})
-        monkeypatch.undo()
-        assert run_cli("revert", "last", *at, "--yes", environment=chosen)[0] == 0
-        _, out, _ = run_cli("describe", *at, "--output", "json")
-        assert [each["entity"] for each in json.loads(out)["entries"]] == [{"user": "svc", "client-id": "app"}]
-
     def test_undoing_that_was_not_confirmed_is_tried_again(self, tmp_path: Path, lossy: None) -> None:
         store = LocalStore(tmp_path / "q.db")
         changed = PlannedChange(entity=self.ALICE, key="producer_byte_rate", old=None, new=2.0)

@@ -5,7 +5,7 @@ import pytest
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.kafka.store import LARGEST_REQUEST, described_entries, request_batches
 from kafka_quotas.stores.store import Alteration
-from kafka_quotas.wire.client.admin import DescribedQuotas, StoredQuotas
+from kafka_quotas.wire.client.admin import DescribedQuotas
 
 
 def alterations(count: int, changes_each: int = 1) -> list[Alteration]:
@@ -32,9 +32,9 @@ def test_requests_are_cut_by_their_changes(count: int, changes_each: int, sizes:
 
 def test_entries_and_keys_are_sorted_and_empty_ones_left_out() -> None:
     stored = (
-        StoredQuotas(Entity.of(user=None), {"b": 2.0, "a": 1.0}),
-        StoredQuotas(Entity.of(user="x"), {}),
-        StoredQuotas(Entity.of(user="a"), {"a": 3.0}),
+        (Entity.of(user=None), {"b": 2.0, "a": 1.0}),
+        (Entity.of(user="x"), {}),
+        (Entity.of(user="a"), {"a": 3.0}),
     )
     entries = described_entries(DescribedQuotas(error_code=0, error_message=None, entries=stored))
     assert [(entry.entity.user, list(entry.quotas)) for entry in entries] == [("a", ["a"]), (None, ["a", "b"])]

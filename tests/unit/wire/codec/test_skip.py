@@ -17,8 +17,8 @@ from kafka_quotas.wire.codec.skip import (
     string,
     tags,
 )
-from kafka_quotas.wire.passing.metadata import known_topics
-from kafka_quotas.wire.passing.produce_response import partition_results
+from kafka_quotas.wire.proxying.produce import partition_results
+from kafka_quotas.wire.proxying.topics import iter_topics
 
 
 def test_a_structure_has_no_more_tagged_fields_than_any_message_defines() -> None:
@@ -37,7 +37,7 @@ def test_a_step_is_made_once_however_many_messages_have_it() -> None:
     kept = []
     for _ in range(2):
         list(partition_results(1, frames[0]))
-        known_topics(0, frames[1])
+        list(iter_topics(0, frames[1]))
         kept.append((len(codec._ARRAYS), len(codec._FINDS_NOTHING)))
     assert kept[0] == kept[1], "nothing is kept of a message"
 

@@ -6,9 +6,9 @@ from generators import kafka_python_messages, kio_messages
 from tests.support.frames.api_places import has_throttle
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.passing.throttle_time import throttle_needs_whole
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.header import has_header_tags
+from kafka_quotas.wire.proxying.throttle_time import throttle_needs_whole
 
 # API key -> first version whose response carries a throttle time, by place.
 FIRST_FIELD = {

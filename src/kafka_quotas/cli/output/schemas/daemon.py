@@ -18,8 +18,8 @@ from kafka_quotas.cli.output.schemas.forms import (
     record,
     rows,
 )
+from kafka_quotas.enforcement.proxy.unmuting import Unmuted
 from kafka_quotas.enforcement.quotas.reload import Reloaded
-from kafka_quotas.enforcement.session.unmute import Unmuted
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, ThrottledClient
 
 _WHOSE: Final = nullable(ENTITY, "whose quota it is; null for no limit any more")

@@ -30,7 +30,7 @@ from kafka_quotas.loadtest.plan.workload import RequestFlood
 from kafka_quotas.wire.client.metadata import EndOffset
 from kafka_quotas.wire.client.probes import Target, produce_probe, small_probes, topic_check
 from kafka_quotas.wire.client.request import VersionRequest, request_frame
-from kafka_quotas.wire.passing.throttle_time import read_throttle_ms, throttle_offset
+from kafka_quotas.wire.proxying.throttle_time import read_throttle_ms, throttle_offset
 
 _PRODUCE: Final = ApiKey.PRODUCE.value
 _FETCH: Final = ApiKey.FETCH.value

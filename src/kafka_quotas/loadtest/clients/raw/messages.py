@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.fields import FieldReader, FieldWriter
-from kafka_quotas.wire.passing.fetch_request import FINAL_EPOCH, NO_REPLICA, NO_SESSION
+from kafka_quotas.wire.proxying.fetch_request import FINAL_EPOCH, NO_REPLICA, NO_SESSION
 
 if TYPE_CHECKING:
     from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch

@@ -1,1 +1,0 @@
-"""The quotas and rules that a daemon is given, as they are put in force. May import the proxy and all below it."""

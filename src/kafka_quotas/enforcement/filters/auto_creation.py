@@ -1,0 +1,343 @@
+"""Topics that brokers create unasked: because a Metadata request named them, or for the state of a streams group.
+
+A broker with auto-creation creates the topics that a Metadata request names and that do not exist, if the request
+allows it. From version 4 on a field of the request forbids it. In older versions the filter asks the broker which
+topics do not exist, cuts those out of the request and adds them to the response. The filter takes the requests that may
+create topics, and all requests while the thresholds need to know the topics.
+
+For a topic that it is about to create the broker responds that it does not exist (yet), and returns its partitions to
+a later request. That can't be distinguished from a topic that it will never create because auto-creation is off: the
+daemon gives the charge back for a topic that does not appear within `WAIT_MS`, and does not charge it again for
+`UNMADE_MS`. A StreamsGroupHeartbeat response names the internal topics that the broker creates: they are charged then,
+permissively, and keep their charge. It is corrected when it is known how many partitions they have: from a Metadata
+response, or by asking the broker before the client's next heartbeat passes.
+
+Invariants: one charge per topic, however many clients ask for it; at most `MAX_TOPICS` are kept.
+
+**Source:** `AutoTopicCreationManager`, `KafkaApis.getTopicMetadata`: charged permissively under ZooKeeper. Under KRaft
+a broker creates topics by a request in the client's name, which the controller charges strictly (KIP-1071:
+`DefaultAutoTopicCreationManager.createStreamsInternalTopics`, 4.3.1).
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, NamedTuple
+
+from kafka_quotas.core.model.api_key import ApiKey
+from kafka_quotas.core.quotas.quota_manager import Limiter, MutationQuota
+from kafka_quotas.enforcement.config.rules import AutoCreate
+from kafka_quotas.enforcement.filters.topic_cache import TopicCache, TopicLookup, read_in_slices
+from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.session.filters import (
+    MAX_TOPIC_REQUEST_BYTES,
+    Charge,
+    FilteredRequest,
+    Forward,
+    NotFiltered,
+    RequestFilter,
+    SendRequest,
+    Verdict,
+    check_topic_request,
+)
+from kafka_quotas.enforcement.telemetry.counters import Counters
+from kafka_quotas.wire.codec.encoding import with_elements
+from kafka_quotas.wire.codec.skip import Buffer
+from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.protocol.error_code import ErrorCode
+from kafka_quotas.wire.protocol.header import RequestHeader
+from kafka_quotas.wire.proxying.topics import (
+    KnownTopic,
+    ParsedMetadataRequest,
+    parse_metadata_request,
+    topics_in_the_making,
+    with_topics,
+)
+
+WAIT_MS: Final = 60_000
+"""Longest time from the charge for a topic until it exists."""
+UNMADE_MS: Final = 3_600_000
+"""Time without a new charge for a topic that did not appear."""
+MAX_TOPICS: Final = 10_000
+MAX_ASKED: Final = 100
+"""Most topics that the daemon asks a broker about before one request passes."""
+
+
+class _Charge(NamedTuple):
+    """The charge for one topic."""
+
+    limiter: Limiter
+    """The limiter of the client that was charged."""
+    partitions: int
+    charged_ms: int
+
+
+class AutoCreations:
+    """The charges for topics that the brokers of one cluster are creating."""
+
+    def __init__(self, cache: TopicCache, counters: Counters) -> None:
+        self._cache = cache
+        self._counters = counters
+        self._making: dict[str, _Charge] = {}
+        self._internal: dict[str, _Charge] = {}
+        self._unmade: dict[str, int] = {}
+        self._unsettled: dict[tuple[str, str], dict[str, None]] = {}
+        """(user, client-id) -> the names in `_internal`, as keys in the order of their charges."""
+        self._charges: list[Charge] = []
+
+    def take_topics(
+        self, topics: tuple[KnownTopic, ...], limiter: Limiter, now_ms: int
+    ) -> tuple[MutationQuota | None, Sequence[Charge]]:
+        """Charge the missing topics of a Metadata response, and settle those that exist.
+
+        Args:
+            topics: The topics of a response to a client that may create topics by naming them.
+            limiter: The limiter of that client's mutations.
+            now_ms: The time of the charges.
+
+        Returns:
+            The quota that the missing topics were charged to, None without any, and all charges, settled ones included.
+        """
+        self._charges = []
+        # Both maps are in the order of their times, so that each loop ends at the first entry that is young enough.
+        for name, charge in list(self._making.items()):
+            if now_ms - charge.charged_ms < WAIT_MS:
+                break
+            self._settle(name, 0, now_ms)
+            while len(self._unmade) >= MAX_TOPICS:
+                self._unmade.pop(next(iter(self._unmade)))
+            self._unmade[name] = now_ms
+        for name, since_ms in list(self._unmade.items()):
+            if now_ms - since_ms < UNMADE_MS:
+                break
+            del self._unmade[name]
+        quota: MutationQuota | None = None
+        for topic in topics:
+            if topic.name is None:
+                continue
+            if (
+                topic.error_code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
+                or topic.partitions
+            ):
+                self._settle(topic.name, topic.partitions, now_ms)
+            elif not any(topic.name in known for known in (self._making, self._internal, self._unmade)):
+                quota = quota or limiter.mutation_quota(strict=False)
+                self._charge(topic.name, quota, _Charge(limiter, self._cache.default_partitions, now_ms), self._making)
+        return quota, self._charges
+
+    def internal(
+        self, names: tuple[str, ...], limiter: Limiter, now_ms: int
+    ) -> tuple[MutationQuota | None, Sequence[Charge]]:
+        """Charge internal topics that a broker reports to create for a client, at first one partition each.
+
+        Returns:
+            The quota that they were charged to, None if each has its charge already, and the charges.
+        """
+        self._charges = []
+        quota: MutationQuota | None = None
+        for name in names:
+            if name not in self._internal and name not in self._making:
+                quota = quota or limiter.mutation_quota(strict=False)
+                self._charge(name, quota, _Charge(limiter, 1, now_ms), self._internal)
+                self._unsettled.setdefault((limiter.user, limiter.client_id), {})[name] = None
+        return quota, self._charges
+
+    def unsettled(self, limiter: Limiter) -> list[str]:
+        """Return up to `MAX_ASKED` internal topics charged to a client whose partitions are not known yet."""
+        return list(islice(self._unsettled.get((limiter.user, limiter.client_id), ()), MAX_ASKED))
+
+    def withdraw(self, name: str, now_ms: int) -> Sequence[Charge]:
+        """Give back the charge of a topic that a CreateTopics request has paid for, and return the correction."""
+        self._charges = []
+        self._settle(name, 0, now_ms)
+        return self._charges
+
+    def _charge(self, name: str, quota: MutationQuota, charge: _Charge, kind: dict[str, _Charge]) -> None:
+        quota.record(charge.partitions, charge.charged_ms)
+        self._charges.append((charge.limiter, charge.partitions))
+        while len(kind) >= MAX_TOPICS:
+            self._take(next(iter(kind)))
+        kind[name] = charge
+
+    def _take(self, name: str) -> _Charge | None:
+        charge = self._internal.pop(name, None)
+        if charge is None:
+            return self._making.pop(name, None)
+        client = (charge.limiter.user, charge.limiter.client_id)
+        self._unsettled[client].pop(name)
+        if not self._unsettled[client]:
+            del self._unsettled[client]
+        return charge
+
+    def _settle(self, name: str, partitions: int, now_ms: int) -> None:
+        """Correct the charge of a topic to the partitions that it has, 0 if the broker refused it."""
+        self._unmade.pop(name, None)
+        charge = self._take(name)
+        if charge is None:
+            return
+        self._counters.mutation_partitions += partitions
+        if charge.partitions != partitions:
+            charge.limiter.record_without_throttle(partitions - charge.partitions, now_ms)
+            self._charges.append((charge.limiter, partitions - charge.partitions))
+
+
+FORBIDDEN: Final = b"\0"
+"""`allow_auto_topic_creation` as false."""
+MAX_LEARNT_BYTES: Final = 256 * 1024
+"""Longest response that is read only to learn topics: any client can request any number of longer ones. Where it needs
+their content the daemon asks for it once a minute (`BrokerThresholds.asks_for_topics`)."""
+
+
+class MetadataFilter(RequestFilter):
+    """The filter of one Metadata request, with the limiter of a client that has a mutation quota."""
+
+    def __init__(
+        self, header: RequestHeader, rule: AutoCreate, limiter: Limiter | None, made_by: "MetadataFilterFactory"
+    ) -> None:
+        super().__init__(header)
+        self._rule = rule
+        self._limiter = limiter
+        self._made_by = made_by
+        self._parsed: ParsedMetadataRequest | None = None
+        self._lookup = TopicLookup(header)
+        self._absent: dict[str, int] = {}
+
+    def on_request(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
+        if self._rule is AutoCreate.PASS:
+            return Forward(frame=frame)  # only its response is of interest
+        parsed = self._parsed
+        if parsed is None:
+            parsed = self._parsed = parse_metadata_request(frame, self._header)
+            # Before version 4 no field forbids auto-creation: only naming no missing topic does.
+            if self._forbids(parsed) and parsed.auto_creation_at is None:
+                self._lookup.about(parsed.names or ())
+        question = self._lookup.next()
+        if question is not None:
+            return SendRequest(frame=question)
+        if not self._forbids(parsed):
+            return Forward(frame=frame)
+        if parsed.auto_creation_at is not None:
+            frame[parsed.auto_creation_at : parsed.auto_creation_at + 1] = FORBIDDEN
+            return Forward(frame=frame)
+        if not self._absent:
+            return Forward(frame=frame)
+        form = API_TABLE[ApiKey.METADATA].encoding(self._header.api_version)
+        named = zip(parsed.names or (), parsed.listed.spans, strict=True)
+        kept = [frame[start:end] for name, (start, end) in named if name not in self._absent]
+        return Forward(frame=with_elements(form, frame, parsed.listed, kept))
+
+    def on_response_to_own(
+        self, frame: bytearray, request: FilteredRequest, now_ms: int
+    ) -> Generator[None, None, None]:
+        yield from self._lookup.taking_response(frame)
+        self._absent = {
+            topic.name: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for topic in self._lookup.known.values()
+            if topic.name and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        }
+
+    def on_response(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Generator[None, None, Buffer]:
+        parsed = self._parsed
+        if (parsed is None or parsed.names is None) and len(frame) > MAX_LEARNT_BYTES:
+            return frame
+        topics = yield from read_in_slices(request.api_version, frame)
+        self._made_by.cache.learn(topics)
+        if parsed is None or parsed.names is None:
+            return frame
+        if self._limiter is not None and self._rule is AutoCreate.COUNT and parsed.may_create:
+            quota, charges = self._made_by.auto_creations.take_topics(topics, self._limiter, now_ms)
+            # Besides this client's charges there are corrections of other clients' that named the same topics.
+            self._charges += charges
+            if quota is not None:
+                request.throttled(self._limiter, quota.throttle_ms(now_ms))
+        return with_topics(request.api_version, frame, parsed.names, self._absent) if self._absent else frame
+
+    def _forbids(self, parsed: ParsedMetadataRequest) -> bool:
+        return self._rule is AutoCreate.FORBID and parsed.may_create and bool(parsed.names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataFilterFactory:
+    """The factory of Metadata filters for one broker's connections."""
+
+    quotas: BrokerQuotas
+    rule: AutoCreate
+    learns: Callable[[], bool]
+    """Returns whether the thresholds need to know the cluster's topics."""
+    cache: TopicCache
+    auto_creations: AutoCreations
+
+    @property
+    def is_active(self) -> bool:
+        counts = self.rule is AutoCreate.COUNT and self.quotas.limits_mutations
+        return counts or self.rule is AutoCreate.FORBID or self.learns()
+
+    def make_filter(
+        self, request: FilteredRequest, chunk: memoryview, header: RequestHeader
+    ) -> RequestFilter | NotFiltered:
+        client = request.client
+        if client is None or client.is_internal or client.policy.exempt or client.is_shadow:
+            rule, limiter = AutoCreate.PASS, None
+        else:
+            rule, limiter = self.rule, client.mutation if client.mutation.bound is not None else None
+        counts = rule is AutoCreate.COUNT and limiter is not None
+        if not (counts or rule is AutoCreate.FORBID or self.learns()):
+            return NotFiltered.STREAMS
+        if counts or rule is AutoCreate.FORBID:
+            check_topic_request(header)
+        elif header.frame_length > MAX_TOPIC_REQUEST_BYTES:
+            return NotFiltered.STREAMS  # a request this long is not worth gathering only to learn from it
+        else:
+            rule = AutoCreate.PASS  # the request of a client without a quota is not charged
+        if not counts:
+            request.blocks_next = False
+        return MetadataFilter(header, rule, limiter, self)
+
+
+class StreamsFilter(RequestFilter):
+    """The filter of one heartbeat of a client with a mutation quota."""
+
+    def __init__(self, header: RequestHeader, limiter: Limiter, auto_creations: AutoCreations) -> None:
+        super().__init__(header)
+        self._limiter = limiter
+        self._auto_creations = auto_creations
+        self._lookup = TopicLookup(header)
+        self._lookup.about(auto_creations.unsettled(limiter))
+
+    def on_request(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
+        question = self._lookup.next()
+        return Forward(frame=frame) if question is None else SendRequest(frame=question)
+
+    def on_response_to_own(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> None:
+        _, charges = self._auto_creations.take_topics(self._lookup.take_response(frame), self._limiter, now_ms)
+        self._charges += charges
+
+    def on_response(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Buffer:
+        names = topics_in_the_making(request.api_version, frame)
+        quota, charges = self._auto_creations.internal(names, self._limiter, now_ms)
+        self._charges += charges
+        if quota is not None:
+            request.throttled(self._limiter, quota.throttle_ms(now_ms))
+        return frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsFilterFactory:
+    """The factory of heartbeat filters for one broker's connections."""
+
+    quotas: BrokerQuotas
+    rule: AutoCreate
+    auto_creations: AutoCreations
+
+    @property
+    def is_active(self) -> bool:
+        return self.quotas.limits_mutations and self.rule is not AutoCreate.PASS
+
+    def make_filter(
+        self, request: FilteredRequest, chunk: memoryview, header: RequestHeader
+    ) -> RequestFilter | NotFiltered:
+        client = request.client
+        if client is None or client.mutation.bound is None:
+            return NotFiltered.STREAMS
+        check_topic_request(header)
+        return StreamsFilter(header, client.mutation, self.auto_creations)

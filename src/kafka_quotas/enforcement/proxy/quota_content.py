@@ -1,0 +1,151 @@
+"""The quotas and rules that a daemon is given: the store's content as it changes, and the files it reads again.
+
+Invariants: what differs from what is in force is put in force, and nothing else; a file is checked as a whole before
+any of it is used.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from kafka_quotas.enforcement.config.client_policy import read_policy_file
+from kafka_quotas.enforcement.config.cost_model_file import read_cost_model
+from kafka_quotas.enforcement.config.listener_file import ListenerFiles, refuse_restart
+from kafka_quotas.enforcement.config.settings import DaemonSettings, read_secrets
+from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
+from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
+from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
+from kafka_quotas.enforcement.quotas.reload import ReloadedFile, Use
+from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot
+from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
+from kafka_quotas.stores.static import read_static_quotas
+from kafka_quotas.stores.store import QuotaEntry
+
+STATIC_SCHEME: Final = "static:"
+
+
+class QuotaContent:
+    """The store's content and the files, as they are put in force in the parts of a daemon.
+
+    Args:
+        store_url: Returns the address of the store.
+        proxy: Returns the proxy server, None before it is there.
+    """
+
+    def __init__(
+        self,
+        settings: DaemonSettings,
+        policy: QuotaRegistry,
+        *,
+        connections: ConnectionQuotas,
+        topics: TopicFilters,
+        store_url: Callable[[], str],
+        proxy: Callable[[], ProxyServer | None],
+        notify: Notify,
+    ) -> None:
+        self._settings = settings
+        self._policy = policy
+        self._connections = connections
+        self._topics = topics
+        self._store_url = store_url
+        self._proxy = proxy
+        self._notify = notify
+        self._applied: str | None = None
+        self._other_entries: tuple[QuotaEntry, ...] = ()
+        self.resolver = policy.resolver(())
+        """The resolution of clients and addresses to what is in force."""
+        self.changed = 0
+        """Number of limits that changes of the store have altered so far."""
+        self.fleet_secrets: tuple[bytes, ...] = ()
+        """The secrets of the fleet's reports, of which the first signs."""
+
+    def apply(self, snapshot: ChangedSnapshot) -> None:
+        """Put a store's content in force where it differs from what is."""
+        url = self._store_url()
+        is_static = url.startswith(STATIC_SCHEME)
+        if snapshot.since is not None and snapshot.since == self._applied:
+            changed = self._policy.alter(snapshot.changed, static=is_static)
+        else:
+            changed = self._policy.apply(snapshot.entries, static=is_static)
+        self._applied = None  # should the rest fail, all of the next content is applied
+        self.changed += changed
+        self._connections.ip_limits.apply(snapshot.other_entries)
+        self._other_entries = snapshot.other_entries
+        self.resolver = self._policy.resolver(snapshot.other_entries)
+        self._topics.apply_store((entry.entity, entry.quotas) for entry in snapshot.other_entries)
+        self._applied = snapshot.revision
+        fields: dict[str, str | float] = {"store": url, "changed": changed, "limits": self._policy.limit_count}
+        self._notify(LogEvent(event="quotas applied", fields=fields))
+
+    def entries(self) -> list[QuotaEntry]:
+        """Return the quotas in force, those of addresses, topics and brokers last."""
+        return [*self._policy.entries(), *self._other_entries]
+
+    @property
+    def limits_nobody(self) -> bool:
+        """Whether neither the store nor a file or an option limits any client."""
+        settings = self._settings
+        return not self.entries() and settings.policy_file is None and settings.connection_rate is None
+
+    def files(self) -> Iterator[ReloadedFile]:
+        """Yield the files of quotas and rules that the start, and each reload, reads."""
+        settings = self._settings
+        for path, read in (
+            (settings.static_quotas, self._read_static),
+            (settings.policy_file, self._read_policy),
+            (settings.cost_model, self._read_costs),
+            (None if settings.fleet is None else settings.fleet.secret_file, self._read_secrets),
+        ):
+            if path is not None:
+                yield ReloadedFile(path=path, read=partial(read, path))
+        files = settings.listener_files
+        for number, path in files.paths.items():
+            yield ReloadedFile(path=path, read=partial(self._read_listener, files, number))
+
+    def _read_listener(self, files: ListenerFiles, number: int) -> Use:
+        settings = files.read(number)
+        refuse_restart(self._settings.listeners[number], settings, files.paths[number])
+
+        def use() -> int:
+            proxy = self._proxy()
+            if proxy is not None:
+                proxy.follow(number, settings)
+            return 0
+
+        return use
+
+    def _read_static(self, path: Path) -> Use:
+        return partial(self._policy.apply, read_static_quotas(path), static=True)
+
+    def _read_policy(self, path: Path) -> Use:
+        file = read_policy_file(path)
+        self._topics.thresholds.check_file(file.thresholds)
+
+        def use() -> int:
+            self._topics.thresholds.apply_file(file.thresholds)
+            changed = self._policy.replace(file)
+            fields: dict[str, str | float] = {"policy": str(path), "entities": len(file.entities), "changed": changed}
+            self._notify(LogEvent(event="policy applied", fields=fields))
+            return changed
+
+        return use
+
+    def _read_secrets(self, path: Path) -> Use:
+        secrets = read_secrets(path)
+
+        def use() -> int:
+            self.fleet_secrets = secrets
+            return 0
+
+        return use
+
+    def _read_costs(self, path: Path) -> Use:
+        model = read_cost_model(path)
+
+        def use() -> int:
+            self._policy.costs = model
+            return 0
+
+        return use
