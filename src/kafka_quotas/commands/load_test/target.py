@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from kafka_quotas.commands.testbed.broker_security import broker_security
 from kafka_quotas.commands.testbed.daemon_process import RunningDaemon, free_ports, running_daemon
-from kafka_quotas.commands.testbed.kafka_broker import BrokerOptions, kafka_jars, running_broker
+from kafka_quotas.commands.testbed.kafka_broker import BrokerOptions, broker_security, kafka_jars, running_broker
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.clients.raw.topic_mutator import MutationPlan
