@@ -24,12 +24,12 @@ from typing import Final
 from kafka_quotas.commands.testbed.child_process import child_command
 from kafka_quotas.commands.testbed.daemon_process import free_ports, last_line
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.extras import find_java
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.simulation import Event, EventOperation
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.results.prediction import ThrottleJudge
 from kafka_quotas.loadtest.scenario.model import Security
-from kafka_quotas.pipeline.engine.spark_session import find_java
 
 VERSION: Final = "4.3.1"
 _COORDINATES: Final = (
