@@ -97,8 +97,8 @@ BUILT = {
     "daemon status": ("cli.daemon.status_view:status_listing", "enforcement.telemetry.status:DaemonStatus"),
     "daemon reload": ("cli.daemon.status_view:reload_listing", "enforcement.quotas.reload:Reloaded"),
     "daemon unmute": ("cli.daemon.status_view:unmuted_listing", "enforcement.proxy.unmuting:Unmuted"),
-    "daemon decide": ("cli.daemon.decide:decision_listing", "enforcement.decisions:Decision"),
-    "daemon calibrate": ("cli.daemon.calibrate:_listing", "core.quotas.cost_model:CostModel"),
+    "daemon decide": ("cli.daemon.status_view:decision_listing", "enforcement.decisions:Decision"),
+    "daemon calibrate": ("cli.daemon.command:_cost_listing", "core.quotas.cost_model:CostModel"),
     "pipeline validate": ("cli.pipeline.validate:validation_listing", "pipeline.validate.job:Validation"),
     "pipeline ingest": ("cli.pipeline.ingest:_listing", "pipeline.ingest.job:IngestResult"),
 }
