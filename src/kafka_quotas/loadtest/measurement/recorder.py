@@ -403,7 +403,7 @@ def _merge_responses(whole: ResponseTrace, parts: Sequence[Recorder]) -> None:
     for each in heapq.merge(*traces, key=lambda response: response.t_ms):
         if end_ms is not None and each.t_ms > end_ms:
             break
-        whole.add(each.t_ms, each.charged, each.throttle_ms, each.broker)
+        whole.add(each.t_ms, int(each.charged), each.throttle_ms, each.broker)
 
 
 def _merge_timelines(parts: Sequence[Timeline], *, window_ms: int) -> Timeline:

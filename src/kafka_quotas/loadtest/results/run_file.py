@@ -34,7 +34,7 @@ from kafka_quotas.loadtest.measurement.recorder import (
     RecorderRoom,
     ThrottleSummary,
 )
-from kafka_quotas.loadtest.measurement.traces import Response, Slot, Timeline
+from kafka_quotas.loadtest.measurement.traces import Charge, Slot, Timeline
 from kafka_quotas.loadtest.plan.plan import LoadPlan
 from kafka_quotas.loadtest.plan.throttle_cycles import ClientVerdict
 from kafka_quotas.loadtest.plan.workload import Flood, MutationFlood, RequestFlood
@@ -349,7 +349,7 @@ def _recorder_document(recorder: Recorder) -> dict[str, Any]:
         "traces": {
             name: {"resolution_ms": each.resolution_ms, "entries": each.entries()} for name, each in traces.items()
         },
-        "responses": {each.name: [getattr(row, each.name) for row in responses] for each in fields(Response)},
+        "responses": {each.name: [getattr(row, each.name) for row in responses] for each in fields(Charge)},
         "slot_ms": timeline.slot_ms,
         "slots": [{name: value for name, value in _plain(slot).items() if name != "rate"} for slot in timeline.slots()],
         "counts": {name: getattr(recorder, name) for name in COUNTS},
@@ -370,7 +370,7 @@ def _recorder(kept: Mapping[str, Any], plan: LoadPlan) -> Recorder:
         trace.resolution_ms = acks["resolution_ms"]
         for t_ms, size in acks["entries"]:
             trace.add(t_ms, size)
-    for row in zip(*(responses[each.name] for each in fields(Response)), strict=True):
+    for row in zip(*(responses[each.name] for each in fields(Charge)), strict=True):
         recorder.responses.add(*row)
     slots = [Slot(**slot) for slot in kept["slots"]]
     recorder.timeline = Timeline.of(slots, slot_ms=kept["slot_ms"], window_ms=plan.window_ms)

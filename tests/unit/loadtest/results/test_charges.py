@@ -9,9 +9,10 @@ import pytest
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, full_bucket_ms, new_limiter, replay
 from kafka_quotas.loadtest.judgement import State
+from kafka_quotas.loadtest.measurement.traces import Charge
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.results.prediction import Charge, Prediction, PredictionSource, logged_charges, predict
+from kafka_quotas.loadtest.results.prediction import Prediction, PredictionSource, logged_charges, predict
 
 WINDOW = QuotaWindow(samples=3, window_s=1)
 STARTED_MS = 1_700_000_000_000
@@ -70,7 +71,11 @@ def test_a_charge_after_the_load_is_left_out(tmp_path: Path) -> None:
 def test_a_bucket_of_tokens_is_full_before_its_first_charge() -> None:
     # 3 windows of 1 s at 5/s are 15 tokens, of which 20 partitions leave a debt of 5: a second
     assert full_bucket_ms(samples=WINDOW.samples, window_ms=WINDOW.window_ms) == 3000
-    charges = [Charge(t_ms=-9000, amount=20, throttle_ms=1000), Charge(t_ms=-8500, amount=0), Charge(t_ms=0, amount=41)]
+    charges = [
+        Charge(t_ms=-9000, charged=20, throttle_ms=1000),
+        Charge(t_ms=-8500, charged=0),
+        Charge(t_ms=0, charged=41),
+    ]
 
     prediction = predict(
         charges, workload=Workload.MUTATE, quota=5, window=WINDOW, source=PredictionSource.EVENT_LOG, announced_ms=5200

@@ -8,8 +8,9 @@ import pytest
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, full_bucket_ms, new_limiter, replay
 from kafka_quotas.loadtest.judgement import State
+from kafka_quotas.loadtest.measurement.traces import Charge
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.results.prediction import Charge, Prediction, PredictionSource, predict
+from kafka_quotas.loadtest.results.prediction import Prediction, PredictionSource, predict
 
 WINDOW = QuotaWindow(samples=3, window_s=1)
 QUOTA = 1000.0
@@ -22,7 +23,7 @@ def _produced(seconds: int, *, broker: int = 0) -> list[Charge]:
     charges, now_ms = [], 0
     while now_ms < seconds * 1000:
         throttle_ms = limiter.apply(EventOperation.RECORD, REQUEST, now_ms).throttle_ms
-        charges.append(Charge(t_ms=now_ms, amount=REQUEST, throttle_ms=throttle_ms, broker=broker))
+        charges.append(Charge(t_ms=now_ms, charged=REQUEST, throttle_ms=throttle_ms, broker=broker))
         now_ms += throttle_ms + 7
     return charges
 
@@ -64,13 +65,13 @@ def test_each_broker_has_its_own_bucket() -> None:
 
 def test_a_log_tells_what_was_taken_back() -> None:
     charges = [
-        Charge(t_ms=0, amount=2500),
-        Charge(t_ms=100, amount=900, throttle_ms=1300),
-        Charge(t_ms=100, amount=-900),
-        Charge(t_ms=1500, amount=100),
+        Charge(t_ms=0, charged=2500),
+        Charge(t_ms=100, charged=900, throttle_ms=1300),
+        Charge(t_ms=100, charged=-900),
+        Charge(t_ms=1500, charged=100),
     ]
     limiter = new_limiter(Algorithm.RATE, bound=QUOTA, samples=WINDOW.samples, window_ms=WINDOW.window_ms)
-    events = [Event(t_ms=each.t_ms, amount=each.amount) for each in charges if each.amount > 0]
+    events = [Event(t_ms=each.t_ms, amount=each.charged) for each in charges if each.charged > 0]
     events.insert(2, Event(t_ms=100, amount=900, operation=EventOperation.UNRECORD))
     expected = sum(each.outcome.throttle_ms for each in replay(events, limiter, usual=EventOperation.RECORD))
 
@@ -82,17 +83,17 @@ def test_a_log_tells_what_was_taken_back() -> None:
 
 def test_a_permissive_mutation_is_accepted_and_waits() -> None:
     # 3 windows of 1 s at 5/s are 15 tokens: 20 partitions leave a debt of 5, which is a second
-    charges = [Charge(t_ms=0, amount=20, throttle_ms=1000), Charge(t_ms=1000, amount=5, throttle_ms=1000)]
+    charges = [Charge(t_ms=0, charged=20, throttle_ms=1000), Charge(t_ms=1000, charged=5, throttle_ms=1000)]
 
     assert _predicted(charges, workload=Workload.MUTATE, quota=5).predicted_ms == 2000
 
 
 def test_a_strict_mutation_is_refused_while_there_is_a_debt() -> None:
     charges = [
-        Charge(t_ms=0, amount=20),
-        Charge(t_ms=0, amount=0, throttle_ms=1000),
-        Charge(t_ms=400, amount=0, throttle_ms=600),
-        Charge(t_ms=1000, amount=20),
+        Charge(t_ms=0, charged=20),
+        Charge(t_ms=0, charged=0, throttle_ms=1000),
+        Charge(t_ms=400, charged=0, throttle_ms=600),
+        Charge(t_ms=1000, charged=20),
     ]
     full_ms = full_bucket_ms(samples=WINDOW.samples, window_ms=WINDOW.window_ms)
     prediction = _predicted(charges, workload=Workload.MUTATE, quota=5)
@@ -103,7 +104,7 @@ def test_a_strict_mutation_is_refused_while_there_is_a_debt() -> None:
 
 def test_acknowledgements_are_coarse_and_decide_only_where_that_does_not_matter() -> None:
     charges = _produced(20)
-    seen = [Charge(t_ms=charge.t_ms + 30, amount=charge.amount) for charge in charges]
+    seen = [Charge(t_ms=charge.t_ms + 30, charged=charge.charged) for charge in charges]
     exact_ms = sum(charge.throttle_ms for charge in charges)
 
     def told(announced_ms: float) -> State:
@@ -115,6 +116,6 @@ def test_acknowledgements_are_coarse_and_decide_only_where_that_does_not_matter(
 
 
 def test_nothing_is_predicted_for_who_keeps_within_the_quota() -> None:
-    prediction = _predicted([Charge(t_ms=second * 1000, amount=600) for second in range(20)])
+    prediction = _predicted([Charge(t_ms=second * 1000, charged=600) for second in range(20)])
 
     assert (prediction.predicted_ms, prediction.announced_ms, prediction.state) == (0, 0, State.MET)

@@ -9,8 +9,9 @@ from tests.support.load.results import greedy, result, unlimited
 
 from kafka_quotas.loadtest.judgement import Aspect, State
 from kafka_quotas.loadtest.measurement.delivery import Books, Delivery
+from kafka_quotas.loadtest.measurement.traces import Charge
 from kafka_quotas.loadtest.plan.workload import ClientKind, RateUnit, Workload
-from kafka_quotas.loadtest.results.prediction import Charge, PredictionSource
+from kafka_quotas.loadtest.results.prediction import PredictionSource
 from kafka_quotas.loadtest.results.result import CpuUse, LoadResult
 from kafka_quotas.loadtest.verdict.analysis import warnings
 from kafka_quotas.loadtest.verdict.judging import Evidence, judge_run
@@ -144,7 +145,7 @@ def test_single_responses_are_predicted_and_the_daemons_log_is_better() -> None:
     for index, throttle_ms in enumerate((0, 0, 0, 0, 3000, 3000)):
         client.recorder.response(index * 100 * MS, charged=1000, throttle_ms=throttle_ms)
     run = run_of(client)
-    logged = judge_run(run, Evidence(charges={run.entities[0].key: [Charge(t_ms=0, amount=9000, throttle_ms=6000)]}))
+    logged = judge_run(run, Evidence(charges={run.entities[0].key: [Charge(t_ms=0, charged=9000, throttle_ms=6000)]}))
 
     told = [each.entities[0].prediction for each in (run, logged)]
     assert [each.source for each in told if each] == [PredictionSource.RESPONSES, PredictionSource.EVENT_LOG]
@@ -155,7 +156,7 @@ def test_a_fetch_that_the_daemon_holds_has_no_throttle_time_to_predict() -> None
     reader = recorded("reader", workload=Workload.CONSUME, kind=ClientKind.LIBRDKAFKA, quota=1000)
     reader.recorder.response(0, charged=0, throttle_ms=500)
     run = run_of(reader)
-    logged = judge_run(run, Evidence(charges={run.entities[0].key: [Charge(t_ms=0, amount=90_000, throttle_ms=500)]}))
+    logged = judge_run(run, Evidence(charges={run.entities[0].key: [Charge(t_ms=0, charged=90_000, throttle_ms=500)]}))
 
     assert _states(logged, Aspect.THROTTLE) == [("reader", State.UNCHECKED)]
     (prediction,) = (each.prediction for each in logged.entities)
