@@ -90,7 +90,7 @@ def text_of(pattern: str = r"[\s\S]+", *, example: str = "some text", nullable: 
 def word_of(
     words: Sequence[str], build: Callable[[str], Any] = str, *, removed: Mapping[str, str] = MappingProxyType({})
 ) -> Kind:
-    """Return the kind of one of a list of words, of which `removed` says what to use in place of earlier ones."""
+    """Return the kind of one of a list of words, where `removed` answers earlier ones."""
 
     def value(node: YamlNode) -> Any:
         if not isinstance(node.value, str) or node.value not in words:
