@@ -166,8 +166,6 @@ class Recorder:
         """Count `records` that were acknowledged (or received) by `now_ns`, with `size` bytes together."""
         with self._lock:
             self._fold()
-            self.acked += records
-            self.acked_bytes += size
             self._sort_in_acknowledged(now_ns, records, size)
 
     def response(self, now_ns: int, *, charged: int, throttle_ms: int, broker: int = 0) -> None:
@@ -182,9 +180,6 @@ class Recorder:
         """
         with self._lock:
             self._fold()
-            self.charged += charged
-            self.response_count += 1
-            self._count_throttle(throttle_ms)
             self._sort_in_response(now_ns, charged, throttle_ms, broker)
 
     def responded(self, now_ns: int, total: int) -> None:
@@ -227,7 +222,6 @@ class Recorder:
         if throttle_ms > 0:
             with self._lock:
                 self._fold()
-                self._count_throttle(throttle_ms)
                 self._sort_in_throttle(self.timeline.at(self._t_ms(now_ns)), throttle_ms)
 
     def dropped(self, count: int = 1) -> None:
@@ -261,12 +255,9 @@ class Recorder:
     def _t_ms(self, now_ns: int) -> int:
         return (now_ns - self._start_ns) // _NS_PER_MS
 
-    def _count_throttle(self, throttle_ms: int) -> None:
-        if throttle_ms > 0:
-            self.throttle_count += 1
-            self.throttle_sum_us += throttle_ms * 1000
-
     def _sort_in_acknowledged(self, now_ns: int, records: int, size: int) -> None:
+        self.acked += records
+        self.acked_bytes += size
         t_ms = self._t_ms(now_ns)
         self.trace.add(t_ms, size)
         slot = self.timeline.at(t_ms)
@@ -274,6 +265,8 @@ class Recorder:
         slot.size += size
 
     def _sort_in_response(self, now_ns: int, charged: int, throttle_ms: int, broker: int) -> None:
+        self.charged += charged
+        self.response_count += 1
         t_ms = self._t_ms(now_ns)
         self.charges.add(t_ms, charged)
         self.responses.add(t_ms, charged, throttle_ms, broker)
@@ -284,6 +277,8 @@ class Recorder:
             self._sort_in_throttle(slot, throttle_ms)
 
     def _sort_in_throttle(self, slot: Slot, throttle_ms: int) -> None:
+        self.throttle_count += 1
+        self.throttle_sum_us += throttle_ms * 1000
         self.throttle_times.add(throttle_ms * _NS_PER_MS)
         slot.throttled += 1
         slot.throttle_sum_ms += throttle_ms
@@ -306,11 +301,6 @@ class Recorder:
             return
         for at in range(0, len(taken), _WIDTH):
             now_ns, charged, throttle_ms, broker, records, size, intended_ns, sent_ns = taken[at : at + _WIDTH]
-            self.charged += charged
-            self.response_count += 1
-            self.acked += records
-            self.acked_bytes += size
-            self._count_throttle(throttle_ms)
             self._sort_in_response(now_ns, charged, throttle_ms, broker)
             self._sort_in_acknowledged(now_ns, records, size)
             if intended_ns >= self._measure_from_ns:
