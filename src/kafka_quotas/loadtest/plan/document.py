@@ -1,8 +1,8 @@
-"""Typed documents: a tree whose nodes know their lines, the kinds of values in it, and records that are read from it.
+"""Records that are read from the nodes of a file, and the JSON schema of the same files.
 
-Contract: `read` raises `ScenarioError` with the line for any value that `schema` does not allow. Parser and published
-schema come from the same records, whose fields say by a `Setting` how a file has them, so that neither can know a field
-that the other lacks.
+Contract: `read` raises `DocumentError`, with everything that is wrong, for any value that `schema` does not allow.
+Parser and published schema come from the same records, whose fields say by a `Setting` how a file has them, so that
+neither can know a field that the other lacks.
 """
 
 import re
@@ -16,73 +16,47 @@ from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 from kafka_quotas.core.errors import UsageError, near_hint
-from kafka_quotas.core.formats.nodes import SourceLocation
+from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, Node, Plain, shown_kind
 from kafka_quotas.core.model.units import parse_bytes, parse_duration_ms
 
 _WHOLE: Final = re.compile(r"\d{1,12}", re.ASCII)
 _NUMBER: Final = re.compile(r"\d{1,12}(?:\.\d{1,9})?|\.\d{1,9}", re.ASCII)
 _TRUTHS: Final = {"true": True, "false": False}
-
-
-class ScenarioError(UsageError):
-    """An error in a scenario, with file and line at the start of the message."""
-
-    line: int | None = None
-    faults: "tuple[ScenarioError, ...]" = ()
-    """All errors of the file by line, where there are several; this one is the first."""
-
-    @classmethod
-    def of_all(cls, faults: "Sequence[ScenarioError]") -> "ScenarioError":
-        """Return one error for several, which names the first and counts the others."""
-        every = sorted((each for fault in faults for each in fault.faults or (fault,)), key=lambda each: each.line or 0)
-        if len(every) == 1:
-            return every[0]
-        error = cls(f"{every[0].message} (and {len(every) - 1} more, see load-test validate)", hint=every[0].hint)
-        error.line, error.faults = every[0].line, tuple(every)
-        return error
-
-
-@dataclass(frozen=True, slots=True)
-class YamlNode:
-    """A part of a file."""
-
-    location: SourceLocation
-    value: "str | tuple[YamlNode, ...] | dict[str, YamlNode] | None"
-    """A text (None: null), the nodes of a list, or those of a mapping by name."""
-
-    def problem(self, message: str, hint: str | None = None) -> ScenarioError:
-        """Return the error for this part, with its line."""
-        error = ScenarioError(f"{self.location}: {message}", hint=hint)
-        error.line = self.location.line
-        return error
-
-    @property
-    def kind(self) -> str:
-        """A noun for the value, or a text's own words."""
-        if self.value is None:
-            return "null"
-        if isinstance(self.value, str):
-            return repr(self.value[:40])
-        return "a list" if isinstance(self.value, tuple) else "a mapping"
+_NULLS: Final = ("null", "~")
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of values, by how one is read from a node and by its JSON schema."""
 
-    read: Callable[[YamlNode], Any]
+    read: Callable[[Node], Any]
     schema: Mapping[str, Any]
+
+
+def _scalar(node: Node) -> str | None:
+    """Return a scalar as it is written, None for null and for anything else."""
+    value = node.value
+    return str(value) if isinstance(value, str) and not _is_null(node) else None
+
+
+def _is_null(node: Node) -> bool:
+    return node.value is None or (isinstance(node.value, Plain) and node.value in _NULLS)
+
+
+def _fault(node: Node, message: str, hint: str | None = None) -> DocumentError:
+    return DocumentError(node.problem(message, hint))
 
 
 def text_of(pattern: str = r"[\s\S]+", *, example: str = "some text", nullable: bool = False) -> Kind:
     """Return the kind of a text that matches a pattern, or is null if that has a meaning."""
 
-    def value(node: YamlNode) -> str | None:
-        if node.value is None and nullable:
+    def value(node: Node) -> str | None:
+        if nullable and _is_null(node):
             return None
-        if not isinstance(node.value, str) or not re.fullmatch(pattern, node.value, re.ASCII):
-            raise node.problem(f"not what is wanted here: {node.kind}", f"example: {example}")
-        return node.value
+        text = _scalar(node)
+        if text is None or not re.fullmatch(pattern, text, re.ASCII):
+            raise _fault(node, f"not what is wanted here: {shown_kind(node)}", f"example: {example}")
+        return text
 
     return Kind(value, {"type": ["string", "null"] if nullable else "string", "pattern": f"^(?:{pattern})$"})
 
@@ -92,11 +66,12 @@ def word_of(
 ) -> Kind:
     """Return the kind of one of a list of words, where `removed` answers earlier ones."""
 
-    def value(node: YamlNode) -> Any:
-        if not isinstance(node.value, str) or node.value not in words:
-            hint = removed.get(str(node.value)) or f"one of: {', '.join(words)}"
-            raise node.problem(f"{node.kind} is none of the words for this", hint)
-        return build(node.value)
+    def value(node: Node) -> Any:
+        word = _scalar(node) or ""
+        if word not in words:
+            hint = removed.get(word) or f"one of: {', '.join(words)}"
+            raise _fault(node, f"{shown_kind(node)} is none of the words for this", hint)
+        return build(word)
 
     return Kind(value, {"enum": [int(word) if word.isdigit() else word for word in words]})
 
@@ -104,34 +79,36 @@ def word_of(
 def whole_of(lowest: int = 1, highest: int = 1_000_000_000) -> Kind:
     """Return the kind of a whole number between two bounds."""
 
-    def value(node: YamlNode) -> int:
-        text = node.value
-        if not isinstance(text, str) or not _WHOLE.fullmatch(text):
-            raise node.problem(f"{node.kind} is no whole number")
+    def value(node: Node) -> int:
+        text = _scalar(node) or ""
+        if not _WHOLE.fullmatch(text):
+            raise _fault(node, f"{shown_kind(node)} is no whole number")
         if not lowest <= int(text) <= highest:
-            raise node.problem(f"{text} is out of range", f"{lowest} to {highest}")
+            raise _fault(node, f"{text} is out of range", f"{lowest} to {highest}")
         return int(text)
 
     return Kind(value, {"type": "integer", "minimum": lowest, "maximum": highest})
 
 
-def _truth(node: YamlNode) -> bool:
-    if not isinstance(node.value, str) or node.value not in _TRUTHS:
-        raise node.problem(f"{node.kind} is neither true nor false")
-    return _TRUTHS[node.value]
+def _truth(node: Node) -> bool:
+    truth = _TRUTHS.get(_scalar(node) or "")
+    if truth is None:
+        raise _fault(node, f"{shown_kind(node)} is neither true nor false")
+    return truth
 
 
-def _share(node: YamlNode) -> float:
-    text = node.value
-    if not isinstance(text, str) or not _NUMBER.fullmatch(text) or not 0 < float(text) <= 1:
-        raise node.problem(f"{node.kind} is not a number above 0 and up to 1")
+def _share(node: Node) -> float:
+    text = _scalar(node) or ""
+    if not _NUMBER.fullmatch(text) or not 0 < float(text) <= 1:
+        raise _fault(node, f"{shown_kind(node)} is not a number above 0 and up to 1")
     return float(text)
 
 
-def _size(node: YamlNode) -> int:
-    size = parse_bytes(node.value) if isinstance(node.value, str) else 0
+def _size(node: Node) -> int:
+    text = _scalar(node)
+    size = 0 if text is None else parse_bytes(text)
     if size < 1 or size.denominator != 1:
-        raise node.problem(f"{node.kind} is not a size of 1 byte or more", "examples: 100, 1KiB, 64kB")
+        raise _fault(node, f"{shown_kind(node)} is not a size of 1 byte or more", "examples: 100, 1KiB, 64kB")
     return int(size)
 
 
@@ -145,12 +122,13 @@ SIZE: Final = Kind(
 def duration_of(*, in_ms: bool = False, zero: bool = True) -> Kind:
     """Return the kind of a duration with its unit, which becomes seconds or milliseconds."""
 
-    def value(node: YamlNode) -> float | int:
-        if not isinstance(node.value, str):
-            raise node.problem(f"{node.kind} is no length of time", "examples: 500ms, 10s, 2min")
-        length_ms = parse_duration_ms(node.value)
+    def value(node: Node) -> float | int:
+        text = _scalar(node)
+        if text is None:
+            raise _fault(node, f"{shown_kind(node)} is no length of time", "examples: 500ms, 10s, 2min")
+        length_ms = parse_duration_ms(text)
         if not zero and length_ms <= 0:
-            raise node.problem("this must be above 0 s", "examples: 500ms, 10s, 2min")
+            raise _fault(node, "this must be above 0 s", "examples: 500ms, 10s, 2min")
         return int(length_ms) if in_ms else float(length_ms / 1000)
 
     pattern = r"^(?:[0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})\s*(?:us|ms|s|min|h)$"
@@ -160,10 +138,11 @@ def duration_of(*, in_ms: bool = False, zero: bool = True) -> Kind:
 def parsed_by(parse: Callable[[str], Any], *, also_number: bool = False) -> Kind:
     """Return the kind of a text for another parser of the program, whose errors get the line."""
 
-    def value(node: YamlNode) -> Any:
-        if not isinstance(node.value, str):
-            raise node.problem(f"{node.kind} is not a value")
-        return parse(node.value)
+    def value(node: Node) -> Any:
+        text = _scalar(node)
+        if text is None:
+            raise _fault(node, f"{shown_kind(node)} is not a value")
+        return parse(text)
 
     return Kind(value, {"type": ["string", "number", "boolean"] if also_number else "string"})
 
@@ -171,10 +150,10 @@ def parsed_by(parse: Callable[[str], Any], *, also_number: bool = False) -> Kind
 def list_of(item: Kind) -> Kind:
     """Return the kind of a list of values of one kind, at least one of them."""
 
-    def value(node: YamlNode) -> tuple[Any, ...]:
-        if not isinstance(node.value, tuple) or not node.value:
-            raise node.problem(f"{node.kind} is not a list of 1 or more", "write each with a dash in front")
-        return tuple(_gathered(partial(read, item, each) for each in node.value))
+    def value(node: Node) -> tuple[Any, ...]:
+        if not isinstance(node.value, list) or not node.value:
+            raise _fault(node, f"{shown_kind(node)} is not a list of 1 or more", "write each with a dash in front")
+        return tuple(_gathered(partial(read, item, each) for each in node.items))
 
     return Kind(value, {"type": "array", "items": item.schema, "minItems": 1})
 
@@ -182,15 +161,15 @@ def list_of(item: Kind) -> Kind:
 def named_by(item: Kind, names: Sequence[str] | None = None) -> Kind:
     """Return the kind of a mapping from these names, or any, to values of one kind, as pairs in order."""
 
-    def named(name: str, node: YamlNode) -> Any:
+    def named(name: str, node: Node) -> Any:
         if names is not None and name not in names:
-            raise node.problem(f"no such name: {name[:40]!r}", _meant(name, names))
+            raise _fault(node, f"no such name: {name[:40]!r}", _meant(name, names))
         return read(item, node)
 
-    def value(node: YamlNode) -> tuple[tuple[str, Any], ...]:
-        if not isinstance(node.value, Mapping) or not node.value:
-            raise node.problem(f"{node.kind} is no mapping of names to values")
-        values = _gathered(partial(named, name, each) for name, each in node.value.items())
+    def value(node: Node) -> tuple[tuple[str, Any], ...]:
+        if not isinstance(node.value, dict) or not node.value:
+            raise _fault(node, f"{shown_kind(node)} is no mapping of names to values")
+        values = _gathered(partial(named, name, each) for name, each in node.parts.items())
         return tuple(zip(node.value, values, strict=True))
 
     schema: dict[str, Any] = {"type": "object", "additionalProperties": item.schema, "minProperties": 1}
@@ -220,22 +199,22 @@ def section(what: str, parts: Sequence[Field], build: Callable[..., Any]) -> Kin
     """
     known = {each.name: each for each in parts}
 
-    def part(name: str, node: YamlNode) -> Any:
+    def part(name: str, node: Node) -> Any:
         if name not in known:
-            raise node.problem(f"{what} has no {name[:40]!r}", _meant(name, list(known)))
+            raise _fault(node, f"{what} has no {name[:40]!r}", _meant(name, list(known)))
         return read(known[name].kind, node)
 
-    def value(node: YamlNode) -> Any:
-        if not isinstance(node.value, Mapping):
-            raise node.problem(f"{what} is {node.kind}, not a mapping", f"it has {', '.join(known)}")
+    def value(node: Node) -> Any:
+        if not isinstance(node.value, dict):
+            raise _fault(node, f"{what} is {shown_kind(node)}, not a mapping", f"it has {', '.join(known)}")
         missing = [each for each in parts if each.required and each.name not in node.value]
         lacks = [node.problem(f"{what} lacks {each.name!r}", f"{each.name}: {each.about}") for each in missing]
-        values = _gathered((partial(part, *each) for each in node.value.items()), faults=lacks)
+        values = _gathered((partial(part, *each) for each in node.parts.items()), faults=lacks)
         targets = [known[name].target or name.replace("-", "_") for name in node.value]
         try:
             return build(**dict(zip(targets, values, strict=True)))
         except UsageError as error:
-            raise node.problem(error.message, error.hint) from error
+            raise _fault(node, error.message, error.hint) from error
 
     schema = {
         "type": "object",
@@ -246,28 +225,28 @@ def section(what: str, parts: Sequence[Field], build: Callable[..., Any]) -> Kin
     return Kind(value, schema)
 
 
-def _gathered(readers: Iterable[Callable[[], Any]], *, faults: Sequence[ScenarioError] = ()) -> list[Any]:
+def _gathered(readers: Iterable[Callable[[], Any]], *, faults: Sequence[Diagnostic] = ()) -> list[Any]:
     """Return the value of every reader, or raise one error for all that some of them raise, and `faults`."""
     values, found = [], []
     for reader in readers:
         try:
             values.append(reader())
-        except ScenarioError as error:
-            found.append(error)
+        except DocumentError as error:
+            found += error.problems
     found += faults
     if found:
-        raise ScenarioError.of_all(found)
+        raise DocumentError(*sorted(found, key=lambda each: each.location.line or 0))
     return values
 
 
-def read(kind: Kind, node: YamlNode) -> Any:
-    """Return the value of a node, and add its line to exceptions that have none."""
+def read(kind: Kind, node: Node) -> Any:
+    """Return the value of a node, and add its location to exceptions that have none."""
     try:
         return kind.read(node)
-    except ScenarioError:
+    except DocumentError:
         raise
     except UsageError as error:
-        raise node.problem(error.message, error.hint) from error
+        raise _fault(node, error.message, error.hint) from error
 
 
 def _meant(name: str, known: Sequence[str]) -> str | None:

@@ -12,14 +12,11 @@ from typing import Any, Final
 
 from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.formats.nodes import DocumentError, Node, Plain, SourceLocation
 from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.units import parse_bytes, parse_quota_value
 from kafka_quotas.loadtest.plan.document import (
     Field,
-    ScenarioError,
-    YamlNode,
     duration_of,
     list_of,
     named_by,
@@ -44,7 +41,6 @@ from kafka_quotas.stores.files.yaml_reader import yaml_node
 
 UNLIMITED: Final = "unlimited"
 MAX_CHARACTERS: Final = 1_000_000
-_NULLS: Final = ("null", "~")
 
 
 def _quota(entity: tuple[tuple[str, str | None], ...], values: tuple[tuple[str, str], ...], count: int = 1) -> Any:
@@ -154,30 +150,10 @@ def scenario_json_schema() -> dict[str, Any]:
 
 def parse(text: str, source: str) -> Scenario:
     """Parse a scenario, whose name or file is `source` in messages."""
-    scenario: Scenario = read(SCENARIO, read_tree(text, source))
-    return scenario
-
-
-def read_tree(text: str, source: str) -> YamlNode:
-    """Return the tree of the one document in a text."""
     if len(text) > MAX_CHARACTERS:
-        raise ScenarioError(f"{source} is too large for a scenario", hint=f"the most is {MAX_CHARACTERS} characters")
-    try:
-        node = yaml_node(text, source)
-    except DocumentError as error:
-        fault = ScenarioError(error.message, hint=error.hint)
-        fault.line = error.problems[0].location.line
-        raise fault from error
+        raise UsageError(f"{source} is too large for a scenario", hint=f"the most is {MAX_CHARACTERS} characters")
+    node = yaml_node(text, source)
     if node.value is None:
-        raise ScenarioError(f"{source} is empty", hint="kafka-quotas load-test list shows those that are shipped")
-    return _tree(node)
-
-
-def _tree(node: Node) -> YamlNode:
-    value = node.value
-    location = SourceLocation(source=node.source, line=node.location.line)
-    if isinstance(value, list):
-        return YamlNode(location, tuple(map(_tree, node.items)))
-    if isinstance(value, dict):
-        return YamlNode(location, {name: _tree(part) for name, part in node.parts.items()})
-    return YamlNode(location, None if isinstance(value, Plain) and value in _NULLS else value)
+        raise UsageError(f"{source} is empty", hint="kafka-quotas load-test list shows those that are shipped")
+    scenario: Scenario = read(SCENARIO, node)
+    return scenario
