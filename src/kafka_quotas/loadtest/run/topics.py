@@ -6,7 +6,7 @@ The connection is of the same kind as the one that administers quotas.
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Final, Self, TypeVar
 
 from kafka_quotas.core.errors import KafkaQuotasError, StoreError
@@ -263,7 +263,5 @@ class EmbeddedCluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
