@@ -177,11 +177,12 @@ class RawMutator(ConnectedClient):
         if self._mutations.is_exhausted or self.pacer.due(now_ns, most=1) <= 0:
             return None
         topics = self._mutations.following()
-        intended_ns = self.pacer.intended_ns(self.pacer.taken, now_ns)
-        self.pacer.taken += 1
-        self.recorder.sent += len(topics)
-        deadline_ns = now_ns + self._flood.api_timeout_ms * 1_000_000
-        return _Call(topics=topics, intended_ns=intended_ns, begun_ns=now_ns, deadline_ns=deadline_ns)
+        return _Call(
+            topics=topics,
+            intended_ns=self.take_arrival(now_ns, sent=len(topics)),
+            begun_ns=now_ns,
+            deadline_ns=now_ns + self._flood.api_timeout_ms * 1_000_000,
+        )
 
     def _send(self, connection: RawConnection, call: _Call, now_ns: int) -> None:
         request = self._mutations.request(call.topics)
