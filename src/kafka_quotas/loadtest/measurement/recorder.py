@@ -351,13 +351,23 @@ COUNTS = (
 
 def merge_recorders(parts: Sequence[Recorder], *, window_ms: int) -> Recorder:
     """Return a recorder with the measurements of all parts, which began at the same time."""
-    whole = Recorder(start_ns=0, measure_from_ns=0, window_ms=window_ms, room=_room(parts))
+    room = RecorderRoom(
+        entries=max(1, *(sum(len(getattr(part, name).entries()) for part in parts) for name in TRACES)),
+        responses=sum(len(part.responses) for part in parts),
+    )
+    whole = Recorder(start_ns=0, measure_from_ns=0, window_ms=window_ms, room=room)
     for name in HISTOGRAMS:
         setattr(whole, name, merge_histograms([getattr(part, name) for part in parts]))
     for name in TRACES:
-        _merge_acks(getattr(whole, name), [getattr(part, name) for part in parts])
+        trace: AckTrace = getattr(whole, name)
+        traces: list[AckTrace] = [getattr(part, name) for part in parts]
+        trace.resolution_ms = max(each.resolution_ms for each in traces)
+        for t_ms, size in heapq.merge(*(each.entries() for each in traces)):
+            trace.add(t_ms, size)
     _merge_responses(whole.responses, parts)
-    whole.timeline = _merge_timelines([part.timeline for part in parts], window_ms=window_ms)
+    slot_ms = max(part.timeline.slot_ms for part in parts)
+    slots = sorted((slot for part in parts for slot in part.timeline.slots()), key=lambda slot: slot.start_ms)
+    whole.timeline = Timeline.of(merged(slots, slot_ms), slot_ms=slot_ms, window_ms=window_ms)
     for name in COUNTS:
         setattr(whole, name, sum(getattr(part, name) for part in parts))
     for part in parts:
@@ -373,19 +383,6 @@ def merge_histograms(parts: Sequence[Histogram]) -> Histogram:
     return whole
 
 
-def _room(parts: Sequence[Recorder]) -> RecorderRoom:
-    return RecorderRoom(
-        entries=max(1, *(sum(len(getattr(part, name).entries()) for part in parts) for name in TRACES)),
-        responses=sum(len(part.responses) for part in parts),
-    )
-
-
-def _merge_acks(whole: AckTrace, parts: Sequence[AckTrace]) -> None:
-    whole.resolution_ms = max(part.resolution_ms for part in parts)
-    for t_ms, size in heapq.merge(*(part.entries() for part in parts)):
-        whole.add(t_ms, size)
-
-
 def _merge_responses(whole: ResponseTrace, parts: Sequence[Recorder]) -> None:
     traces = [list(part.responses) for part in parts]
     is_full = [0 < len(trace) < part.response_count for trace, part in zip(traces, parts, strict=True)]
@@ -394,9 +391,3 @@ def _merge_responses(whole: ResponseTrace, parts: Sequence[Recorder]) -> None:
         if end_ms is not None and each.t_ms > end_ms:
             break
         whole.add(each.t_ms, int(each.charged), each.throttle_ms, each.broker)
-
-
-def _merge_timelines(parts: Sequence[Timeline], *, window_ms: int) -> Timeline:
-    slot_ms = max(part.slot_ms for part in parts)
-    slots = sorted((slot for part in parts for slot in part.slots()), key=lambda slot: slot.start_ms)
-    return Timeline.of(merged(slots, slot_ms), slot_ms=slot_ms, window_ms=window_ms)

@@ -227,7 +227,8 @@ def section(what: str, parts: Sequence[Field], build: Callable[..., Any]) -> Kin
 
 def _gathered(readers: Iterable[Callable[[], Any]], *, faults: Sequence[Diagnostic] = ()) -> list[Any]:
     """Return the value of every reader, or raise one error for all that some of them raise, and `faults`."""
-    values, found = [], []
+    values: list[Any] = []
+    found: list[Diagnostic] = []
     for reader in readers:
         try:
             values.append(reader())

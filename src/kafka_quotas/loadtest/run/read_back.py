@@ -199,10 +199,14 @@ class _Reading:
         return f", as a quota of consumers throttles the reader ({_CLIENT_ID}), so far for {self._throttle_s:.0f} s"
 
     def _take(self, messages: "list[Message]") -> None:
+        from confluent_kafka import KafkaError  # noqa: PLC0415 - loaded by now
+
         for message in messages:
             partition = (message.topic() or "", message.partition() or 0)
-            if message.error() is not None:
-                self._failed(message, partition)
+            error = message.error()
+            if error is not None:
+                if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+                    self._left.pop(partition, None)
                 continue
             end = self._left.get(partition)
             if end is None:
@@ -212,10 +216,3 @@ class _Reading:
             self._position[partition] = (message.offset() or 0) + 1
             if self._position[partition] >= end:
                 del self._left[partition]
-
-    def _failed(self, message: "Message", partition: tuple[str, int]) -> None:
-        from confluent_kafka import KafkaError  # noqa: PLC0415 - loaded by now
-
-        error = message.error()
-        if error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
-            self._left.pop(partition, None)

@@ -65,7 +65,12 @@ def preflight(scenario: Scenario, target: TargetCapabilities, *, is_typed: bool 
         *(each for entity in scenario.entities for each in _of_entity(entity, scenario, is_typed=is_typed)),
         *_of_expectations(scenario),
     ]
-    return tuple(dict.fromkeys(found or ([] if is_typed else _of_plan(scenario))))
+    if not found and not is_typed:
+        try:
+            own_plan(scenario)
+        except KafkaQuotasError as error:
+            return (Mismatch(error.message, error.hint),)
+    return tuple(dict.fromkeys(found))
 
 
 def _of_target(scenario: Scenario, target: TargetCapabilities) -> Iterator[Mismatch]:
@@ -271,10 +276,3 @@ def _of_expectations(scenario: Scenario) -> Iterator[Mismatch]:
             (parse_abort if text in scenario.abort_on else parse_expectation)(text)
         except KafkaQuotasError as error:
             yield Mismatch(error.message, error.hint)
-
-
-def _of_plan(scenario: Scenario) -> Iterator[Mismatch]:
-    try:
-        own_plan(scenario)
-    except KafkaQuotasError as error:
-        yield Mismatch(error.message, error.hint)

@@ -200,7 +200,12 @@ def _metrics() -> list[Metric]:
         ("records.sent", count, lambda entity: float(entity.sent), lambda now: now.sent),
         ("records.acked", count, lambda entity: float(entity.acked), lambda now: now.acked),
         ("records.dropped", count, lambda entity: float(entity.dropped), lambda now: now.dropped_count),
-        ("records.failed", count, _failed, lambda now: now.failures.total()),
+        (
+            "records.failed",
+            count,
+            lambda each: float(sum(dict(each.failures).values())),
+            lambda now: now.failures.total(),
+        ),
     ]
     histograms: dict[str, Callable[[Recorder], Histogram]] = {
         "service": lambda now: now.service_times,
@@ -213,10 +218,6 @@ def _metrics() -> list[Metric]:
         *map(_throttle, ("p50", "p90", "p99", "max")),
         *(_latency(*each, statistic) for each in histograms.items() for statistic in _STATISTICS),
     ]
-
-
-def _failed(entity: ClientResult) -> float:
-    return float(sum(number for _, number in entity.failures))
 
 
 def _of_offer(entity: ClientResult) -> float | None:
